@@ -11,7 +11,7 @@ const (
 	System               // the kernel, daemons, the kubelet; consumers that had to be folded into one
 	Idle                 // drawn anyway, and not shared
 	Platform             // of the root domain outside of its parts
-	Unknown              // measured, and nobody's
+	Unknown              // measured, and of no consumer
 	VM                   // a virtual machine, as its host sees it
 	Cgroup               // another control group, as a Slurm step
 	Foreign              // what a node said of pods that do not run there: it is booked as the node's own
@@ -44,7 +44,7 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return fmt.Errorf("unknown kind of account %q: have %v", text, kindNames)
 }
 
-// An Account is whom energy is charged to. It is a value: accounts that are equal are the same.
+// An Account is what energy is charged to. It is a value: accounts that are equal are the same.
 type Account struct {
 	Kind      Kind   `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`

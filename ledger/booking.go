@@ -24,8 +24,8 @@ type Booking struct {
 	Agentless bool
 }
 
-// A Consumer is who used a share: what batches call it, and whom it is charged to. Host, Site, Signal and Currency of
-// its account need not be set: they follow from the booking.
+// A Consumer is who used a share: what batches call it, and the account that is charged. Host, Site, Signal and
+// Currency of its account need not be set: they follow from the booking.
 type Consumer struct {
 	Key     string // pod/UID of all containers of a pod; vm/NAME, cgroup/PATH, system
 	Pod     string // the pod's name
@@ -42,8 +42,8 @@ type Rates struct {
 	Currency string
 }
 
-// PodName is how a pod is called in keys: namespace/name. As long as its name is not known, and for what is no pod, it is
-// what batches call the consumer.
+// PodName is how a pod is called in keys: namespace/name. As long as its name is not known, and for what is no pod, it
+// is what batches call the consumer.
 func (c *Consumer) PodName() string {
 	if c.Pod == "" {
 		return c.Key

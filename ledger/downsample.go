@@ -18,8 +18,9 @@ var ways = map[string]func([]Point, int) []Point{
 // fewest is how many points there can be at least: the first and the last one.
 const fewest = 2
 
-// Downsample returns at most n points of a series that is sorted by time. The first and the last one stay as they
-// are; values that are no numbers are left out. It is done by lttb, timeBased or minMax. The points it is given are not changed.
+// Downsample returns at most n points of a series that is sorted by time. The first and the last one stay as they are;
+// values that are no numbers are left out. It is done by lttb, timeBased or minMax. The points it is given are not
+// changed.
 func Downsample(points []Point, n int, how string) ([]Point, error) {
 	way, ok := ways[how]
 	if !ok {

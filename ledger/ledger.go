@@ -225,7 +225,8 @@ func (l *Ledger) next(rest *time.Timer) []*request {
 	}
 }
 
-// refuse answers what nobody will write any more. Book looks once more after it: nothing is left waiting.
+// refuse answers the bookings that still wait: none of them will be written. Book looks once more after it: nothing is
+// left waiting.
 func (l *Ledger) refuse() {
 	for {
 		select {
@@ -403,7 +404,7 @@ func (l *Ledger) foldAll(ctx context.Context) time.Duration {
 	}
 }
 
-// probe writes when nothing could be written and nobody tries.
+// probe tries to write if the last attempt failed and no booking makes another.
 func (l *Ledger) probe(ctx context.Context) {
 	if writable, _ := l.Writable(); writable || l.paused() != nil {
 		return

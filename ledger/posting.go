@@ -21,7 +21,7 @@ const (
 	transferKey = "transfer"
 )
 
-// A Posting is what a consumer used, and whom it is charged to.
+// A Posting is what a consumer used. The consumer's account is charged with it.
 type Posting struct {
 	Consumer Consumer
 	Amount   Amount
@@ -51,7 +51,7 @@ func (b *Booking) charged(a Account) Account {
 }
 
 // Postings returns what was used over the whole of the booking, by consumer and account, not yet priced: the batch's
-// shares, those of one consumer together, then what is nobody's. Their energy is what was measured. What a guest
+// shares, those of one consumer together, then what no consumer used. Their energy is what was measured. What a guest
 // takes from its host is not in it: see [Booking.Transfer].
 func (b *Booking) Postings() []Posting {
 	different := 3 // idle, platform, unknown
@@ -259,7 +259,8 @@ func floor(t time.Time, step time.Duration) time.Time {
 	return time.Unix(s-rest, 0).UTC()
 }
 
-// Part returns the window's part of what was used over the whole of a booking. Parts of all windows add up to the whole.
+// Part returns the window's part of what was used over the whole of a booking. Parts of all windows add up to the
+// whole.
 func (w *Window) Part(a *Amount) Amount {
 	if w.before == 0 && w.until == w.length {
 		return *a

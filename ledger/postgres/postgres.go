@@ -44,7 +44,7 @@ const (
 	keepaliveInterval = 15 * time.Second
 	keepaliveCount    = 4
 
-	// Keys of advisory locks: any numbers that nobody else takes.
+	// Keys of advisory locks: any numbers that no other program takes.
 	migrateLock = 0x6b756265_6e720001
 	foldLock    = 0x6b756265_6e720002
 )
@@ -159,8 +159,8 @@ func copyRows(ctx context.Context, conn *sql.Conn, table string, columns []strin
 // bytes is how much the ledger's tables take, and what they are divided into: not what else the database holds.
 func bytes(ctx context.Context, db *sql.DB) (n int64, err error) {
 	err = db.QueryRowContext(ctx, `WITH RECURSIVE ours AS (
-			SELECT c.oid FROM pg_class c WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::regnamespace
-				AND c.relname IN ('`+strings.Join(sqlstore.Tables(), "', '")+`')
+			SELECT oid FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace
+				AND relname IN ('`+strings.Join(sqlstore.Tables(), "', '")+`')
 			UNION SELECT i.inhrelid FROM pg_inherits i JOIN ours ON i.inhparent = ours.oid)
 		SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::BIGINT FROM ours`).Scan(&n)
 	return n, err

@@ -9,11 +9,12 @@ import (
 // want to be vacuumed more often than most tables. Windows are of a form that cannot be compressed, and stay in their
 // rows.
 var settings = []string{
-	`ALTER TABLE windows SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000,
-		autovacuum_vacuum_cost_delay = 1, toast_tuple_target = 8160)`,
+	`ALTER TABLE windows SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01,
+		autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 1, toast_tuple_target = 8160)`,
 	`ALTER TABLE windows ALTER COLUMN payload SET STORAGE EXTERNAL`,
-	`ALTER TABLE journal SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, autovacuum_analyze_scale_factor = 0,
-		autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, toast_tuple_target = 8160)`,
+	`ALTER TABLE journal SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
+		autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0,
+		toast_tuple_target = 8160)`,
 	`ALTER TABLE journal ALTER COLUMN payload SET STORAGE EXTERNAL`,
 	`ALTER TABLE account_hours SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)`,
 	`ALTER TABLE account_days SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)`,
@@ -23,9 +24,10 @@ var settings = []string{
 	`ALTER TABLE spans SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1)`,
 }
 
-// hypertable divides windows by day. It has not been tried with a real TimescaleDB: only that this is what is said to
-// one.
-const hypertable = `SELECT create_hypertable('windows', 'start', chunk_time_interval => 86400::BIGINT, if_not_exists => TRUE, migrate_data => TRUE)`
+// hypertable divides windows by day. It has not been tried with a real TimescaleDB: a test checks only that this
+// statement is sent.
+const hypertable = `SELECT create_hypertable('windows', 'start', chunk_time_interval => 86400::BIGINT,
+	if_not_exists => TRUE, migrate_data => TRUE)`
 
 // tuned is the version of the settings, in meta.
 const tuned = "1"

@@ -23,7 +23,7 @@ const checkedBytes = 1 << 30
 // mostProblems is how many are told of.
 const mostProblems = 20
 
-// isDamage reports if SQLite, or a sum of ours, found bytes that nobody wrote.
+// isDamage reports if SQLite, or a sum of ours, found bytes that were not written so.
 func isDamage(err error) bool {
 	if errors.Is(err, ledger.ErrDamaged) {
 		return true

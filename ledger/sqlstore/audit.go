@@ -345,8 +345,8 @@ func (a *auditor) compare(fine, coarse books, ofFine, ofCoarse string) error {
 		for _, k := range slices.SortedFunc(maps.Keys(all), sumKey.compare) {
 			a.found.Checked++
 			for _, d := range differences(at(x, k), at(y, k)) {
-				a.problem("%s at %s: %s hold %d %s, %s %d", a.name(t, k.id), stamp(k.start), ofFine, d.a, d.what, ofCoarse,
-					d.b)
+				a.problem("%s at %s: %s hold %d %s, %s %d", a.name(t, k.id), stamp(k.start), ofFine, d.a, d.what,
+					ofCoarse, d.b)
 			}
 		}
 	}

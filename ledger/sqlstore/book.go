@@ -195,8 +195,8 @@ func (b *booker) ack(ctx context.Context, bt *batch.Batch, st stream) error {
 	sum := rowCRC(of.Node, of.Boot, of.Epoch, acked, st.gaps, b.now)
 	_, err := b.s.exec(ctx, `INSERT INTO streams (node, boot, epoch, acked, gaps, seen, crc)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT (node, boot, epoch) DO UPDATE SET acked = excluded.acked, gaps = excluded.gaps, seen = excluded.seen,
-			crc = excluded.crc`,
+		ON CONFLICT (node, boot, epoch) DO UPDATE
+			SET acked = excluded.acked, gaps = excluded.gaps, seen = excluded.seen, crc = excluded.crc`,
 		of.Node, of.Boot, of.Epoch, acked, st.gaps, b.now, sum)
 	return err
 }

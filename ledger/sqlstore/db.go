@@ -28,7 +28,7 @@ type Dialect struct {
 	Tables       string // counts the tables named $1
 	// TryFold tells if this transaction may fold, until it ends; "": Begin does.
 	TryFold    string
-	ForUpdate  string // at the end of a SELECT whose rows nobody else shall change; "": Begin does
+	ForUpdate  string // at the end of a SELECT whose rows no other transaction shall change; "": Begin does
 	Writers    int    // how many transactions that write may go on at once
 	Prepare    bool   // whether statements are worth preparing
 	Parameters int    // how many parameters a statement may have
@@ -169,7 +169,7 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 		d.drop(s)
 		return nil, d.unwritten(ctx, "beginning a transaction", err)
 	}
-	// What is complete is committed, even if nobody waits for it any more.
+	// What is complete is committed, even if the caller waits no longer.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestCommit)
 	defer cancel()
 	if err := do(ctx, s); err != nil {
@@ -343,7 +343,7 @@ func (s *session) setMeta(ctx context.Context, key, value string) error {
 // lockSums keeps other processes from changing sums, and from when on they are kept, until the transaction ends.
 func (s *session) lockSums(ctx context.Context) error {
 	if s.dialect.ForUpdate == "" {
-		return nil // nobody else writes
+		return nil // one transaction writes at a time
 	}
 	var schema string
 	_, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+s.dialect.ForUpdate, nil, &schema)

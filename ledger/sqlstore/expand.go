@@ -48,7 +48,8 @@ func (e *entry) expand(each func(*window)) {
 	unmeasured := ledger.Amount{Unmeasured: e.Unmeasured}
 	for cut := range e.windows() {
 		w := &window{
-			Start: cut.Start.Unix(), Node: e.Node, Agentless: e.Agentless, First: cut.First.Unix(), Last: ceil(cut.Last),
+			Start: cut.Start.Unix(), Node: e.Node, Agentless: e.Agentless,
+			First: cut.First.Unix(), Last: ceil(cut.Last),
 			Bases:    []base{{e.Base, cut.Part(&unmeasured).Unmeasured}},
 			Postings: make([]posting, 0, len(e.Postings)+1),
 		}

@@ -16,7 +16,7 @@ import (
 // only one transaction writes at a time, bookings wait for it, so it is short; where not, few long ones write the
 // same sums less often.
 const (
-	foldAlone    = 1024 // entries, where nobody else writes
+	foldAlone    = 1024 // entries, where one transaction writes at a time
 	foldBeside   = 8192
 	foldBytes    = 32 << 20
 	foldPostings = 1_000_000

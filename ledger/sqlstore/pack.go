@@ -171,7 +171,8 @@ func (p *posting) encode(b []byte, account int64, usual modes, fine byte, r *rat
 		}
 	}
 	return appendVarints(b, int64(p.Facility)-expected(p.Energy(), r.pue),
-		int64(p.Carbon)-expected(p.Facility-p.Uncharted, r.carbon), int64(p.Cost)-expected(p.Facility-p.Unpriced, r.cost))
+		int64(p.Carbon)-expected(p.Facility-p.Uncharted, r.carbon),
+		int64(p.Cost)-expected(p.Facility-p.Unpriced, r.cost))
 }
 
 const selectWindows = "SELECT start, node, agentless, payload FROM windows"

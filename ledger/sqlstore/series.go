@@ -8,8 +8,8 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// Series returns mean power, step by step as [ledger.Query.SeriesStep] says. Where windows are no longer kept, or would be
-// too many, it is told by the hour, and where hours are not, by the day.
+// Series returns mean power, step by step as [ledger.Query.SeriesStep] says. Where windows are no longer kept, or would
+// be too many, it is told by the hour, and where hours are not, by the day.
 func (d *DB) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error) {
 	steps := []struct {
 		long time.Duration
