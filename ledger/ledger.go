@@ -125,11 +125,6 @@ func (l *Ledger) OnBooked(f func(*Booking, Receipt)) {
 func (l *Ledger) Book(ctx context.Context, b *Booking) (Receipt, error) {
 	r := &request{booking: b, done: make(chan result, 1)}
 	select {
-	case <-l.closing:
-		return Receipt{}, errClosed
-	default:
-	}
-	select {
 	case l.queue <- r:
 	case <-ctx.Done():
 		return Receipt{}, fmt.Errorf("waiting to be booked: %w", context.Cause(ctx))

@@ -78,29 +78,24 @@ func Open(ctx context.Context, source string, o Options) (*Store, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}
-	params := maps.Clone(config.RuntimeParams)
-	if params == nil {
-		params = map[string]string{}
-	}
-	params["timezone"] = "UTC"
-	params["synchronous_commit"] = "on" // what is committed is on disk
-	params["statement_timeout"] = millis(timeout)
-	params["lock_timeout"] = millis(lockTimeout)
-	// Either side notices in two minutes or so that the other is gone, not after hours.
-	params["tcp_keepalives_idle"] = seconds(keepaliveIdle)
-	params["tcp_keepalives_interval"] = seconds(keepaliveInterval)
-	params["tcp_keepalives_count"] = strconv.Itoa(keepaliveCount)
 	config.DialFunc = (&net.Dialer{Timeout: config.ConnectTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: keepaliveIdle, Interval: keepaliveInterval, Count: keepaliveCount,
 	}}).DialContext
-	params["idle_in_transaction_session_timeout"] = millis(timeout)
-	if params["application_name"] == "" {
-		params["application_name"] = "kubenergy"
-	}
+	params := map[string]string{"application_name": "kubenergy"}
+	maps.Copy(params, config.RuntimeParams)
+	maps.Copy(params, map[string]string{
+		"timezone":           "UTC",
+		"synchronous_commit": "on", // what is committed is on disk
+		"statement_timeout":  millis(timeout),
+		"lock_timeout":       millis(lockTimeout),
+		// Either side notices in two minutes or so that the other is gone, not after hours.
+		"tcp_keepalives_idle":                 seconds(keepaliveIdle),
+		"tcp_keepalives_interval":             seconds(keepaliveInterval),
+		"tcp_keepalives_count":                strconv.Itoa(keepaliveCount),
+		"idle_in_transaction_session_timeout": millis(timeout),
+	})
 	config.RuntimeParams = params
-	// half
 	writes, reads := pool(config, connections/2), pool(config, connections-connections/2)
-	// half
 	db, err := sqlstore.Open(ctx, sqlstore.Options{
 		Dialect: dialect(connections / 2), Writes: writes, Reads: reads, Now: o.Now, Log: o.Log,
 	})

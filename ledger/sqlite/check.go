@@ -65,31 +65,32 @@ func (s *Store) check(ctx context.Context, writes *sql.DB) error {
 
 // integrity runs one of SQLite's checks.
 func integrity(ctx context.Context, db *sql.DB, pragma string) ([]string, error) {
-	rows, err := db.QueryContext(ctx, fmt.Sprintf("PRAGMA %s(%d)", pragma, mostProblems))
+	lines, err := texts(ctx, db, fmt.Sprintf("PRAGMA %s(%d)", pragma, mostProblems))
+	problems := slices.DeleteFunc(lines, func(line string) bool { return line == "ok" })
+	if isDamage(err) {
+		return append(problems, err.Error()), nil
+	}
 	if err != nil {
-		if isDamage(err) {
-			return []string{err.Error()}, nil
-		}
 		return nil, fmt.Errorf("checking the ledger: %w", err)
 	}
-	defer rows.Close()
-	var problems []string
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			return nil, err
-		}
-		if line != "ok" {
-			problems = append(problems, line)
-		}
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		if !isDamage(err) {
-			return nil, fmt.Errorf("checking the ledger: %w", err)
-		}
-		problems = append(problems, err.Error())
-	}
 	return problems, nil
+}
+
+// texts returns the only column of a statement; what was read before an error, too.
+func texts(ctx context.Context, db *sql.DB, query string) (all []string, err error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return all, err
+		}
+		all = append(all, text)
+	}
+	return all, errors.Join(rows.Err(), rows.Close())
 }
 
 // checkContent looks at what has sums of its own and is relied on at once.
@@ -97,10 +98,7 @@ func (s *Store) checkContent(ctx context.Context) error {
 	if err := s.checkTables(ctx); err != nil {
 		return damage(err)
 	}
-	if err := s.Checked(ctx); err != nil {
-		return damage(err)
-	}
-	return nil
+	return damage(s.Checked(ctx))
 }
 
 // checkTables compares the definitions of the tables with those of a new ledger: nothing else says if a byte in one has
@@ -140,19 +138,10 @@ func (s *Store) checkTables(ctx context.Context) error {
 }
 
 func definitions(ctx context.Context, db *sql.DB) ([]string, error) {
-	rows, err := db.QueryContext(ctx, "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') "+
+	all, err := texts(ctx, db, "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') "+
 		"FROM sqlite_master ORDER BY type, name")
-	if err != nil {
-		return nil, err
+	for i := range all {
+		all[i] = strings.Join(strings.Fields(all[i]), " ")
 	}
-	defer rows.Close()
-	var all []string
-	for rows.Next() {
-		var one string
-		if err := rows.Scan(&one); err != nil {
-			return nil, err
-		}
-		all = append(all, strings.Join(strings.Fields(one), " "))
-	}
-	return all, rows.Err()
+	return all, err
 }

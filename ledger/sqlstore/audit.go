@@ -25,18 +25,6 @@ func (d *DB) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error
 		since = -1 << 60 // from the beginning
 	}
 	var days []int64
-	steps := []struct {
-		what string
-		do   func() error
-	}{
-		{"names", a.names},
-		{"the journal", a.journal},
-		{"records", func() error { return a.records(from) }},
-		{"days", func() (err error) {
-			days, err = a.days(since)
-			return err
-		}},
-	}
 	audit := func(what string, do func() error) error {
 		err := d.read(ctx, func(r *reading) error {
 			a.reading = r
@@ -47,10 +35,12 @@ func (d *DB) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error
 		}
 		return nil
 	}
-	for _, step := range steps {
-		if err := audit(step.what, step.do); err != nil {
-			return nil, err
-		}
+	err := audit("names, the journal and records", func() (err error) {
+		days, err = a.days(since)
+		return errors.Join(err, a.names(), a.journal(), a.records(from))
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, day := range days { // each in a transaction of its own: they may take long
 		if err := audit(stamp(day), func() error { return a.day(day) }); err != nil {

@@ -351,18 +351,14 @@ func (s *session) lockSums(ctx context.Context) error {
 }
 
 func insertText(table string, columns []string, n int, clause string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "INSERT INTO %s (%s) VALUES ", table, strings.Join(columns, ", "))
-	for i := range n {
-		b.WriteString(strings.Repeat(", ", min(i, 1)))
-		for j := range columns {
-			b.WriteString([]string{"(", ", "}[min(j, 1)])
-			fmt.Fprintf(&b, "$%d", i*len(columns)+j+1)
+	rows := make([]string, n)
+	for i := range rows {
+		places := make([]string, len(columns))
+		for j := range places {
+			places[j] = "$" + strconv.Itoa(i*len(columns)+j+1)
 		}
-		b.WriteByte(')')
+		rows[i] = "(" + strings.Join(places, ", ") + ")"
 	}
-	if clause != "" {
-		b.WriteString(" " + clause)
-	}
-	return b.String()
+	return "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES " + strings.Join(rows, ", ") + " " +
+		clause
 }

@@ -37,8 +37,10 @@ func (d *DB) migrate(ctx context.Context, migrations []migration) error {
 		}
 		for i, m := range migrations[have:] {
 			version := have + i + 1
-			if err := d.apply(ctx, s, m.text); err != nil {
-				return fmt.Errorf("migrating to version %d: %w", version, err)
+			for _, statement := range d.dialect.statements(m.text) {
+				if _, err := s.conn.ExecContext(ctx, statement); err != nil {
+					return fmt.Errorf("migrating to version %d: %w", version, err)
+				}
 			}
 			if !m.additive {
 				oldest = version
@@ -104,13 +106,4 @@ func (d *Dialect) statements(text string) []string {
 		}
 	}
 	return all
-}
-
-func (d *DB) apply(ctx context.Context, s *session, text string) error {
-	for _, statement := range d.dialect.statements(text) {
-		if _, err := s.conn.ExecContext(ctx, statement); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -292,11 +292,13 @@ func (r *reading) sumBlock(t *table, from *sumTable, start int64) error {
 	t.begin(start)
 	for i := range b.rows {
 		row := &b.rows[i]
-		to := t.ofAccount
+		var to *target
 		if from.nodes {
-			to = t.ofNode
+			to = t.ofNode(row)
+		} else {
+			to = t.ofAccount(row, false)
 		}
-		t.add(to(row), &row.Amount, row.first, row.last)
+		t.add(to, &row.Amount, row.first, row.last)
 	}
 	return t.err
 }
@@ -313,7 +315,7 @@ func (r *reading) sumTransfers(t *table, day, lo, hi int64) error {
 			continue
 		}
 		t.begin(row.start)
-		t.add(t.ofTransfer(row), &row.Amount, 0, 0)
+		t.add(t.ofAccount(row, true), &row.Amount, 0, 0)
 	}
 	return t.err
 }

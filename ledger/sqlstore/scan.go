@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -15,17 +14,6 @@ func (r *reading) sumWindows(t *table) error {
 	where, err := r.windowsOf(t)
 	if err != nil || where == "" {
 		return err
-	}
-	var n int
-	err = r.tx.QueryRowContext(r.ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM windows WHERE "+where+" LIMIT "+strconv.Itoa(
-		mostWindows+1)+") AS w").Scan(&n)
-	if err != nil {
-		return fmt.Errorf("counting windows: %w", err)
-	}
-	if n > mostWindows {
-		return fmt.Errorf(
-			"%w: %w: more than %d windows of nodes: ask for less time, for some nodes, or without pods and windows",
-			ledger.ErrQuery, ledger.ErrTooLarge, mostWindows)
 	}
 	parts, err := r.slices(where)
 	if err != nil {
@@ -47,14 +35,18 @@ func (r *reading) sumWindows(t *table) error {
 // windowsAtOnce is how many windows are in memory, about 20 MB.
 const windowsAtOnce = 2000
 
-// slices cuts windows by their beginnings into pieces of about as many.
+// slices cuts windows by their beginnings into pieces of about as many. It fails if they are too many.
 func (r *reading) slices(where string) (out [][2]int64, err error) {
-	n := 0
+	n, all := 0, 0
 	err = r.each(func(rows *sql.Rows) error {
 		var start int64
 		var count int
 		if err := rows.Scan(&start, &count); err != nil {
 			return err
+		}
+		if all += count; all > mostWindows {
+			return fmt.Errorf("%w: %w: more than %d windows of nodes: ask for less time, for some nodes, or without "+
+				"pods and windows", ledger.ErrQuery, ledger.ErrTooLarge, mostWindows)
 		}
 		if n == 0 || n+count > windowsAtOnce {
 			out, n = append(out, [2]int64{start, start}), 0
@@ -62,7 +54,8 @@ func (r *reading) slices(where string) (out [][2]int64, err error) {
 		out[len(out)-1][1] = start
 		n += count
 		return nil
-	}, "SELECT start, COUNT(*) FROM windows WHERE "+where+" GROUP BY start ORDER BY start")
+	}, fmt.Sprintf("SELECT start, COUNT(*) FROM (SELECT start FROM windows WHERE %s ORDER BY start LIMIT %d) AS w "+
+		"GROUP BY start ORDER BY start", where, mostWindows+1))
 	if err != nil {
 		return nil, fmt.Errorf("looking for windows: %w", err)
 	}

@@ -149,25 +149,18 @@ func (t *table) passes(filter []string, value string) bool {
 	return len(filter) == 0 || slices.Contains(filter, value)
 }
 
-// ofAccount returns where the sums of an account belong.
-func (t *table) ofAccount(row *sumRow) *target {
-	return t.target(memo{account: row.id}, func() (*groupValues, bool, error) {
+// ofAccount returns where the sums of an account belong. What is transferred belongs to the host.
+func (t *table) ofAccount(row *sumRow, transfer bool) *target {
+	return t.target(memo{account: row.id, transfer: transfer}, func() (*groupValues, bool, error) {
 		a, err := t.r.account(row.id)
 		if err != nil {
 			return nil, false, err
 		}
-		return &groupValues{account: a}, t.q.Selects(a), nil
-	})
-}
-
-// ofTransfer returns where what is taken from a host belongs.
-func (t *table) ofTransfer(row *sumRow) *target {
-	return t.target(memo{account: row.id, transfer: true}, func() (*groupValues, bool, error) {
-		a, err := t.r.account(row.id)
-		if err != nil {
-			return nil, false, err
+		v := &groupValues{account: a}
+		if transfer {
+			v.node = a.Host
 		}
-		return &groupValues{account: a, node: a.Host}, t.q.Selects(a) && t.selectsNode(a.Host), nil
+		return v, t.q.Selects(a) && t.selectsNode(v.node), nil
 	})
 }
 
