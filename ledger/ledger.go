@@ -141,7 +141,7 @@ func (l *Ledger) Book(ctx context.Context, b *Booking) (Receipt, error) {
 		select {
 		case got := <-r.done: // it was being written
 			return got.receipt, got.err
-		default:
+		default: // nothing writes any more
 			return Receipt{}, errClosed
 		}
 	}
@@ -179,8 +179,7 @@ func (l *Ledger) write() {
 	for {
 		group := l.next(rest)
 		if group == nil {
-			l.refuse()
-			return
+			return // Book finds that by itself
 		}
 		began := time.Now()
 		l.commit(ctx, group)
@@ -207,28 +206,12 @@ func (l *Ledger) next(rest *time.Timer) []*request {
 		}
 		select {
 		case <-l.closing:
-			for _, r := range group {
-				r.done <- result{err: errClosed}
-			}
 			return nil
 		case r := <-queue:
 			group = append(group, r)
 			shares += len(r.booking.Batch.Shares)
 		case <-over:
 			rested = true
-		}
-	}
-}
-
-// refuse answers the bookings that still wait: none of them will be written. Book looks once more after it: nothing is
-// left waiting.
-func (l *Ledger) refuse() {
-	for {
-		select {
-		case r := <-l.queue:
-			r.done <- result{err: errClosed}
-		default:
-			return
 		}
 	}
 }
