@@ -94,7 +94,7 @@ func newGate(api *rest.Config, log *slog.Logger, registry prometheus.Registerer)
 	}
 	return access.NewGate(access.Options{
 		Tokens: client.AuthenticationV1().TokenReviews(), Access: client.AuthorizationV1().SubjectAccessReviews(),
-		Audience: access.Audience, Now: time.Now, Log: log, Registerer: registry,
+		Now: time.Now, Log: log, Registerer: registry,
 	}), nil
 }
 

@@ -20,7 +20,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// Audience is the one of tokens that are made for the central unit.
+// Audience is that of agents' tokens, and one that people's may have besides the API server's.
 const Audience = "kubenergy"
 
 // Why a caller is refused. All other errors mean that it is not known: try later.
@@ -37,8 +37,6 @@ var (
 type Options struct {
 	Tokens authenticationclient.TokenReviewInterface
 	Access authorizationclient.SubjectAccessReviewInterface
-	// Audience is that of agents' tokens, and one that people's may have besides the API server's. "": Audience.
-	Audience string
 	// Reviews is how many tokens of agents, and as many of others, are reviewed in a second. 0: 40.
 	Reviews float64
 	// People and Agents are how many requests each of them may make in a second, and at once. Zero: 20 and 100; 20
@@ -118,7 +116,6 @@ func (c clock) Now() time.Time { return c() }
 
 // NewGate returns a Gate.
 func NewGate(o Options) *Gate {
-	o.Audience = cmp.Or(o.Audience, Audience)
 	o.Reviews = cmp.Or(o.Reviews, 40)
 	o.Grace = cmp.Or(o.Grace, 10*time.Minute)
 	o.People = cmp.Or(o.People, Allowance{PerSecond: 20, AtOnce: 100})
@@ -206,8 +203,8 @@ func (g *Gate) ask(ctx context.Context, key tokenKey, token string, h holder, no
 	return u, err
 }
 
-// renew has the token of an agent reviewed before the last answer no longer counts: no request waits for it, and the API
-// server is asked about thousands of agents at a steady pace.
+// renew has the token of an agent reviewed before the last answer no longer counts: no request waits for it, and the
+// API server is asked about thousands of agents at a steady pace.
 func (g *Gate) renew(key tokenKey, token string, h holder, now time.Time) {
 	if now.Before(h.settled) || g.breaker.away(now) {
 		return
@@ -294,11 +291,11 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	return h.user, nil
 }
 
-// audiences returns the audience that a token must have. An agent's is ours. A person's is that of the API server, which
-// is what asking for no audience means, or ours, if the token says so itself.
+// audiences returns the audience that a token must have. An agent's is ours. A person's is that of the API server,
+// which is what asking for no audience means, or ours, if the token says so itself.
 func (g *Gate) audiences(c class, claims *claims) []string {
-	if c == agent || claims.isFor(g.o.Audience) {
-		return []string{g.o.Audience}
+	if c == agent || slices.Contains(claims.audiences, Audience) {
+		return []string{Audience}
 	}
 	return nil
 }

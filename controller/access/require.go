@@ -82,10 +82,7 @@ func Busy(w http.ResponseWriter, status int, after time.Duration, text string) {
 
 // Answer answers a request that did not succeed.
 func Answer(w http.ResponseWriter, status int, text string) {
-	body, err := json.Marshal(api.Error{Error: text})
-	if err != nil {
-		body = []byte(`{"error":""}`) // texts can always be written
-	}
+	body, _ := json.Marshal(api.Error{Error: text}) // texts can always be written
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")

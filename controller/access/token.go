@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -70,10 +69,6 @@ func readClaims(token string) (c claims) {
 		c.audiences = []string{one}
 	}
 	return c
-}
-
-func (c *claims) isFor(audience string) bool {
-	return slices.Contains(c.audiences, audience)
 }
 
 // before returns t, or when the token runs out if that is earlier.

@@ -53,7 +53,7 @@ type notice struct {
 
 // dutyOf returns how an action that only tells is carried out.
 func (e *Engine) dutyOf(deed v1alpha1.BudgetDeed, n *notice) duty {
-	d := duty{key: n.message.Key, lane: telling}
+	d := duty{key: n.message.Key, lane: telling, do: func(context.Context) error { return nil }}
 	switch deed {
 	case v1alpha1.DeedLog:
 		d.do = func(context.Context) error {

@@ -22,8 +22,8 @@ import (
 const holdPolicy = "kubenergy-hold"
 
 // HoldsEnabled returns what [Options.MaySuspend] wants: budgets suspend Jobs as long as the binding is there that
-// lets Jobs be held. An uninstall, and an administrator in an emergency, removes it first and then resumes everything; so
-// nothing is suspended after that. The reader must not be a cache.
+// lets Jobs be held. An uninstall, and an administrator in an emergency, removes it first and then resumes everything;
+// so nothing is suspended after that. The reader must not be a cache.
 func HoldsEnabled(direct client.Reader) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTime)

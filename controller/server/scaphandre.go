@@ -29,8 +29,8 @@ const (
 	maxLabelLength = 253
 )
 
-// told is what a post says of a node.
-type told struct {
+// nodePost is what a post says of a node.
+type nodePost struct {
 	energy    uint64
 	hasEnergy bool
 	power     uint64 // µW
@@ -44,13 +44,13 @@ type podName struct{ namespace, name string }
 // errNothing says that a post holds no metric that is read.
 var errNothing = errors.New("no metric of Scaphandre is in it")
 
-// readScaphandre reads what is told, by the name of the node. whose is that of metrics that do not say.
-func readScaphandre(data []byte, whose string) (map[string]*told, error) {
+// readScaphandre reads a post, by the name of the node. whose is the node of metrics that name none.
+func readScaphandre(data []byte, whose string) (map[string]*nodePost, error) {
 	families, err := parse(wanted(data))
 	if err != nil {
 		return nil, err
 	}
-	r := &scaphandreReader{whose: whose, nodes: map[string]*told{}}
+	r := &scaphandreReader{whose: whose, nodes: map[string]*nodePost{}}
 	series := 0
 	for _, name := range []string{hostEnergy, hostPower, processPower} {
 		family := families[name]
@@ -102,7 +102,7 @@ func parse(data []byte) (families map[string]*dto.MetricFamily, err error) {
 
 type scaphandreReader struct {
 	whose string
-	nodes map[string]*told
+	nodes map[string]*nodePost
 }
 
 func (r *scaphandreReader) read(name string, m *dto.Metric) error {
@@ -136,8 +136,8 @@ func (r *scaphandreReader) read(name string, m *dto.Metric) error {
 	return nil
 }
 
-// of returns what is told of the node that labels name.
-func (r *scaphandreReader) of(labels map[string]string) (*told, error) {
+// of returns the part of the post about the node that labels name.
+func (r *scaphandreReader) of(labels map[string]string) (*nodePost, error) {
 	node := nodeOf(labels)
 	if r.whose != "" {
 		// Instances are addresses as a rule, and may be of anything; names of nodes may not contradict.
@@ -158,7 +158,7 @@ func (r *scaphandreReader) of(labels map[string]string) (*told, error) {
 		if len(r.nodes) == maxSidecars {
 			return nil, fmt.Errorf("more than %d nodes", maxSidecars)
 		}
-		t = &told{pods: map[podName]uint64{}}
+		t = &nodePost{pods: map[podName]uint64{}}
 		r.nodes[node] = t
 	}
 	return t, nil
@@ -189,7 +189,7 @@ func nodeOf(labels map[string]string) string {
 }
 
 // add counts a process to its pod.
-func (t *told) add(labels map[string]string, microwatts uint64) error {
+func (t *nodePost) add(labels map[string]string, microwatts uint64) error {
 	pod := podName{labels["kubernetes_pod_namespace"], labels["kubernetes_pod_name"]}
 	if pod.namespace == "" || pod.name == "" {
 		t.system += microwatts

@@ -78,7 +78,7 @@ func (s *server) postMetrics(w http.ResponseWriter, r *http.Request, q *query) e
 	case s.Sidecar.Leads != nil && !s.Sidecar.Leads():
 		return &failure{http.StatusServiceUnavailable, "another replica counts", busyFor}
 	}
-	whose, err := tellsOf(access.UserOf(r.Context()), q)
+	whose, err := nodeOfCaller(access.UserOf(r.Context()), q)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (s *server) postMetrics(w http.ResponseWriter, r *http.Request, q *query) e
 	}
 	answer := SidecarAnswer{Nodes: []SidecarNode{}}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		booked, err := s.tell(r.Context(), name, nodes[name])
+		booked, err := s.bookPost(r.Context(), name, nodes[name])
 		if err != nil {
 			return err
 		}
@@ -105,9 +105,9 @@ func (s *server) postMetrics(w http.ResponseWriter, r *http.Request, q *query) e
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// tellsOf returns the node that the caller speaks of, "" if labels say. A token that is bound to a node speaks of
+// nodeOfCaller returns the node that the caller posts for, "" if labels say. A token that is bound to a node speaks of
 // that one.
-func tellsOf(u *access.User, q *query) (string, error) {
+func nodeOfCaller(u *access.User, q *query) (string, error) {
 	whose := q.text("node")
 	if whose != "" && !isNode(whose) {
 		return "", fail(http.StatusBadRequest, "node is %.80q: that is no name of one", whose)
@@ -142,8 +142,8 @@ func (s *sidecar) of(name string, now time.Time) (*sidecarNode, error) {
 	return n, nil
 }
 
-// tell books what a node has used since the post before.
-func (s *server) tell(ctx context.Context, name string, t *told) (SidecarNode, error) {
+// bookPost books what a node has used since the post before.
+func (s *server) bookPost(ctx context.Context, name string, t *nodePost) (SidecarNode, error) {
 	now := s.Now()
 	n, err := s.sidecar.of(name, now)
 	if err != nil {
@@ -151,40 +151,40 @@ func (s *server) tell(ctx context.Context, name string, t *told) (SidecarNode, e
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	told := SidecarNode{Node: name}
+	answer := SidecarNode{Node: name}
 	if n.pending != nil {
 		// Whether it was booked is not known: the same batch again is booked once in any case.
-		if err := s.book(ctx, n, &told); err != nil {
-			return told, err
+		if err := s.book(ctx, n, &answer); err != nil {
+			return answer, err
 		}
 	}
 	i := n.next(t, now.Sub(s.sidecar.began))
-	if told.Note == "" {
-		told.Note = i.note
+	if answer.Note == "" {
+		answer.Note = i.note
 	}
 	if i.end <= i.start {
-		return told, nil
+		return answer, nil
 	}
 	n.sent++
 	n.pending = s.sidecar.batch(name, n, &i, s.shares(t, i.energy), now)
-	return told, s.book(ctx, n, &told)
+	return answer, s.book(ctx, n, &answer)
 }
 
 // book books the pending batch, and keeps it where another try may succeed.
-func (s *server) book(ctx context.Context, n *sidecarNode, told *SidecarNode) error {
+func (s *server) book(ctx context.Context, n *sidecarNode, answer *SidecarNode) error {
 	b := n.pending
 	err := s.Sidecar.Book(ctx, b)
 	switch {
 	case err == nil:
 		n.pending = nil
-		told.Booked += b.Measured
-		told.UnmeasuredSeconds += b.Unmeasured.Seconds()
+		answer.Booked += b.Measured
+		answer.UnmeasuredSeconds += b.Unmeasured.Seconds()
 		return nil
 	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly), s.Sidecar.Refused != nil &&
 		s.Sidecar.Refused(err):
 		n.pending = nil // it never will be
 		s.Log.Warn("energy that a sidecar told of is refused", "node", b.Stream.Node, "error", err)
-		told.Note = fmt.Sprintf("refused: %.200s", err)
+		answer.Note = fmt.Sprintf("refused: %.200s", err)
 		return nil
 	case errors.Is(err, ledger.ErrReadOnly):
 		return err
@@ -203,7 +203,7 @@ type interval struct {
 }
 
 // next returns the interval that a post ends.
-func (n *sidecarNode) next(t *told, at time.Duration) interval {
+func (n *sidecarNode) next(t *nodePost, at time.Duration) interval {
 	first := !n.known && !n.gauged
 	i := interval{start: n.at, end: at, quality: energy.Derived}
 	switch {
@@ -231,14 +231,14 @@ func (n *sidecarNode) next(t *told, at time.Duration) interval {
 
 func (i *interval) length() time.Duration { return i.end - i.start }
 
-func (n *sidecarNode) base(t *told, at time.Duration) {
+func (n *sidecarNode) base(t *nodePost, at time.Duration) {
 	n.at, n.energy, n.known, n.power, n.gauged, n.dropped = at, t.energy, t.hasEnergy, t.power, t.hasPower, false
 }
 
 // counted takes the difference of two values of a counter. One that fell was reset or wrapped, unless the post came
 // late and the next one goes on from where the counter was: then nothing must be counted twice. Two in a row that
 // come late look like a reset; only the node's envelope bounds what they can do.
-func (n *sidecarNode) counted(t *told, i interval) interval {
+func (n *sidecarNode) counted(t *nodePost, i interval) interval {
 	switch {
 	case t.energy >= n.energy:
 		i.energy = energy.Microjoules(t.energy - n.energy)
@@ -269,7 +269,7 @@ func (s *sidecar) batch(name string, n *sidecarNode, i *interval, shares []energ
 }
 
 // shares divides energy as the gauges of processes say. Parts are rounded down; the rest is unknown.
-func (s *server) shares(t *told, total energy.Microjoules) []energy.Share {
+func (s *server) shares(t *nodePost, total energy.Microjoules) []energy.Share {
 	all := t.system
 	for _, power := range t.pods {
 		all += power

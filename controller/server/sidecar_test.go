@@ -387,13 +387,13 @@ func FuzzScaphandre(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for name, told := range nodes {
+		for name, post := range nodes {
 			if !isNode(name) {
 				t.Fatalf("node %q", name)
 			}
 			n := &sidecarNode{epoch: "e"}
-			n.base(told, 0)
-			next := *told
+			n.base(post, 0)
+			next := *post
 			next.energy += 1_000_003
 			i := n.next(&next, 10*time.Second)
 			n.sent++
