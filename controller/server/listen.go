@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // What a server allows its callers.
@@ -57,19 +57,9 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 		server.TLSConfig = config
 		listener = tls.NewListener(listener, config)
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving the HTTP interface: %w", err)
-	case <-ctx.Done():
-	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
-	defer cancel()
-	if err := server.Shutdown(stopping); err != nil {
-		_ = server.Close()
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+	defer func() { _ = server.Close() }() // what has not finished by then
+	serving := &manager.Server{Name: "api", Server: server, Listener: listener, ShutdownTimeout: new(stopWithin)}
+	if err := serving.Start(ctx); err != nil {
 		return fmt.Errorf("serving the HTTP interface: %w", err)
 	}
 	return nil

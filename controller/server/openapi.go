@@ -139,11 +139,9 @@ func (p *parameter) describe() object {
 // operationID is unique: it is made of the method and the path.
 func operationID(rt *route) string {
 	id := strings.ToLower(rt.method)
-	var idSb137 strings.Builder
 	for _, part := range strings.FieldsFunc(rt.path, func(r rune) bool { return strings.ContainsRune("/{}.-", r) }) {
-		idSb137.WriteString(strings.ToUpper(part[:1]) + part[1:])
+		id += strings.ToUpper(part[:1]) + part[1:]
 	}
-	id += idSb137.String()
 	return id
 }
 
