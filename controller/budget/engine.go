@@ -113,7 +113,10 @@ func (e *Engine) Run(ctx context.Context) error {
 			if !e.near {
 				gap = max(minGap, restFactor*took)
 			}
-			pause(ctx, gap-time.Since(hurried))
+			select {
+			case <-ctx.Done():
+			case <-time.After(gap - time.Since(hurried)):
+			}
 			hurried = time.Now()
 		}
 		began := time.Now()
@@ -128,15 +131,6 @@ func (e *Engine) Booked() {
 	select {
 	case e.booked <- struct{}{}:
 	default:
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 

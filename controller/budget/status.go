@@ -73,8 +73,7 @@ func (e *Engine) publish(ctx context.Context, c *budgetCase, status *v1alpha1.En
 	if err == nil {
 		return true
 	}
-	b.Status = *before
-	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+	if b.Status = *before; !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget", b.Name,
 			"error", err)
 	}

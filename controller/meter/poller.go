@@ -181,12 +181,10 @@ func (p *Poller) follow(ctx context.Context, m *meter) {
 	}()
 	wait := rand.N(m.entry.Interval.Duration)
 	for {
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 		begun := p.deps.Uptime()
 		err := p.poll(ctx, m)
