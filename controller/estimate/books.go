@@ -66,13 +66,11 @@ func (b *books) observe(s *scene, ready bool, q *queue) {
 		return
 	}
 	s.look()
-	workers := s.workers
-	cores, measured := s.spend(workers)
 	root := s.kind()
 	if b.attributor != nil && b.root == byWall && root == byModel {
 		b.begin(s, byModel, b.told) // the wall is silent
 	}
-	b.enter(s, workers, cores, measured)
+	b.enter(s)
 	b.at, b.now = s.at, s.now
 	switch {
 	case b.attributor == nil, b.root == byModel && s.profile == nil: // what lies before is not known
@@ -82,19 +80,19 @@ func (b *books) observe(s *scene, ready bool, q *queue) {
 		}
 		return
 	case b.root == byModel:
-		b.follow(s, workers, cores, measured, ready, q)
+		b.follow(s, ready, q)
 	case ready:
 		b.attribute(s, q)
 	}
 }
 
 // follow goes on with the model, until the wall counts again.
-func (b *books) follow(s *scene, workers []worker, cores float64, measured, ready bool, q *queue) {
+func (b *books) follow(s *scene, ready bool, q *queue) {
 	until, back := s.at, false
 	if at := latest(s.wall); ready && s.wallKnown && at > b.model.reading.At {
 		until, back = at, true
 	}
-	b.model.count(s, workers, cores, measured, until)
+	b.model.count(s, until)
 	if !ready {
 		return
 	}
@@ -140,7 +138,7 @@ func (b *books) begin(s *scene, root int, from time.Duration) {
 func (b *books) attribute(s *scene, q *queue) {
 	o := b.observation(s)
 	if b.root == byModel {
-		b.source = modelSource(s.profile)
+		b.source = energy.Model.String() + " (" + s.profile.Name + ")"
 		o.Root = []energy.Reading{b.model.reading}
 	} else if s.wallKnown {
 		b.source = s.wallSource
@@ -179,7 +177,7 @@ func (b *books) observation(s *scene) *energy.Observation {
 }
 
 // enter adds the CPU time of a tick to each pod and to the system.
-func (b *books) enter(s *scene, workers []worker, cores float64, measured bool) {
+func (b *books) enter(s *scene) {
 	if !s.podsKnown {
 		return
 	}
@@ -192,8 +190,8 @@ func (b *books) enter(s *scene, workers []worker, cores float64, measured bool) 
 		a.seen = false
 	}
 	over := map[types.UID]bool{}
-	for i := range workers {
-		w := &workers[i]
+	for i := range s.workers {
+		w := &s.workers[i]
 		switch {
 		case !w.ended:
 			spent += b.work(w, s.now, dt)
@@ -211,8 +209,8 @@ func (b *books) enter(s *scene, workers []worker, cores float64, measured bool) 
 			b.end(uid, a)
 		}
 	}
-	if measured {
-		b.system += max(scaled(cores, dt)-spent, 0)
+	if s.measured {
+		b.system += max(scaled(s.used, dt)-spent, 0)
 	}
 }
 
@@ -276,16 +274,16 @@ func scaled(cores float64, ran time.Duration) time.Duration {
 }
 
 // count adds what the model says that was drawn until an instant.
-func (m *modelled) count(s *scene, workers []worker, cores float64, measured bool, until time.Duration) {
+func (m *modelled) count(s *scene, until time.Duration) {
 	dt := until - m.reading.At
 	if dt <= 0 {
 		return
 	}
-	power, awake := s.cpuPower(workers, cores, measured)
+	power, awake := s.cpuPower()
 	m.reading.At = until
 	m.reading.Total += m.whole(power, dt)
 	if awake {
-		m.free += s.gpuPower(workers, func(uid types.UID, w energy.Watts) {
+		m.free += s.gpuPower(func(uid types.UID, w energy.Watts) {
 			m.gpus[uid] += w.For(dt).Microjoules()
 		}).For(dt).Microjoules()
 	}
@@ -343,9 +341,4 @@ func (b *books) batch() *batch.Batch {
 	}
 	b.next++
 	return made
-}
-
-// modelSource names the profile.
-func modelSource(p *energy.Profile) string {
-	return energy.Model.String() + " (" + p.Name + ")"
 }

@@ -131,7 +131,7 @@ func (e *Estimator) estimate(ctx context.Context) error {
 		c.books.observe(s, c.ready, e.queue)
 	}
 	e.queue.metrics.sources(counts)
-	e.queue.metrics.samples.Set(float64(usage.size()))
+	e.queue.metrics.samples.Set(float64(len(usage.nodes) + len(usage.pods)))
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, view *kube.
 // usage asks metrics-server once for all pods of the candidates.
 func (e *Estimator) usage(ctx context.Context, candidates []candidate) *Usage {
 	if e.o.Usage == nil || len(candidates) == 0 {
-		return nil
+		return &Usage{}
 	}
 	wanted := map[podName]bool{}
 	for i := range candidates {
@@ -196,8 +196,8 @@ func (e *Estimator) usage(ctx context.Context, candidates []candidate) *Usage {
 		e.deaf = false
 		e.o.Log.Info("metrics-server answers again")
 	}
-	if err != nil {
-		return nil
+	if err != nil || u == nil {
+		return &Usage{}
 	}
 	return u
 }

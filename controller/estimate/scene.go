@@ -25,7 +25,11 @@ type scene struct {
 
 	workers   []worker
 	podsKnown bool
-	usage     *Usage // nil: not known
+	usage     *Usage
+
+	// What look finds.
+	used     float64 // cores, of the whole node
+	measured bool    // metrics-server said so
 
 	wall       []energy.Reading
 	wallKnown  bool
@@ -98,16 +102,6 @@ func workersOf(pods []v1.Pod, view *kube.View) []worker {
 	return all
 }
 
-// look notes what metrics-server says that each worker uses.
-func (s *scene) look() {
-	for i := range s.workers {
-		w := &s.workers[i]
-		if cores, ok := s.usage.pod(w.pod.namespace, w.pod.name); ok && !w.ended {
-			w.cores, w.known = min(cores, s.cores), true
-		}
-	}
-}
-
 // finishedAt returns when the last container of a pod ended, if it says so.
 func finishedAt(p *v1.Pod) (end time.Time) {
 	for i := range p.Status.ContainerStatuses {
@@ -118,51 +112,47 @@ func finishedAt(p *v1.Pod) (end time.Time) {
 	return end
 }
 
-// spend decides what each pod uses that metrics-server says nothing of, and returns what the whole node uses, and
-// whether that was measured. A pod that is new to metrics-server uses what it requests, as far as the node as a whole
-// uses it; a node that was not measured uses what its pods do, and no more than it has.
-func (s *scene) spend(workers []worker) (cores float64, measured bool) {
+// look decides what each pod and the whole node use. Where metrics-server says nothing of a pod, it uses what it
+// requests, as far as the node as a whole uses it; a node that was not measured uses what its pods do, and no more than it
+// has.
+func (s *scene) look() {
 	var known, asked float64
-	for i := range workers {
-		w := &workers[i]
-		switch {
-		case w.known:
+	for i := range s.workers {
+		w := &s.workers[i]
+		if cores, ok := s.usage.pods[w.pod]; ok && !w.ended {
+			w.cores, w.known = min(cores, s.cores), true
 			known += w.cores
-		case w.running:
+		} else if w.running {
 			asked += float64(w.request) / milli
 		}
 	}
-	cores, measured = s.usage.node(s.node)
-	if cores > overcommit*s.cores {
-		measured = false
-	}
-	left := s.cores - known
-	if measured {
-		cores = min(cores, s.cores)
-		left = cores - known
+	cores, measured := s.usage.nodes[s.node]
+	s.measured = measured && cores <= overcommit*s.cores
+	most := s.cores
+	if s.measured {
+		most = min(cores, s.cores)
 	}
 	share := 0.0
 	if asked > 0 {
-		share = min(max(left, 0)/asked, 1)
+		share = min(max(most-known, 0)/asked, 1)
 	}
 	total := 0.0
-	for i := range workers {
-		w := &workers[i]
+	for i := range s.workers {
+		w := &s.workers[i]
 		if !w.known && w.running {
 			w.cores = share * float64(w.request) / milli
 		}
 		total += w.cores
 	}
 	if total > s.cores { // pods and nodes are not measured at one moment
-		for i := range workers {
-			workers[i].cores *= s.cores / total
+		for i := range s.workers {
+			s.workers[i].cores *= s.cores / total
 		}
-		total = s.cores
 	}
-	if measured {
-		return cores, true
+	s.used = min(total, s.cores)
+	if s.measured {
+		s.used = most
 	}
-	return total, false
 }
 
 // A node cannot use more than it has; what says so by more than a half is wrong.
@@ -170,22 +160,22 @@ const overcommit = 1.5
 
 // cpuPower is what the model says that a node draws by its CPUs and its own. A node that was not measured and that no pod
 // keeps awake sleeps.
-func (s *scene) cpuPower(workers []worker, cores float64, measured bool) (power energy.Watts, awake bool) {
-	if !measured && !slices.ContainsFunc(workers, func(w worker) bool { return w.running && w.keeps }) {
+func (s *scene) cpuPower() (power energy.Watts, awake bool) {
+	if !s.measured && !slices.ContainsFunc(s.workers, func(w worker) bool { return w.running && w.keeps }) {
 		return s.profile.Sleep, false
 	}
 	u := 0.0
 	if s.cores > 0 {
-		u = cores / s.cores
+		u = s.used / s.cores
 	}
 	return s.profile.Power(u), true
 }
 
 // gpuPower calls each with what the GPUs of each pod that holds some draw, and returns what the others do.
-func (s *scene) gpuPower(workers []worker, each func(types.UID, energy.Watts)) (free energy.Watts) {
+func (s *scene) gpuPower(each func(types.UID, energy.Watts)) (free energy.Watts) {
 	left := s.gpus
-	for i := range workers {
-		if w := &workers[i]; w.running && w.gpus > 0 && left > 0 {
+	for i := range s.workers {
+		if w := &s.workers[i]; w.running && w.gpus > 0 && left > 0 {
 			held := min(w.gpus, left)
 			left -= held
 			each(w.uid, s.profile.GPUPower(w.gpuClass)*energy.Watts(held))

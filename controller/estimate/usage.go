@@ -27,29 +27,6 @@ type Usage struct {
 
 type podName struct{ namespace, name string }
 
-func (u *Usage) node(name string) (cores float64, ok bool) {
-	if u == nil {
-		return 0, false
-	}
-	cores, ok = u.nodes[name]
-	return cores, ok
-}
-
-func (u *Usage) pod(namespace, name string) (cores float64, ok bool) {
-	if u == nil {
-		return 0, false
-	}
-	cores, ok = u.pods[podName{namespace, name}]
-	return cores, ok
-}
-
-func (u *Usage) size() int {
-	if u == nil {
-		return 0
-	}
-	return len(u.nodes) + len(u.pods)
-}
-
 const (
 	metricsPath = "/apis/metrics.k8s.io/v1beta1/"
 
