@@ -75,15 +75,9 @@ func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 	e.order(p, feasible, &one, settings)
 }
 
-// load is what runs on a node.
-type load struct {
-	requests sched.Resources
-	pods     int
-}
-
 // requested adds up what is bound to each node.
-func (e *explainer) requested(ctx context.Context) (map[string]load, error) {
-	used := map[string]load{}
+func (e *explainer) requested(ctx context.Context) (map[string]kube.Load, error) {
+	used := map[string]kube.Load{}
 	options := metav1.ListOptions{
 		FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed", Limit: releasePage,
 	}
@@ -98,10 +92,7 @@ func (e *explainer) requested(ctx context.Context) (map[string]load, error) {
 		for i := range page.Items {
 			pod := &page.Items[i]
 			l := used[pod.Spec.NodeName]
-			l.requests = l.requests.Add(policy.PodRequest(pod))
-			if policy.KeepsAwake(pod) {
-				l.pods++
-			}
+			l.Add(pod)
 			used[pod.Spec.NodeName] = l
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
@@ -111,11 +102,11 @@ func (e *explainer) requested(ctx context.Context) (map[string]load, error) {
 }
 
 // consider returns the node as the core sees it, or why the pod cannot run there.
-func (e *explainer) consider(n *v1.Node, used map[string]load, pod *v1.Pod, job *sched.Job,
+func (e *explainer) consider(n *v1.Node, used map[string]kube.Load, pod *v1.Pod, job *sched.Job,
 	settings *policy.Settings,
 ) (node *sched.Node, why string) {
-	capacity, l := kube.Allocatable(n), used[n.Name]
-	found, _ := e.view.Node(n, capacity, capacity.Sub(l.requests), l.pods)
+	l := used[n.Name]
+	found, _ := l.Node(e.view, n)
 	if w, ok := kube.LiveWatts(n, e.now); ok {
 		found.Live, found.HasLive = w, true
 	}

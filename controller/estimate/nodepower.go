@@ -12,8 +12,6 @@ import (
 	"github.com/kubenergy/kubenergy/controller/cached"
 	"github.com/kubenergy/kubenergy/controller/release"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/policy"
-	"github.com/kubenergy/kubenergy/sched"
 )
 
 // NodePower shows nodes and held Jobs as they are at each scrape. It remembers nothing, so nothing outlives its object.
@@ -68,20 +66,11 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 			c.Log.Warn("listing pods for metrics", "error", err)
 			return
 		}
-		var requested sched.Resources
-		jobs := 0 // but those of DaemonSets, which let a node sleep
+		var l kube.Load
 		for k := range pods.Items {
-			p := &pods.Items[k]
-			if over(p) {
-				continue
-			}
-			requested = requested.Add(policy.PodRequest(p))
-			if policy.KeepsAwake(p) {
-				jobs++
-			}
+			l.Add(&pods.Items[k])
 		}
-		capacity := kube.Allocatable(n)
-		node, ok := view.Node(n, capacity, capacity.Sub(requested), jobs)
+		node, ok := l.Node(view, n)
 		if !ok {
 			continue // an unknown node draws an unknown power, not none
 		}

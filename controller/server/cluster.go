@@ -11,21 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
 // loadedNode is a node and what its pods request.
 type loadedNode struct {
-	node      *v1.Node
-	requested sched.Resources
-	pods      int // those of DaemonSets let a node sleep
+	kube.Load
+	node *v1.Node
 }
 
-func (l *loadedNode) on(view *kube.View) (sched.Node, bool) {
-	capacity := kube.Allocatable(l.node)
-	return view.Node(l.node, capacity, capacity.Sub(l.requested), l.pods)
-}
+func (l *loadedNode) on(view *kube.View) (sched.Node, bool) { return l.Node(view, l.node) }
 
 // clusterCache remembers what adding up all pods has found. Frequent requests must not cost a pass over all
 // pods each.
@@ -71,14 +66,8 @@ func loads(nodes []v1.Node, pods []v1.Pod) []loadedNode {
 		byName[nodes[i].Name] = &all[i]
 	}
 	for i := range pods {
-		p := &pods[i]
-		l := byName[p.Spec.NodeName]
-		if l == nil || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
-			continue
-		}
-		l.requested = l.requested.Add(policy.PodRequest(p))
-		if policy.KeepsAwake(p) {
-			l.pods++
+		if l := byName[pods[i].Spec.NodeName]; l != nil {
+			l.Add(&pods[i])
 		}
 	}
 	slices.SortFunc(all, func(a, b loadedNode) int { return cmp.Compare(a.node.Name, b.node.Name) })

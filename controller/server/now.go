@@ -87,8 +87,8 @@ func (s *server) serveNodes(w http.ResponseWriter, r *http.Request, _ *query) er
 		_, from := view.Hardware(l.node)
 		shown := Node{
 			Node: l.node.Name, Site: node.Site.Name, Zone: string(node.Site.Zone), PUE: node.Facility(),
-			ProfileFrom: from, Pods: l.pods,
-			Allocatable: resourcesOf(node.Capacity), Requested: resourcesOf(l.requested), Now: now[l.node.Name],
+			ProfileFrom: from, Pods: l.Jobs,
+			Allocatable: resourcesOf(node.Capacity), Requested: resourcesOf(l.Requested), Now: now[l.node.Name],
 		}
 		delete(now, l.node.Name)
 		if known {
