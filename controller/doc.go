@@ -1,6 +1,6 @@
 // Package controller is the central unit: it keeps the status of GridZones, PowerProfiles and EnergyPolicies, counts
-// what would have been held where nothing is touched yet, releases held Jobs that no scheduler released, takes the batches
-// of agents, estimates what other nodes have used, and answers over HTTP.
+// what would have been held where nothing is touched yet, releases held Jobs that no scheduler released, takes the
+// batches of agents, estimates what other nodes have used, and answers over HTTP.
 //
 // This package builds the parts and runs them; each part is a package below, and knows no more than it is given.
 //

@@ -55,9 +55,10 @@ type Options struct {
 // DefaultOptions returns what holds where the command line says nothing.
 func DefaultOptions() Options {
 	return Options{
-		Namespace: cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace), MetricsAddress: ":8443", ProbeAddress: ":8081",
-		LeaderElect: true,
-		Keys:        "/etc/kubenergy/keys", Data: "/etc/kubenergy/data", LogFormat: "json",
+		Namespace: cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace), MetricsAddress: ":8443",
+		ProbeAddress: ":8081",
+		LeaderElect:  true,
+		Keys:         "/etc/kubenergy/keys", Data: "/etc/kubenergy/data", LogFormat: "json",
 		LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN"), API: ":9443", Agentless: true, NodeMaxPower: 2000,
 		Keep: ledger.Retention{
 			Windows: 14 * day, Hours: 400 * day, Records: 90 * day, Snapshots: 14 * day, Streams: 400 * day,
@@ -77,7 +78,8 @@ func (o *Options) AddFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.ProbeAddress, "health-probe-bind-address", o.ProbeAddress,
 		"`address` of /healthz and /readyz (0: none)")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
-		"let one of several replicas ask providers and write statuses; not with an SQLite ledger, which has one process")
+		"let one of several replicas ask providers and write statuses; not with an SQLite ledger, which has one "+
+			"process")
 	fs.StringVar(&o.Keys, "keys-dir", o.Keys, "`folder` with a file for each key that a GridZone names")
 	fs.StringVar(&o.Data, "data-dir", o.Data, "`folder` of the files that GridZones name")
 	fs.StringVar(&o.State, "state-dir", o.State,

@@ -98,7 +98,8 @@ func TestController(t *testing.T) {
 		site := c.objects.View().Site("home")
 		return site != nil && site.Carbon.Fresh(time.Now(), 0)
 	})
-	team := kit.Namespace("team", map[string]string{"compute-gardener-scheduler.kubernetes.io/energy-policies": "enabled"},
+	team := kit.Namespace("team",
+		map[string]string{"compute-gardener-scheduler.kubernetes.io/energy-policies": "enabled"},
 		map[string]string{"compute-gardener-scheduler.kubernetes.io/policy-max-scheduling-delay": "2h"})
 	summary := func() (n v1alpha1.NamespaceSummary, known bool) {
 		var p v1alpha1.EnergyPolicy
@@ -115,7 +116,8 @@ func TestController(t *testing.T) {
 	s.remove("/api/v1/namespaces/team")
 	kit.Eventually(t, time.Second, "admission is told that the namespace is gone",
 		func() bool { _, known := summary(); return !known })
-	if all := series(t, registry); all["kubenergy_signal_age_seconds"] != 2 || all["kubenergy_shadow_decisions_total"] != 0 {
+	if all := series(t, registry); all["kubenergy_signal_age_seconds"] != 2 ||
+		all["kubenergy_shadow_decisions_total"] != 0 {
 		t.Errorf("series are %v", all)
 	}
 }
@@ -157,7 +159,8 @@ func TestControllerWaitsForItsKinds(t *testing.T) {
 		}
 		return r.StatusCode
 	}
-	kit.Eventually(t, 10*time.Second, "it lives without them", func() bool { return probe("/healthz") == http.StatusOK })
+	kit.Eventually(t, 10*time.Second, "it lives without them",
+		func() bool { return probe("/healthz") == http.StatusOK })
 	s.put(ours+"gridzones/home", typical("home", "DE"))
 	s.mu.Lock()
 	s.noCRDs = false

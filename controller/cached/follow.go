@@ -25,8 +25,8 @@ func PodsByNode(obj client.Object) []string {
 	return nil
 }
 
-// Handler calls created for each object of a kind that is added, saw for each that is added or changed, and lost for each
-// that is deleted.
+// Handler calls created for each object of a kind that is added, saw for each that is added or changed, and lost for
+// each that is deleted.
 func Handler[T client.Object](created, saw, lost func(T)) toolscache.ResourceEventHandler {
 	call := func(f func(T), obj any) {
 		if missed, is := obj.(toolscache.DeletedFinalStateUnknown); is {

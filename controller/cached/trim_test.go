@@ -28,7 +28,9 @@ func quantities(cpu string) v1.ResourceList {
 // Whatever is shortened, what we read of an object stays.
 func TestTrim(t *testing.T) {
 	long := strings.Repeat("x", 5000)
-	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "job", CreationTimestamp: metav1.NewTime(noon)}}
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "job", CreationTimestamp: metav1.NewTime(noon),
+	}}
 	j.Annotations = map[string]string{
 		"kubectl.kubernetes.io/last-applied-configuration": long, v1alpha1.AnnotationBudgetActions: long,
 	}
@@ -95,7 +97,8 @@ func TestTrimmedPodsShare(t *testing.T) {
 		reflect.ValueOf(a.Labels).Pointer() != reflect.ValueOf(b.Labels).Pointer() {
 		t.Error("two pods of one owner share nothing")
 	}
-	if have, want := policy.PodRequest(other).MilliCPU, int64(250+100+10); have != want || other.Labels["app"] != "db" ||
+	if have, want := policy.PodRequest(other).MilliCPU, int64(250+100+10); have != want ||
+		other.Labels["app"] != "db" ||
 		other.OwnerReferences[0].Name != "db" {
 		t.Errorf("the third pod requests %d, want %d, and is of %v, %v", have, want, other.Labels,
 			other.OwnerReferences)

@@ -1,5 +1,5 @@
-// Package controllertest holds what tests of the controller's parts share: a fake API server that counts what is written
-// to statuses, and objects.
+// Package controllertest holds what tests of the controller's parts share: a fake API server that counts what is
+// written to statuses, and objects.
 package controllertest
 
 import (
@@ -177,8 +177,8 @@ func Ended(p *v1.Pod, start, end time.Time) *v1.Pod {
 	return p
 }
 
-// Valley returns a view whose one site is dirty for an hour and clean from then on, in which every namespace named after a
-// mode is in that mode and lets work wait for six hours.
+// Valley returns a view whose one site is dirty for an hour and clean from then on, in which every namespace named
+// after a mode is in that mode and lets work wait for six hours.
 func Valley(t testing.TB, now time.Time) *kube.View {
 	t.Helper()
 	values := []float64{500, 100, 100, 100, 100, 100, 100, 100, 100, 100}
@@ -192,7 +192,9 @@ func Valley(t testing.TB, now time.Time) *kube.View {
 			Profile: energy.Profile{Name: "server", Idle: 100, Max: 200, Sleep: 100}, PUE: 1.5,
 		}},
 		DefaultProfile: "server",
-		Defaults:       policy.Defaults{Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour},
+		Defaults: policy.Defaults{
+			Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
+		},
 	}
 	for _, mode := range []v1alpha1.Mode{
 		v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce,

@@ -300,8 +300,8 @@ func (m *modelled) whole(w energy.Watts, dt time.Duration) energy.Microjoules {
 	return energy.Microjoules(whole)
 }
 
-// charge adds what GPUs used to an attribution: to the pods that hold them, and to idle. A pod that holds one and has no
-// share gets one.
+// charge adds what GPUs used to an attribution: to the pods that hold them, and to idle. A pod that holds one and has
+// no share gets one.
 func (m *modelled) charge(out *energy.Attribution) {
 	for uid, used := range m.gpus {
 		if used == 0 {

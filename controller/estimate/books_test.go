@@ -472,7 +472,8 @@ func TestBacklog(t *testing.T) {
 	w.pass(time.Minute)
 	w.tick(e)
 	if batches, joules := testutil.ToFloat64(e.queue.metrics.batches.WithLabelValues(dropped)),
-		testutil.ToFloat64(e.queue.metrics.joules.WithLabelValues(dropped)); batches != 1 || math.Abs(joules-6000) > 1e-3 {
+		testutil.ToFloat64(e.queue.metrics.joules.WithLabelValues(dropped)); batches != 1 ||
+		math.Abs(joules-6000) > 1e-3 {
 		t.Errorf("%v batches of %v J dropped", batches, joules)
 	}
 	w.refuse = nil

@@ -13,7 +13,8 @@ import (
 
 // Compute Gardener closes its workers when a node is deleted, and dies when the next one is.
 func TestNodesComeAndGoTwice(t *testing.T) {
-	w := kit.NewWorld(t, kit.Node("n1", "4"), kit.Node("n2", "4"), kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon))
+	w := kit.NewWorld(t, kit.Node("n1", "4"), kit.Node("n2", "4"),
+		kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon))
 	view := kit.Valley(t, kit.Noon)
 	leads := true
 	held := release.NewHeld()

@@ -113,8 +113,8 @@ func finishedAt(p *v1.Pod) (end time.Time) {
 }
 
 // look decides what each pod and the whole node use. Where metrics-server says nothing of a pod, it uses what it
-// requests, as far as the node as a whole uses it; a node that was not measured uses what its pods do, and no more than it
-// has.
+// requests, as far as the node as a whole uses it; a node that was not measured uses what its pods do, and no more than
+// it has.
 func (s *scene) look() {
 	var known, asked float64
 	for i := range s.workers {
@@ -158,8 +158,8 @@ func (s *scene) look() {
 // A node cannot use more than it has; what says so by more than a half is wrong.
 const overcommit = 1.5
 
-// cpuPower is what the model says that a node draws by its CPUs and its own. A node that was not measured and that no pod
-// keeps awake sleeps.
+// cpuPower is what the model says that a node draws by its CPUs and its own. A node that was not measured and that no
+// pod keeps awake sleeps.
 func (s *scene) cpuPower() (power energy.Watts, awake bool) {
 	if !s.measured && !slices.ContainsFunc(s.workers, func(w worker) bool { return w.running && w.keeps }) {
 		return s.profile.Sleep, false

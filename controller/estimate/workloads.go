@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -39,9 +40,9 @@ type WorkloadOptions struct {
 	Registerer prometheus.Registerer
 }
 
-// Workloads count by namespace what finished pods have used: the sum of what was booked of each, from whatever source (an
-// agent, a meter with a model, metrics-server, requests). What no booking covers, as before this replica led or of a pod
-// that came and went between two estimates, is estimated from the pod's request.
+// Workloads count by namespace what finished pods have used: the sum of what was booked of each, from whatever source
+// (an agent, a meter with a model, metrics-server, requests). What no booking covers, as before this replica led or of
+// a pod that came and went between two estimates, is estimated from the pod's request.
 //
 // Nothing is guessed beyond that: a pod whose node, power profile or grid is not known is counted as such, and adds
 // nothing.
@@ -52,8 +53,8 @@ type Workloads struct {
 
 	mu      sync.Mutex
 	pods    map[types.UID]*tally
-	until   map[string]time.Time // by node: bookings before that have been added up
-	waiting []*finished          // oldest first
+	booked  map[string]lastBooking // by node
+	waiting []*finished            // oldest first
 	led     bool
 }
 
@@ -64,7 +65,12 @@ type tally struct {
 	deleted bool
 	used    ledger.Amount // at the node: priced, without PUE
 	covered time.Duration // by bookings
-	rates   ledger.Rates  // of the last one
+}
+
+// lastBooking is what was added up last of a node: bookings of the time before its end do not count again.
+type lastBooking struct {
+	end   time.Time
+	rates ledger.Rates
 }
 
 type podState int
@@ -81,6 +87,7 @@ type finished struct {
 	tally  *tally
 	window sched.Window // in which it ran; no start: it does not say
 	at     time.Time    // when we learned of its end
+	rates  ledger.Rates // of the node's last booking
 }
 
 const (
@@ -92,8 +99,8 @@ const (
 	// unledFor is how long no replica may lead after a leader that died: a Lease's duration, and the pauses between
 	// looks at it.
 	unledFor = 20 * time.Second
-	// untilKept is how long a silent node is remembered.
-	untilKept = 24 * time.Hour
+	// bookedKept is how long a silent node is remembered.
+	bookedKept = 24 * time.Hour
 )
 
 // Why a finished pod is not accounted for.
@@ -110,7 +117,7 @@ const (
 func NewWorkloads(o WorkloadOptions) *Workloads {
 	return &Workloads{
 		o: o, metrics: newWorkloadMetrics(o.Registerer), began: o.Now(), pods: map[types.UID]*tally{},
-		until: map[string]time.Time{},
+		booked: map[string]lastBooking{},
 	}
 }
 
@@ -179,11 +186,11 @@ func (w *Workloads) Booked(b *ledger.Booking, _ ledger.Receipt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	node, start, end := b.Batch.Stream.Node, b.Batch.Start, b.Batch.End
-	until := w.until[node]
+	until := w.booked[node].end
 	if !end.After(until) || !end.After(start) {
 		return
 	}
-	w.until[node] = end
+	w.booked[node] = lastBooking{end, b.Rates}
 	part := 1.0
 	if until.After(start) {
 		part = float64(end.Sub(until)) / float64(end.Sub(start))
@@ -206,7 +213,7 @@ func (w *Workloads) Booked(b *ledger.Booking, _ ledger.Receipt) {
 		t.used.Add(&a)
 		if t != last { // its containers follow each other
 			t.covered += covered
-			t.rates, last = b.Rates, t
+			last = t
 		}
 	}
 }
@@ -243,11 +250,7 @@ func (w *Workloads) tick(ctx context.Context) {
 func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for node, at := range w.until {
-		if now.Sub(at) > untilKept {
-			delete(w.until, node)
-		}
-	}
+	maps.DeleteFunc(w.booked, func(_ string, b lastBooking) bool { return now.Sub(b.end) > bookedKept })
 	elected := leads && !w.led
 	w.led = leads
 	w.waiting = slices.DeleteFunc(w.waiting, func(f *finished) bool {
@@ -259,9 +262,10 @@ func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
 			if waited <= unledFor {
 				return false
 			}
-		case waited <= bookedWithin && w.until[f.tally.node].Before(f.window.End):
+		case waited <= bookedWithin && w.booked[f.tally.node].end.Before(f.window.End):
 			return false
 		default:
+			f.rates = w.booked[f.tally.node].rates
 			ready = append(ready, f)
 		}
 		f.tally.state = counted
@@ -304,7 +308,7 @@ func (w *Workloads) count(ctx context.Context, f *finished) {
 		w.metrics.unaccounted.WithLabelValues(lacksTime).Inc()
 		return
 	}
-	used, rates := f.tally.used, f.tally.rates
+	used, rates := f.tally.used, f.rates
 	n := w.o.Node(f.tally.node)
 	if n != nil {
 		rates = w.o.Rates(f.tally.node, f.window.Start, f.window.End)

@@ -9,7 +9,7 @@
 // A lie reaches no further than the node that tells it: its own energy, inside of what it can draw. Pods that do not
 // run there are not charged with it, and only a machine that a host speaks of is a guest of that host.
 //
-// Invariants, and the tests that hold them: a batch is booked once, and acknowledged only when it is safe (handler_test.go);
-// what a node claims stays within its physical envelope (envelope_test.go); names come from the cluster, never from
-// batches (directory_test.go); a store that opens late is answered for (latestore_test.go).
+// Invariants, and the tests that hold them: a batch is booked once, and acknowledged only when it is safe
+// (handler_test.go); what a node claims stays within its physical envelope (envelope_test.go); names come from the
+// cluster, never from batches (directory_test.go); a store that opens late is answered for (latestore_test.go).
 package intake

@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// A NodeBook holds the cluster's nodes for callers that must never wait: a batch is booked whether or not the API server
-// answers. The nodes are those of the cache: read only.
+// A NodeBook holds the cluster's nodes for callers that must never wait: a batch is booked whether or not the API
+// server answers. The nodes are those of the cache: read only.
 type NodeBook struct{ byName sync.Map }
 
 // Node returns the node of a name; nil: there is none.

@@ -36,8 +36,8 @@ const (
 const (
 	certificateLife  = 10 * 365 * 24 * time.Hour
 	certificateRenew = 365 * 24 * time.Hour // before it ends
-	// A bundle holds the certificates of replicas, and of those that were there before: a client that has read it a while
-	// ago still knows one of them.
+	// A bundle holds the certificates of replicas, and of those that were there before: a client that has read it a
+	// while ago still knows one of them.
 	maxAuthorities = 8
 )
 

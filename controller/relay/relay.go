@@ -102,8 +102,8 @@ func (r *Relay) away(w http.ResponseWriter, err error) {
 	_, _ = w.Write([]byte(`{"error":"the replica that leads does not answer"}` + "\n"))
 }
 
-// find returns the replica that holds the Lease. No request waits for another's question, nor for long for an API server
-// that does not answer; meanwhile the one that led goes on being asked, as it may go on leading.
+// find returns the replica that holds the Lease. No request waits for another's question, nor for long for an API
+// server that does not answer; meanwhile the one that led goes on being asked, as it may go on leading.
 func (r *Relay) find(ctx context.Context) (*leader, error) {
 	if a := r.last.Load(); r.o.Now().Before(a.until) {
 		return a.leader, a.why

@@ -167,7 +167,8 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 				},
 			}).Build()
 			r := New(Options{
-				Client: api, Namespace: ns, Lease: leaseName, Port: "1", Name: apiNames[0], Trust: trustedFile(t), Now: time.Now,
+				Client: api, Namespace: ns, Lease: leaseName, Port: "1", Name: apiNames[0], Trust: trustedFile(t),
+				Now: time.Now,
 				Log: slog.New(slog.DiscardHandler),
 			})
 			if known {

@@ -157,7 +157,8 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 			t.Errorf("%d Jobs are still known as held", one.o.Held.Count(""))
 		}
 		job := kit.Get(t, server, client.ObjectKey{Namespace: "enforce", Name: "minute"}, &batchv1.Job{})
-		if job.Annotations[v1alpha1.AnnotationReleasedAt] == "" || job.Annotations[v1alpha1.AnnotationLatestStart] == "" {
+		if job.Annotations[v1alpha1.AnnotationReleasedAt] == "" ||
+			job.Annotations[v1alpha1.AnnotationLatestStart] == "" {
 			t.Errorf("annotations are %v", job.Annotations)
 		}
 	})

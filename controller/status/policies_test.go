@@ -56,7 +56,8 @@ func inNamespace(ns string) types.NamespacedName {
 // Admission looks at one policy only: that of the cluster tells it of all namespaces that say something.
 func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 	w := kit.NewWorld(t,
-		kit.Namespace(v1alpha1.SystemNamespace, nil, nil), kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0),
+		kit.Namespace(v1alpha1.SystemNamespace, nil, nil), kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce,
+			0),
 		kit.Namespace("silent", nil, nil),
 		kit.Namespace("own", nil, nil), kit.Policy("own", v1alpha1.ModeAdvise, 6*time.Hour),
 		kit.Namespace("inherits", nil, nil), kit.Policy("inherits", "", 0),
@@ -113,7 +114,8 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 // A delay of the cluster's policy lets the work of every namespace wait that has opted in, by whatever means.
 func TestDelayOfTheCluster(t *testing.T) {
 	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour),
-		kit.Namespace("silent", nil, nil), kit.Namespace("labelled", map[string]string{v1alpha1.LabelMode: "enforce"}, nil),
+		kit.Namespace("silent", nil, nil), kit.Namespace("labelled", map[string]string{v1alpha1.LabelMode: "enforce"},
+			nil),
 		kit.Namespace("own", nil, nil), kit.Policy("own", "", 0))
 	want := map[string]v1alpha1.NamespaceSummary{
 		"labelled": {Mode: v1alpha1.ModeEnforce, Delays: true}, "own": {Delays: true},
@@ -247,7 +249,8 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 func TestNamespacesAreBounded(t *testing.T) {
 	objects := []client.Object{kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour)}
 	for i := range maxNamespaces + 3 {
-		objects = append(objects, kit.Namespace(fmt.Sprintf("ns-%05d", i), map[string]string{v1alpha1.LabelMode: "enforce"},
+		objects = append(objects, kit.Namespace(fmt.Sprintf("ns-%05d", i),
+			map[string]string{v1alpha1.LabelMode: "enforce"},
 			nil))
 	}
 	w := kit.NewWorld(t, objects...)

@@ -151,7 +151,8 @@ func TestCallsAreWrittenTogether(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			if ok, _, err := k.Reserve(t.Context(), fmt.Sprintf("zone-%d/carbon/http", i), 5, kit.Noon); !ok || err != nil {
+			if ok, _, err := k.Reserve(t.Context(), fmt.Sprintf("zone-%d/carbon/http", i), 5, kit.Noon); !ok ||
+				err != nil {
 				t.Errorf("zone %d: granted %v, error %v", i, ok, err)
 			}
 		})
@@ -229,7 +230,8 @@ func TestPausesAreRemembered(t *testing.T) {
 	block(kit.Noon.Add(90*time.Minute+time.Millisecond), kit.Noon.Add(2*time.Minute)) // the last word counts
 	want(kit.Noon.Add(time.Hour), false, kit.Noon.Add(90*time.Minute+time.Second))
 	// Another source's write keeps a pause beside which no call counts any more.
-	if ok, _, err := NewCalls(api, "ns").Reserve(t.Context(), "other", 3, kit.Noon.Add(85*time.Minute)); !ok || err != nil {
+	if ok, _, err := NewCalls(api, "ns").Reserve(t.Context(), "other", 3, kit.Noon.Add(85*time.Minute)); !ok ||
+		err != nil {
 		t.Errorf("granted %v, error %v", ok, err)
 	}
 	want(kit.Noon.Add(85*time.Minute), false, kit.Noon.Add(90*time.Minute+time.Second))
@@ -264,7 +266,8 @@ func TestCallsKey(t *testing.T) {
 
 func TestCallLogOfStrangers(t *testing.T) {
 	for _, text := range []string{
-		"", "x", "until=", "until=x", "until=5", "1:1", ":", "9999999999999999999:1", fmt.Sprintf("%d:-5", kit.Noon.Unix()),
+		"", "x", "until=", "until=x", "until=5", "1:1", ":", "9999999999999999999:1",
+		fmt.Sprintf("%d:-5", kit.Noon.Unix()),
 		fmt.Sprintf("%d:0", kit.Noon.Unix()), fmt.Sprintf("%d:1/99999", kit.Noon.Unix()),
 	} {
 		if b := readCallLog(text, kit.Noon); !(b.until == 0 && len(b.calls) == 0) {

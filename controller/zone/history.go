@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// A History remembers what carbon intensities and prices were. Forecasts say only what comes, and what finished work has
-// emitted depends on what was.
+// A History remembers what carbon intensities and prices were. Forecasts say only what comes, and what finished work
+// has emitted depends on what was.
 type History struct {
 	mu    sync.Mutex
 	zones map[string]*zoneHistory
@@ -26,8 +26,8 @@ type zoneHistory struct {
 	carbon, price quantity // in units of Units.Signal and Units.Currency
 }
 
-// quantity is one signal of a site: in which unit it is, by the GridZone's spec, and from when on what a view says of it
-// is in that unit: status and view follow the spec later. What comes in between is not remembered.
+// quantity is one signal of a site: in which unit it is, by the GridZone's spec, and from when on what a view says of
+// it is in that unit: status and view follow the spec later. What comes in between is not remembered.
 type quantity struct {
 	track
 	unit string

@@ -125,7 +125,8 @@ func TestHistory(t *testing.T) {
 	}
 	// A short gap is bridged, a long one is a gap.
 	track.note(signalOf(20), kit.Noon.Add(70*time.Minute))
-	if got, ok := whole(&track, kit.Noon, kit.Noon.Add(70*time.Minute)); !ok || got.Series.At(kit.Noon.Add(65*time.Minute)) != 11 {
+	if got, ok := whole(&track, kit.Noon, kit.Noon.Add(70*time.Minute)); !ok ||
+		got.Series.At(kit.Noon.Add(65*time.Minute)) != 11 {
 		t.Errorf("after a short gap: known %v", ok)
 	}
 	track.note(grid.Signal{}, kit.Noon.Add(75*time.Minute))

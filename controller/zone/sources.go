@@ -1,7 +1,6 @@
 package zone
 
 import (
-	"context"
 	"time"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -10,19 +9,14 @@ import (
 )
 
 // sources asks the sources of a signal that a GridZone names.
-type sources struct{ keeper *signal.Keeper }
-
-// Seed implements keeper.
-func (s sources) Seed(last *v1alpha1.SignalStatus) { s.keeper.Seed(last) }
-
-// Run implements keeper.
-func (s sources) Run(ctx context.Context, changed func()) { s.keeper.Run(ctx, changed) }
+type sources struct{ *signal.Keeper }
 
 func (s sources) look(now time.Time) reading {
-	state := s.keeper.State(now)
+	state := s.State(now)
 	return reading{status: state.Status(now), fresh: state.Fresh, trouble: state.LastError}
 }
 
+// CarbonOf returns what makes the keeper of a zone's carbon intensity.
 func CarbonOf(d signal.Deps) func(*v1alpha1.GridZone) (keeper, error) {
 	return func(z *v1alpha1.GridZone) (keeper, error) {
 		k, err := signal.NewCarbonKeeper(grid.Zone(z.Spec.Zone), z.Spec.Carbon, d)
@@ -30,6 +24,7 @@ func CarbonOf(d signal.Deps) func(*v1alpha1.GridZone) (keeper, error) {
 	}
 }
 
+// PriceOf returns what makes the keeper of a zone's price.
 func PriceOf(d signal.Deps) func(*v1alpha1.GridZone) (keeper, error) {
 	return func(z *v1alpha1.GridZone) (keeper, error) {
 		k, err := signal.NewPriceKeeper(grid.Zone(z.Spec.Zone), z.Spec.Price, d)
