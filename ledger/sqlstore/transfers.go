@@ -15,7 +15,7 @@ func (r *reading) transfers(day int64) (*block, error) {
 	late := day < r.hoursFrom
 	b, err := r.cached(blockKey{start: day, late: late}, func(b *block) error {
 		if late {
-			return r.loadTransferDays(b, day)
+			return r.load(b, sumsOf(false, true), fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts))
 		}
 		t, err := r.transferred(day)
 		if err != nil {
@@ -35,11 +35,6 @@ func (r *reading) transfers(day int64) (*block, error) {
 	return b, nil
 }
 
-// loadTransferDays loads the sums of a day of all accounts of transfers.
-func (r *reading) loadTransferDays(b *block, day int64) error {
-	return r.load(b, sumsOf(false, true), fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts))
-}
-
 // A transferred is all that guests told of a day, by hour, whether it counts or not.
 type transferred struct {
 	all   []sumRow
@@ -55,24 +50,18 @@ func (t *transferred) counts(row *sumRow, late bool) bool {
 }
 
 func (r *reading) transferred(day int64) (*transferred, error) {
-	days := &block{}
-	if err := r.loadTransferDays(days, day); err != nil {
-		return nil, err
+	where := fmt.Sprintf("start IN (%s) AND account IN (SELECT account FROM account_days WHERE start = %d AND "+
+		"account IN (%s))", ids(hoursOf(day)), day, transferAccounts)
+	if r.mostTransferred > 0 {
+		where += fmt.Sprintf(" LIMIT %d", r.mostTransferred+1)
 	}
 	all := &block{}
-	for chunk := range slices.Chunk(days.rows, listed) {
-		accounts := make([]int64, len(chunk))
-		for i := range chunk {
-			accounts[i] = chunk[i].id
-		}
-		where := fmt.Sprintf("start IN (%s) AND account IN (%s)", ids(hoursOf(day)), ids(accounts))
-		if err := r.load(all, sumsOf(false, false), where); err != nil {
-			return nil, err
-		}
-		if r.mostTransferred > 0 && len(all.rows) > r.mostTransferred {
-			return nil, fmt.Errorf("%w: %w: virtual machines took more than %d sums from their hosts on %s: ask for "+
-				"times without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.mostTransferred, stamp(day))
-		}
+	if err := r.load(all, sumsOf(false, false), where); err != nil {
+		return nil, err
+	}
+	if r.mostTransferred > 0 && len(all.rows) > r.mostTransferred {
+		return nil, fmt.Errorf("%w: %w: virtual machines took more than %d sums from their hosts on %s: ask for "+
+			"times without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.mostTransferred, stamp(day))
 	}
 	t := &transferred{all: all.rows, host: map[int64]string{}}
 	names := map[string]bool{}
