@@ -14,7 +14,7 @@ const (
 	Unknown              // measured, and of no consumer
 	VM                   // a virtual machine, as its host sees it
 	Cgroup               // another control group, as a Slurm step
-	Foreign              // what a node said of pods that do not run there: it is booked as the node's own
+	Foreign              // what a node reported for pods that do not run there: it is booked as the node's own
 	// Transfer takes from a host what its guest tells in more detail: it is negative, and counts if the host's energy
 	// of that hour is booked. If it is not, the guest counts by itself.
 	Transfer

@@ -22,7 +22,7 @@ const (
 // What is kept for longer than asked.
 const (
 	estimatesLonger = 60 * aDay // windows without an agent's: they are needed to take an estimate back
-	namesLonger     = 2 * aDay  // who is used is said once a day
+	namesLonger     = 2 * aDay  // use of a name is written down once a day
 	leastStreams    = 366 * aDay
 	leastSpans      = 30 * aDay // docs/protocol.md, Numbers
 )
