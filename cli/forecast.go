@@ -111,7 +111,7 @@ func (f *forecastFlags) run(cmd *cobra.Command, t terminal) error {
 		return err
 	}
 	o.quantity, o.duration, o.width = f.quantity.value, f.duration, t.width()
-	if o.series, o.low, o.high, err = cropped(o, f.hours); err != nil {
+	if err := o.crop(f.hours); err != nil {
 		return err
 	}
 	o.window = cheapest(o.series, o.now, f.duration)
@@ -228,36 +228,22 @@ func readStart(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("--start is %q: want a day as 2022-06-01, or a time as 2022-06-01T18:00:00Z", text)
 }
 
-// cropped returns what is known from now on, for as many hours as are wanted; 0: all.
-func cropped(o *outlook, hours int) (series, low, high *grid.Series, err error) {
-	s := o.series
-	if !s.Covers(o.now, o.now) {
-		return nil, nil, nil, fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs",
-			o.zone, s.End().Format(time.RFC3339))
+// crop leaves what is known from now on, for as many hours as are wanted; 0: all.
+func (o *outlook) crop(hours int) error {
+	if !o.series.Covers(o.now, o.now) {
+		return fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs", o.zone,
+			o.series.End().Format(time.RFC3339))
 	}
-	first := int(o.now.Sub(s.Start()) / s.Step())
-	last := s.Len()
+	end := o.series.End()
 	if hours > 0 {
-		end := o.now.Add(time.Duration(hours) * time.Hour)
-		last = min(last, int((end.Sub(s.Start())+s.Step()-1)/s.Step()))
+		end = o.now.Add(time.Duration(hours) * time.Hour)
 	}
-	part := func(s *grid.Series) (*grid.Series, error) {
-		if s == nil {
-			return nil, nil
-		}
-		values := make([]float64, 0, last-first)
-		for i := first; i < last; i++ {
-			values = append(values, s.Value(i))
-		}
-		return grid.NewSeries(s.Start().Add(time.Duration(first)*s.Step()), s.Step(), values)
-	}
-	parts := [3]*grid.Series{}
-	for i, whole := range [...]*grid.Series{s, o.low, o.high} {
-		if parts[i], err = part(whole); err != nil {
-			return nil, nil, nil, err
+	for _, s := range []**grid.Series{&o.series, &o.low, &o.high} {
+		if *s != nil {
+			*s = (*s).Between(o.now, end)
 		}
 	}
-	return parts[0], parts[1], parts[2], nil
+	return nil
 }
 
 // cheapest returns the earliest of the windows with the least mean, none where the forecast is shorter. Like the core's

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -315,16 +316,16 @@ func (p *profiler) patch(ctx context.Context, n *v1.Node, value *string) error {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	label := n.Labels[v1alpha1.LabelPowerProfile]
-	for try := 0; ; try++ {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"resourceVersion": n.ResourceVersion, "labels": map[string]*string{v1alpha1.LabelPowerProfile: value},
 		}})
 		if err != nil {
 			return err
 		}
-		_, err = p.client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, options)
-		if !apierrors.IsConflict(err) || try == 4 {
-			return err
+		_, conflict := p.client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, options)
+		if !apierrors.IsConflict(conflict) {
+			return conflict
 		}
 		if n, err = p.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{}); err != nil {
 			return err
@@ -332,7 +333,8 @@ func (p *profiler) patch(ctx context.Context, n *v1.Node, value *string) error {
 		if n.Labels[v1alpha1.LabelPowerProfile] != label {
 			return errors.New("its label has changed meanwhile")
 		}
-	}
+		return conflict
+	})
 }
 
 // wroteLabel reports whether this command was the last to write a node's label.

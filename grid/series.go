@@ -123,3 +123,17 @@ func (s *Series) Steps(after, until time.Time) iter.Seq[time.Time] {
 		}
 	}
 }
+
+// Between returns the steps of the series that overlap [from, until), or nil where there are none.
+func (s *Series) Between(from, until time.Time) *Series {
+	first := max(0, (from.UnixNano()-s.start)/s.step)
+	last := min(int64(len(s.values)), (until.UnixNano()-s.start+s.step-1)/s.step)
+	if first >= last {
+		return nil
+	}
+	part, err := NewSeries(s.Start().Add(time.Duration(first*s.step)), s.Step(), s.values[first:last])
+	if err != nil {
+		panic(err) // the whole series was valid
+	}
+	return part
+}

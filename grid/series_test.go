@@ -148,3 +148,29 @@ func TestSignalJSON(t *testing.T) {
 		}
 	}
 }
+
+func TestBetween(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, err := grid.NewSeries(start, time.Hour, []float64{1, 2, 3, 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		from, until time.Duration
+		first       float64
+		n           int
+	}{
+		{0, 4 * time.Hour, 1, 4},
+		{-time.Hour, 9 * time.Hour, 1, 4},
+		{90 * time.Minute, 2 * time.Hour, 2, 1},
+		{90 * time.Minute, 121 * time.Minute, 2, 2},
+	} {
+		part := s.Between(start.Add(c.from), start.Add(c.until))
+		if part == nil || part.Len() != c.n || part.Value(0) != c.first || part.Mean(part.Start(), part.Start()) != c.first {
+			t.Errorf("from %v to %v: %+v", c.from, c.until, part)
+		}
+	}
+	if part := s.Between(start.Add(4*time.Hour), start.Add(5*time.Hour)); part != nil {
+		t.Errorf("after the end: %+v", part)
+	}
+}

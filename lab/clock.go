@@ -51,19 +51,16 @@ func (c Clock) Signal(s grid.Signal, from, until time.Time) (grid.Signal, error)
 	if s.Series == nil {
 		return grid.Signal{}, nil
 	}
-	step := s.Series.Step()
-	first := max(0, int(from.Sub(s.Series.Start())/step))
-	last := min(s.Series.Len(), int((until.Sub(s.Series.Start())+step-1)/step))
-	if first >= last {
+	part := s.Series.Between(from, until)
+	if part == nil {
 		return grid.Signal{}, fmt.Errorf("the signal has no value between %s and %s", from.Format(time.RFC3339),
 			until.Format(time.RFC3339))
 	}
-	values := make([]float64, 0, last-first)
-	for i := first; i < last; i++ {
-		values = append(values, s.Series.Value(i))
+	values := make([]float64, part.Len())
+	for i := range values {
+		values[i] = part.Value(i)
 	}
-	start := c.ToWall(s.Series.Start().Add(time.Duration(first) * step))
-	series, err := grid.NewSeries(start, c.Shrink(step), values)
+	series, err := grid.NewSeries(c.ToWall(part.Start()), c.Shrink(part.Step()), values)
 	if err != nil {
 		return grid.Signal{}, fmt.Errorf("compressing a signal: %w", err)
 	}
