@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -35,8 +36,8 @@ func (c *choice) list() string {
 
 // infer takes the word that a file's name ends in, unless the flag is given. It reports whether there is one.
 func (c *choice) infer(flags *pflag.FlagSet, name, file string) (known bool) {
-	ending := file[strings.LastIndex(file, ".")+1:]
-	known = slices.Contains(c.words, ending)
+	ending := strings.TrimPrefix(filepath.Ext(file), ".")
+	known = slices.Contains(c.words, ending) && !slices.Contains([]string{"table", "wide", "text"}, ending)
 	if known && !flags.Changed(name) {
 		c.value = ending
 	}

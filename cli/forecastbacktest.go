@@ -219,24 +219,12 @@ type (
 		scores     []forecast.Accuracy
 	}
 	accuracyJSON struct {
-		Model    string         `json:"model"`
-		MAPE     float64        `json:"mapePercent"`
-		ByDay    []float64      `json:"mapePercentByDay"`
-		Cheapest []choiceJSON   `json:"cheapestHoursOfTheNext24,omitempty"`
-		Coverage []coverageJSON `json:"intervals,omitempty"`
-		Learning float64        `json:"learningSeconds"`
-	}
-	choiceJSON struct {
-		Hours  int     `json:"hours"`
-		Regret float64 `json:"regretPercent"`
-		Kept   float64 `json:"savingKeptPercent"`
-	}
-	coverageJSON struct {
-		From   int     `json:"fromHour"`
-		Until  int     `json:"untilHour"`
-		Level  int     `json:"levelPercent"`
-		Inside float64 `json:"coveragePercent"`
-		Width  float64 `json:"widthPercent"`
+		Model    string              `json:"model"`
+		MAPE     float64             `json:"mapePercent"`
+		ByDay    []float64           `json:"mapePercentByDay"`
+		Cheapest []forecast.Choice   `json:"cheapestHoursOfTheNext24,omitempty"`
+		Coverage []forecast.Coverage `json:"intervals,omitempty"`
+		Learning float64             `json:"learningSeconds"`
 	}
 )
 
@@ -250,14 +238,10 @@ func newBacktest(e forecast.Evaluation, zone grid.Zone, scores []forecast.Accura
 		b.Refit = e.Refit.String()
 	}
 	for _, a := range scores {
-		m := accuracyJSON{Model: a.Model, MAPE: a.MAPE, ByDay: a.ByDay, Learning: a.Learning.Seconds()}
-		for _, c := range a.Choices {
-			m.Cheapest = append(m.Cheapest, choiceJSON(c))
-		}
-		for _, c := range a.Coverage {
-			m.Coverage = append(m.Coverage, coverageJSON(c))
-		}
-		b.Models = append(b.Models, m)
+		b.Models = append(b.Models, accuracyJSON{
+			Model: a.Model, MAPE: a.MAPE, ByDay: a.ByDay, Cheapest: a.Choices, Coverage: a.Coverage,
+			Learning: a.Learning.Seconds(),
+		})
 	}
 	return b
 }

@@ -177,16 +177,8 @@ func (f *reportFlags) statement(ctx context.Context, c *centralUnit, q *ledger.Q
 	}
 	s := report.NewStatement(answer, evidence.all(), comparison)
 	s.Notes = append(s.Notes, missing...)
-	for name, values := range f.values() {
-		if s.Filters == nil {
-			s.Filters = map[string][]string{}
-		}
-		s.Filters[name] = values
-	}
+	s.Filters = f.values()
 	if len(f.namespaces) > 0 {
-		if s.Filters == nil {
-			s.Filters = map[string][]string{}
-		}
 		s.Filters["namespace"] = f.namespaces
 	}
 	return s, nil

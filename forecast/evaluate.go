@@ -46,17 +46,20 @@ type Accuracy struct {
 
 // Choice is what is lost by running in the hours, of the first 24, that a forecast calls the cheapest.
 type Choice struct {
-	Hours  int
-	Regret float64 // emissions over those of the truly cheapest hours, in percent more
-	Kept   float64 // of the saving over the mean of the day that the truly cheapest hours give, in percent
+	Hours int `json:"hours"`
+	// emissions over those of the truly cheapest hours, in percent more
+	Regret float64 `json:"regretPercent"`
+	// of the saving over the mean of the day that the truly cheapest hours give, in percent
+	Kept float64 `json:"savingKeptPercent"`
 }
 
 // Coverage is how many values fell into an interval, in percent.
 type Coverage struct {
-	From, Until int // hours ahead
-	Level       int // nominal, in percent
-	Inside      float64
-	Width       float64 // mean, in percent of the forecast
+	From   int     `json:"fromHour"` // ahead
+	Until  int     `json:"untilHour"`
+	Level  int     `json:"levelPercent"` // nominal
+	Inside float64 `json:"coveragePercent"`
+	Width  float64 `json:"widthPercent"` // mean, of the forecast
 }
 
 var (

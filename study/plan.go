@@ -272,14 +272,14 @@ func (c *Study) listCell(cell *trialCell, d dependence) error {
 		s := c.strategies[name]
 		family, forecasts, costs := report.NonPreemptive, c.file.Forecasts, c.file.restartCosts
 		switch {
-		case scales(s) && cell.zone.elastic:
+		case cell.zone.elastic && is(s, func(s scaler) bool { return s.Scales() }):
 			family = report.Elastic
-		case interrupts(s):
+		case is(s, func(s interrupter) bool { return s.Interrupts() }):
 			family = report.Interruptible
 		default:
 			costs = []time.Duration{0}
 		}
-		if !holds(s) {
+		if is(s, func(s holder) bool { return !s.Holds() }) { // a strategy that does not say may hold
 			forecasts = []string{""}
 		}
 		for i, model := range forecasts {
@@ -315,22 +315,18 @@ func (c *Study) firstQuoted() int {
 	})
 }
 
-// interrupts reports whether a strategy may suspend running jobs.
-func interrupts(s sched.Strategy) bool {
-	i, ok := s.(interface{ Interrupts() bool })
-	return ok && i.Interrupts()
-}
+// What strategies may say of themselves: whether they choose on how many replicas elastic jobs run, suspend running
+// jobs, and put off starts, for which they look at forecasts.
+type (
+	scaler      interface{ Scales() bool }
+	interrupter interface{ Interrupts() bool }
+	holder      interface{ Holds() bool }
+)
 
-// scales reports whether a strategy chooses on how many replicas elastic jobs run.
-func scales(s sched.Strategy) bool {
-	e, ok := s.(interface{ Scales() bool })
-	return ok && e.Scales()
-}
-
-// holds reports whether a strategy may put off a start, and so looks at forecasts. What does not say may.
-func holds(s sched.Strategy) bool {
-	h, ok := s.(interface{ Holds() bool })
-	return !ok || h.Holds()
+// is reports whether a strategy says of itself what a question asks.
+func is[T any](s sched.Strategy, asked func(T) bool) bool {
+	t, ok := s.(T)
+	return ok && asked(t)
 }
 
 // programHash is what tells one build of this program from another: the commit, or the program itself where it was
