@@ -328,7 +328,8 @@ func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
 		return
 	case !d.fresh[holdLease]:
 		d.say(statusFail, "start the scheduler, or let everything go: kubenergy release --all --remove-policy",
-			"Jobs are suspended as they are created, and no scheduler holds the Lease %s: nothing releases them", holdLease)
+			"Jobs are suspended as they are created, and no scheduler holds the Lease %s: nothing releases them",
+			holdLease)
 	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
 		d.say(statusWarn, "install the binding last and remove it first",
 			"MutatingAdmissionPolicyBinding %s is older than the scheduler: between the two, Jobs were suspended and "+

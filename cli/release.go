@@ -311,7 +311,8 @@ func (r *releaser) releasePage(ctx context.Context, jobs []batchv1.Job, p *pass)
 	_ = work.Wait() // what failed is in p
 }
 
-// release resumes this very Job, if it is still held, in one step. gone is true if it was released or deleted meanwhile.
+// release resumes this very Job, if it is still held, in one step. gone is true if it was released or deleted
+// meanwhile.
 func (r *releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
 	jobs := r.client.BatchV1().Jobs(job.Namespace)
 	_, err = jobs.Patch(ctx, job.Name, types.JSONPatchType, releasePatch(job, r.now()), metav1.PatchOptions{})

@@ -3,13 +3,11 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -162,54 +160,38 @@ func readRecords(path string) ([]ledger.Record, error) {
 	return records, nil
 }
 
-// recordTable reads a table. Columns that decisions do not depend on are passed over.
+// recordFields are what decisions depend on, and what names them. Those up to snapshot must be there.
+var recordFields = []string{
+	"id", "at", "action", "digest", "snapshot", "namespace", "ownerKind", "owner", "uid", "strategy", "node", "reason",
+	"start",
+}
+
+// recordTable reads a table, whose columns are named like the fields of the API. Other columns are passed over.
 func recordTable(text []byte) ([]ledger.Record, error) {
-	in := csv.NewReader(bytes.NewReader(text))
-	header, err := in.Read()
-	if err != nil {
-		return nil, fmt.Errorf("the table has no header: %w", err)
+	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil || len(rows) == 0 {
+		return nil, errors.Join(errors.New("the table has no header"), err)
 	}
-	column := map[string]int{}
-	for i, name := range header {
-		column[name] = i
-	}
-	for _, name := range []string{"id", "at", "action", "digest", "snapshot"} {
-		if _, ok := column[name]; !ok {
+	for _, name := range recordFields[:5] {
+		if !slices.Contains(rows[0], name) {
 			return nil, fmt.Errorf("the table has no column %q: has it been made without snapshots?", name)
 		}
 	}
-	rows, err := in.ReadAll()
-	if err != nil {
-		return nil, err
-	}
-	var records []ledger.Record
-	for i, row := range rows {
-		get := func(name string) string {
-			if k, ok := column[name]; ok {
-				return row[k]
+	records := make([]ledger.Record, len(rows)-1)
+	for i, row := range rows[1:] {
+		for _, name := range recordFields {
+			k := slices.Index(rows[0], name)
+			if k < 0 || row[k] == "" && name != "at" {
+				continue
 			}
-			return ""
-		}
-		r := ledger.Record{
-			ID: get("id"), Action: get("action"), Namespace: get("namespace"), OwnerKind: get("ownerKind"),
-			Owner: get("owner"), UID: get("uid"),
-			Strategy: get("strategy"), Node: get("node"), Reason: get("reason"), Digest: get("digest"),
-		}
-		wrong := func(name string, err error) error {
-			return fmt.Errorf("row %d, record %s: %s: %w", i+1, r.ID, name, err)
-		}
-		if r.At, err = time.Parse(time.RFC3339, get("at")); err != nil {
-			return nil, wrong("at", err)
-		}
-		if text := strings.TrimSpace(get("start")); text != "" {
-			if r.Start, err = time.Parse(time.RFC3339, text); err != nil {
-				return nil, wrong("start", err)
+			field, err := json.Marshal(map[string]string{name: row[k]})
+			if err == nil {
+				err = json.Unmarshal(field, &records[i])
+			}
+			if err != nil {
+				return nil, fmt.Errorf("row %d, record %s: %s: %w", i+1, records[i].ID, name, err)
 			}
 		}
-		if r.Snapshot, err = base64.StdEncoding.DecodeString(get("snapshot")); err != nil {
-			return nil, wrong("snapshot", err)
-		}
-		records = append(records, r)
 	}
 	return records, nil
 }

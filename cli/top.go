@@ -115,8 +115,8 @@ func (f *topFlags) run(ctx context.Context, t terminal, kind string) error {
 	if f.output.value == "table" && len(all) == 0 {
 		text := "No node reports what it draws: is there an agent, or a meter?"
 		if kind == "pods" { // meters and estimates tell of nodes; pods get their share when it is booked
-			text = "No agent reports what these pods draw; meters and estimates know nodes only. What was booked for pods, " +
-				"estimates too, is in kubenergy report --group-by=pod."
+			text = "No agent reports what these pods draw; meters and estimates know nodes only. What was booked for " +
+				"pods, estimates too, is in kubenergy report --group-by=pod."
 		}
 		_, err := fmt.Fprintln(t.err, text)
 		return err
