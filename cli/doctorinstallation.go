@@ -22,9 +22,6 @@ const (
 	holdLease      = "kubenergy-hold"
 )
 
-// guardPolicies pin what our accounts may change: on Jobs, and on everything else.
-var guardPolicies = []string{"kubenergy-hold-guard", "kubenergy-guard"}
-
 // customResource is as much of a CustomResourceDefinition as concerns us.
 type customResource struct {
 	Status struct {
@@ -301,51 +298,6 @@ func (d *doctor) lookAtAccount(ctx context.Context, account string, rights []rig
 		d.ok("%s may do what it must, and neither read secrets nor create or delete work across namespaces", account)
 	}
 	return true
-}
-
-// lookAtHoldPolicy wants what suspends Jobs only where something releases them.
-func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
-	policies := d.client.AdmissionregistrationV1()
-	_, errPolicy := policies.MutatingAdmissionPolicies().Get(ctx, holdPolicy, metav1.GetOptions{})
-	binding, errBinding := policies.MutatingAdmissionPolicyBindings().Get(ctx, holdPolicy, metav1.GetOptions{})
-	for _, err := range []error{errPolicy, errBinding} {
-		if err != nil && !apierrors.IsNotFound(err) {
-			d.unseen("admission policies", err)
-			return
-		}
-	}
-	switch {
-	case errPolicy != nil && errBinding != nil:
-		d.say(statusWarn, "", "not installed: Jobs are not held, bare pods are")
-		return
-	case errBinding != nil:
-		d.say(statusWarn, "create the binding, or remove the policy",
-			"MutatingAdmissionPolicy %s has no binding: no Job is held", holdPolicy)
-		return
-	case errPolicy != nil:
-		d.say(statusWarn, "create the policy, or remove the binding",
-			"MutatingAdmissionPolicyBinding %s binds no policy: no Job is held", holdPolicy)
-		return
-	case !d.fresh[holdLease]:
-		d.say(statusFail, "start the scheduler, or let everything go: kubenergy release --all --remove-policy",
-			"Jobs are suspended as they are created, and no scheduler holds the Lease %s: nothing releases them",
-			holdLease)
-	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
-		d.say(statusWarn, "install the binding last and remove it first",
-			"MutatingAdmissionPolicyBinding %s is older than the scheduler: between the two, Jobs were suspended and "+
-				"nothing released them", holdPolicy)
-	default:
-		d.ok("Jobs that may wait are suspended as they are created, and released by the holder of %s", holdLease)
-	}
-	for _, name := range guardPolicies {
-		_, errPolicy = policies.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
-		_, errBinding = policies.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(errPolicy) || apierrors.IsNotFound(errBinding) {
-			d.say(statusWarn, "apply deploy/hold/guard.yaml: RBAC cannot say which part of an object may be changed",
-				"ValidatingAdmissionPolicy %s or its binding is missing: what our accounts may change is not pinned",
-				name)
-		}
-	}
 }
 
 // round shows a duration to two units at most.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -224,46 +223,4 @@ func firstOf(names []string) string {
 		return strings.Join(names[:3], ", ") + ", …"
 	}
 	return strings.Join(names, ", ")
-}
-
-// lateness is how long after its latest start a Job may still be waiting for its turn.
-const lateness = time.Minute
-
-func (d *doctor) lookAtHeldJobs(ctx context.Context) {
-	var held int
-	var late, overdueWithoutDate []string
-	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true", Limit: releasePage}
-	for {
-		page, err := d.client.BatchV1().Jobs(v1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			d.unseen("Jobs", err)
-			return
-		}
-		held += len(page.Items)
-		for i := range page.Items {
-			j := &page.Items[i]
-			name := j.Namespace + "/" + j.Name
-			latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart])
-			switch {
-			case err != nil && d.now().Sub(j.CreationTimestamp.Time) > lateness:
-				overdueWithoutDate = append(overdueWithoutDate, name)
-			case err == nil && d.now().After(latest.Add(lateness)):
-				late = append(late, name)
-			}
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			break
-		}
-	}
-	const advice = "look whether the scheduler runs; to let them go: kubenergy release --all"
-	if n := len(late); n > 0 {
-		d.say(statusFail, advice, "%s held past the latest start: %s", count(n, "Job"), firstOf(late))
-	}
-	if n := len(overdueWithoutDate); n > 0 {
-		d.say(statusWarn, advice, "%s held without a latest start: %s", count(n, "Job"),
-			firstOf(overdueWithoutDate))
-	}
-	if len(late)+len(overdueWithoutDate) == 0 {
-		d.ok("%s held, none past its latest start", count(held, "Job"))
-	}
 }

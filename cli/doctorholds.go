@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+)
+
+// guardPolicies pin what our accounts may change: on Jobs, and on everything else.
+var guardPolicies = []string{"kubenergy-hold-guard", "kubenergy-guard"}
+
+// lookAtHoldPolicy wants what suspends Jobs only where something releases them.
+func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
+	policies := d.client.AdmissionregistrationV1()
+	_, errPolicy := policies.MutatingAdmissionPolicies().Get(ctx, holdPolicy, metav1.GetOptions{})
+	binding, errBinding := policies.MutatingAdmissionPolicyBindings().Get(ctx, holdPolicy, metav1.GetOptions{})
+	for _, err := range []error{errPolicy, errBinding} {
+		if err != nil && !apierrors.IsNotFound(err) {
+			d.unseen("admission policies", err)
+			return
+		}
+	}
+	switch {
+	case errPolicy != nil && errBinding != nil:
+		d.say(statusWarn, "", "not installed: Jobs are not held, bare pods are")
+		return
+	case errBinding != nil:
+		d.say(statusWarn, "create the binding, or remove the policy",
+			"MutatingAdmissionPolicy %s has no binding: no Job is held", holdPolicy)
+		return
+	case errPolicy != nil:
+		d.say(statusWarn, "create the policy, or remove the binding",
+			"MutatingAdmissionPolicyBinding %s binds no policy: no Job is held", holdPolicy)
+		return
+	case !d.fresh[holdLease]:
+		d.say(statusFail, "start the scheduler, or let everything go: kubenergy release --all --remove-policy",
+			"Jobs are suspended as they are created, and no scheduler holds the Lease %s: nothing releases them",
+			holdLease)
+	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
+		d.say(statusWarn, "install the binding last and remove it first",
+			"MutatingAdmissionPolicyBinding %s is older than the scheduler: between the two, Jobs were suspended and "+
+				"nothing released them", holdPolicy)
+	default:
+		d.ok("Jobs that may wait are suspended as they are created, and released by the holder of %s", holdLease)
+	}
+	for _, name := range guardPolicies {
+		_, errPolicy = policies.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+		_, errBinding = policies.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(errPolicy) || apierrors.IsNotFound(errBinding) {
+			d.say(statusWarn, "apply deploy/hold/guard.yaml: RBAC cannot say which part of an object may be changed",
+				"ValidatingAdmissionPolicy %s or its binding is missing: what our accounts may change is not pinned",
+				name)
+		}
+	}
+}
+
+// lateness is how long after its latest start a Job may still be waiting for its turn.
+const lateness = time.Minute
+
+func (d *doctor) lookAtHeldJobs(ctx context.Context) {
+	var held int
+	var late, overdueWithoutDate []string
+	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true", Limit: releasePage}
+	for {
+		page, err := d.client.BatchV1().Jobs(v1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			d.unseen("Jobs", err)
+			return
+		}
+		held += len(page.Items)
+		for i := range page.Items {
+			j := &page.Items[i]
+			name := j.Namespace + "/" + j.Name
+			latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart])
+			switch {
+			case err != nil && d.now().Sub(j.CreationTimestamp.Time) > lateness:
+				overdueWithoutDate = append(overdueWithoutDate, name)
+			case err == nil && d.now().After(latest.Add(lateness)):
+				late = append(late, name)
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	const advice = "look whether the scheduler runs; to let them go: kubenergy release --all"
+	if n := len(late); n > 0 {
+		d.say(statusFail, advice, "%s held past the latest start: %s", count(n, "Job"), firstOf(late))
+	}
+	if n := len(overdueWithoutDate); n > 0 {
+		d.say(statusWarn, advice, "%s held without a latest start: %s", count(n, "Job"),
+			firstOf(overdueWithoutDate))
+	}
+	if len(late)+len(overdueWithoutDate) == 0 {
+		d.ok("%s held, none past its latest start", count(held, "Job"))
+	}
+}
