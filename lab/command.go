@@ -136,14 +136,44 @@ func withCluster(cmd *cobra.Command, dir string, processes *Processes,
 	began := time.Now()
 	fmt.Fprintln(cmd.ErrOrStderr(), "starting the control plane …")
 	// The Job controller's own limits are those of a cluster where a day takes a day.
+	quiet := sayThatItLives(cmd.ErrOrStderr(), "the control plane is starting")
 	c, err := Start(ctx, Options{
 		Dir: home, ControllerManagerArgs: []string{"--kube-api-qps=1000", "--kube-api-burst=2000"},
 		Processes: processes,
 	})
+	quiet()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Stop()) }()
+	defer func() {
+		defer sayThatItLives(cmd.ErrOrStderr(), "the control plane is stopping")()
+		err = errors.Join(err, c.Stop())
+	}()
 	fmt.Fprintf(cmd.ErrOrStderr(), "control plane ready after %.1f s\n", time.Since(began).Seconds())
 	return f(ctx, c)
+}
+
+// silence is how long nothing is printed at most while something is waited for.
+const silence = 5 * time.Second
+
+// sayThatItLives prints a line after each silence until quiet is called. Nothing else is written to w meanwhile.
+func sayThatItLives(w io.Writer, what string) (quiet func()) {
+	began, stop, stopped := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ticker := time.NewTicker(silence)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case now := <-ticker.C:
+				fmt.Fprintf(w, "%s, for %.0f s now\n", what, now.Sub(began).Seconds())
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
 }

@@ -162,12 +162,17 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 
 // play starts our scheduler beside the stock one and replays the trace under both.
 func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim.Result, error) {
-	if err := r.Prepare(ctx); err != nil {
+	quiet := sayThatItLives(stderr, "nodes are being added")
+	err := r.Prepare(ctx)
+	quiet()
+	if err != nil {
 		return nil, err
 	}
 	const settle = 3 * time.Second // for the scheduler to start before the first job is due
 	clock := Clock{Trace: r.Scenario.Start, Wall: time.Now().Add(settle), Factor: r.Factor}
+	quiet = sayThatItLives(stderr, "the schedulers are starting")
 	stop, err := startScheduling(ctx, r.Cluster, dir, r.Scenario, clock, r.Trials)
+	quiet()
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +235,7 @@ func progressTo(w io.Writer, jobs int) func(Progress) {
 			if done {
 				fmt.Fprintln(w)
 			}
-		case done || time.Since(last) >= 15*time.Second:
+		case done || time.Since(last) >= silence:
 			last = time.Now()
 			fmt.Fprintln(w, p)
 		}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/report"
@@ -31,11 +32,17 @@ func TestDemo(t *testing.T) {
 	} else {
 		t.Log("the shared data folder is not here: running on the bundled input")
 	}
-	var stdout, stderr bytes.Buffer
+	machine := kit.WatchMachine(t)
+	var stdout bytes.Buffer
+	stderr := talk{last: time.Now()}
 	if code := lab.Main(t.Context(), args, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, stderr.String())
 	}
 	t.Log("\n" + stderr.String())
+	_, _ = stderr.Write(nil) // until now
+	if stderr.silence > 10*time.Second {
+		machine.TooSlow("the demo said nothing for %v", stderr.silence.Round(time.Second))
+	}
 	var r report.Report
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
 		t.Fatal(err)
@@ -48,7 +55,7 @@ func TestDemo(t *testing.T) {
 				run.EmissionsKg)
 		}
 		if run.DelayViolations != 0 {
-			t.Errorf("%s: %d jobs were held for too long", run.Strategy, run.DelayViolations)
+			machine.TooSlow("%s: %d jobs were held for too long", run.Strategy, run.DelayViolations)
 		}
 	}
 	if got := strings.Join(names, " "); got != "stock energy carbon+window" {
@@ -73,4 +80,16 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+}
+
+// talk notes the longest time in which nothing was written.
+type talk struct {
+	bytes.Buffer
+	last    time.Time
+	silence time.Duration
+}
+
+func (w *talk) Write(text []byte) (int, error) {
+	w.silence, w.last = max(w.silence, time.Since(w.last)), time.Now()
+	return w.Buffer.Write(text)
 }
