@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // Workers that overshoot, undershoot or are starved for a while: the mean becomes what was asked for.
@@ -59,20 +61,12 @@ func TestStressUsesWhatItIsTold(t *testing.T) {
 		switch {
 		case got >= 2*cores:
 			t.Errorf("%.3f CPUs, want %.2f", got, cores)
-		case got <= cores/2 && spare() < 2*cores:
+		case got <= cores/2 && kit.LoopShare(200*time.Millisecond) < 2*cores:
 			t.Skipf("%.3f CPUs of %.2f: the machine has no more to give", got, cores)
 		case got <= cores/2:
 			t.Errorf("%.3f CPUs, want %.2f", got, cores)
 		}
 	}
-}
-
-// spare is what one thread gets of this machine that wants all of a CPU.
-func spare() float64 {
-	began, used := time.Now(), cpuTime()
-	for time.Since(began) < 200*time.Millisecond {
-	}
-	return (cpuTime() - used).Seconds() / time.Since(began).Seconds()
 }
 
 func TestStressStopsWhenTold(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 )
 
-// madeWave is an intensity of our own making: a daily wave, weekends that are lower, wind that lowers it, and noise that
-// every run repeats.
+// madeWave is an intensity of our own making: a daily wave, weekends that are lower, wind that lowers it, and noise
+// that every run repeats.
 func madeWave(t *testing.T, days int) (*grid.Series, *forecast.Weather) {
 	t.Helper()
 	var values []float64
@@ -73,8 +73,8 @@ func TestEvaluateOnAWave(t *testing.T) {
 		}
 		for _, c := range a.Choices {
 			if c.Regret < -1e-9 || c.Kept > 100+1e-9 {
-				t.Errorf("%s: the cheapest %d hours cost %.2f %% more than the cheapest, and keep %.2f %%", a.Model, c.Hours,
-					c.Regret, c.Kept)
+				t.Errorf("%s: the %d hours chosen cost %.2f %% more than the cheapest, and keep %.2f %%", a.Model,
+					c.Hours, c.Regret, c.Kept)
 			}
 		}
 	}

@@ -72,10 +72,14 @@ func TestCluster(t *testing.T) {
 	if ready != 1 {
 		t.Errorf("OnReady was called %d times", ready)
 	}
+	machine := kit.WatchMachine(t)
 	ran := runJob(ctx, t, client, job("first", "1", ""))
 	lap("Job of 1 s")
-	if ran < time.Second || ran > 4*time.Second { // the status has whole seconds
+	if ran < time.Second {
 		t.Errorf("Job of 1 s took %s", ran)
+	}
+	if ran > 4*time.Second { // the status has whole seconds
+		machine.TooSlow("Job of 1 s took %s", ran)
 	}
 	stop()
 	stop() // may be called again

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // TestBombs has somebody make groups to no end. The containers are still found, and no tick takes long.
 func TestBombs(t *testing.T) {
-	k := newKernel(t, 2)
+	k, machine := newKernel(t, 2), kit.WatchMachine(t)
 	k.make("kubepods/burstable", podB+"/"+idB)
 	r := k.open(Options{Max: 200, Groups: []string{"bomb/*", "deep/*/*"}})
 	tick := func(what string) {
@@ -23,7 +25,7 @@ func TestBombs(t *testing.T) {
 		took := time.Since(began)
 		t.Logf("%s: %v, %+v", what, took, r.Stats())
 		if took > 2*time.Second { // many times what it takes on an idle machine
-			t.Errorf("%s: a tick took %v", what, took)
+			machine.TooSlow("%s: a tick took %v", what, took)
 		}
 		if got := r.consumers(); got > 200 {
 			t.Errorf("%s: %d consumers", what, got)

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // An exporter is another agent, whose page the test writes.
@@ -105,11 +106,11 @@ func TestScrapedReadsWithoutWaiting(t *testing.T) {
 		_, _ = io.WriteString(w, keplerPage("5", "1"))
 	}))
 	defer slow.Close()
-	m := scraped(t, NameKepler, slow.URL, nil)
+	m, machine := scraped(t, NameKepler, slow.URL, nil), kit.WatchMachine(t)
 	begin := time.Now()
 	readings, err := m.Read(realTick(), nil)
 	if took := time.Since(begin); took > 500*time.Millisecond {
-		t.Errorf("it took %v", took)
+		machine.TooSlow("it took %v", took)
 	}
 	if !errors.Is(err, errNoAnswer) || len(readings) != 0 || m.Domains() != nil {
 		t.Errorf("before an answer: %v, %v, %v", readings, m.Domains(), err)
@@ -137,12 +138,12 @@ func TestScrapedCloseDoesNotWait(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}))
-	m := scraped(t, NameScaphandre, slow.URL, nil)
+	m, machine := scraped(t, NameScaphandre, slow.URL, nil), kit.WatchMachine(t)
 	time.Sleep(10 * time.Millisecond)
 	begin := time.Now()
 	m.Close()
 	if took := time.Since(begin); took > time.Second {
-		t.Errorf("closing took %v", took)
+		machine.TooSlow("closing took %v", took)
 	}
 	nothingLeft(t)
 	close(never)

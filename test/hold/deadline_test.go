@@ -64,7 +64,9 @@ func (d *diary) span(names []string) (first, last time.Time) {
 }
 
 // report prints a distribution of seconds after the deadline and checks its ends.
-func report(t *testing.T, what string, late []time.Duration, missing int, earliest, latest time.Duration) {
+func report(t *testing.T, m *kit.Machine, what string, late []time.Duration, missing int,
+	earliest, latest time.Duration,
+) {
 	t.Helper()
 	if missing > 0 {
 		t.Errorf("%s: %d are missing", what, missing)
@@ -80,7 +82,7 @@ func report(t *testing.T, what string, late []time.Duration, missing int, earlie
 		t.Errorf("%s: the first was %v after the deadline: want at most %v before it", what, late[0], -earliest)
 	}
 	if last := late[len(late)-1]; last > latest {
-		t.Errorf("%s: the last was %v after the deadline: want at most %v", what, last, latest)
+		m.TooSlow("%s: the last was %v after the deadline: want at most %v", what, last, latest)
 	}
 }
 
@@ -90,7 +92,7 @@ func TestP1(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	w := shared
+	w, machine := shared, kit.WatchMachine(t)
 	signals := w.declining(t)
 	w.forgetLeases(t)
 	w.Leads(t, w.scheduler(t, "p1", signals))
@@ -105,15 +107,15 @@ func TestP1(t *testing.T) {
 	if err := os.WriteFile(signals, []byte("%!\x00 garbage"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.awaitStarts(t, pods, podDelay)
-	d.awaitStarts(t, jobs, jobDelay)
+	d.awaitStarts(machine, pods, podDelay)
+	d.awaitStarts(machine, jobs, jobDelay)
 
 	late, missing := d.late(d.bound, podDelay, pods)
-	report(t, "pods bound", late, missing, -podLead, 2*time.Second)
+	report(t, machine, "pods bound", late, missing, -podLead, 2*time.Second)
 	late, missing = d.late(d.resumed, jobDelay, jobs)
-	report(t, "Jobs resumed", late, missing, -jobLead, time.Second)
+	report(t, machine, "Jobs resumed", late, missing, -jobLead, time.Second)
 	late, missing = d.late(d.bound, jobDelay, jobs)
-	report(t, "Jobs' pods bound", late, missing, -jobLead, time.Minute)
+	report(t, machine, "Jobs' pods bound", late, missing, -jobLead, time.Minute)
 }
 
 // TestP1WhenTheLeaderDies does the same with two replicas, the leading one of which is killed two seconds before the
@@ -122,7 +124,7 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	w := shared
+	w, machine := shared, kit.WatchMachine(t)
 	signals := w.declining(t)
 	w.forgetLeases(t)
 	leader := w.scheduler(t, "leader", signals)
@@ -142,17 +144,17 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 	// A standby has a queue of its own: its gate has let a pod pass when it no longer counts as held.
 	time.Sleep(time.Until(last.Add(podDelay + time.Second)))
 	if held, found := standby.Metric(t, "kubenergy_held", `kind="pod"`); held != 0 || !found {
-		t.Errorf("a second after the last deadline the standby holds %v pods (%v)", held, found)
+		machine.TooSlow("a second after the last deadline the standby holds %v pods (%v)", held, found)
 	}
-	d.awaitStarts(t, pods, podDelay)
-	d.awaitStarts(t, jobs, jobDelay)
+	d.awaitStarts(machine, pods, podDelay)
+	d.awaitStarts(machine, jobs, jobDelay)
 
 	late, missing := d.late(d.bound, podDelay, pods)
-	report(t, "pods bound", late, missing, -podLead, 20*time.Second)
+	report(t, machine, "pods bound", late, missing, -podLead, 20*time.Second)
 	late, missing = d.late(d.resumed, jobDelay, jobs)
-	report(t, "Jobs resumed", late, missing, -jobLead, time.Second)
+	report(t, machine, "Jobs resumed", late, missing, -jobLead, time.Second)
 	late, missing = d.late(d.bound, jobDelay, jobs)
-	report(t, "Jobs' pods bound", late, missing, -jobLead, time.Minute)
+	report(t, machine, "Jobs' pods bound", late, missing, -jobLead, time.Minute)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var next time.Time
@@ -164,14 +166,13 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 	t.Logf("first binding after the leader's death: %.2f s (leases of 6 s)", next.Sub(killed).Seconds())
 }
 
-func (d *diary) awaitStarts(t *testing.T, names []string, delay time.Duration) {
-	t.Helper()
+func (d *diary) awaitStarts(m *kit.Machine, names []string, delay time.Duration) {
 	var last time.Time
-	kit.Eventually(t, time.Minute, "everything has been seen", func() bool { // the diary is kept from a watch
+	m.Eventually(time.Minute, "everything has been seen", func() bool { // the diary is kept from a watch
 		_, last = d.span(names)
 		return !last.IsZero()
 	})
-	kit.Eventually(t, time.Until(last.Add(delay+time.Minute)), "everything has started", func() bool {
+	m.Eventually(time.Until(last.Add(delay+time.Minute)), "everything has started", func() bool {
 		_, missing := d.late(d.bound, delay, names)
 		return missing == 0
 	})

@@ -18,7 +18,7 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	w, ctx := shared, t.Context()
+	w, ctx, machine := shared, t.Context(), kit.WatchMachine(t)
 	const poor = "poor-scheduler"
 	if _, err := w.Client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).Create(ctx,
 		&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: poor}}, metav1.CreateOptions{}); err != nil {
@@ -54,7 +54,7 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.awaitStarts(t, []string{"unmarked"}, 0)
+	d.awaitStarts(machine, []string{"unmarked"}, 0)
 	kit.Eventually(t, delay, "the other pod is held", func() bool {
 		held, _ := p.Metric(t, "kubenergy_held", `kind="pod"`)
 		return held == 1
@@ -62,7 +62,7 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 	if gated, found := p.Metric(t, "scheduler_pending_pods", `queue="gated"`); gated != 0 || !found {
 		t.Errorf("%v pods are held in kube-scheduler's queue, want none", gated)
 	}
-	d.awaitStarts(t, []string{"held"}, delay)
+	d.awaitStarts(machine, []string{"held"}, delay)
 	late, missing := d.late(d.bound, delay, []string{"held"})
-	report(t, "held pod bound", late, missing, -podLead, 2*time.Second)
+	report(t, machine, "held pod bound", late, missing, -podLead, 2*time.Second)
 }

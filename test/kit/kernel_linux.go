@@ -17,8 +17,8 @@ func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
-// loopShare runs a busy loop and returns which share of that time it had a processor.
-func loopShare(length time.Duration) float64 {
+// LoopShare runs a busy loop and returns which share of that time it had a processor.
+func LoopShare(length time.Duration) float64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	used := func() time.Duration {

@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func WatchMachine(t testing.TB) *Machine {
 }
 
 func (m *Machine) measure() {
-	share := loopShare(loop)
+	share := LoopShare(loop)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.shares = append(m.shares, share)
@@ -61,6 +62,17 @@ func (m *Machine) TooSlow(format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.slow = append(m.slow, fmt.Sprintf(format, args...))
+}
+
+// Eventually is [Eventually] for what nothing but time can fail.
+func (m *Machine) Eventually(within time.Duration, what string, done func() bool) {
+	m.t.Helper()
+	err := await(m.t.Context(), within, what, func(context.Context) (bool, error) { return done(), nil }, nil)
+	if err != nil {
+		m.TooSlow("%v", err)
+		m.judge()
+		m.t.FailNow()
+	}
 }
 
 // free returns the median share of a processor that the busy loops got.
@@ -74,12 +86,15 @@ func (m *Machine) free() float64 {
 func (m *Machine) judge() {
 	m.t.Helper()
 	free := m.free()
+	m.mu.Lock()
+	slow := strings.Join(m.slow, "; ")
+	m.slow = nil
+	m.mu.Unlock()
 	switch {
-	case len(m.slow) == 0:
+	case slow == "":
 	case free < leastFree:
-		m.t.Skipf("not judged: the machine is busy: a busy loop got %.0f %% of a processor; too slow: %s", 100*free,
-			strings.Join(m.slow, "; "))
+		m.t.Skipf("not judged: the machine is busy: a busy loop got %.0f %% of a processor; too slow: %s", 100*free, slow)
 	default:
-		m.t.Errorf("too slow, though a busy loop got %.0f %% of a processor: %s", 100*free, strings.Join(m.slow, "; "))
+		m.t.Errorf("too slow, though a busy loop got %.0f %% of a processor: %s", 100*free, slow)
 	}
 }
