@@ -23,6 +23,8 @@ ldflags    = -X k8s.io/component-base/version.gitVersion=$(kubernetes) \
 # The layer test and the test kit stand in test/ but link nothing.
 heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/scheduler/parking$$
 light_tests := /test/(kit|layers)$$
+# Of what links Kubernetes, these packages start no control plane.
+planeless := /(cmd/kubenergy-(lab|scheduler)|scheduler/parking|lab/kubectl|lab/kubelet|test/(chart|lemon|paired|scores|shifting|surface|upstream))$$
 light_packages := all=$$(go list ./...); light="$$(grep -vE '$(heavy)' <<<"$$all") $$(grep -E '$(light_tests)' <<<"$$all")"
 heavy_packages := all=$$(go list ./...); linking=$$(grep -E '$(heavy)' <<<"$$all" | grep -vE '$(light_tests)' || true)
 
@@ -32,9 +34,10 @@ RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Packages with golden files that their tests rewrite when they are given -rewrite.
 goldens = $(shell grep -rlE --include='*_test.go' 'cockroachdb/datadriven|flag.Bool."rewrite"' . | xargs -r -n 1 dirname | sort -u)
 
-# Slow commands say every few seconds that they live; tests that were skipped are listed at the end of make test.
+# Slow commands say every few seconds that they live; tests that were skipped are listed at the end of make test. All
+# packages have been vetted before they are tested.
 alive    := go run ./build/progress run
-go_test  := go run ./build/progress test
+go_test  := go run ./build/progress test -vet=off
 
 lint_tool := go tool -modfile=go.tools.mod golangci-lint
 
@@ -87,14 +90,16 @@ ifneq ($(RACE),)
 	@$(go_test) -timeout $(TIMEOUT) -run '^TestCompare' ./cli
 endif
 
-# Vetting compiles what the tests need, in parallel; the tests then run one package at a time, because two control planes
-# on a small machine would spoil each other's latencies.
+# Vetting compiles what the tests need, in parallel. Packages that may start a control plane are then tested one at a
+# time, because two of them on a small machine would spoil each other's latencies.
 test-heavy: lemon
 	@$(heavy_packages); if [ -z "$$linking" ]; then exit 0; fi; \
 	  echo "== go vet of what links Kubernetes (the first time compiles it: minutes)"; \
 	  $(alive) go vet -p $(JOBS) $$linking; \
+	  echo "== tests of what links Kubernetes and starts no control plane"; \
+	  $(go_test) -p $(JOBS) -timeout $(TIMEOUT) $$(grep -E '$(planeless)' <<<"$$linking"); \
 	  echo "== tests on a real control plane"; \
-	  $(go_test) -p 1 -timeout $(TIMEOUT) $$linking
+	  $(go_test) -p 1 -timeout $(TIMEOUT) $$(grep -vE '$(planeless)' <<<"$$linking")
 
 # The agent runs on small and 32-bit machines as well. An amd64 machine runs programs for 386, which have the same traps:
 # 64-bit atomics, int of 32 bits.
