@@ -154,7 +154,7 @@ func (c *Catalog) warn() {
 			if i.MemChannels != 0 {
 				used["cloudInstanceMapping memChannels: memory power goes by its size"]++
 			}
-			if _, known := c.CPUs[c.mapped(i.CPUModel)]; !known && i.CPUTDPWatts == 0 {
+			if !c.knows(c.mapped(i.CPUModel)) && i.CPUTDPWatts == 0 {
 				unknown = append(unknown, fmt.Sprintf("cloudInstanceMapping %s %s: cpuModel %q is not in the catalogue, "+
 					"and there is no cpuTdpWatts: nodes of the type stay unknown", provider, name, i.CPUModel))
 			}

@@ -160,19 +160,17 @@ func (c *Catalog) instanceComponents(provider, name string) (Components, bool) {
 		Provider: provider, Instance: name, CPUModel: c.mapped(i.CPUModel), CPUs: i.cpus(), GPUModel: i.GPUModel,
 		GPUs: i.NumGPUs, Memory: i.TotalMemory << 20, MemType: i.MemoryType,
 	}
-	if _, known := c.CPUs[k.CPUModel]; !known {
+	if !c.knows(k.CPUModel) {
 		k.TDP = i.CPUTDPWatts
 	}
 	if k.GPUModel != "" && k.GPUs == 0 {
 		k.GPUs = 1
 	}
-	if model := c.gpus[first(gpuSpellings(k.GPUModel))]; model != "" {
-		k.GPUModel = model
+	if spelling, _, _ := readGPU(k.GPUModel); c.gpus[spelling] != "" {
+		k.GPUModel = c.gpus[spelling]
 	}
 	return k, true
 }
-
-func first(all []string) string { return all[0] }
 
 // cpu finds out which CPU the node has, and how much of it.
 func (d *detection) cpu() bool {
@@ -181,10 +179,9 @@ func (d *detection) cpu() bool {
 	if model == "" {
 		model, from = d.named("label "+labelCPUModel, d.labels[labelCPUModel])
 	}
-	_, profiled := d.catalog.CPUs[d.instance.CPUModel]
 	switch {
 	case model != "":
-	case d.typed && (profiled || d.instance.TDP > 0):
+	case d.typed && (d.catalog.knows(d.instance.CPUModel) || d.instance.TDP > 0):
 		d.kind.CPUFrom = "label " + labelInstance
 		k.Instance, k.CPUModel, k.TDP = d.instance.Instance, d.instance.CPUModel, d.instance.TDP
 		k.CPUs, k.Memory, k.MemType = d.instance.CPUs, d.instance.Memory, d.instance.MemType
@@ -222,13 +219,8 @@ func (d *detection) named(where, name string) (model, from string) {
 	if name == "" || strings.EqualFold(name, "unknown") {
 		return "", ""
 	}
-	if _, exact := d.catalog.CPUs[name]; exact {
-		return name, where
-	}
-	for _, s := range cpuSpellings(name) {
-		if model := d.catalog.cpus[s]; model != "" {
-			return model, where
-		}
+	if model = d.catalog.mapped(name); d.catalog.knows(model) {
+		return model, where
 	}
 	d.kind.note("%s names %s, which is not in the catalogue", where, quoted(name))
 	return "", ""
@@ -255,9 +247,15 @@ func (d *detection) discovered() (model, from string) {
 	return "", ""
 }
 
-// mapped resolves what a mapping points to, be it a key or another name.
+// knows reports whether there is a profile of a CPU.
+func (c *Catalog) knows(model string) bool {
+	_, ok := c.CPUs[model]
+	return ok
+}
+
+// mapped returns the key of a CPU of any spelling, or the name itself if there is none.
 func (c *Catalog) mapped(model string) string {
-	if _, ok := c.CPUs[model]; ok {
+	if c.knows(model) {
 		return model
 	}
 	for _, s := range cpuSpellings(model) {

@@ -88,11 +88,13 @@ func TestMachinesOfTheirOwn(t *testing.T) {
 	}{
 		{
 			"two whole sockets",
-			node{annotations: map[string]string{annotationCPUModel: "Made CPU 8"}, cpus: 32, memory: gb}, 20, 220,
+			node{annotations: map[string]string{annotationCPUModel: "Made CPU 8"}, cpus: 32, memory: gb},
+			20, 220,
 		},
 		{
 			"a socket without hyper-threading",
-			node{annotations: map[string]string{annotationCPUModel: "Made CPU 8"}, cpus: 8, memory: gb}, 10, 110,
+			node{annotations: map[string]string{annotationCPUModel: "Made CPU 8"}, cpus: 8, memory: gb},
+			10, 110,
 		},
 		{
 			"threads as the profile says",
@@ -101,14 +103,16 @@ func TestMachinesOfTheirOwn(t *testing.T) {
 		},
 		{
 			"ARM has one thread a core",
-			node{annotations: map[string]string{annotationCPUModel: "Ampere Made 4"}, cpus: 4, memory: gb}, 2, 10,
+			node{annotations: map[string]string{annotationCPUModel: "Ampere Made 4"}, cpus: 4, memory: gb},
+			2, 10,
 		},
 		{
 			// Half of the clock, squared: a quarter of the range from idle to full load.
 			"a capped clock",
 			node{annotations: map[string]string{
 				annotationCPUModel: "Made CPU 8", annotationCPUMaxGHz: "2",
-			}, cpus: 16, memory: gb}, 10, 35,
+			}, cpus: 16, memory: gb},
+			10, 35,
 		},
 	} {
 		p, kind, ok := k.node.detect(c)

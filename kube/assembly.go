@@ -113,7 +113,7 @@ const kindZone = "GridZone"
 func readZone(it *item, z *v1alpha1.GridZone) {
 	unused := z.Status.Nodes != nil && *z.Status.Nodes == 0
 	it.version = fmt.Sprint(z.Generation, " ", stamp(z.Status.Carbon), " ", stamp(z.Status.Price), " ", unused)
-	site, err := Site(z)
+	site, err := siteOf(z)
 	if err == nil {
 		err = policy.CheckSite(site)
 	}
@@ -155,8 +155,8 @@ func stamp(s *v1alpha1.SignalStatus) string {
 	return fmt.Sprint(s.Source, asOf, s.Start.Unix(), s.Step, len(s.Values), math.Float64bits(sum))
 }
 
-// Site returns what a GridZone says. A zone without a status is a site without signals.
-func Site(z *v1alpha1.GridZone) (*sched.Site, error) {
+// siteOf returns what a GridZone says. A zone without a status is a site without signals.
+func siteOf(z *v1alpha1.GridZone) (*sched.Site, error) {
 	site := &sched.Site{Name: z.Name, Zone: grid.Zone(z.Spec.Zone)}
 	if z.Spec.PUE != nil {
 		site.PUE = *z.Spec.PUE
@@ -244,8 +244,8 @@ func readBudget(it *item, b *v1alpha1.EnergyBudget) {
 
 // readNamespace keeps of a namespace what it says to us, which is nothing as a rule.
 func readNamespace(it *item, n *v1.Namespace) {
-	marks, any := policy.MarksOfNamespace(n)
-	if !any {
+	marks, ok := policy.MarksOfNamespace(n)
+	if !ok {
 		return
 	}
 	it.version = fmt.Sprintf("%q %q", marks.Labels, marks.Annotations) // maps print sorted

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,12 +30,10 @@ type Files struct {
 	Defaults     policy.Defaults
 	Log          *slog.Logger
 
-	mu                sync.Mutex // held by the one that refreshes; readers of the view never wait
-	signals, profiles knowledgeFile
-	sites             []*sched.Site // of the last good signals file
-	hardware          []*energy.Profile
-	defaultProfile    string
-	view              atomic.Pointer[View]
+	mu       sync.Mutex // held by the one that refreshes; readers of the view never wait
+	signals  readFile[[]*sched.Site]
+	profiles readFile[profilesFile]
+	view     atomic.Pointer[View]
 }
 
 // What heads the files.
@@ -103,27 +102,19 @@ func (f *Files) Run(ctx context.Context) error {
 func (f *Files) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	signals, profiles := false, false
-	if f.SignalsFile != "" {
-		signals = f.signals.poll(f.SignalsFile, f.readSignals, f.log())
-	}
-	if f.ProfilesFile != "" {
-		profiles = f.profiles.poll(f.ProfilesFile, f.readProfiles, f.log())
-	}
+	signals := f.signals.poll(f.SignalsFile, readSignals, f.log())
+	profiles := f.profiles.poll(f.ProfilesFile, readProfiles, f.log())
 	if !signals && !profiles {
 		return
 	}
-	if !f.profiles.good() {
-		f.hardware, f.defaultProfile = nil, ""
+	c := Contents{Sites: f.signals.content, Defaults: f.Defaults}
+	if f.signals.err != nil {
+		c.Sites = withoutSignals(c.Sites)
 	}
-	sites := f.sites
-	if !f.signals.good() {
-		sites = withoutSignals(sites)
+	if f.profiles.err == nil {
+		c.Profiles, c.DefaultProfile = nodeProfiles(f.profiles.content.Profiles), f.profiles.content.Default
 	}
-	c := Contents{Sites: sites, DefaultSite: firstSite(sites), DefaultProfile: f.defaultProfile, Defaults: f.Defaults}
-	for _, p := range f.hardware {
-		c.Profiles = append(c.Profiles, &NodeProfile{Profile: *p})
-	}
+	c.DefaultSite = firstSite(c.Sites)
 	v, err := c.View()
 	if err != nil {
 		// Each file was checked alone when it was read, and they do not refer to each other.
@@ -140,73 +131,70 @@ func (f *Files) log() *slog.Logger {
 	return f.Log
 }
 
-func (f *Files) readSignals(data []byte) error {
+func readSignals(data []byte) ([]*sched.Site, error) {
 	var file signalsFile
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
-		return err
+		return nil, err
 	}
 	if err := file.check(KindSignals); err != nil {
-		return err
+		return nil, err
 	}
-	for i, s := range file.Sites {
-		if s == nil {
-			return fmt.Errorf("site %d is empty", i)
-		}
+	if i := slices.Index(file.Sites, nil); i >= 0 {
+		return nil, fmt.Errorf("site %d is empty", i)
 	}
-	if _, err := NewView(file.Sites, nil, ""); err != nil {
-		return err
-	}
-	f.sites = file.Sites
-	f.log().Info("signals loaded", "file", f.SignalsFile, "sites", len(file.Sites))
-	return nil
+	_, err := NewView(file.Sites, nil, "")
+	return file.Sites, err
 }
 
-func (f *Files) readProfiles(data []byte) error {
-	var file profilesFile
+func readProfiles(data []byte) (file profilesFile, err error) {
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
-		return err
+		return file, err
 	}
 	if err := file.check(KindProfiles); err != nil {
-		return err
+		return file, err
 	}
-	for i, p := range file.Profiles {
-		if p == nil {
-			return fmt.Errorf("profile %d is empty", i)
-		}
+	if i := slices.Index(file.Profiles, nil); i >= 0 {
+		return file, fmt.Errorf("profile %d is empty", i)
 	}
-	if _, err := NewView(nil, file.Profiles, file.Default); err != nil {
-		return err
-	}
-	f.hardware, f.defaultProfile = file.Profiles, file.Default
-	f.log().Info("power profiles loaded", "file", f.ProfilesFile, "profiles", len(file.Profiles))
-	return nil
+	_, err = NewView(nil, file.Profiles, file.Default)
+	return file, err
 }
 
-// knowledgeFile remembers the state in which a file was last seen.
-type knowledgeFile struct {
-	info   os.FileInfo // nil: not seen, or gone
-	polled bool
-	err    error
+// readFile is a file as it was last seen.
+type readFile[T any] struct {
+	info    os.FileInfo // nil: not seen, or gone
+	polled  bool
+	err     error // why it cannot be used now
+	content T     // of its last good version
 }
-
-func (k *knowledgeFile) good() bool { return k.polled && k.err == nil }
 
 // poll reads the file if it is not the one seen last, and reports whether anything is different now. What is wrong with
-// a file is logged once, not every second.
-func (k *knowledgeFile) poll(path string, read func([]byte) error, log *slog.Logger) (changed bool) {
-	info, err := os.Stat(path)
-	if err == nil && k.polled && sameFile(k.info, info) {
+// a file is logged once, not every second. There is no file of an empty path.
+func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.Logger) (changed bool) {
+	if path == "" {
 		return false
 	}
+	info, err := os.Stat(path)
 	if err == nil {
-		err = readWhole(path, read)
+		if r.polled && sameFile(r.info, info) {
+			return false
+		}
+		var data []byte
+		var content T
+		if data, err = readWhole(path); err == nil {
+			if content, err = read(data); err == nil {
+				r.content = content
+				log.Info("file loaded", "file", path)
+			} else {
+				err = fmt.Errorf("reading %s: %w", path, err)
+			}
+		}
 	}
 	if _, unread := errors.AsType[*fs.PathError](err); unread {
 		info = nil // it may be readable the next time without having changed
 	}
-	before := k.err
-	first := !k.polled
-	k.info, k.polled, k.err = info, true, err
+	before, first := r.err, !r.polled
+	r.info, r.polled, r.err = info, true, err
 	if err != nil && (before == nil || before.Error() != err.Error()) {
 		log.Warn("file cannot be used: deciding without it", "file", path, "error", err)
 	}
@@ -218,21 +206,18 @@ func sameFile(a, b os.FileInfo) bool {
 	return a != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
-func readWhole(path string, read func([]byte) error) error {
+func readWhole(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("reading %s: %w", path, err)
+		return nil, fmt.Errorf("reading %s: %w", path, err)
 	case len(data) > maxFileSize:
-		return errors.New("it is too large")
+		return nil, errors.New("it is too large")
 	}
-	if err := read(data); err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
-	}
-	return nil
+	return data, nil
 }

@@ -42,7 +42,7 @@ func hardwareContents(t testing.TB, value float64) Contents {
 	}
 }
 
-func siteOf(v *View, n *v1.Node) *sched.Site {
+func siteOfNode(v *View, n *v1.Node) *sched.Site {
 	node, _ := v.Node(n, sched.Resources{}, sched.Resources{}, 0)
 	return node.Site
 }
@@ -55,7 +55,7 @@ func TestFactsAreThoseOfTheObject(t *testing.T) {
 	}
 	moved := n.DeepCopy()
 	moved.Labels[v1alpha1.LabelSite] = "home"
-	if site := siteOf(v, moved); site.Name != "home" {
+	if site := siteOfNode(v, moved); site.Name != "home" {
 		t.Errorf("another object of the node is in %q", site.Name)
 	}
 }
@@ -107,10 +107,10 @@ func BenchmarkNodesWarm(b *testing.B) {
 	nodes := nodesOf(5000)
 	v := viewOf(b, hardwareContents(b, 300))
 	for _, n := range nodes {
-		siteOf(v, n)
+		siteOfNode(v, n)
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		siteOf(v, nodes[i%len(nodes)])
+		siteOfNode(v, nodes[i%len(nodes)])
 	}
 }

@@ -78,11 +78,17 @@ var nowhere = &sched.Site{}
 // NewView checks and indexes sites and profiles, and keeps both. The first site is the default one; defaultProfile may
 // be empty.
 func NewView(sites []*sched.Site, profiles []*energy.Profile, defaultProfile string) (*View, error) {
-	c := Contents{Sites: sites, DefaultSite: firstSite(sites), DefaultProfile: defaultProfile}
-	for _, p := range profiles {
-		c.Profiles = append(c.Profiles, &NodeProfile{Profile: *p})
+	c := Contents{
+		Sites: sites, DefaultSite: firstSite(sites), Profiles: nodeProfiles(profiles), DefaultProfile: defaultProfile,
 	}
 	return c.View()
+}
+
+func nodeProfiles(profiles []*energy.Profile) (all []*NodeProfile) {
+	for _, p := range profiles {
+		all = append(all, &NodeProfile{Profile: *p})
+	}
+	return all
 }
 
 // firstSite returns the name of the first of some sites, which is the default one in files.

@@ -227,9 +227,9 @@ func (m *Marks) readOne(a *annotation, key, value string) (err error) {
 	return a.read(m, value)
 }
 
-// Marked reports whether somebody asked us to deal with the pod itself. What it says may still turn out to be nonsense.
+// marked reports whether somebody asked us to deal with the pod itself. What it says may still turn out to be nonsense.
 // It is asked about every pod of the cluster, most of which have annotations of others only.
-func Marked(pod *v1.Pod) bool {
+func marked(pod *v1.Pod) bool {
 	for key := range pod.Annotations {
 		if (strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener)) && marking[key] {
 			return true

@@ -71,21 +71,25 @@ func (c *Sources) Rules() Rules {
 		namespaces: make(map[string]*namespaceRules, len(c.Namespaces)+len(book.policies)),
 		closings:   closings(c.Budgets), sites: c.Sites, classes: c.Classes,
 	}
-	shared := map[namespaceVoice]*namespaceRules{}
+	// Namespaces that say the same have the same rules: of ten thousand that have opted in, most have nothing but the
+	// label.
+	type words struct {
+		marks  string // of the namespace, printed
+		policy *v1alpha1.EnergyPolicy
+	}
+	shared := map[words]*namespaceRules{}
 	for i := range c.Namespaces {
-		n := &c.Namespaces[i]
-		if ModeOf(n.Labels) == "" && !gardenerNamespace(n.Labels) {
+		n, ok := c.Namespaces[i].ours()
+		if !ok {
 			continue
 		}
-		voice := voiceOf(n, book.policies[n.Name])
-		rules := shared[voice]
-		if rules == nil {
+		said := words{fmt.Sprintf("%q %q", n.Labels, n.Annotations), book.policies[n.Name]} // maps print sorted
+		if shared[said] == nil {
 			// what makes no sense there counts as not written; the policy's conditions say so
-			own, _ := ReadNamespace(n)
-			rules = book.of(n.Name, n, own)
-			shared[voice] = rules
+			own, _ := ReadNamespace(&n)
+			shared[said] = book.of(n.Name, &n, own)
 		}
-		r.namespaces[n.Name] = rules
+		r.namespaces[n.Name] = shared[said]
 	}
 	for namespace := range book.policies {
 		if r.namespaces[namespace] == nil {
@@ -93,33 +97,6 @@ func (c *Sources) Rules() Rules {
 		}
 	}
 	return r
-}
-
-// namespaceVoice is what a namespace says. Namespaces that say the same have the same rules: of ten thousand that have
-// opted in, most have nothing but the label.
-type namespaceVoice struct {
-	mode     v1alpha1.Mode
-	gardener string // "": it has no policies of Compute Gardener
-	policy   *v1alpha1.EnergyPolicy
-}
-
-func voiceOf(n *NamespaceMarks, policy *v1alpha1.EnergyPolicy) namespaceVoice {
-	voice := namespaceVoice{mode: ModeOf(n.Labels), policy: policy}
-	if gardenerNamespace(n.Labels) {
-		voice.gardener = fmt.Sprintf("%q", gardenerAnnotations(n.Annotations)) // maps print sorted
-	}
-	return voice
-}
-
-// gardenerAnnotations returns those of Compute Gardener.
-func gardenerAnnotations(annotations map[string]string) map[string]string {
-	theirs := map[string]string{}
-	for key, value := range annotations {
-		if strings.HasPrefix(key, gardener) {
-			theirs[key] = value
-		}
-	}
-	return theirs
 }
 
 // of returns the rules of a namespace; those of the cluster if it says nothing itself.
@@ -157,25 +134,28 @@ func (r *Rules) Concerns(pod *v1.Pod) bool {
 		return true
 	}
 	return pod.Spec.SchedulerName == GardenerSchedulerName || pod.Spec.SchedulerName == HybridSchedulerName ||
-		Marked(pod)
+		marked(pod)
 }
 
 // MarksOfNamespace returns what a namespace says to us, and nothing else that stands on it. ok is false if that is
 // nothing.
 func MarksOfNamespace(n *v1.Namespace) (marks NamespaceMarks, ok bool) {
-	mode, theirs := n.Labels[v1alpha1.LabelMode], gardenerNamespace(n.Labels)
-	if ModeOf(n.Labels) == "" && !theirs {
-		return marks, false
-	}
+	return (&NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}).ours()
+}
+
+// ours returns n without what others say.
+func (n *NamespaceMarks) ours() (marks NamespaceMarks, ok bool) {
 	marks = NamespaceMarks{Name: n.Name, Labels: map[string]string{}}
-	if mode != "" {
+	if mode := n.Labels[v1alpha1.LabelMode]; mode != "" {
 		marks.Labels[v1alpha1.LabelMode] = mode
 	}
-	if theirs {
+	if gardenerNamespace(n.Labels) {
 		marks.Labels[gardenerPolicies] = n.Labels[gardenerPolicies]
-		marks.Annotations = gardenerAnnotations(n.Annotations)
+		marks.Annotations = maps.Clone(n.Annotations)
+		maps.DeleteFunc(marks.Annotations, func(key, _ string) bool { return !strings.HasPrefix(key, gardener) })
+		return marks, true
 	}
-	return marks, true
+	return marks, ModeOf(n.Labels) != ""
 }
 
 // namespaceRules are what holds in a namespace.

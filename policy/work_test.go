@@ -190,7 +190,7 @@ func TestMarked(t *testing.T) {
 		{map[string]string{v1alpha1.AnnotationAllowedDelay: "1h"}, true},
 		{map[string]string{v1alpha1.AnnotationStrategy: "nonsense"}, true},
 	} {
-		if got := Marked(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}}); got != tc.want {
+		if got := marked(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}}); got != tc.want {
 			t.Errorf("Marked with %v: %v", tc.annotations, got)
 		}
 	}
