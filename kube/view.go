@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -223,122 +220,6 @@ func (v *View) Site(name string) *sched.Site { return v.siteByName[name] }
 
 // Profile returns the power profile of a name, or nil.
 func (v *View) Profile(name string) *NodeProfile { return v.profileByName[name] }
-
-// profileOf returns the profile that the node's label names, else the first that selects it. A label that names an
-// unknown profile is a mistake, and no profile rather than the wrong one.
-func (v *View) profileOf(n *v1.Node) *NodeProfile {
-	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
-		return v.profileByName[name]
-	}
-	for _, p := range v.profiles {
-		if len(p.Selector) > 0 && selects(p.Selector, n.Labels) {
-			return p
-		}
-	}
-	return nil
-}
-
-// hardwareOf returns the power profile of a node, a PUE that comes with it, and what told them.
-func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, pue float64, from string) {
-	if p != nil {
-		return &p.Profile, p.PUE, "PowerProfile " + p.Name
-	}
-	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
-		return nil, 0, "there is no PowerProfile " + name
-	}
-	catalog := v.catalog
-	if catalog == nil {
-		catalog = hardware.Default()
-	}
-	if own := v.nodePower[n.Name]; own != nil {
-		return own, catalog.DefaultPUE, own.Source
-	}
-	capacity := n.Status.Capacity
-	detected, kind, ok := catalog.Detect(n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(),
-		capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
-	switch {
-	case ok:
-		return detected, kind.PUE, kind.String()
-	case v.defaultProfile != nil:
-		return &v.defaultProfile.Profile, cmp.Or(kind.PUE, v.defaultProfile.PUE),
-			"default PowerProfile " + v.defaultProfile.Name
-	case v.nodePower[""] != nil:
-		return v.nodePower[""], kind.PUE, v.nodePower[""].Source
-	}
-	return nil, kind.PUE, kind.String()
-}
-
-// Hardware returns the power profile of a node, or nil, and what told it, for people.
-func (v *View) Hardware(n *v1.Node) (profile *energy.Profile, from string) {
-	f := v.facts(n)
-	return f.profile, f.from
-}
-
-func selects(selector, labels map[string]string) bool {
-	for key, want := range selector {
-		if got, ok := labels[key]; !ok || got != want {
-			return false
-		}
-	}
-	return true
-}
-
-// Node returns a node as the core sees it. Its power profile is the one that its label names, else one that selects it,
-// else that of the hardware it says it has, else the default. ok is false where there is none: strategies that price
-// energy then have no opinion.
-func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node sched.Node, ok bool) {
-	f := v.facts(n)
-	return sched.Node{
-		Name: n.Name, Site: f.site, Labels: n.Labels,
-		Capacity: capacity, Free: free, Jobs: jobs, Profile: f.profile, PUE: f.pue, Benchmarks: f.benchmarks,
-	}, f.profile != nil
-}
-
-// SiteOfNode prefers what the owner wrote, then a topology zone of the same name, then the node's cloud region, then
-// the default site. A node that nothing maps to a site is nowhere, whose site has no name.
-func (v *View) SiteOfNode(n *v1.Node) *sched.Site {
-	for _, key := range [...]string{v1alpha1.LabelSite, v1.LabelTopologyZone} {
-		if name := n.Labels[key]; name != "" {
-			if s := v.siteByName[name]; s != nil {
-				return s
-			}
-		}
-	}
-	if s := v.siteOfRegion(n); s != nil {
-		return s
-	}
-	if v.defaultSite != nil {
-		return v.defaultSite
-	}
-	return nowhere
-}
-
-// siteOfRegion maps the cloud region of a node: as somebody said, else to the site of the grid zone that it lies in.
-func (v *View) siteOfRegion(n *v1.Node) *sched.Site {
-	region := n.Labels[v1.LabelTopologyRegion]
-	if region == "" {
-		return nil
-	}
-	provider := cloudOf(n)
-	for _, key := range [...]string{provider + "/" + region, region} {
-		if s := v.siteByRegion[key]; s != nil {
-			return s
-		}
-	}
-	if zone, ok := grid.ZoneOfRegion(provider, region); ok {
-		return v.siteByZone[zone]
-	}
-	return nil
-}
-
-// cloudOf returns the provider of a node's machine: aws, gcp, azure, or "".
-func cloudOf(n *v1.Node) string {
-	scheme, _, _ := strings.Cut(n.Spec.ProviderID, ":")
-	if scheme == "gce" {
-		return "gcp"
-	}
-	return scheme
-}
 
 // withoutSignals returns sites of the same names and PUE, as if no provider had ever answered.
 func withoutSignals(sites []*sched.Site) []*sched.Site {

@@ -1,0 +1,204 @@
+package kube
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/hardware"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// profileOf returns the profile that the node's label names, else the first that selects it. A label that names an
+// unknown profile is a mistake, and no profile rather than the wrong one.
+func (v *View) profileOf(n *v1.Node) *NodeProfile {
+	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
+		return v.profileByName[name]
+	}
+	for _, p := range v.profiles {
+		if len(p.Selector) > 0 && selects(p.Selector, n.Labels) {
+			return p
+		}
+	}
+	return nil
+}
+
+// hardwareOf returns the power profile of a node, a PUE that comes with it, and what told them.
+func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, pue float64, from string) {
+	if p != nil {
+		return &p.Profile, p.PUE, "PowerProfile " + p.Name
+	}
+	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
+		return nil, 0, "there is no PowerProfile " + name
+	}
+	catalog := v.catalog
+	if catalog == nil {
+		catalog = hardware.Default()
+	}
+	if own := v.nodePower[n.Name]; own != nil {
+		return own, catalog.DefaultPUE, own.Source
+	}
+	capacity := n.Status.Capacity
+	detected, kind, ok := catalog.Detect(n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(),
+		capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
+	switch {
+	case ok:
+		return detected, kind.PUE, kind.String()
+	case v.defaultProfile != nil:
+		return &v.defaultProfile.Profile, cmp.Or(kind.PUE, v.defaultProfile.PUE),
+			"default PowerProfile " + v.defaultProfile.Name
+	case v.nodePower[""] != nil:
+		return v.nodePower[""], kind.PUE, v.nodePower[""].Source
+	}
+	return nil, kind.PUE, kind.String()
+}
+
+// Hardware returns the power profile of a node, or nil, and what told it, for people.
+func (v *View) Hardware(n *v1.Node) (profile *energy.Profile, from string) {
+	f := v.facts(n)
+	return f.profile, f.from
+}
+
+func selects(selector, labels map[string]string) bool {
+	for key, want := range selector {
+		if got, ok := labels[key]; !ok || got != want {
+			return false
+		}
+	}
+	return true
+}
+
+// Node returns a node as the core sees it. Its power profile is the one that its label names, else one that selects it,
+// else that of the hardware it says it has, else the default. ok is false where there is none: strategies that price
+// energy then have no opinion.
+func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node sched.Node, ok bool) {
+	f := v.facts(n)
+	return sched.Node{
+		Name: n.Name, Site: f.site, Labels: n.Labels,
+		Capacity: capacity, Free: free, Jobs: jobs, Profile: f.profile, PUE: f.pue, Benchmarks: f.benchmarks,
+	}, f.profile != nil
+}
+
+// SiteOfNode prefers what the owner wrote, then a topology zone of the same name, then the node's cloud region, then
+// the default site. A node that nothing maps to a site is nowhere, whose site has no name.
+func (v *View) SiteOfNode(n *v1.Node) *sched.Site {
+	for _, key := range [...]string{v1alpha1.LabelSite, v1.LabelTopologyZone} {
+		if name := n.Labels[key]; name != "" {
+			if s := v.siteByName[name]; s != nil {
+				return s
+			}
+		}
+	}
+	if s := v.siteOfRegion(n); s != nil {
+		return s
+	}
+	if v.defaultSite != nil {
+		return v.defaultSite
+	}
+	return nowhere
+}
+
+// siteOfRegion maps the cloud region of a node: as somebody said, else to the site of the grid zone that it lies in.
+func (v *View) siteOfRegion(n *v1.Node) *sched.Site {
+	region := n.Labels[v1.LabelTopologyRegion]
+	if region == "" {
+		return nil
+	}
+	provider := cloudOf(n)
+	for _, key := range [...]string{provider + "/" + region, region} {
+		if s := v.siteByRegion[key]; s != nil {
+			return s
+		}
+	}
+	if zone, ok := grid.ZoneOfRegion(provider, region); ok {
+		return v.siteByZone[zone]
+	}
+	return nil
+}
+
+// cloudOf returns the provider of a node's machine: aws, gcp, azure, or "".
+func cloudOf(n *v1.Node) string {
+	scheme, _, _ := strings.Cut(n.Spec.ProviderID, ":")
+	if scheme == "gce" {
+		return "gcp"
+	}
+	return scheme
+}
+
+// nodeFacts is what follows from a node's object and from what a view knows.
+type nodeFacts struct {
+	node       *v1.Node
+	site       *sched.Site
+	profile    *energy.Profile
+	pue        float64
+	from       string // what told the profile
+	benchmarks map[string]energy.Benchmark
+}
+
+// nodeCache remembers facts of nodes by name. Recognising the hardware of a node takes 3 µs, and filters ask for every
+// node of a cluster. Any number of goroutines may use it.
+type nodeCache struct {
+	byName sync.Map // name → *nodeFacts
+	size   atomic.Int64
+}
+
+// maxNodes bounds the nodes that are remembered, in a view that lasts while nodes come and go.
+const maxNodes = 20_000
+
+// facts are remembered for the very object.
+func (v *View) facts(n *v1.Node) *nodeFacts {
+	if known, ok := v.nodes.byName.Load(n.Name); ok && known.(*nodeFacts).node == n {
+		return known.(*nodeFacts)
+	}
+	f := &nodeFacts{node: n, site: v.SiteOfNode(n), benchmarks: v.benchmarks[n.Name]}
+	p := v.profileOf(n)
+	if p != nil && f.benchmarks == nil {
+		f.benchmarks = p.Benchmarks
+	}
+	f.profile, f.pue, f.from = v.hardwareOf(n, p)
+	f.pue = cmp.Or(hardware.AnnotatedPUE(n.Annotations), f.pue)
+	if _, known := v.nodes.byName.Swap(n.Name, f); !known && v.nodes.size.Add(1) > maxNodes {
+		v.nodes.byName.Clear()
+		v.nodes.size.Store(0)
+	}
+	return f
+}
+
+// Keys on nodes: the live watts of the hybrid scheduler's monitor.
+const (
+	thesis          = "energy.thesis.io/"
+	thesisWatts     = thesis + "current-watts"
+	thesisUpdated   = thesis + "last-updated" // Unix seconds
+	thesisFreshness = 30 * time.Second
+)
+
+// LiveWatts returns what the hybrid scheduler's monitor wrote on a node, unless that is old: a reading is not
+// believed for longer than the monitor's own period allows.
+func LiveWatts(n *v1.Node, now time.Time) (energy.Watts, bool) {
+	text, ok := n.Annotations[thesisWatts]
+	if !ok {
+		return 0, false
+	}
+	watts, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || !(watts >= 0 && watts <= 1e6) {
+		return 0, false
+	}
+	updated, err := strconv.ParseFloat(strings.TrimSpace(n.Annotations[thesisUpdated]), 64)
+	if err != nil || !(updated >= 0 && updated <= 1e11) {
+		return 0, false
+	}
+	age := now.Sub(time.Unix(int64(updated), 0))
+	return energy.Watts(watts), age <= thesisFreshness && age >= -thesisFreshness
+}
+
+// Allocatable returns what a node offers to pods.
+func Allocatable(n *v1.Node) sched.Resources { return policy.ResourcesOf(n.Status.Allocatable) }
