@@ -14,7 +14,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -231,12 +230,13 @@ func (a *agent) close() {
 // watchTemperatures asks the sensors until ctx ends. Some, as those of disks, take their time: the loop does not wait
 // for them.
 func (a *agent) watchTemperatures(ctx context.Context) {
-	i := slices.IndexFunc(a.meters, func(m meter.Meter) bool { return m.Name() == meter.NameHwmon })
-	if i < 0 {
-		return
+	var sensors *meter.Hwmon
+	for _, m := range a.meters {
+		if h, ok := m.(*meter.Hwmon); ok {
+			sensors = h
+		}
 	}
-	sensors, ok := a.meters[i].(*meter.Hwmon)
-	if !ok {
+	if sensors == nil {
 		return
 	}
 	for tick := time.NewTicker(temperaturePeriod); ; {

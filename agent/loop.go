@@ -65,8 +65,11 @@ func (a *agent) tick() {
 	}
 	// What virtual machines are told must never be more than what a later process knows of: it would be told again.
 	a.save()
-	if a.publisher != nil {
-		a.publish()
+	if a.publisher != nil { // it logs what fails for one machine; an error is about all
+		a.vms.keep(a.host.VMs())
+		err := a.publisher.Publish(host.Now(), a.vms.list)
+		a.publishTrouble.note(a.log, "writing the counters of virtual machines", "they may begin anew after a restart",
+			err)
 	}
 	a.status.Tick = time.Since(began)
 	a.report()
@@ -128,13 +131,6 @@ func (a *agent) book() {
 		}
 	}
 	a.page.Add(&a.attribution, a.status.Source)
-}
-
-// publish tells virtual machines what they used. The publisher logs what fails for one of them; an error is about all.
-func (a *agent) publish() {
-	a.vms.keep(a.host.VMs())
-	err := a.publisher.Publish(host.Now(), a.vms.list)
-	a.publishTrouble.note(a.log, "writing the counters of virtual machines", "they may begin anew after a restart", err)
 }
 
 // save keeps what a process after this one goes on from. The queue logs what fails.

@@ -78,7 +78,11 @@ func (p *Publisher) sweep() {
 				gone, err = p.empty(name, &steps)
 			}
 			if err != nil {
-				p.giveUp(name, err)
+				// It is left where it is, for the administrator.
+				p.stats.Stuck++
+				p.log.Warn("what a virtual machine left behind cannot be removed", "folder", stagingName+"/"+name,
+					"err", err)
+				_ = p.move(p.staging, name, stuckPrefix)
 				err = nil
 			}
 		}
@@ -169,11 +173,4 @@ func (p *Publisher) raise(dir int, name string, top int) error {
 		return nil
 	}
 	return err
-}
-
-// giveUp leaves a tree where it is, for the administrator.
-func (p *Publisher) giveUp(name string, err error) {
-	p.stats.Stuck++
-	p.log.Warn("what a virtual machine left behind cannot be removed", "folder", stagingName+"/"+name, "err", err)
-	_ = p.move(p.staging, name, stuckPrefix)
 }

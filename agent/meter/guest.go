@@ -20,17 +20,17 @@ import (
 // The file is opened anew each time: a descriptor that stays open shows for ever what the host replaced long ago. It
 // may be empty or half written, and the host may write it less often than it is read:
 //
-//   - As long as neither the value nor the time of writing changes, the last reading stays what is known; after 15 s it
-//     is unknown, and never zero. When the host writes again, the counter goes on: it holds what was used in between.
-//   - An unchanged value that is written again and again is zero use, after 15 s.
-//   - A lower value is half of one, or the counter began again: that is believed of the third in a row that was
-//     written since, and is a new run. Another one begins where it passes what it had reached: should it have been
-//     the halves of three, nothing is counted that was not used.
+//   - While neither the value nor the time of writing changes, the last reading stays. After 15 s the energy is unknown,
+//     and never zero. When the host writes again, the counter goes on: it includes what was used in between.
+//   - An unchanged value that the host writes again and again means no use, after 15 s.
+//   - A lower value is either half of one, or the counter began again. The third lower value in a row begins a new run.
+//     Another run begins where the counter passes what it had reached before: if the three were halves, nothing is
+//     counted that was not used.
 //
-// A machine may move to another host, whose counter is another one: kubenergy.json says so. It is read after each new
-// value and before that is counted, so that a value of the new host is never taken for one of the old.
+// A machine may move to another host, which has another counter: kubenergy.json tells. It is read after each new value
+// and before the value counts, so that a value of the new host is never taken for one of the old.
 //
-// When a value was true is the time of its writing, as far as that lies between the last read and this one.
+// A value is as old as the file, but not older than the last read.
 type Guest struct {
 	sys    *calls
 	wall   func() time.Time // the clock that times of writing are compared with

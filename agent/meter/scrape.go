@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -86,8 +85,6 @@ func newScraped(c Config, name, url string, read func(io.Reader) (page, error), 
 		client: &http.Client{
 			Timeout: scrapeTimeout,
 			Transport: &http.Transport{ // without a proxy: this is a neighbour
-				DialContext:            (&net.Dialer{Timeout: scrapeTimeout}).DialContext,
-				TLSHandshakeTimeout:    scrapeTimeout,
 				DisableCompression:     true,
 				MaxIdleConns:           1,
 				IdleConnTimeout:        2*c.ScrapeInterval + time.Second,
