@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/controller/server"
@@ -23,7 +24,7 @@ func openLedger(t *testing.T, path string) http.Handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	handler, err := server.New(server.Config{Ledger: store, Live: struct{ server.Live }{}, Gate: anybody{}})
+	handler, err := server.New(server.Config{Ledger: store, Live: struct{ server.Live }{}, Gate: anybody{}, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
