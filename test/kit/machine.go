@@ -93,7 +93,8 @@ func (m *Machine) judge() {
 	switch {
 	case slow == "":
 	case free < leastFree:
-		m.t.Skipf("not judged: the machine is busy: a busy loop got %.0f %% of a processor; too slow: %s", 100*free, slow)
+		m.t.Skipf("not judged: the machine is busy: a busy loop got %.0f %% of a processor; too slow: %s", 100*free,
+			slow)
 	default:
 		m.t.Errorf("too slow, though a busy loop got %.0f %% of a processor: %s", 100*free, slow)
 	}

@@ -55,10 +55,11 @@ func await(ctx context.Context, within time.Duration, what string, done func(con
 			}
 		}
 		if took := time.Since(began); ctx.Err() != nil || took > within && LoopShare(loop) >= leastFree {
-			if last == nil {
-				last = ctx.Err()
+			reason := ""
+			if last != nil {
+				reason = fmt.Sprintf(" (last error: %v)", last)
 			}
-			return fmt.Errorf("after %v it is not true that %s (last error: %v)", took.Round(pause), what, last)
+			return fmt.Errorf("after %v it is not true that %s%s", took.Round(pause), what, reason)
 		}
 		select {
 		case <-ctx.Done():
