@@ -24,8 +24,8 @@ type ServerClock struct {
 // clockTimeout bounds how long the API server is waited for.
 const clockTimeout = 5 * time.Second
 
-// NewServerClock returns a clock that shows local time until it is compared. create sends a review to the API server and
-// reads the answer into it: any user may create one, and the API server stores none.
+// NewServerClock returns a clock that shows local time until it is compared. create sends a review to the API server
+// and reads the answer into it: any user may create one, and the API server stores none.
 func NewServerClock(
 	local func() time.Time, create func(context.Context, *authenticationv1.SelfSubjectReview) error,
 ) *ServerClock {

@@ -34,7 +34,8 @@ func command() (cmd *cobra.Command, wait func()) {
 	opts := stock.NewOptions()
 	cmd = &cobra.Command{
 		Use: "kubenergy-scheduler",
-		Long: "kube-scheduler, with plugins that run work where and when it costs the least energy, carbon and money.\n" +
+		Long: "kube-scheduler, with plugins that run work where and when it costs the least energy, carbon and " +
+			"money.\n" +
 			"Everything that kube-scheduler's documentation says holds; the plugins are enabled in its configuration " +
 			"file.",
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -78,7 +78,8 @@ func (a *Admission) Admits(node *v1.Node) bool {
 }
 
 // Plain reports whether nothing but the node itself and its room decides whether the pod can run there, as far as the
-// pod says: its neighbours, ports, volumes and devices do not count. What its neighbours demand of the pod is not known.
+// pod says: its neighbours, ports, volumes and devices do not count. What its neighbours demand of the pod is not
+// known.
 func Plain(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	if len(spec.ResourceClaims) > 0 || spec.SchedulingGroup != nil || needsNeighbours(spec.Affinity) {

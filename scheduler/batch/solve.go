@@ -135,8 +135,8 @@ func newFloor(q *Question, queue []waiter) *floor {
 	return g
 }
 
-// label leaves out nodes that none of the pods may run on, and marks the others by the demands that they meet. Nodes that meet
-// all of them, mostly all nodes, share one set of labels; a demand that all nodes meet selects by none.
+// label leaves out nodes that none of the pods may run on, and marks the others by the demands that they meet. Nodes
+// that meet all of them, mostly all nodes, share one set of labels; a demand that all nodes meet selects by none.
 func (g *floor) label(admissions []Admission) {
 	shared := map[uint64]map[string]string{}
 	common := ^uint64(0)

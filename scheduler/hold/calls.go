@@ -8,20 +8,20 @@ import (
 // calls makes releases' requests, so many at once, those for deadlines first. However many there are, each waiting
 // one costs a few bytes.
 type calls struct {
-	mu           sync.Mutex
-	urgent, rest []func(context.Context)
-	running      int
+	mu      sync.Mutex
+	waiting [2][]func(context.Context) // the urgent ones, and the others
+	running int
 }
 
 // add makes a call as soon as there is room for it. spawn starts a goroutine that Run waits for.
 func (c *calls) add(call func(context.Context), urgent bool, spawn func(func(context.Context))) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	of := &c.waiting[1]
 	if urgent {
-		c.urgent = append(c.urgent, call)
-	} else {
-		c.rest = append(c.rest, call)
+		of = &c.waiting[0]
 	}
+	*of = append(*of, call)
 	if c.running < parallelCalls {
 		c.running++
 		spawn(c.work)
@@ -42,13 +42,13 @@ func (c *calls) work(ctx context.Context) {
 func (c *calls) take() (call func(context.Context)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, waiting := range [2]*[]func(context.Context){&c.urgent, &c.rest} {
-		if len(*waiting) > 0 {
-			call, *waiting = (*waiting)[0], (*waiting)[1:]
+	for i, waiting := range c.waiting {
+		if len(waiting) > 0 {
+			call, c.waiting[i] = waiting[0], waiting[1:]
 			return call
 		}
 	}
-	c.urgent, c.rest = nil, nil
+	c.waiting = [2][]func(context.Context){}
 	c.running--
 	return nil
 }

@@ -25,8 +25,8 @@ import (
 )
 
 // readJob reads a Job with our label: what the loop needs of it is a small part of the object. Where it is not to be
-// held, it is freed, for the reason given. Its deadline is the one that an earlier process took, if any. Its priority is
-// mostly 0: the API server resolves the name of a priority class in pods only.
+// held, it is freed, for the reason given. Its deadline is the one that an earlier process took, if any. Its priority
+// is mostly 0: the API server resolves the name of a priority class in pods only.
 func readJob(j *batchv1.Job) *hold {
 	work, err := policy.ReadJob(j)
 	h := &hold{

@@ -30,8 +30,8 @@ type Config struct {
 	// MaxRamp is by how many watts in a second the expected power of what is let go may rise, deadlines not counted;
 	// 0: by any.
 	MaxRamp energy.Watts
-	// Record, if set, takes holds that owners were told of, and releases. It is called by the goroutine of Run, must not
-	// wait, and copies what it keeps.
+	// Record, if set, takes holds that owners were told of, and releases. It is called by the goroutine of Run, must
+	// not wait, and copies what it keeps.
 	Record func(*record.Entry)
 
 	opinion opinion // nil: the view's

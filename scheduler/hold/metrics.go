@@ -18,7 +18,8 @@ var (
 	heldNow = metrics.Gauge("kubenergy_held", "Number of Jobs and pods that are held.", "kind")
 
 	startLateness = metrics.Histogram("kubenergy_start_lateness_seconds",
-		"How long after its deadline held work was bound to a node; 0 if before.", append([]float64{0}, seconds...), "kind")
+		"How long after its deadline held work was bound to a node; 0 if before.",
+		append([]float64{0}, seconds...), "kind")
 	releases = metrics.Counter("kubenergy_releases_total",
 		"Number of releases, by what brought them about.", "kind", "cause")
 	inFlight = metrics.Gauge("kubenergy_releases_in_flight",

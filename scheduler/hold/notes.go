@@ -272,7 +272,8 @@ func (l *Loop) event(ctx context.Context, object v1.ObjectReference, kind, reaso
 	now := time.Now()
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: object.Namespace, Name: recordutil.GenerateEventName(object.Name, now.UnixNano()+l.events.Add(1)),
+			Namespace: object.Namespace,
+			Name:      recordutil.GenerateEventName(object.Name, now.UnixNano()+l.events.Add(1)),
 		},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: reporter, ReportingInstance: l.identity,

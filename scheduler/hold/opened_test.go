@@ -24,7 +24,7 @@ func TestDeadlinesCallFirst(t *testing.T) {
 	b.loop.goes = func(func(context.Context)) {}
 	b.loop.calls.running = parallelCalls
 	b.loop.releaseDueJobs(klog.Background(), epoch.Add(3*time.Hour))
-	if len(b.loop.calls.urgent) != 1 {
+	if len(b.loop.calls.waiting[0]) != 1 {
 		t.Error("its deadline waits behind others")
 	}
 }

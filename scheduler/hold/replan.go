@@ -10,8 +10,8 @@ import (
 
 // A plan that only a forecast changes is changed at most once in leastHold, and only where that saves at least
 // leastGain of what starting at once would cost, or the policy's MinSaving if that is more. Forecasts come every five
-// minutes to every hour, so real news waits for no longer than the next ones would. People for whom a hold for less than
-// a hundredth is not worth it, as is built in, do not want to be moved about for less either.
+// minutes to every hour, so real news waits for no longer than the next ones would. People for whom a hold for less
+// than a hundredth is not worth it, as is built in, do not want to be moved about for less either.
 const (
 	leastHold = 5 * time.Minute
 	leastGain = 0.01

@@ -12,8 +12,8 @@ import (
 // A CronJob names its Jobs after itself and the minute that they are due, counted from 1970.
 const leastMinuteDigits = 8
 
-// OwnersOf returns the owners under which a pod's power may be known, the best first. A pod names its Job or ReplicaSet; what made
-// that follows from how the controllers of Kubernetes name them.
+// OwnersOf returns the owners under which a pod's power may be known, the best first. A pod names its Job or
+// ReplicaSet; what made that follows from how the controllers of Kubernetes name them.
 func OwnersOf(pod *v1.Pod) []Owner {
 	kind, name := policy.OwnerOf(pod)
 	self := Owner{pod.Namespace, kind, name}

@@ -182,15 +182,11 @@ func (e *Energy) possible(pod *v1.Pod, step batch.Step) sets.Set[string] {
 	admission := batch.AdmissionOf(pod)
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	left := make(sets.Set[string], 1+len(step.Next))
-	consider := func(name string) {
+	for _, name := range append([]string{step.Node}, step.Next...) {
 		n, err := e.nodes(name)
 		if err == nil && n.Node() != nil && admission.Admits(n.Node()) && hasRoom(n, requests) {
 			left.Insert(name)
 		}
-	}
-	consider(step.Node)
-	for _, name := range step.Next {
-		consider(name)
 	}
 	return left
 }
@@ -220,8 +216,8 @@ func hasRoom(n fwk.NodeInfo, requests v1.ResourceList) bool {
 	return true
 }
 
-// rankByPlan ranks nodes by a plan: the planned node best, then the next options in their order. It reports whether any of
-// them is among the nodes; if not, the pod is scored as if there were no plan.
+// rankByPlan ranks nodes by a plan: the planned node best, then the next options in their order. It reports whether any
+// of them is among the nodes; if not, the pod is scored as if there were no plan.
 func (e *Energy) rankByPlan(state fwk.CycleState, r *request, nodes []fwk.NodeInfo) (led bool) {
 	if !e.batch.plans(r.settings.Where) {
 		return false

@@ -19,8 +19,8 @@ type unrecorded struct {
 	nodes    copies
 }
 
-// keepSnapshot keeps the snapshot at hand for Reserve, with all nodes that were to choose from. Nothing else is copied: what it
-// points to is used again in the next cycle only.
+// keepSnapshot keeps the snapshot at hand for Reserve, with all nodes that were to choose from. Nothing else is copied:
+// what it points to is used again in the next cycle only.
 func (e *Energy) keepSnapshot(r *request, nodes []fwk.NodeInfo) {
 	if !e.recorder.Enabled() {
 		return

@@ -15,8 +15,8 @@ import (
 // nothing.
 const fewNodes = 100
 
-// retries give a pod whose cycle we narrowed in vain an ordinary cycle: at once, and before preemption evicts others for
-// it. Nil retries narrow nothing.
+// retries give a pod whose cycle we narrowed in vain an ordinary cycle: at once, and before preemption evicts others
+// for it. Nil retries narrow nothing.
 type retries struct {
 	activate func(*v1.Pod)
 	first    func() bool             // our PostFilter is asked before all others
@@ -48,9 +48,9 @@ func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Po
 // allow reports whether a cycle over so many nodes may be narrowed.
 func (r *retries) allow(nodes int) bool { return r != nil && nodes > fewNodes && r.first() }
 
-// wakeFailed lets a pod that failed in a narrowed cycle be tried again without backing off. By the beginning of the next
-// cycle, of whichever profile of ours, it is back in the queue for sure, and not being tried already; if there is no
-// next cycle, the queue is empty, and kube-scheduler takes it out of its backoff itself.
+// wakeFailed lets a pod that failed in a narrowed cycle be tried again without backing off. By the beginning of the
+// next cycle, of whichever profile of ours, it is back in the queue for sure, and not being tried already; if there is
+// no next cycle, the queue is empty, and kube-scheduler takes it out of its backoff itself.
 func (r *retries) wakeFailed(current *v1.Pod) {
 	if r == nil || r.again.Load() == nil {
 		return
@@ -60,8 +60,8 @@ func (r *retries) wakeFailed(current *v1.Pod) {
 	}
 }
 
-// retry ends a cycle that was narrowed in vain. No pod is evicted for that, since this one may well fit on the nodes that
-// were not looked at.
+// retry ends a cycle that was narrowed in vain. No pod is evicted for that, since this one may well fit on the nodes
+// that were not looked at.
 func (r *retries) retry(pod *v1.Pod, why string) *fwk.Status {
 	r.failed.Add(pod.UID, nil)
 	// While the pod is in flight this only notes that it is worth another try, and puts it into the queue that backs

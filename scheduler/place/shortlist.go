@@ -114,8 +114,8 @@ func sampleSize(nodes, percentage int) int {
 	return max(fewNodes, nodes*percentage/100)
 }
 
-// shortlistable reports whether nothing but room, cost and the nodes' own rules decides where a pod goes, so that the nodes
-// of least cost can be told beforehand.
+// shortlistable reports whether nothing but room, cost and the nodes' own rules decides where a pod goes, so that the
+// nodes of least cost can be told beforehand.
 func shortlistable(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	if pod.Status.NominatedNodeName != "" || spec.Affinity != nil || len(spec.TopologySpreadConstraints) > 0 ||

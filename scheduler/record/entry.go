@@ -20,8 +20,8 @@ const (
 	Release = "release"
 )
 
-// An Entry is a decision, as its maker has it at hand, from which a [ledger.Record] is made. What it points to is looked
-// at only while [Recorder.Tell] or [Recorder.Draft] runs, except sites and profiles, which never change.
+// An Entry is a decision, as its maker has it at hand, from which a [ledger.Record] is made. What it points to is
+// looked at only while [Recorder.Tell] or [Recorder.Draft] runs, except sites and profiles, which never change.
 type Entry struct {
 	Action             string
 	At                 time.Time
@@ -64,7 +64,8 @@ func (s *scribe) write(e *Entry) ledger.Record {
 func bare(e *Entry) ledger.Record {
 	r := ledger.Record{
 		ID: rand.Text(), At: e.At.UTC(), Action: e.Action, Namespace: e.Namespace, OwnerKind: e.OwnerKind,
-		Owner: e.Owner, UID: e.UID, Strategy: e.Strategy, Node: e.Node, Reason: e.Reason, Message: e.Message, Quality: energy.Estimated,
+		Owner: e.Owner, UID: e.UID, Strategy: e.Strategy, Node: e.Node, Reason: e.Reason, Message: e.Message,
+		Quality: energy.Estimated,
 	}
 	if !e.Start.IsZero() {
 		r.Start = e.Start.UTC()
