@@ -117,7 +117,7 @@ func (m *metered) seconds(n int) {
 	}
 }
 
-// exact reports if everything was booked, and nothing twice.
+// exact reports whether everything was booked, and nothing twice.
 func (m *metered) exact() {
 	m.t.Helper()
 	total := m.sink.Totals()

@@ -50,7 +50,7 @@ func plainName(name string) bool {
 	return !first(name[0]) && !slices.ContainsFunc([]byte(name), func(c byte) bool { return !plain(c) })
 }
 
-// first reports if a name that begins so could be taken for something else: a hidden folder, or an option.
+// first reports whether a name that begins so could be taken for something else: a hidden folder, or an option.
 func first(c byte) bool { return c == '.' || c == '-' }
 
 func plain(c byte) bool {

@@ -151,7 +151,7 @@ func (p *Publisher) dropSpares(path string) {
 	}
 }
 
-// checkOwned reports if others than this process' user may change a folder.
+// checkOwned reports whether others than this process' user may change a folder.
 func checkOwned(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -92,7 +92,7 @@ func (h *Host) noticed(e event) {
 	}
 }
 
-// visit looks at what was created. It reports if that was too much.
+// visit looks at what was created. It reports whether that was too much.
 func (h *Host) visit() (spent bool) {
 	d := &h.found
 	d.budget = walkBudget
@@ -295,7 +295,7 @@ func (h *Host) addMember(p place, key string) bool {
 	return true
 }
 
-// admit tells if there is room for a consumer. One that is not told apart is part of what is around it. Groups of
+// admit reports whether there is room for a consumer. One that is not told apart is part of what is around it. Groups of
 // patterns take half of the room at most, as users may be let make them, which they cannot with pods; so do processes
 // that call themselves machines.
 func (h *Host) admit(as role, id string, parent *node, byPID bool) bool {
@@ -397,7 +397,7 @@ func (h *Host) watchAbove(p place) {
 	}
 }
 
-// stands tells if the group of n is still there, the same one.
+// stands reports whether the group of n is still there, the same one.
 func (h *Host) stands(n *node) bool {
 	ino := inode(n.dir)
 	return ino != 0 && (ino == n.ino || n.ino == 0)

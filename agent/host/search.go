@@ -264,7 +264,7 @@ func (h *Host) refind(n *node, f find) {
 	}
 }
 
-// hasGroup tells if a machine is known by a group's name, or is part of a pod.
+// hasGroup reports whether a machine is known by a group's name, or is part of a pod.
 func (h *Host) hasGroup(f find) bool {
 	return slices.ContainsFunc(h.hierarchies, func(one *hierarchy) bool {
 		role, _ := placeOf(f.groups[one.version])
@@ -279,7 +279,7 @@ func (h *Host) setVCPUs(n *node, vcpus int) {
 	}
 }
 
-// isAlone tells if a group holds one process only.
+// isAlone reports whether a group holds one process only.
 func isAlone(dir string, pid int) bool {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil || strings.TrimSpace(string(text)) != strconv.Itoa(pid) {

@@ -94,7 +94,7 @@ type event struct {
 	moved   bool
 }
 
-// drain hands over what happened since it was last called. It reports if notices were lost.
+// drain hands over what happened since it was last called. It reports whether notices were lost.
 func (w *watcher) drain(each func(event)) (overflow bool) {
 	for {
 		n, err := unix.Read(w.fd, w.buf)

@@ -181,7 +181,7 @@ func (c *Config) checkCalibration(bad func(format string, args ...any)) {
 	}
 }
 
-// asked reports if a meter was asked for by its name.
+// asked reports whether a meter was asked for by its name.
 func (c *Config) asked(name string) bool { return slices.Contains(c.Meters, name) }
 
 // scale is the calibration of a domain in parts per million.

@@ -69,7 +69,7 @@ type low struct {
 
 const believedLow = 3
 
-// again reports if another value below the last makes a counter that began again.
+// again reports whether another value below the last makes a counter that began again.
 func (l *low) again(raw uint64, written time.Time) bool {
 	switch {
 	case l.count > 0 && raw == l.raw && written.Equal(l.written):
@@ -111,7 +111,7 @@ func (g *Guest) newCounter(scale int64) *energy.Counter {
 	})
 }
 
-// GuestTree reports if dir holds what a host shares.
+// GuestTree reports whether dir holds what a host shares.
 func GuestTree(dir string) bool {
 	_, _, err := readSmallAt(&realCalls, filepath.Join(dir, guestEnergy), maxNumber)
 	return err == nil

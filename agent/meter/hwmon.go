@@ -45,7 +45,7 @@ type Sensor struct {
 // String names the sensor as --wall-sensor does.
 func (s Sensor) String() string { return s.Chip + "/" + s.Key }
 
-// matches reports if a --wall-sensor means s.
+// matches reports whether a --wall-sensor means s.
 func (s Sensor) matches(spec string) bool {
 	device, sensor, ok := strings.Cut(spec, "/")
 	if device != s.Chip && device != s.Device {
@@ -54,7 +54,7 @@ func (s Sensor) matches(spec string) bool {
 	return !ok || sensor == s.Key || s.Label != "" && sensor == s.Label
 }
 
-// known reports if a sensor is known to cover the whole machine.
+// known reports whether a sensor is known to cover the whole machine.
 func (s Sensor) known() bool {
 	return s.Chip == "power_meter" || s.Chip == "ibmpowernv" && s.Label == "System"
 }

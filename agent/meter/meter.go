@@ -69,7 +69,7 @@ func find(readings []energy.Reading, d energy.Domain) (energy.Reading, bool) {
 	return energy.Reading{}, false
 }
 
-// mustMove reports if a running machine uses energy in every domain of a kind. Memory's may be zero where it is
+// mustMove reports whether a running machine uses energy in every domain of a kind. Memory's may be zero where it is
 // not counted.
 func mustMove(k energy.DomainKind) bool {
 	return k == energy.Wall || k == energy.Psys || k == energy.Package

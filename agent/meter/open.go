@@ -67,7 +67,7 @@ func (c *Config) warn(meters []Meter, log *slog.Logger) {
 	}
 }
 
-// calibrates reports if a calibration is of a meter, or may be: an agent on the network may not have answered yet.
+// calibrates reports whether a calibration is of a meter, or may be: an agent on the network may not have answered yet.
 func calibrates(name string, m Meter) bool {
 	if _, scraped := m.(*Scraped); scraped && strings.HasPrefix(name, m.Name()+"-") {
 		return true
@@ -75,7 +75,7 @@ func calibrates(name string, m Meter) bool {
 	return name == m.Name() || slices.ContainsFunc(m.Domains(), func(d energy.Domain) bool { return d.Name == name })
 }
 
-// there reports if auto takes a meter.
+// there reports whether auto takes a meter.
 func (c *Config) there(name string) bool {
 	switch name {
 	case NameHwmon:

@@ -135,7 +135,7 @@ func raplDomain(name, parent string, top int) (energy.Domain, bool) {
 	return energy.Domain{}, false
 }
 
-// socketName reports if s is what follows "package" in a zone's name: nothing, "-0" or "-0-die-1".
+// socketName reports whether s is what follows "package" in a zone's name: nothing, "-0" or "-0-die-1".
 func socketName(s string) bool {
 	if s == "" {
 		return true

@@ -128,7 +128,7 @@ func (b *Batch) checkShares() error {
 	return nil
 }
 
-// CheckConsumer reports if an ID is none that a batch may name.
+// CheckConsumer reports whether an ID is none that a batch may name.
 func CheckConsumer(id string) error {
 	if id == energy.System || id == Others {
 		return nil
