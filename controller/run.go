@@ -86,7 +86,7 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 		return nil, err
 	}
 	// What holds where no policy says anything is what holds for the scheduler.
-	defaults, warnings := policy.AliasEnvironment(os.Environ(), policy.BuiltIn())
+	defaults, warnings := policy.AliasEnvironment(os.Environ(), os.ReadFile, policy.BuiltIn())
 	for _, w := range append(warnings, zone.Unheeded(os.Environ())...) {
 		log.Warn("a variable of the environment is not obeyed", "why", w)
 	}

@@ -217,7 +217,7 @@ func TestZonesThatDoNotCount(t *testing.T) {
 func TestEnvironmentGivesNodesTheirPower(t *testing.T) {
 	d, warnings := policy.AliasEnvironment([]string{
 		"NODE_DEFAULT_IDLE_POWER=100", "NODE_DEFAULT_MAX_POWER=400", "NODE_POWER_CONFIG_node1=idle:50,max:300",
-	}, policy.Defaults{})
+	}, nil, policy.Defaults{})
 	if len(warnings) > 0 {
 		t.Error(warnings)
 	}

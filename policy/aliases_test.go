@@ -297,7 +297,7 @@ func TestGardenerEnvironment(t *testing.T) {
 		{name: "others' variables", environ: []string{"PATH=/bin", "LOG_LEVEL=4"}, want: 2 * time.Hour},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d, warnings := AliasEnvironment(tc.environ, Defaults{})
+			d, warnings := AliasEnvironment(tc.environ, os.ReadFile, Defaults{})
 			wantHeld(t, gardenerRules(t, Sources{Defaults: d}), podIn("team", nil, forGardener), tc.want)
 			if all := strings.Join(warnings, "\n"); tc.warning == "" && all != "" ||
 				!strings.Contains(all, tc.warning) {
@@ -319,7 +319,7 @@ func TestOneHalfOfTheDefaultPower(t *testing.T) {
 		{environ: "NODE_DEFAULT_MAX_POWER=80", warning: "max 80 W is below idle 100 W"},
 		{environ: "NODE_DEFAULT_IDLE_POWER=watts", warning: "want a number"},
 	} {
-		d, warnings := AliasEnvironment([]string{tc.environ}, Defaults{})
+		d, warnings := AliasEnvironment([]string{tc.environ}, os.ReadFile, Defaults{})
 		if all := strings.Join(warnings, "\n"); tc.warning == "" && all != "" || !strings.Contains(all, tc.warning) {
 			t.Errorf("%s: warnings %q do not say %q", tc.environ, all, tc.warning)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -56,8 +55,11 @@ var variables = map[string]func(e *environment, value string) error{
 		e.pricing, err = readBool(value)
 		return err
 	},
-	"PRICING_SCHEDULES_PATH": func(e *environment, value string) (err error) {
-		e.offPeak, err = offPeakRate(value)
+	"PRICING_SCHEDULES_PATH": func(e *environment, value string) error {
+		text, err := e.readFile(value)
+		if err == nil {
+			e.offPeak, err = offPeakRate(text)
+		}
 		return err
 	},
 	"NODE_DEFAULT_IDLE_POWER": func(e *environment, value string) error {
@@ -67,7 +69,7 @@ var variables = map[string]func(e *environment, value string) error{
 		return readWatts(&e.max, value)
 	},
 	"HARDWARE_PROFILES_PATH": func(e *environment, value string) error {
-		text, err := os.ReadFile(value)
+		text, err := e.readFile(value)
 		if err != nil {
 			return err
 		}
@@ -99,6 +101,7 @@ var obsolete = map[string]string{
 const nodePowerPrefix = "NODE_POWER_CONFIG_"
 
 type environment struct {
+	readFile  func(path string) ([]byte, error)
 	gardener  Terms
 	pricing   bool
 	offPeak   *float64
@@ -114,10 +117,10 @@ func (e *environment) warn(format string, args ...any) {
 
 // AliasEnvironment returns the defaults as the environment variables of Compute Gardener change them, and what is to be
 // said of those that have no effect or make no sense, a sentence each.
-func AliasEnvironment(environ []string, d Defaults) (Defaults, []string) {
+func AliasEnvironment(environ []string, readFile func(path string) ([]byte, error), d Defaults) (Defaults, []string) {
 	all := aliasSchedulers()
 	maps.Copy(all, d.Schedulers)
-	e := environment{gardener: all[GardenerSchedulerName], nodes: map[string]*energy.Profile{}}
+	e := environment{readFile: readFile, gardener: all[GardenerSchedulerName], nodes: map[string]*energy.Profile{}}
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, value, ok := strings.Cut(entry, "=")
 		if !ok || value == "" {
@@ -198,11 +201,7 @@ func readWatts(into **energy.Watts, value string) error {
 }
 
 // offPeakRate reads what Compute Gardener's schedules charge outside of their peaks: work waits while more is charged.
-func offPeakRate(path string) (*float64, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+func offPeakRate(text []byte) (*float64, error) {
 	var file struct {
 		Schedules []struct {
 			OffPeakRate *float64 `json:"offPeakRate"`

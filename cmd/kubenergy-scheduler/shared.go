@@ -79,7 +79,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 func (s *shared) knowledge(ctx context.Context,
 	config *rest.Config,
 ) (func() *kube.View, func(context.Context) error, error) {
-	defaults, warnings := policy.AliasEnvironment(os.Environ(), s.options.defaults)
+	defaults, warnings := policy.AliasEnvironment(os.Environ(), os.ReadFile, s.options.defaults)
 	for _, w := range warnings {
 		s.log.WarnContext(ctx, "reading the environment", "warning", w)
 	}
