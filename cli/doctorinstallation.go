@@ -43,7 +43,9 @@ func (d *doctor) lookAtCRDs(ctx context.Context) {
 			missing = append(missing, name)
 		case err != nil:
 			d.unseen("custom resource definitions", err)
-			d.lookForServedCRDs()
+			// Every user may read discovery, which also tells whether our kinds are there.
+			served, err := d.served(v1alpha1.GroupVersion.String(), "gridzones")
+			d.crds = err == nil && served
 			return
 		case !slices.ContainsFunc(crd.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == "Established" && c.Status == metav1.ConditionTrue
@@ -68,12 +70,6 @@ func (d *doctor) lookAtCRDs(ctx context.Context) {
 	default:
 		d.ok("GridZone, PowerProfile and EnergyPolicy are established and stored as %s", v1alpha1.GroupVersion.Version)
 	}
-}
-
-// lookForServedCRDs tells from discovery, which everybody may read, whether our kinds are there.
-func (d *doctor) lookForServedCRDs() {
-	served, err := d.served(v1alpha1.GroupVersion.String(), "gridzones")
-	d.crds = err == nil && served
 }
 
 func (d *doctor) lookAtComponents(ctx context.Context) {

@@ -209,9 +209,6 @@ type failure struct {
 	err error
 }
 
-// passes reports whether another try may succeed.
-func (f failure) passes() bool { return transient(f.err) }
-
 // transient reports whether the reason of an error may go by itself. A patch whose test fails is refused as invalid:
 // the Job has changed since it was listed.
 func transient(err error) bool {
@@ -225,7 +222,9 @@ func transient(err error) bool {
 
 // hopeless reports whether another pass would end as this one did.
 func (p *pass) hopeless() bool {
-	return p.seen > 0 && len(p.failed) == p.seen && !slices.ContainsFunc(p.failed, failure.passes)
+	return p.seen > 0 && len(p.failed) == p.seen && !slices.ContainsFunc(p.failed, func(f failure) bool {
+		return transient(f.err)
+	})
 }
 
 // unfinished is what there is to say when time is up.

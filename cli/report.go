@@ -234,7 +234,9 @@ func route(namespaces []string, what string, query url.Values) string {
 const mostRows = 100_000
 
 // ledger asks for sums.
-func (c *centralUnit) ledger(ctx context.Context, q *ledger.Query, filters map[string][]string) (*ledger.Answer, error) {
+func (c *centralUnit) ledger(ctx context.Context, q *ledger.Query,
+	filters map[string][]string,
+) (*ledger.Answer, error) {
 	query := url.Values{
 		"from": {q.From.Format(time.RFC3339)}, "to": {q.To.Format(time.RFC3339)}, "limit": {strconv.Itoa(mostRows)},
 		"format": {"json"},

@@ -71,9 +71,9 @@ func newTopOf(t terminal, kind string) *cobra.Command {
 		Use:     kind,
 		Aliases: []string{strings.TrimSuffix(kind, "s")},
 		Short:   "Show what " + kind + " draw now, with source, quality and age",
-		Long: "Show what " + kind + ` draw now at the node, without PUE, with the source of the figure, its quality and its
-age. What is older than 45 seconds is marked as stale: nothing is decided by it. Of nodes, "implausible" marks what a
-model of the hardware contradicts.`,
+		Long: "Show what " + kind + ` draw now at the node, without PUE, with the source of the figure, its quality and
+its age. What is older than 45 seconds is marked as stale: nothing is decided by it. Of nodes, "implausible" marks what
+a model of the hardware contradicts.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t, kind) },
 	}

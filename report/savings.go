@@ -291,9 +291,10 @@ func rate(options []option, own float64, booked,
 // unknownShare is how much of a job's energy may be without an intensity or a price.
 const unknownShare = 0.01
 
-// price compares what energy causes: emissions, or costs. Each is of a signal or of a currency; where a job has several,
-// it is not known what part of the energy each of them is about. booked and forecast are rates, so many times per kWh as
-// scale says of what is used. It returns nil where too little is known.
+// price compares what energy causes: emissions, or costs. Each is of a signal or of a currency; where a job has
+// several, it is not known what part of the energy each of them is about. used is in kg or money, booked and forecast
+// are rates per kWh in units of which scale make one of those: 1000 grams, or 1. It returns nil where too little is
+// known.
 func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of []string, unknown energy.Microjoules,
 	scale float64, used func(of string) float64, booked map[rateKey]float64, forecast func(*sched.Site) *grid.Series,
 ) (name string, perKWh float64, d *Difference) {

@@ -51,7 +51,9 @@ func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error
 			return nil, fmt.Errorf("drawing %s.png: %w", f.name, err)
 		}
 		files[f.name+".svg"] = svg
-		page.Figures = append(page.Figures, pageFigure{f.caption, inline(svg)})
+		_, drawing, _ := bytes.Cut(svg, []byte("<svg"))
+		//nolint:gosec // the drawing is our own, and its texts are escaped
+		page.Figures = append(page.Figures, pageFigure{f.caption, template.HTML("<svg" + string(drawing))})
 	}
 	for _, t := range s.tables() {
 		page.Tables = append(page.Tables, t.shown(true))
@@ -75,12 +77,6 @@ func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error
 	return replaceAll(dir, files)
 }
 
-// inline makes a drawing part of a page. It is our own, and its texts are escaped.
-func inline(svg []byte) template.HTML {
-	_, drawing, _ := bytes.Cut(svg, []byte("<svg"))
-	return template.HTML("<svg" + string(drawing)) //nolint:gosec // see above
-}
-
 type sweepPage struct {
 	Title, Command, Program string
 	Tables                  []*shown
@@ -93,7 +89,8 @@ type pageFigure struct {
 	Drawing template.HTML
 }
 
-var sweepTemplate = template.Must(template.New("comparison").Parse(pageHead + `{{range .Tables}}{{$names := .Words}}<div class="scroll"><table>
+var sweepTemplate = template.Must(template.New("comparison").Parse(pageHead + `{{range .Tables}}{{$names := .Words -}}
+<div class="scroll"><table>
 {{if .Title}}<caption>{{.Title}}</caption>
 {{end}}<thead><tr>{{range $i, $h := .Header}}
 {{- ""}}<th scope="col"{{if lt $i $names}} class="name"{{end}}>{{$h}}</th>{{end}}</tr></thead>
