@@ -166,7 +166,7 @@ func TestBetween(t *testing.T) {
 		{90 * time.Minute, 121 * time.Minute, 2, 2},
 	} {
 		part := s.Between(start.Add(c.from), start.Add(c.until))
-		if part == nil || part.Len() != c.n || part.Value(0) != c.first || part.Mean(part.Start(), part.Start()) != c.first {
+		if part == nil || part.Len() != c.n || part.Value(0) != c.first || part.At(part.Start()) != c.first {
 			t.Errorf("from %v to %v: %+v", c.from, c.until, part)
 		}
 	}
