@@ -115,8 +115,9 @@ func (i *Instance) cpus() int64 {
 	return i.NumCores
 }
 
-// WithFile returns the bundled catalogue with what a hardware-profiles.yaml, or the ConfigMap that holds one, adds to it.
-// Reading is strict: a field that the format does not have is an error, because its author believes it to have an effect.
+// WithFile returns the bundled catalogue with what a hardware-profiles.yaml, or the ConfigMap that holds one, adds to
+// it. Reading is strict: a field that the format does not have is an error, because its author believes it to have an
+// effect.
 func WithFile(data []byte) (*Catalog, error) {
 	users, err := read(data)
 	if err != nil {

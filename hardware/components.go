@@ -34,7 +34,7 @@ const (
 	gib           = 1 << 30
 )
 
-// typicalMemory is what holds for types of memory that nobody described.
+// typicalMemory is what holds for types of memory that the catalogue lacks.
 var typicalMemory = Memory{IdlePowerPerGB: 0.15, MaxPowerPerGB: 0.39}
 
 // Where only the TDP of a CPU is known, full load draws about that, and idle about an eighth: the usual fit to servers

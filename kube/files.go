@@ -20,7 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// Files keeps a [View] up to date with two files. Whoever writes them replaces them by rename: a half-written file is
+// Files keeps a [View] up to date with two files. Their writer replaces them by rename: a half-written file is
 // garbage, and garbage counts as absent.
 //
 // Set the fields before the first use. An empty file name means that there is no such file, which is not an error.

@@ -107,7 +107,7 @@ func (v *View) SiteOfNode(n *v1.Node) *sched.Site {
 	return nowhere
 }
 
-// siteOfRegion maps the cloud region of a node: as somebody said, else to the site of the grid zone that it lies in.
+// siteOfRegion maps the cloud region of a node: as a GridZone says, else to the site of the grid zone that it lies in.
 func (v *View) siteOfRegion(n *v1.Node) *sched.Site {
 	region := n.Labels[v1.LabelTopologyRegion]
 	if region == "" {

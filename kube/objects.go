@@ -24,7 +24,7 @@ import (
 
 // Objects keeps a [View] up to date with what the API server holds: GridZones, PowerProfiles, EnergyPolicies, what
 // namespaces say of themselves, EnergyBudgets that are used up, and the hybrid scheduler's knowledge base. What
-// cannot be watched, be it for want of rights or because nobody installed it, counts as absent, and is tried again.
+// cannot be watched, for want of rights or because it is not installed, counts as absent, and is tried again.
 //
 // Set Defaults, at first those of [BuiltIn], before Run.
 type Objects struct {
@@ -91,7 +91,7 @@ const (
 	settleFor = 50 * time.Millisecond
 	// maxRest is the longest pause after a view, which is else nine times what building it took.
 	maxRest = 5 * time.Second
-	// lookEvery is how often we look whether caches have synced, or patience has ended, of which nobody tells.
+	// lookEvery is how often we look whether caches have synced or patience has ended: no event tells.
 	lookEvery = 200 * time.Millisecond
 )
 
@@ -127,7 +127,7 @@ func (o *Objects) View() *View {
 
 var unsettled = View{unsettled: true}
 
-// Unsettled returns the view of those who do not know the policies yet.
+// Unsettled returns the view that holds while the policies are not known yet.
 func Unsettled() *View { return &unsettled }
 
 // Synced reports whether everything that can be read has been read.

@@ -14,8 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// View is what is known about grids, hardware and policies at one moment. It never changes: whoever learns something
-// publishes another one. The zero View knows nothing.
+// View is what is known about grids, hardware and policies at one moment. It never changes: news is
+// published as another one. The zero View knows nothing.
 //
 // Consumers take a func() *View and call it once per decision, so that files or watched objects can stand behind it.
 type View struct {
@@ -31,7 +31,7 @@ type View struct {
 	defaultProfile *NodeProfile
 	benchmarks     map[string]map[string]energy.Benchmark // by node and class: the hybrid scheduler's knowledge base
 
-	nodePower map[string]*energy.Profile // by node, as somebody said by hand; "": of those of which nothing is known
+	nodePower map[string]*energy.Profile // by node, from the environment; "": of nodes of which nothing is known
 	catalog   *hardware.Catalog
 
 	unsettled bool
@@ -52,7 +52,7 @@ type Contents struct {
 	Sites []*sched.Site
 	// of nodes that nothing maps to a site; by default the only one, if there is one
 	DefaultSite    string
-	Unused         map[string]bool          // sites without nodes: nobody is held for what happens there
+	Unused         map[string]bool          // sites without nodes: no work is held for what happens there
 	Regions        map[string]string        // cloud region → name of a site, besides the well-known ones
 	Profiles       []*NodeProfile           // a selector of more labels comes before one of fewer
 	DefaultProfile string                   // may be empty
@@ -68,7 +68,7 @@ type Contents struct {
 	oneOfMany bool
 }
 
-// nowhere stands for the site of a cluster that nobody described: no signals, so no opinion on carbon, but a power
+// nowhere stands for the site of a cluster without a description: no signals, so no opinion on carbon, but a power
 // profile alone still tells which node needs the least energy.
 var nowhere = &sched.Site{}
 
@@ -120,7 +120,7 @@ func (c *Contents) waitedFor() (sites []*sched.Site) {
 		}
 	}
 	if len(sites) == 0 {
-		return c.Sites // nobody has counted nodes yet that are there
+		return c.Sites // the nodes have not been counted yet
 	}
 	return sites
 }

@@ -227,7 +227,7 @@ func (m *Marks) readOne(a *annotation, key, value string) (err error) {
 	return a.read(m, value)
 }
 
-// marked reports whether somebody asked us to deal with the pod itself. What it says may still turn out to be nonsense.
+// marked reports whether the pod itself asks us to deal with it. Its annotations may still turn out to be nonsense.
 // It is asked about every pod of the cluster, most of which have annotations of others only.
 func marked(pod *v1.Pod) bool {
 	for key := range pod.Annotations {

@@ -24,7 +24,7 @@ const (
 	GardenerBudgetExceededBy = gardener + "energy-budget-exceeded-by"
 )
 
-// TeamOf returns whom a pod with these labels is charged to.
+// TeamOf returns the team that a pod with these labels is charged to.
 func TeamOf(labels map[string]string) string {
 	return cmp.Or(labels[v1alpha1.LabelTeam], labels[v1alpha1.LabelPartOf])
 }
@@ -89,7 +89,7 @@ type Allowance struct {
 }
 
 // ReadAllowance returns what annotations say of a workload's own budget: those of the Job before those of its pods.
-// What the namespace says comes last; nil: nothing. ok is false if nobody says anything.
+// What the namespace says comes last; nil: nothing. ok is false if none of them gives a budget.
 func ReadAllowance(n *NamespaceMarks, workloadType string,
 	from ...map[string]string,
 ) (a Allowance, ok bool, err error) {
@@ -117,14 +117,14 @@ func MayHaveAllowance(annotations map[string]string) bool {
 	return ok
 }
 
-// Owners are whom the energy of a workload is charged to, as the ledger names them.
+// Owners are charged for the energy of a workload. The ledger has the same names.
 type Owners struct {
 	Owner  string // kind/name
 	Parent string // what made it, as a CronJob; "": nothing did
 	Team   string
 }
 
-// JobOwners returns whom the energy of a Job's pods is charged to.
+// JobOwners returns the owners of a Job's pods.
 func JobOwners(j *batchv1.Job) Owners {
 	o := Owners{Owner: "Job/" + j.Name, Team: TeamOf(j.Spec.Template.Labels)}
 	if c := metav1.GetControllerOfNoCopy(j); c != nil {
@@ -174,7 +174,7 @@ type closing struct {
 	asOf  time.Time // when that was known
 }
 
-// budgetBelief is for how long a budget's status counts: when the controller is dead, nobody is held for what it last
+// budgetBelief is for how long a budget's status counts: when the controller is dead, no work is held for what it last
 // said.
 const budgetBelief = 6 * time.Minute
 

@@ -11,8 +11,8 @@
 // one level, what is said for a workload type comes after what is said for all.
 //
 // Invariants, and the tests that hold them:
-//   - A value that makes no sense gives an error that names the annotation, and the workload then counts as one that
-//     nobody marked: stock Kubernetes is the answer to nonsense (TestReadMarks, FuzzReadMarks).
+//   - A value that makes no sense gives an error that names the annotation, and the workload then counts as one
+//     without marks: stock Kubernetes is the answer to nonsense (TestReadMarks, FuzzReadMarks).
 //   - A namespace cannot allow a longer delay than the cluster (TestMaximumDelays).
 //   - Objects that another system starts, and those of the cluster itself, are never held (TestNeverHeldPod,
 //     TestNeverHeldJob).

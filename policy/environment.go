@@ -91,10 +91,10 @@ var obsolete = map[string]string{
 	"MAX_SAMPLES_PER_POD":          "no samples are kept",
 	"COMPLETED_POD_RETENTION":      "no samples are kept",
 	"DOWNSAMPLING_STRATEGY":        "no samples are kept",
-	"PROMETHEUS_URL":               "the scheduler asks nobody",
-	"PROMETHEUS_QUERY_TIMEOUT":     "the scheduler asks nobody",
-	"PROMETHEUS_USE_DCGM":          "the scheduler asks nobody",
-	"PROMETHEUS_DCGM_POWER_METRIC": "the scheduler asks nobody",
+	"PROMETHEUS_URL":               "the scheduler asks no other system",
+	"PROMETHEUS_QUERY_TIMEOUT":     "the scheduler asks no other system",
+	"PROMETHEUS_USE_DCGM":          "the scheduler asks no other system",
+	"PROMETHEUS_DCGM_POWER_METRIC": "the scheduler asks no other system",
 	"ENABLE_TRACING":               "use kube-scheduler's own tracing configuration",
 }
 
@@ -105,7 +105,7 @@ type environment struct {
 	gardener  Terms
 	pricing   bool
 	offPeak   *float64
-	idle, max *energy.Watts // nil: nobody says
+	idle, max *energy.Watts // nil: not set
 	nodes     map[string]*energy.Profile
 	catalog   *hardware.Catalog
 	warnings  []string

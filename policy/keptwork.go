@@ -6,7 +6,7 @@ import (
 	"unique"
 )
 
-// KeptWork is a [Work] for those who keep a hundred thousand: what is the same in many, as runs of one CronJob and
+// KeptWork is a [Work] for a caller that keeps a hundred thousand: what is the same in many, as runs of one CronJob and
 // Jobs of one template are, is there once. It is made with [Work.Keep].
 type KeptWork struct {
 	alike     unique.Handle[Work] // without what follows

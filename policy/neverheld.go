@@ -28,7 +28,7 @@ func NeverHeldPod(pod *v1.Pod) (why string, never bool) {
 	if why, never := neverHeldObject(pod, pod.Spec.PriorityClassName); never {
 		return why, true
 	}
-	// A pod of a Job was held as that Job, or must not be; all others serve somebody who waits: DaemonSets,
+	// A pod of a Job was held as that Job, or must not be; all others serve users who wait: DaemonSets,
 	// Deployments.
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		return "it is run by " + describe(owner), true

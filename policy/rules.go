@@ -127,7 +127,7 @@ func (r *Rules) Delays(namespace string) bool {
 	return rules.optedIn && s.AllowedDelay > 0
 }
 
-// Concerns reports, at the price of a few map lookups, whether a pod may be ours: somebody marked it, its namespace has
+// Concerns reports, at the price of a few map lookups, whether a pod may be ours: it is marked, its namespace has
 // opted in, or its scheduler's users expect it.
 func (r *Rules) Concerns(pod *v1.Pod) bool {
 	if rules, ok := r.namespaces[pod.Namespace]; ok && rules.optedIn {

@@ -48,7 +48,7 @@ type Defaults struct {
 	Mode             v1alpha1.Mode // "" reads as enforce
 	AllowedDelay     time.Duration // 0: nothing is held unless it says so itself
 	MaxDelay         time.Duration // clamps every allowed delay, also the default; 0: no limit
-	ExpectedDuration time.Duration // 0: nobody says, and it reads as an hour
+	ExpectedDuration time.Duration // 0: not known; it reads as an hour
 	When             string        // "" reads as window
 	Weights          sched.Weights
 	MinSaving        float64
@@ -60,7 +60,7 @@ type Defaults struct {
 	Hardware   *hardware.Catalog          // nil: the bundled one alone
 }
 
-// BuiltIn returns what holds where nobody says anything at all.
+// BuiltIn returns what holds in a cluster that sets nothing.
 func BuiltIn() Defaults {
 	return Defaults{
 		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, When: defaultWhen,
@@ -91,7 +91,7 @@ type Origin struct{ Setting, Value, From string }
 // limitDelay says how long the workload may wait after all.
 func (s *Settings) limitDelay(rules *namespaceRules, mayWait bool) {
 	if l := &s.Limits; s.said&termDelay == 0 && (l.Carbon > 0 || l.Percentile > 0 || l.HasPrice) {
-		// A threshold asks to be held, and nobody says for how long.
+		// A threshold asks to be held, and no level says for how long.
 		s.AllowedDelay = cmp.Or(s.MaxDelay, longestUnsaid)
 	}
 	switch {

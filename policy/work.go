@@ -40,8 +40,8 @@ const (
 
 var workloadTypes = []string{typeBatch, typeService, typeStateful, typeSystem, typeGeneric}
 
-// ReadPod reads a pod. Where its annotations make no sense there is an error, and the Work is that of a pod that nobody
-// marked.
+// ReadPod reads a pod. Where its annotations make no sense there is an error, and the Work is that of a pod without
+// marks.
 func ReadPod(pod *v1.Pod) (Work, error) {
 	marks, err := ReadMarks(pod.Annotations)
 	return Work{
