@@ -115,8 +115,8 @@ func (t *trouble) note(log *slog.Logger, what, consequence string, err error) {
 	}
 }
 
-// book hands an attribution to the queue, the page and the virtual machines. The queue comes first: a client that scrapes
-// and then asks for a delivery gets both alike.
+// book hands an attribution to the queue, the page and the virtual machines. The queue comes first: a client that
+// scrapes and then asks for a delivery gets both alike.
 func (a *agent) book() {
 	if a.publisher != nil {
 		a.vms.add(&a.attribution)

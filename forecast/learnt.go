@@ -135,7 +135,7 @@ func trainingOrigins(until int, daily bool) *origins {
 
 // boost fits the third tier on pairs of origin and lead, drawn at random.
 func (v *view) boost(leads *regressions, until, horizon int, o LearnOptions) trees {
-	random := rand.New(rand.NewPCG(o.Seed, 0x6b75)) //nolint:gosec // nothing secret: the same seed must give the same trees
+	random := rand.New(rand.NewPCG(o.Seed, 0x6b75)) //nolint:gosec // the same seed must give the same trees
 	all := &origins{from: reach, until: until}
 	span := until - horizon - reach
 	width := v.width + 1

@@ -179,8 +179,10 @@ func (b *booster) node(t *tree, i int, rows []int32, h []binSum) {
 		return
 	}
 	feature := b.columns[column]
-	t.feature[i], t.threshold[i], b.split[i] = int32(feature), b.edges[feature][bin], uint8(bin) //nolint:gosec // few of both
-	left, right := b.divide(rows, b.bins[feature], uint8(bin))                                   //nolint:gosec // at most treeBins
+	t.feature[i] = int32(feature) //nolint:gosec // there are few features
+	t.threshold[i] = b.edges[feature][bin]
+	b.split[i] = uint8(bin) //nolint:gosec // at most treeBins
+	left, right := b.divide(rows, b.bins[feature], b.split[i])
 	// The histogram of the larger child is what the smaller one leaves of the parent's.
 	small := left
 	if len(right) < len(left) {

@@ -155,8 +155,9 @@ func (c *Catalog) warn() {
 				used["cloudInstanceMapping memChannels: memory power goes by its size"]++
 			}
 			if !c.knows(c.mapped(i.CPUModel)) && i.CPUTDPWatts == 0 {
-				unknown = append(unknown, fmt.Sprintf("cloudInstanceMapping %s %s: cpuModel %q is not in the catalogue, "+
-					"and there is no cpuTdpWatts: nodes of the type stay unknown", provider, name, i.CPUModel))
+				unknown = append(unknown,
+					fmt.Sprintf("cloudInstanceMapping %s %s: cpuModel %q is not in the catalogue, "+
+						"and there is no cpuTdpWatts: nodes of the type stay unknown", provider, name, i.CPUModel))
 			}
 		}
 	}

@@ -6,7 +6,8 @@ import "math"
 // at that price. What is left are classes that do not know of each other,
 //
 //	L(π) = Σ classes min Σ x·(cost + π·demand) + left out
-//	     + Σ groups count·min(0, opening − π·capacity),   x ≤ count·⌊capacity/demand⌋, as many as one class alone could have there,
+//	     + Σ groups count·min(0, opening − π·capacity),   x ≤ count·⌊capacity/demand⌋,
+//	                                                      as many as one class alone could have there,
 //
 // and no placement costs less, whatever the prices. The best of them are as good as the linear relaxation; [ascent]
 // looks for them.

@@ -200,7 +200,8 @@ func TestWriteSweepDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(text, &again); err != nil || again.Kind != "ComparisonReport" || len(again.Published) != 1 ||
+	if err := json.Unmarshal(text, &again); err != nil || again.Kind != "ComparisonReport" ||
+		len(again.Published) != 1 ||
 		again.Published[0].Measured != 0.125 {
 		t.Errorf("%v: %+v", err, again.Published)
 	}

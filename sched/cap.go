@@ -53,9 +53,8 @@ func ByName(name string) (Strategy, error) {
 	least, errLeast := strconv.ParseInt(left, 10, 64)
 	most, errMost := strconv.ParseInt(right, 10, 64)
 	if !closed || !two || errMost != nil || errLeast != nil {
-		return nil,
-			fmt.Errorf(
-				"unknown strategy %q: want cap(LEAST-MOST):strategy with numbers of cores, as in cap(20-200):carbon+now", name)
+		return nil, fmt.Errorf("unknown strategy %q: want cap(LEAST-MOST):strategy with numbers of cores, as in "+
+			"cap(20-200):carbon+now", name)
 	}
 	inner, err := New(rest)
 	if err != nil {

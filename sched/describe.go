@@ -41,8 +41,9 @@ var (
 			"the job may have",
 		"ecovisor": "run while intensity is below the 30th percentile of the next day, or no delay is left " +
 			"(suspends)",
-		"wait-awhile":   "the cheapest slots, for a length that is told (suspends)",
-		"carbon-scaler": "elastic jobs: replicas and times by work done per emission; all others as residual (suspends)",
+		"wait-awhile": "the cheapest slots, for a length that is told (suspends)",
+		"carbon-scaler": "elastic jobs: replicas and times by work done per emission; all others as residual " +
+			"(suspends)",
 		"residual": "every slot anew: run unless a pause is expected to save more than a restart costs, over " +
 			"the residual life (suspends)",
 	}

@@ -366,8 +366,11 @@ func TestOpenBNodeRows(t *testing.T) {
 		v100, t4  bool
 		idle, gpu energy.Watts
 	}{
-		{0, false, false, 32 * 0.74, 0}, {8, true, false, 64 * 0.74, 300}, {2, true, false, 64 * 0.74, 300},
-		{0, false, false, 32 * 0.74, 0}, {2, false, true, 96 * 0.74, 70},
+		{0, false, false, 32 * 0.74, 0},
+		{8, true, false, 64 * 0.74, 300},
+		{2, true, false, 64 * 0.74, 300},
+		{0, false, false, 32 * 0.74, 0},
+		{2, false, true, 96 * 0.74, 70},
 	} {
 		n := &nodes[i]
 		if err := n.Profile.Validate(); err != nil {

@@ -1,8 +1,8 @@
 // Package exposition shows what the agent has metered as a page of Prometheus metrics, and serves it over HTTP.
 //
-// What is on the page adds up: containers, virtual machines, groups, the system, consumers without series of their own
-// or without any left, idle, platform and unknown are together what the node's meter counted, to the microjoule, at every
-// scrape. docs/metrics.md names the series.
+// What is on the page adds up: containers, virtual machines, groups, the system, consumers without series of their
+// own or without any left, idle, platform and unknown are together what the node's meter counted, to the microjoule,
+// at every scrape. docs/metrics.md names the series.
 package exposition
 
 import (

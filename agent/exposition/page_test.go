@@ -285,8 +285,8 @@ func TestDecimals(t *testing.T) {
 	}
 }
 
-// TestPagesAreShared checks that a page is rendered once for all who ask between two ticks, and that what somebody still
-// reads is left alone.
+// TestPagesAreShared checks that a page is rendered once for all who ask between two ticks, and that what somebody
+// still reads is left alone.
 func TestPagesAreShared(t *testing.T) {
 	e := fixture()
 	slow, same := e.page(false), e.page(false)

@@ -142,8 +142,8 @@ func openClosed(dir int, name string, flags int) (*os.File, error) {
 	return folder, err
 }
 
-// removeSome removes entries of a folder, and leaves those that are folders to a function. It reports whether there were
-// none.
+// removeSome removes entries of a folder, and leaves those that are folders to a function. It reports whether there
+// were none.
 func (p *Publisher) removeSome(folder *os.File, steps *int, inner func(name string) error) (none bool, err error) {
 	names, err := folder.Readdirnames(entriesAtOnce)
 	if err != nil {

@@ -110,8 +110,8 @@ func (p *Publisher) enterOrMake(dir int, name string) (int, error) {
 	return enter(dir, name)
 }
 
-// putRest puts in place what does not change. The counter is there already, and name comes last: a reader that sees a name
-// finds all the rest.
+// putRest puts in place what does not change. The counter is there already, and name comes last: a reader that sees a
+// name finds all the rest.
 func (p *Publisher) putRest(t *tree) error {
 	home, err := enter(t.dir, packageFolder)
 	if err != nil {

@@ -295,9 +295,9 @@ func (h *Host) addMember(p place, key string) bool {
 	return true
 }
 
-// admit reports whether there is room for a consumer. One that is not told apart is part of what is around it. Groups of
-// patterns take half of the room at most, as users may be let make them, which they cannot with pods; so do processes
-// that call themselves machines.
+// admit reports whether there is room for a consumer. One that is not told apart is part of what is around it. Groups
+// of patterns take half of the room at most, as users may be let make them, which they cannot with pods; so do
+// processes that call themselves machines.
 func (h *Host) admit(as role, id string, parent *node, byPID bool) bool {
 	half := (h.opts.Max + 1) / 2
 	switch {

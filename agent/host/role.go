@@ -139,7 +139,8 @@ func parseGlobs(patterns []string) ([]glob, error) {
 	return globs, nil
 }
 
-// match reports whether the path of a group, element by element, is what a pattern means, and if groups inside it may be.
+// match reports whether the path of a group, element by element, is what a pattern means, and if groups inside it may
+// be.
 func match(globs []glob, rel string) (full, within bool) {
 	depth := strings.Count(rel, "/") + 1
 	for _, g := range globs {

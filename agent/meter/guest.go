@@ -20,7 +20,8 @@ import (
 // The file is opened anew each time: a descriptor that stays open shows for ever what the host replaced long ago. It
 // may be empty or half written, and the host may write it less often than it is read:
 //
-//   - While neither the value nor the time of writing changes, the last reading stays. After 15 s the energy is unknown,
+//   - While neither the value nor the time of writing changes, the last reading stays. After 15 s the energy is
+//     unknown,
 //     and never zero. When the host writes again, the counter goes on: it includes what was used in between.
 //   - An unchanged value that the host writes again and again means no use, after 15 s.
 //   - A lower value is either half of one, or the counter began again. The third lower value in a row begins a new run.

@@ -45,7 +45,8 @@ type EnergyBudgetSpec struct {
 	// What counts; by default all of the namespace.
 	// +optional
 	Scope BudgetScope `json:"scope,omitempty"`
-	// Whether all that counts shares the limits, or each Job, and each pod that is not run by a Job, has them for itself.
+	// Whether all that counts shares the limits, or each Job, and each pod that is not run by a Job, has them for
+	// itself.
 	// +optional
 	// +kubebuilder:validation:Enum=Scope;Workload
 	// +kubebuilder:default=Scope
@@ -101,8 +102,8 @@ type BudgetCost struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'Fixed' ? has(self.from) && has(self.to) && timestamp(self.from) < timestamp(self.to) : !has(self.from) && !has(self.to)",message="from and to, in this order, go with Fixed, and with nothing else"
 type BudgetPeriod struct {
-	// Day, Week (from Monday), Month and Year are those of the calendar in the time zone; what is used starts anew with each.
-	// Fixed is the time between from and to. Lifetime is all of it.
+	// Day, Week (from Monday), Month and Year are those of the calendar in the time zone; what is used starts anew
+	// with each. Fixed is the time between from and to. Lifetime is all of it.
 	// +kubebuilder:validation:Enum=Day;Week;Month;Year;Fixed;Lifetime
 	Type string `json:"type"`
 	// IANA time zone of the calendar.
@@ -161,7 +162,8 @@ const (
 	DeedSuspend     BudgetDeed = "Suspend"     // Jobs that run are suspended: their pods are deleted
 )
 
-// BudgetAction is something that is done once in a period, when so much is used. HoldNewWork and Suspend last as long as it is.
+// BudgetAction is something that is done once in a period, when so much is used. HoldNewWork and Suspend last as long
+// as it is.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.webhook) || self.do == 'Notify'",message="a webhook goes with Notify"
 // +kubebuilder:validation:XValidation:rule="!(self.do in ['Annotate', 'Label']) || !has(self.at) || self.at >= 100",message="Annotate and Label say that all is used: at is at least 100"
@@ -173,8 +175,8 @@ type BudgetAction struct {
 	// +kubebuilder:default=100
 	At int32      `json:"at,omitempty"`
 	Do BudgetDeed `json:"do"`
-	// URL that Notify posts to; by default that of the controller's options. It must be https, and lead to a public address
-	// or to a host that the controller's options allow.
+	// URL that Notify posts to; by default that of the controller's options. It must be https, and lead to a public
+	// address or to a host that the controller's options allow.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^https?://`

@@ -2,8 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// EnergyPolicy says what KubEnergy may do with the workloads of a namespace. It is named default. The one in KubEnergy's
-// own namespace is that of the cluster: it holds wherever a namespace, a workload type or a workload says nothing else.
+// EnergyPolicy says what KubEnergy may do with the workloads of a namespace. It is named default. The one in
+// KubEnergy's own namespace is that of the cluster: it holds wherever a namespace, a workload type or a workload says
+// nothing else.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=epol,categories=kubenergy
@@ -81,7 +82,8 @@ type WorkloadSettings struct {
 	// What cost means, for where and for when.
 	// +optional
 	Weights *Weights `json:"weights,omitempty"`
-	// How nodes are scored, or, by one of ecsched-, flow-, min-min and max-min, how all waiting pods are planned together.
+	// How nodes are scored, or, by one of ecsched-, flow-, min-min and max-min, how all waiting pods are planned
+	// together.
 	// +optional
 	// +kubebuilder:validation:Enum=balanced;carbon;ecsched-carbon;ecsched-dp;ecsched-energy;ecsched-k8s;ecsched-ml;energy;exec;fcfs;flow-carbon;flow-dp;flow-energy;flow-ml;hybrid;hybrid-idle;least-allocated;max-min;min-min;most-allocated;peaks;profile;random;round-robin
 	Strategy string `json:"strategy,omitempty"`
@@ -172,8 +174,8 @@ type EnergyPolicyStatus struct {
 	// What would have happened under enforce, since it was first counted.
 	// +optional
 	Shadow *ShadowStatus `json:"shadow,omitempty"`
-	// Of the cluster's policy: what the namespaces say that have a policy of their own. Admission reads it here, since it
-	// can look at one policy only.
+	// Of the cluster's policy: what the namespaces say that have a policy of their own. Admission reads it here,
+	// since it can look at one policy only.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=10000
 	Namespaces map[string]NamespaceSummary `json:"namespaces,omitempty"`

@@ -134,7 +134,8 @@ func check(source []byte) (faults []string) {
 		faults = append(faults, ": gofmt would change it")
 	}
 	for i, line := range strings.Split(string(source), "\n") {
-		if strings.HasPrefix(strings.TrimSpace(line), "//go:") || strings.HasPrefix(strings.TrimSpace(line), "// +kubebuilder:") {
+		if strings.HasPrefix(strings.TrimSpace(line), "//go:") ||
+			strings.HasPrefix(strings.TrimSpace(line), "// +kubebuilder:") {
 			continue // directives cannot be wrapped
 		}
 		if width := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t"); width > widest {

@@ -21,7 +21,10 @@ func TestWhoIsToldOfDecisions(t *testing.T) {
 		{name: "nobody although there are live watts", record: central.Options{URL: "none"}, live: live},
 		{name: "somebody else", record: central.Options{URL: "https://other"}, on: true},
 		{name: "somebody else without TLS", record: central.Options{URL: "http://other"}, wantErr: "needs https"},
-		{name: "a token without TLS", record: central.Options{URL: "http://other", TokenFile: "t"}, wantErr: "needs https"},
+		{
+			name: "a token without TLS", record: central.Options{URL: "http://other", TokenFile: "t"},
+			wantErr: "needs https",
+		},
 		{name: "no URL", record: central.Options{URL: "other"}, wantErr: "want http or https"},
 	} {
 		r, err := (&endpoints{live: c.live, record: c.record}).recorder(slog.New(slog.DiscardHandler))

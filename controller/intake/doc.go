@@ -10,7 +10,7 @@
 // run there are not charged with it, and only a machine that a host speaks of is a guest of that host.
 //
 // Invariants, and the tests that hold them: a batch is booked once, and acknowledged only when it is safe
-// (handler_test.go); what a node claims stays within its physical envelope (envelope_test.go), and it begins few streams a
-// day (streams_test.go); names come from the
-// cluster, never from batches (directory_test.go); a store that opens late is answered for (latestore_test.go).
+// (handler_test.go); what a node claims stays within its physical envelope (envelope_test.go), and it begins few
+// streams a day (streams_test.go); names come from the cluster, never from batches (directory_test.go); a store that
+// opens late is answered for (latestore_test.go).
 package intake

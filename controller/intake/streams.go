@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
-// What makes a row in the ledger each time a node may do so often in a day, and at once after a quiet one. Machines start
-// rarely, agents keep their streams, and virtual machines seldom move.
+// What makes a row in the ledger each time a node may do so often in a day, and at once after a quiet one. Machines
+// start rarely, agents keep their streams, and virtual machines seldom move.
 const (
 	mostBegun   = 50
 	mostParents = 16

@@ -62,7 +62,8 @@ func (s *server) gridZones(ctx context.Context) map[string]*v1alpha1.GridZone {
 	if s.Client == nil {
 		return byName
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) //nolint:mnd // a cache that has not synced yet is not waited for
+	const patience = 2 * time.Second // for a cache that has not synced yet
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var list v1alpha1.GridZoneList
 	if err := s.Client.List(ctx, &list); err != nil {

@@ -69,7 +69,8 @@ func TestDeadlinesBeatEveryLimit(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		for seed := range uint64(100) {
 			random := rand.New(rand.NewPCG(seed, 0))
-			q := newQueue(kindJob, &pace{rate: 1, max: 10, initial: time.Second}, newJobCongestion(), newLimits(0.5, 100))
+			q := newQueue(kindJob, &pace{rate: 1, max: 10, initial: time.Second}, newJobCongestion(),
+				newLimits(0.5, 100))
 			q.watts = func(*hold) energy.Watts { return 1000 }
 			q.congestion.out = 1000 // nothing starts any more
 			latest := map[types.UID]time.Duration{}

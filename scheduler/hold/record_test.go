@@ -32,7 +32,8 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 			t.Fatalf("recorded %d times: %+v", len(recorded), recorded)
 		}
 		held, released := recorded[0], recorded[1]
-		if held.Action != record.Hold || held.OwnerKind != "Job" || held.Namespace != "default" || held.Owner != "j" || held.UID == "" ||
+		if held.Action != record.Hold || held.OwnerKind != "Job" || held.Namespace != "default" || held.Owner != "j" ||
+			held.UID == "" ||
 			held.Reason != "CheaperLater" {
 			t.Errorf("recorded of the hold: %+v", held)
 		}

@@ -359,7 +359,8 @@ func TestCredentials(t *testing.T) {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	defer server.Close()
 	var log bytes.Buffer
-	f, err := New(central.Options{URL: server.URL, TokenFile: token, CAFile: ca}, slog.New(slog.NewTextHandler(&log, nil)))
+	f, err := New(central.Options{URL: server.URL, TokenFile: token, CAFile: ca},
+		slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

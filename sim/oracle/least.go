@@ -186,8 +186,8 @@ func uncapacitated(s *sim.Scenario, f Family) error {
 			return selected(s, i)
 		}
 	}
-	return fmt.Errorf(
-		"%w: jobs may be in each other's way: up to %d millicores may be wanted at a time, and no node has room for all", ErrNotExact, most.MilliCPU)
+	return fmt.Errorf("%w: jobs may be in each other's way: up to %d millicores may be wanted at a time, and no node "+
+		"has room for all", ErrNotExact, most.MilliCPU)
 }
 
 // selected makes sure that no job asks for another node than the one that has room.

@@ -12,7 +12,8 @@ import (
 // quoted is what stands in backticks and looks like a path of this repository.
 var quoted = regexp.MustCompile("`([a-z][a-z0-9]*(?:/[A-Za-z0-9_.-]+)+|[a-z0-9]+\\.go)`")
 
-// TestArchitectureNamesWhatExists holds ARCHITECTURE.md to the tree: every path and every target that it names is there.
+// TestArchitectureNamesWhatExists holds ARCHITECTURE.md to the tree: every path and every target that it names is
+// there.
 func TestArchitectureNamesWhatExists(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
 	if err != nil {

@@ -194,7 +194,8 @@ var guards = []guard{
 	},
 	{
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers/resource"},
-		kinds, "only api, hardware, policy, kube and what stands above know Kubernetes: take the values of package sched",
+		kinds,
+		"only api, hardware, policy, kube and what stands above know Kubernetes: take the values of package sched",
 	},
 	{
 		[]string{"k8s.io", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},

@@ -92,7 +92,8 @@ func TestOldStateFolder(t *testing.T) {
 				defer s.mu.Unlock()
 				return s.joules[stateEpoch], s.wrong
 			}
-			for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(50 *
+				time.Millisecond) {
 				if joules, _ := sum(); joules >= c.want {
 					break
 				}

@@ -52,7 +52,9 @@ func call(t *testing.T, name string, args ...string) (code int, stdout, stderr s
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program(t, name), args...)
 	home := t.TempDir()
-	for name, content := range map[string]string{"token": "token", "jobs.csv": "id,submit_time,duration,cpu\na,0,1h,1\n"} {
+	for name, content := range map[string]string{
+		"token": "token", "jobs.csv": "id,submit_time,duration,cpu\na,0,1h,1\n",
+	} {
 		if err := os.WriteFile(filepath.Join(home, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -86,8 +88,9 @@ func TestFlags(t *testing.T) {
 }
 
 var (
-	longFlag  = regexp.MustCompile(`^ +((?:-\w, )?--[\w-]+)(\[=\S+\]|)(?: (\S+(?: \S+)*?))?   +(.*)$`) // of pflag
-	plainFlag = regexp.MustCompile(`^  (-[\w-]+)(?: ([^\t]+))?(?:\t(.*))?$`)                           // of package flag
+	longFlag = regexp.MustCompile(`^ +((?:-\w, )?--[\w-]+)(\[=\S+\]|)(?: (\S+(?: \S+)*?))?   +(.*)$`) // of pflag
+	// of package flag
+	plainFlag = regexp.MustCompile(`^  (-[\w-]+)(?: ([^\t]+))?(?:\t(.*))?$`)
 	byDefault = regexp.MustCompile(`.*\(default (.*)\)$`)
 	subs      = regexp.MustCompile(`(?ms)^(?:Available|Additional) Commands:\n(.*?)\n\n`)
 	aliases   = regexp.MustCompile(`(?m)^Aliases:\n +(.*)$`)

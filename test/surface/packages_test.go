@@ -24,7 +24,9 @@ func openLedger(t *testing.T, path string) http.Handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	handler, err := server.New(server.Config{Ledger: store, Live: struct{ server.Live }{}, Gate: anybody{}, Now: time.Now})
+	handler, err := server.New(server.Config{
+		Ledger: store, Live: struct{ server.Live }{}, Gate: anybody{}, Now: time.Now,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

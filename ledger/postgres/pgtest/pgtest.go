@@ -66,7 +66,8 @@ func StartServer(t testing.TB) *Server {
 		t.Skipf("PostgreSQL does not run as root, and there is nobody else to run it as: %v", err)
 	}
 	s.DSN = fmt.Sprintf("host=%s port=5432 user=kubenergy dbname=postgres sslmode=disable", dir)
-	init := exec.Command(filepath.Join(s.programs, "initdb"), "-D", s.data(), "-U", "kubenergy", "-A", "trust", "-E", "UTF8", "--locale=C",
+	init := exec.Command(filepath.Join(s.programs, "initdb"), "-D", s.data(), "-U", "kubenergy", "-A", "trust", "-E",
+		"UTF8", "--locale=C",
 		"--no-sync")
 	init.Dir, init.SysProcAttr = dir, s.cred
 	if out, err := init.CombinedOutput(); err != nil {
@@ -140,7 +141,8 @@ func (s *Server) Run(t testing.TB) {
 	}
 	// What a killed server leaves would keep another from starting.
 	_ = os.Remove(filepath.Join(s.data(), "postmaster.pid"))
-	cmd := exec.Command(filepath.Join(s.programs, "postgres"), "-D", s.data(), "-k", s.dir, "-h", "", "-p", "5432", "-c", "fsync=on", "-c",
+	cmd := exec.Command(filepath.Join(s.programs, "postgres"), "-D", s.data(), "-k", s.dir, "-h", "", "-p", "5432",
+		"-c", "fsync=on", "-c",
 		"shared_buffers=64MB",
 		"-c", "max_connections=40", "-c", "autovacuum_naptime=5s", "-c", "max_wal_size=512MB", "-c",
 		"logging_collector=off")
