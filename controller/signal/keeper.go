@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/forecast"
@@ -151,34 +152,6 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// poll asks the sources whose time has come, down to the first that has something to believe, and returns when to poll
-// again. While that one is good those below it are left alone. Asking may take more than a minute, so each source has a
-// present of its own.
-func (k *Keeper) poll(ctx context.Context) time.Time {
-	next := k.deps.Clock().Add(idle)
-	for _, l := range k.links {
-		now := k.deps.Clock()
-		if !l.next.After(now) {
-			k.ask(ctx, l, now)
-			now = k.deps.Clock()
-		}
-		next = earlier(next, l.next)
-		k.mu.Lock()
-		good, until := !l.reading.expired(now, k.terms.maxAge), time.Time{}
-		if good {
-			until = l.reading.end(k.terms.maxAge)
-		}
-		k.mu.Unlock()
-		if good {
-			return earlier(next, until)
-		}
-		if !l.asked {
-			break // it is about to be asked: whether those below are needed is not known yet
-		}
-	}
-	return next
 }
 
 // ask polls one source.
@@ -331,14 +304,4 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (r *reading,
 		return nil, nil, dial.Refuse(dial.ReasonShape, "%w", err)
 	}
 	return r, a.Lacks, nil
-}
-
-// believed returns the first link with a reading to believe, or nil.
-func (k *Keeper) believed(now time.Time) *link {
-	for _, l := range k.links {
-		if !l.reading.expired(now, k.terms.maxAge) {
-			return l
-		}
-	}
-	return nil
 }

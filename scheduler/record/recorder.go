@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -321,63 +320,5 @@ func (r *Recorder) logPanic(panicked any) {
 	if n := r.notice("panic", 1); n > 0 {
 		r.log.Error("recording decisions panicked: going on", "times", n, "panic", panicked,
 			"stack", string(debug.Stack()))
-	}
-}
-
-// deliver sends all records and returns how long to wait after a failure, longer than the last time; 0 after none. A
-// batch that is refused for good is delivered record by record, so that one that is refused takes no others along.
-func (r *Recorder) deliver(ctx context.Context, last time.Duration) (pause time.Duration) {
-	for len(r.queue) > 0 {
-		n := r.batch()
-		lasting, err := post(ctx, r.client, r.queue[:n])
-		switch {
-		case ctx.Err() != nil:
-			return 0
-		case err == nil:
-			records.WithLabelValues("sent").Add(float64(n))
-		case !lasting:
-			if last == 0 {
-				r.log.Warn("records of decisions are not delivered: trying again", "error", err)
-			}
-			pause = min(max(2*last, firstPause), longestPause)
-			return pause/2 + rand.N(pause/2+1)
-		case n > 1:
-			r.alone = n
-			continue
-		default:
-			records.WithLabelValues("refused").Inc()
-			if n := r.notice("refused", 1); n > 0 {
-				r.log.Error("records were refused and are dropped", "number", n, "record", r.queue[0].ID, "error", err)
-			}
-		}
-		r.forget(n)
-	}
-	return 0
-}
-
-// batch is how many of the oldest records go together.
-func (r *Recorder) batch() int {
-	n, size := 0, 0
-	for n < len(r.queue) && n < maxBatch {
-		size += len(r.queue[n].Snapshot)
-		if n > 0 && (size > maxBatchBytes || r.alone > 0) {
-			break
-		}
-		n++
-	}
-	return n
-}
-
-func (r *Recorder) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, shutdownWithin)
-	defer cancel()
-	r.writeAll()
-	r.deliver(ctx, 0)
-	r.lost(len(r.queue), tooLate)
-	for _, why := range []string{tooFast, tooLong} { // what was not logged yet
-		if n := r.notices[why]; n != nil {
-			n.logged = time.Time{}
-		}
-		r.lost(0, why)
 	}
 }

@@ -1,0 +1,191 @@
+package signal
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
+)
+
+// What a GridZone calls the two kinds of intensity; average is the default.
+const signalMarginal = "Marginal"
+
+// habit is how a kind of source is asked where the GridZone does not say: about as often as it has anything new, and
+// with room for retries.
+type habit struct {
+	every   time.Duration
+	perHour int // 0: it makes no requests
+}
+
+var habits = map[string]habit{
+	"electricityMaps":   {every: 15 * time.Minute, perHour: 16},
+	"ukCarbonIntensity": {every: 30 * time.Minute, perHour: 12},
+	"wattTime":          {every: 5 * time.Minute, perHour: 40},
+	"prometheus":        {every: 5 * time.Minute, perHour: 30},
+	"http":              {every: 5 * time.Minute, perHour: 30},
+	"entsoe":            {every: time.Hour, perHour: 12},
+	"octopus":           {every: time.Hour, perHour: 12},
+	"file":              {every: time.Minute},
+	"static":            {every: time.Hour},
+	"typical":           {every: 15 * time.Minute},
+	"tariff":            {every: 15 * time.Minute},
+}
+
+// broken is a source that cannot be: asked for what it does not know, or badly configured. It says so each time that
+// it is asked, so that the other sources of the zone still count.
+type broken struct{ err error }
+
+func (b broken) Fetch(context.Context, time.Time) (Answer, error) { return Answer{}, b.err }
+
+// builder makes the sources of a chain.
+type builder struct {
+	terms
+	deps  Deps
+	names map[string]int
+	links []*link
+}
+
+// open appends a source of a kind to the chain. It returns the link, whose source is to be set, and the fetcher whose
+// requests count as those of the source; nil where the kind makes no requests.
+func (b *builder) open(kind string, every *metav1.Duration, perHour *int32, private bool) (*link, *fetcher) {
+	h := habits[kind]
+	limit := h.perHour
+	if every != nil && every.Duration > 0 {
+		h.every = max(every.Duration, time.Minute)
+	}
+	if perHour != nil {
+		limit = int(*perHour)
+	}
+	b.names[kind]++
+	l := &link{kind: kind, name: kind, every: h.every}
+	if n := b.names[kind]; n > 1 {
+		l.name = fmt.Sprintf("%s-%d", kind, n)
+	}
+	if h.perHour > 0 {
+		l.asks, l.account = true, fmt.Sprintf("%s/%s/%s", b.zone, b.quantity, l.name)
+		l.fetcher = b.fetcher(kind, l.account, limit, private)
+	}
+	b.links = append(b.links, l)
+	return l, l.fetcher
+}
+
+// set completes a link with its source, or with the error that it says each time that it is asked.
+func (b *builder) set(l *link, source Source, err error) error {
+	if l.asks && b.deps.Calls == nil {
+		return fmt.Errorf("source %s asks others: want a budget of calls", l.name)
+	}
+	if l.source = source; err != nil {
+		l.source, l.asks = broken{err}, false
+	}
+	return nil
+}
+
+// fetcher returns one that counts.
+func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetcher {
+	f := newFetcher(b.deps.Reach, private)
+	f.keys, f.Now = b.deps.Keys, b.deps.Clock
+	f.count = func(outcome string) { b.deps.Metrics.requests.WithLabelValues(kind, outcome).Inc() }
+	f.reserve = func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+		defer cancel()
+		now := b.deps.Clock()
+		granted, next, err := b.deps.Calls.Reserve(ctx, account, perHour, now)
+		switch {
+		case err != nil:
+			return dial.Refuse(dial.ReasonRate, "counting the request: %w", err)
+		case !granted:
+			return &dial.Error{Reason: dial.ReasonRate, Wait: min(max(0, next.Sub(now)), dial.MaxWait), Err: fmt.Errorf(
+				"no request is granted before %s: the limit of %d in an hour is reached, or the provider wants to be "+
+					"left alone", next.UTC().Format(time.RFC3339), perHour)}
+		}
+		return nil
+	}
+	if b.deps.Reach.tweak != nil {
+		b.deps.Reach.tweak(f)
+	}
+	return f
+}
+
+// carbonSource adds a source of intensities. One that knows the other kind of intensity is never asked.
+func (b *builder) carbonSource(s v1alpha1.CarbonSource) error {
+	var l *link
+	open := func(kind string, private bool) (f *fetcher) {
+		l, f = b.open(kind, s.Every, s.MaxCallsPerHour, private)
+		return f
+	}
+	var source Source
+	var err error
+	marginal := false
+	switch {
+	case s.ElectricityMaps != nil:
+		source = newElectricityMaps(b.terms, s.ElectricityMaps, open("electricityMaps", false))
+	case s.UKCarbonIntensity != nil:
+		source, err = newUKCarbonIntensity(b.zone, s.UKCarbonIntensity, open("ukCarbonIntensity", false))
+	case s.WattTime != nil:
+		source, marginal = &wattTime{spec: s.WattTime, fetch: open("wattTime", false)}, true
+	case s.Prometheus != nil:
+		marginal = s.Prometheus.Signal == signalMarginal
+		source, err = newPrometheus(s.Prometheus, carbon, open("prometheus", s.Prometheus.AllowPrivateAddress))
+	case s.HTTP != nil:
+		marginal = s.HTTP.Signal == signalMarginal
+		source, err = newHTTP(b.zone, s.HTTP, carbon, open("http", s.HTTP.AllowPrivateAddress))
+	case s.File != nil:
+		open("file", false)
+		marginal = s.File.Signal == signalMarginal
+		source, err = newFile(b.terms, s.File, b.deps.Data)
+	case s.Static != nil:
+		open("static", false)
+		source, marginal = &static{s.Static.Value, carbon, b.marginal}, b.marginal
+	case s.Typical != nil:
+		open("typical", false)
+		source = newTypical(b.zone, s.Typical)
+	default:
+		return fmt.Errorf("source %d names no kind", len(b.links))
+	}
+	if marginal != b.marginal {
+		err = dial.Refuse(dial.ReasonKind, "this source knows %s intensity, wanted is %s: the two are never mixed",
+			kind(marginal), kind(b.marginal))
+	}
+	return b.set(l, source, err)
+}
+
+// priceSource adds a source of prices.
+func (b *builder) priceSource(s v1alpha1.PriceSource) error {
+	var l *link
+	open := func(kind string, private bool) (f *fetcher) {
+		l, f = b.open(kind, s.Every, s.MaxCallsPerHour, private)
+		return f
+	}
+	var source Source
+	var err error
+	switch {
+	case s.Tariff != nil:
+		open("tariff", false)
+		source, err = newTariff(s.Tariff, b.currency, b.deps.Data)
+	case s.ENTSOE != nil:
+		source = &entsoe{s.ENTSOE, open("entsoe", false)}
+	case s.ElectricityMaps != nil:
+		source = newElectricityMaps(b.terms, s.ElectricityMaps, open("electricityMaps", false))
+	case s.Octopus != nil:
+		if source = (&octopus{s.Octopus, open("octopus", false)}); b.currency != "GBP" {
+			err = dial.Refuse(dial.ReasonUnit, "the prices are in GBP, wanted is %s", b.currency)
+		}
+	case s.Prometheus != nil:
+		source, err = newPrometheus(s.Prometheus, price, open("prometheus", s.Prometheus.AllowPrivateAddress))
+	case s.HTTP != nil:
+		source, err = newHTTP(b.zone, s.HTTP, price, open("http", s.HTTP.AllowPrivateAddress))
+	case s.File != nil:
+		open("file", false)
+		source, err = newFile(b.terms, s.File, b.deps.Data)
+	case s.Static != nil:
+		open("static", false)
+		source = &static{s.Static.Value, price, false}
+	default:
+		return fmt.Errorf("source %d names no kind", len(b.links))
+	}
+	return b.set(l, source, err)
+}
