@@ -185,6 +185,7 @@ func (z *Reconciler) keep(ctx context.Context, zone *v1alpha1.GridZone) (*knownZ
 	if zone.Spec.Price != nil {
 		price = zone.Spec.Price
 	}
+	name := zone.Name // the keepers run while the zone is written
 	var runs []func(context.Context)
 	renew := func(s *knownSignal, spec any, build func(*v1alpha1.GridZone) (keeper, error),
 		last *v1alpha1.SignalStatus,
@@ -212,7 +213,7 @@ func (z *Reconciler) keep(ctx context.Context, zone *v1alpha1.GridZone) (*knownZ
 		runs = append(runs, func(ctx context.Context) {
 			defer context.AfterFunc(ctx, stop)()
 			defer stop()
-			z.run(own, zone.Name, k)
+			z.run(own, name, k)
 		})
 	}
 	renew(&known.carbon, carbon, z.carbon, zone.Status.Carbon)
@@ -221,7 +222,7 @@ func (z *Reconciler) keep(ctx context.Context, zone *v1alpha1.GridZone) (*knownZ
 		select {
 		case z.launches <- run:
 		case <-ctx.Done():
-			z.forget(zone.Name) // and begin anew, since some keepers do not run
+			z.forget(name) // and begin anew, since some keepers do not run
 			return nil, ctx.Err()
 		}
 	}
