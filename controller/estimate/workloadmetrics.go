@@ -26,25 +26,31 @@ const (
 func newWorkloadMetrics(registry prometheus.Registerer) workloadMetrics {
 	with := promauto.With(registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return with.NewCounterVec(prometheus.CounterOpts{Name: "kubenergy_workload_" + name, Help: help}, labels)
+		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return with.NewGaugeVec(prometheus.GaugeOpts{Name: "kubenergy_workload_" + name, Help: help},
+		return with.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help},
 			[]string{labelNamespace, "currency"})
 	}
 	return workloadMetrics{
-		finished: counter("finished_total", "Finished pods whose energy was added up.", labelNamespace),
-		runtime:  counter("runtime_seconds_total", "Time that finished pods ran.", labelNamespace),
-		energy:   counter("energy_joules_total", "Energy that finished pods have used, PUE included.", labelNamespace),
-		quality: counter("energy_quality_joules_total", "The same energy by where it comes from: derived from a "+
-			"meter, or estimated by a model.", labelNamespace, "quality"),
-		carbon: counter("carbon_grams_total", "Emissions of finished pods.", labelNamespace, labelSignal),
-		counterfactualCarbon: counter("counterfactual_carbon_grams_total",
+		finished: counter("kubenergy_workload_finished_total", "Finished pods whose energy was added up.",
+			labelNamespace),
+		runtime: counter("kubenergy_workload_runtime_seconds_total", "Time that finished pods ran.", labelNamespace),
+		energy: counter("kubenergy_workload_energy_joules_total",
+			"Energy that finished pods have used, PUE included.", labelNamespace),
+		quality: counter("kubenergy_workload_energy_quality_joules_total",
+			"The same energy by where it comes from: derived from a "+
+				"meter, or estimated by a model.", labelNamespace, "quality"),
+		carbon: counter("kubenergy_workload_carbon_grams_total", "Emissions of finished pods.", labelNamespace,
+			labelSignal),
+		counterfactualCarbon: counter("kubenergy_workload_counterfactual_carbon_grams_total",
 			"Emissions of the same pods if nothing had been held, estimated.", labelNamespace, labelSignal),
-		cost: gauge("cost", "Cost of the electricity of finished pods since the controller started."),
-		counterfactualCost: gauge("counterfactual_cost",
+		cost: gauge("kubenergy_workload_cost",
+			"Cost of the electricity of finished pods since the controller started."),
+		counterfactualCost: gauge("kubenergy_workload_counterfactual_cost",
 			"Cost of the same pods if nothing had been held, estimated."),
-		unaccounted: counter("unaccounted_total", "Finished pods for which something is not known, by what.", "lacks"),
+		unaccounted: counter("kubenergy_workload_unaccounted_total",
+			"Finished pods for which something is not known, by what.", "lacks"),
 	}
 }
 

@@ -34,24 +34,26 @@ const gaugesEvery = time.Minute
 const staleAfter = 45 * time.Second
 
 func ledgerDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("kubenergy_ledger_"+name, help, labels, nil)
+	return prometheus.NewDesc(name, help, labels, nil)
 }
 
 var (
-	ledgerWritable = ledgerDesc("writable",
+	ledgerWritable = ledgerDesc("kubenergy_ledger_writable",
 		"1 while batches can be booked, 0 while the disk or the database fails: agents then keep what they have.")
-	ledgerBookings = ledgerDesc("bookings_total", "Batches that were to be booked, by what became of them.", "result")
-	ledgerGaps     = ledgerDesc("gaps_total",
+	ledgerBookings = ledgerDesc("kubenergy_ledger_bookings_total",
+		"Batches that were to be booked, by what became of them.", "result")
+	ledgerGaps = ledgerDesc("kubenergy_ledger_gaps_total",
 		"Batches before which numbers of their stream are missing: they were lost.")
-	ledgerCommits = ledgerDesc("commits_total", "Transactions of bookings.", "result")
-	ledgerWriting = ledgerDesc("commit_seconds_total", "Time spent in them.")
-	ledgerFolds   = ledgerDesc("folds_total",
+	ledgerCommits = ledgerDesc("kubenergy_ledger_commits_total", "Transactions of bookings.", "result")
+	ledgerWriting = ledgerDesc("kubenergy_ledger_commit_seconds_total", "Time spent in them.")
+	ledgerFolds   = ledgerDesc("kubenergy_ledger_folds_total",
 		"Transactions that move bookings from the journal into windows and sums.")
-	ledgerFolding = ledgerDesc("fold_seconds_total", "Time spent in them.")
-	ledgerWaiting = ledgerDesc("waiting_bookings", "Batches that wait to be written.")
-	ledgerJournal = ledgerDesc("journal_bookings", "Batches that are on disk and not in windows and sums yet.")
-	ledgerBytes   = ledgerDesc("bytes", "Size of the ledger on disk.")
-	meteredNodes  = prometheus.NewDesc("kubenergy_metered_nodes",
+	ledgerFolding = ledgerDesc("kubenergy_ledger_fold_seconds_total", "Time spent in them.")
+	ledgerWaiting = ledgerDesc("kubenergy_ledger_waiting_bookings", "Batches that wait to be written.")
+	ledgerJournal = ledgerDesc("kubenergy_ledger_journal_bookings",
+		"Batches that are on disk and not in windows and sums yet.")
+	ledgerBytes  = ledgerDesc("kubenergy_ledger_bytes", "Size of the ledger on disk.")
+	meteredNodes = prometheus.NewDesc("kubenergy_metered_nodes",
 		"Nodes that have been metered lately, by whether their watts are decided by.", []string{"state"}, nil)
 )
 

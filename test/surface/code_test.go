@@ -1,6 +1,7 @@
 package surface
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -177,17 +178,24 @@ func (c *code) addAliases(f facts, folder string, file *ast.File) {
 	})
 }
 
+// argumentTypes are the structs that a KubeSchedulerConfiguration holds, by the names that the list has for them: users
+// do not see what Go calls them.
+var argumentTypes = map[string]string{
+	"EnergyArgs": "EnergyArgs", "HoldArgs": "HoldArgs", "Limits": "BatchArgs", "batch.Limits": "BatchArgs",
+}
+
 // addArguments adds the fields of the structs that a KubeSchedulerConfiguration holds.
 func addArguments(f facts, file *ast.File) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.TypeSpec)
-		if !ok || !strings.HasSuffix(spec.Name.Name, "Args") {
+		if !ok || argumentTypes[spec.Name.Name] == "" {
 			return true
 		}
 		fields, ok := spec.Type.(*ast.StructType)
 		for i := 0; ok && i < len(fields.Fields.List); i++ {
 			if tag := fields.Fields.List[i].Tag; tag != nil {
-				f.add("argument", spec.Name.Name, types.ExprString(fields.Fields.List[i].Type), tag.Value)
+				kind := types.ExprString(fields.Fields.List[i].Type)
+				f.add("argument", argumentTypes[spec.Name.Name], cmp.Or(argumentTypes[kind], kind), tag.Value)
 			}
 		}
 		return true
