@@ -105,7 +105,7 @@ func (n *node) codeSums(c *codec.Codec) {
 	for _, v := range [...]*time.Duration{&n.raw, &n.total, &n.own, &n.gone, &n.base, &n.claim} {
 		codeDuration(c, v)
 	}
-	if codec.Int(c, &n.rest); n.rest > math.MaxInt64/2 || n.rest < math.MinInt64/2 {
+	if codec.Int(c, &n.rest); c.Reading() && (n.rest > math.MaxInt64/2 || n.rest < math.MinInt64/2) {
 		c.Fail()
 	}
 }

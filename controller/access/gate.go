@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,6 +75,7 @@ const (
 // A Gate asks the API server who holds a token and what they may do, and remembers its answers for a short time.
 type Gate struct {
 	o       Options
+	answers sync.Mutex            // held while a holder in known is replaced: an older one never replaces a newer one
 	known   *cache.LRUExpireCache // holder, by tokenKey
 	refused *cache.LRUExpireCache // tokenKey of tokens that were refused
 	rights  *cache.LRUExpireCache // right, by rightKey
@@ -209,9 +211,17 @@ func (g *Gate) renew(key tokenKey, token string, h holder, now time.Time) {
 	if now.Before(h.settled) || g.breaker.away(now) {
 		return
 	}
-	h.settled = now.Add(renewAgain)
-	g.known.Add(key, h, remembered)
-	g.fly(context.Background(), key, token)
+	g.answers.Lock()
+	last, known := g.known.Get(key)
+	current := known && last.(holder).settled.Equal(h.settled) // else a review has just been answered
+	if current {
+		h.settled = now.Add(renewAgain)
+		g.known.Add(key, h, remembered)
+	}
+	g.answers.Unlock()
+	if current {
+		g.fly(context.Background(), key, token)
+	}
 }
 
 // fly has a token reviewed.
@@ -276,6 +286,8 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	if err != nil || !answer.Status.Authenticated || answer.Status.User.Username == "" ||
 		len(want) > 0 && !slices.Contains(answer.Status.Audiences, want[0]) { // one that ignores audiences names none
 		g.metrics.review("token", "denied")
+		g.answers.Lock()
+		defer g.answers.Unlock()
 		g.known.Remove(key)
 		g.refused.Add(key, nil, refusedFor)
 		return nil, ErrUnauthenticated
@@ -287,6 +299,8 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 		h.fresh, h.grace = claims.before(until), claims.before(until.Add(g.o.Grace))
 		h.settled = now.Add(renewAfter + rand.N(renewWithin))
 	}
+	g.answers.Lock()
+	defer g.answers.Unlock()
 	g.known.Add(key, h, remembered)
 	return h.user, nil
 }

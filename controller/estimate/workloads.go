@@ -140,7 +140,9 @@ func (w *Workloads) Saw(o client.Object) {
 			t.state = counted
 		}
 	}
-	t.node = p.Spec.NodeName
+	if t.node != p.Spec.NodeName { // a pod keeps its node, and count reads it without the lock
+		t.node = p.Spec.NodeName
+	}
 	if over(p) {
 		w.end(p, t)
 	}

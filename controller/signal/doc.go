@@ -2,9 +2,9 @@
 // GridZone names, in their order, believes the first that has said something good that is not too old, and completes
 // it with a forecast.
 //
-// chain.go makes the sources of a zone, a file each makes the requests of one kind of source, fetch.go makes them
-// bounded, check.go decides what is believed, reading.go turns it into a series from now on, keeper.go polls, and
-// state.go is what others see of it.
+// openchain.go makes the sources of a zone, chain.go polls them in their order, a file each makes the requests of one
+// kind of source, fetch.go makes them bounded, check.go decides what is believed, reading.go turns it into a series
+// from now on, keeper.go keeps what came, and state.go is what others see of it.
 //
 // # Invariants, and the tests that hold them
 //

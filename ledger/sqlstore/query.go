@@ -67,7 +67,8 @@ type reading struct {
 
 	windowsFrom, hoursFrom int64 // what is older was dropped
 	scanned                int
-	mostTransferred        int // rows of a day; 0: all
+	versions               map[int64]string // of days, as far as they were asked for; nil: the transaction changes them
+	mostTransferred        int              // rows of a day; 0: all
 }
 
 // A querier is a transaction, or a connection in one.
@@ -82,7 +83,7 @@ func (d *DB) read(ctx context.Context, do func(*reading) error) error {
 		return fmt.Errorf("beginning to read: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // nothing was written
-	r := &reading{d: d, ctx: ctx, tx: tx, mostTransferred: mostTransferred}
+	r := &reading{d: d, ctx: ctx, tx: tx, versions: map[int64]string{}, mostTransferred: mostTransferred}
 	if err := r.loadKept(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -115,14 +116,35 @@ func (d *DB) touch(ctx context.Context, s *session, day int64) error {
 	return s.setMeta(ctx, dayKey(day), rand.Text())
 }
 
-// version returns that of a day; "" if it never had sums.
+// version returns that of a day; "" if it never had sums. A query asks for many days, so it asks for a month at a
+// time and remembers them: its transaction sees one state of the store.
 func (r *reading) version(day int64) (string, error) {
-	var version string
-	err := r.tx.QueryRowContext(r.ctx, "SELECT value FROM meta WHERE key = $1", dayKey(day)).Scan(&version)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("reading the version of a day: %w", err)
+	if v, ok := r.versions[day]; ok {
+		return v, nil
 	}
-	return version, nil
+	const ahead = 40 // a month takes one statement
+	keys := make([]string, ahead)
+	versions := make(map[int64]string, ahead)
+	for i := range keys {
+		keys[i] = "'" + dayKey(day+int64(i)*aDay) + "'"
+		versions[day+int64(i)*aDay] = ""
+	}
+	err := r.each(func(rows *sql.Rows) error {
+		var key, value string
+		if err := rows.Scan(&key, &value); err != nil {
+			return err
+		}
+		at, err := strconv.ParseInt(strings.TrimPrefix(key, "day/"), 10, 64)
+		versions[at] = value
+		return err
+	}, "SELECT key, value FROM meta WHERE key IN ("+strings.Join(keys, ", ")+")")
+	if err != nil {
+		return "", fmt.Errorf("reading the versions of days: %w", err)
+	}
+	if r.versions != nil {
+		maps.Copy(r.versions, versions)
+	}
+	return versions[day], nil
 }
 
 // cached returns a block from memory, or loads it. It must not be changed.

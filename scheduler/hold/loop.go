@@ -348,6 +348,9 @@ func (l *Loop) settle(h *hold, view *kube.View) {
 	if changed && !h.told.IsZero() {
 		h.told = outdated
 	}
+	if changed && h.basis == onForecast {
+		h.basis = fixed // what the owner changed is obeyed at once, also where nothing was told yet
+	}
 	h.asked, h.moved = wishes, time.Time{}
 	l.setLatest(h, job.LatestStart())
 	h.cut = changed && h.latest.Before(l.clock.Now())
