@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,7 +125,7 @@ func (f *centralFlags) direct(ctx context.Context, t terminal) (*centralUnit, er
 		return nil,
 			usageError{errors.New("--server is no URL: want https:// and a host, without a password or a query")}
 	}
-	if u.Scheme == "http" && u.Hostname() != "localhost" && u.Hostname() != "127.0.0.1" && u.Hostname() != "::1" {
+	if u.Scheme == "http" && !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()) {
 		return nil, usageError{fmt.Errorf("--server is %s: a token is only sent over https", u)}
 	}
 	c := &centralUnit{namespace: f.component, home: f.namespace}

@@ -221,7 +221,7 @@ func (e *Entry) checkURL() []error {
 	switch {
 	case err != nil || u.Host == "" || u.Opaque != "": // its text may have a password in it
 		return []error{errors.New("url cannot be read: want http://host or https://host")}
-	case u.Scheme != "http" && u.Scheme != "https":
+	case !slices.Contains([]string{"http", "https"}, u.Scheme):
 		return []error{fmt.Errorf("url: the scheme is %.20q: want http or https", u.Scheme)}
 	case u.User != nil:
 		return []error{errors.New(

@@ -145,10 +145,6 @@ func spot(list *[]named, name string) int {
 	return len(*list) - 1
 }
 
-func (t *table) passes(filter []string, value string) bool {
-	return len(filter) == 0 || slices.Contains(filter, value)
-}
-
 // ofAccount returns where the sums of an account belong. What is transferred belongs to the host.
 func (t *table) ofAccount(row *sumRow, transfer bool) *target {
 	return t.target(memo{account: row.id, transfer: transfer}, func() (*groupValues, bool, error) {

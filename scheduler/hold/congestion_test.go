@@ -207,7 +207,7 @@ func TestSomeNeverStart(t *testing.T) {
 	var coming []flown
 	var of []types.UID
 	now := time.Duration(0)
-	for ; q.len() > 0 && now < time.Hour; now += minPause {
+	for ; len(q.byUID) > 0 && now < time.Hour; now += minPause {
 		for len(coming) > 0 && coming[0].started <= now {
 			loop.sawStart(of[0], epoch.Add(coming[0].started))
 			coming, of = coming[1:], of[1:]
@@ -288,7 +288,7 @@ func (m *machine) serve(t *testing.T, n int) time.Duration {
 	loop := New(Config{})
 	loop.jobs = q
 	now := time.Duration(0)
-	for ; q.len() > 0 || len(m.running) > 0; now += time.Millisecond {
+	for ; len(q.byUID) > 0 || len(m.running) > 0; now += time.Millisecond {
 		for _, uid := range m.pass(now, time.Millisecond) {
 			loop.sawStart(uid, epoch.Add(now))
 		}
@@ -301,7 +301,7 @@ func (m *machine) serve(t *testing.T, n int) time.Duration {
 			}
 		}
 		if now > 10*time.Minute {
-			t.Fatalf("%d are left", q.len())
+			t.Fatalf("%d are left", len(q.byUID))
 		}
 	}
 	return now

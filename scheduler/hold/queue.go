@@ -274,5 +274,3 @@ func (q *queue) next(now time.Time, early bool) time.Time {
 	}
 	return at
 }
-
-func (q *queue) len() int { return len(q.byUID) }

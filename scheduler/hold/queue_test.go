@@ -113,7 +113,7 @@ func TestNextNamesTheInstantThatDueActsOn(t *testing.T) {
 		q.add(late)
 		q.release(late)
 		q.fail(late, epoch.Add(10*time.Second))
-		for now := epoch; q.len() > 0; {
+		for now := epoch; len(q.byUID) > 0; {
 			next := q.next(now, early)
 			if got := q.due(next.Add(-time.Millisecond), early); len(got) > 0 {
 				t.Fatalf("early=%v: %s is due before %v", early, got[0].UID, next)
