@@ -113,7 +113,7 @@ ifeq ($(shell go env GOHOSTARCH),amd64)
 	@$(alive) env GOARCH=386 CGO_ENABLED=0 go test -short -p $(JOBS) -timeout $(TIMEOUT) $(metering)
 endif
 
-lint: ## Run golangci-lint with the layer rules; it is built as a Go tool the first time.
+lint: ## Run golangci-lint; it is built as a Go tool the first time.
 	@echo "== golangci-lint"
 	@$(lint_tool) run ./...
 
