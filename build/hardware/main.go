@@ -118,7 +118,7 @@ var azureSizes = []struct {
 }
 
 // gpus says what GPUs instance types have; models are those of hardware.yaml. "?" is hardware that draws power which
-// nobody publishes, so nothing is said of such instances.
+// no vendor publishes, so nothing is said of such instances.
 var gpus = []struct {
 	provider string
 	pattern  *regexp.Regexp

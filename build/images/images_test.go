@@ -201,7 +201,7 @@ func read(t *testing.T, r io.Reader) []file {
 	}
 }
 
-// TestDescribe reads the version of the chart and the time of the commit, or of whoever builds for a distribution.
+// TestDescribe reads the version of the chart and the time of the commit, or what a distribution sets.
 func TestDescribe(t *testing.T) {
 	s := source{dir: "../.."}
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")

@@ -1,8 +1,8 @@
 // Command images builds the container images of KubEnergy from source: one image for each binary, for its
 // architectures, from scratch, without a container daemon. Run it in the root of the repository; see `make images`.
 //
-// It writes OCI layouts as tar archives, and the digests of what they hold, which depend on the source alone: whoever
-// builds the same commit with the same Go gets the same digests.
+// It writes OCI layouts as tar archives, and the digests of what they hold, which depend on the source alone: the
+// same commit, built with the same Go, gives the same digests.
 package main
 
 import (

@@ -91,7 +91,7 @@ func TestPlanIsFollowed(t *testing.T) {
 	w.nobodyWentFor()
 }
 
-// TestPlannedNodeIsTaken: somebody else fills the planned nodes in between. The cycle sees that before it is narrowed.
+// TestPlannedNodeIsTaken: another scheduler fills the planned nodes in between. The cycle sees that before it is narrowed.
 func TestPlannedNodeIsTaken(t *testing.T) {
 	w := start(t, "ecsched-ml", nil)
 	w.addNodes(0, 150, 4)
@@ -122,7 +122,7 @@ func hasVictim(_ *v1.Pod, n fwk.NodeInfo) bool {
 }
 
 // TestNobodyIsEvicted: the planned nodes are refused by a filter that the plan knows nothing of, and that evicting a
-// pod of low priority would please. There are other nodes: nobody is evicted, and each pod has one cycle more.
+// pod of low priority would please. There are other nodes: no pod is evicted, and each pod has one cycle more.
 func TestNobodyIsEvicted(t *testing.T) {
 	w := start(t, "ecsched-ml", nil)
 	w.addNodes(0, 150, 4)
@@ -167,7 +167,7 @@ func TestPreemptionGoesOn(t *testing.T) {
 }
 
 // TestOrder: in what we ship our PostFilter is asked before stock's; where it is not, cycles are not narrowed, and
-// nobody is evicted either.
+// no pod is evicted either.
 func TestOrder(t *testing.T) {
 	first := func(w *world) string {
 		return w.scheduler.Profiles[schedulerName].ListPlugins().PostFilter.Enabled[0].Name
@@ -215,7 +215,7 @@ func TestNodesVanish(t *testing.T) {
 	}
 }
 
-// TestInfeasibleBatch: a batch that fits nowhere keeps nobody else waiting, and is bound once there is room.
+// TestInfeasibleBatch: a batch that fits nowhere keeps no other pod waiting, and is bound once there is room.
 func TestInfeasibleBatch(t *testing.T) {
 	w := start(t, "ecsched-dp", nil)
 	w.addNodes(0, 120, 4)

@@ -38,7 +38,7 @@ import (
 // All tests share the control plane, and remove what they have made.
 var plane = cluster.Shared{Options: lab.Options{
 	ControlPlaneOnly: true,
-	APIServerArgs:    []string{"--disable-admission-plugins=ServiceAccount"}, // nobody is there to make accounts
+	APIServerArgs:    []string{"--disable-admission-plugins=ServiceAccount"}, // nothing here makes accounts
 }}
 
 func TestMain(m *testing.M) { os.Exit(plane.Main(m)) }
@@ -55,7 +55,7 @@ type world struct {
 
 	mu      sync.Mutex
 	bound   map[string]string // pods to nodes
-	evicted map[string]bool   // pods that somebody told to go
+	evicted map[string]bool   // pods that were told to go
 	named   map[string]bool   // pods that had a nominated node
 }
 
@@ -245,11 +245,11 @@ func (w *world) addPods(prefix string, n int, cores, priority string, change fun
 	return names
 }
 
-// occupy creates pods of low priority that somebody else binds, one to each node.
+// occupy creates pods of low priority that another scheduler binds, one to each node.
 func (w *world) occupy(prefix string, from, to int, cores string) {
 	w.t.Helper()
 	w.addPods(prefix, to-from, cores, "low", func(i int, p *v1.Pod) {
-		p.Spec.SchedulerName = "somebody-else"
+		p.Spec.SchedulerName = "another"
 		p.Spec.NodeName = nodeName(from + i)
 	})
 }

@@ -27,7 +27,7 @@ func TestShortlist(t *testing.T) {
 	w.allBound(names, patience)
 	for _, name := range names {
 		if node := w.nodeOf(name); node < nodeName(120) {
-			t.Errorf("%s is on %s, which nobody had switched on", name, node)
+			t.Errorf("%s is on %s, which was not switched on", name, node)
 		}
 	}
 	if narrowed := metric(t, "kubenergy_shortlisted_cycles_total", "narrowed") - before; narrowed != 60 {
@@ -40,7 +40,7 @@ func TestShortlist(t *testing.T) {
 }
 
 // TestShortlistInVain: a filter refuses all nodes of least cost, and evicting a pod of low priority would please it.
-// There are other nodes: nobody is evicted, and no pod has more than one cycle more.
+// There are other nodes: no pod is evicted, and none has more than one cycle more.
 func TestShortlistInVain(t *testing.T) {
 	w := start(t, "energy", nil)
 	w.addNodes(0, 150, 4)

@@ -144,7 +144,7 @@ func TestForgedAndReplayed(t *testing.T) {
 		return joules(t, f.node, fmt.Sprintf("forged-%d", i), uint64(i+1)), f.token
 	})
 	for status := range statuses {
-		// Whoever asks too much, or shows too many wrong tokens, is asked to wait.
+		// A client that asks too much, or shows too many wrong tokens, is asked to wait.
 		if !slices.Contains([]int{
 			http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable,
 		}, status) {
@@ -173,7 +173,7 @@ func TestForgedAndReplayed(t *testing.T) {
 	t.Logf("%d replays: %v", attempts, statuses)
 }
 
-// TestRoutesAreClosed asks every route as nobody, and as somebody who may nothing.
+// TestRoutesAreClosed asks every route without a token, and with a token that has no rights.
 func TestRoutesAreClosed(t *testing.T) {
 	w := shared
 	c := w.controller(t, nil)
@@ -186,17 +186,17 @@ func TestRoutesAreClosed(t *testing.T) {
 	if len(document.Paths) < 10 {
 		t.Fatalf("the document names %d paths only", len(document.Paths))
 	}
-	nobody := w.account(t, "default", "nobody", "")
+	powerless := w.account(t, "default", "nobody", "")
 	for pattern, methods := range document.Paths {
 		path := strings.NewReplacer("{ns}", "default", "{namespace}", "default", "{pod}", "x", "{name}",
 			"x").Replace(pattern)
 		for method := range methods {
 			for token, want := range map[string]int{
-				"": http.StatusUnauthorized, "x": http.StatusUnauthorized, nobody: http.StatusForbidden,
+				"": http.StatusUnauthorized, "x": http.StatusUnauthorized, powerless: http.StatusForbidden,
 			} {
 				status := c.do(t, strings.ToUpper(method), path, token)
-				// Whoever is somebody may read how to ask. A token that is not made for the central unit is no agent's.
-				if token == nobody && (strings.Contains(path, "openapi") && status == http.StatusOK ||
+				// Every known account may read how to ask. A token that is not made for the central unit is no agent's.
+				if token == powerless && (strings.Contains(path, "openapi") && status == http.StatusOK ||
 					path == "/api/v1/batches" && status == http.StatusUnauthorized) {
 					continue
 				}
@@ -261,7 +261,7 @@ func (w *world) account(t *testing.T, namespace, name, views string) string {
 	return got.Status.Token
 }
 
-// TestTenants checks that whoever may view a namespace sees what it uses, and nothing of others.
+// TestTenants checks that an account that may view a namespace sees what it uses, and nothing of others.
 func TestTenants(t *testing.T) {
 	w := shared
 	c := w.controller(t, nil)

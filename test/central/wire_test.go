@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
-// A wire lies between agents and controllers. It sees requests and answers pass, and can have somebody killed just
+// A wire lies between agents and controllers. It sees requests and answers pass, and can kill a process just
 // then.
 type wire struct {
 	url    string
@@ -56,7 +56,7 @@ const (
 	halfAck      point = "while the ack is sent"
 )
 
-// A trap kills somebody at the next batch that comes to its point.
+// A trap kills a process at the next batch that comes to its point.
 type trap struct {
 	at     point
 	kill   func()
@@ -233,7 +233,7 @@ func (w *wire) ask(r *http.Request, body []byte, end *central, copies int) (*ans
 }
 
 func (w *wire) request(r *http.Request, body []byte, end *central) (*http.Request, error) {
-	// Whoever has asked may be dead: the controller is not to know.
+	// The agent that asked may be dead: the controller is not to know.
 	out, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, end.url+r.URL.Path,
 		bytes.NewReader(body))
 	if err == nil {

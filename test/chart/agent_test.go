@@ -110,7 +110,7 @@ func TestAgentCanDoLittle(t *testing.T) {
 	}
 }
 
-// TestAgentsStateOutlivesThePod checks the only folder of the host that agents may write, where somebody asks for it.
+// TestAgentsStateOutlivesThePod checks the only folder of the host that agents may write, where values ask for it.
 func TestAgentsStateOutlivesThePod(t *testing.T) {
 	state := func(args ...string) (v1.VolumeSource, v1.VolumeMount) {
 		set, _, _ := agent(t, args...)
@@ -157,7 +157,7 @@ func TestAgentIsOnEveryNodeOnce(t *testing.T) {
 	}
 }
 
-// TestAgentsNetwork checks who may reach an agent, and whom it may.
+// TestAgentsNetwork checks who may reach an agent, and what it may reach.
 func TestAgentsNetwork(t *testing.T) {
 	const prometheus = `networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]`
 	for name, c := range map[string]struct {

@@ -43,7 +43,7 @@ func TestRefusals(t *testing.T) {
 		"two kinds of data": {[]string{
 			"--set", "signals.data.configMap=a,signals.data.persistentVolumeClaim=b",
 		}, "name one of them"},
-		"certificates nobody verifies": {[]string{"--set", "metrics.serviceMonitor.enabled=true"}, "metrics.tlsSecret"},
+		"certificates left unverified": {[]string{"--set", "metrics.serviceMonitor.enabled=true"}, "metrics.tlsSecret"},
 		"names without rules": {
 			[]string{"--set", "metrics.computeGardenerNames.code=true"},
 			"metrics.rules.enabled",

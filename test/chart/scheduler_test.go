@@ -56,7 +56,7 @@ func TestSchedulerProfiles(t *testing.T) {
 	}
 }
 
-// TestLimitsOfReleases: they reach the scheduler where somebody sets them, and only there.
+// TestLimitsOfReleases: they reach the scheduler where they are set, and only there.
 func TestLimitsOfReleases(t *testing.T) {
 	const rate, ramp = "--kubenergy-release-rate=2.5", "--kubenergy-max-ramp=500"
 	for _, set := range []bool{false, true} {

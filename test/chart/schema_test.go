@@ -42,7 +42,7 @@ func TestSchemaKnowsOurKinds(t *testing.T) {
 		}
 		name := names[crd.Spec.Names.Kind]
 		if name == "" {
-			continue // nobody writes one in values
+			continue // values never hold one
 		}
 		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 		definitions[name] = jsonSchema(&spec)

@@ -75,7 +75,7 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 	defer mu.Unlock()
 	for uid, name := range uids {
 		if !placed[uid] {
-			t.Errorf("nobody was told where %s was placed", name)
+			t.Errorf("no record says where %s was placed", name)
 		}
 	}
 	lease, err := w.Client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-scheduler",

@@ -16,16 +16,16 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// testAgentHasNoRights compares what the agent's account may do with what an account may do that nobody has given
-// anything: nothing more, in any namespace.
+// testAgentHasNoRights compares what the agent's account may do with what an account without any rights may
+// do: nothing more, in any namespace.
 func (w *world) testAgentHasNoRights(t *testing.T) {
 	ctx := t.Context()
 	if _, err := w.Client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).Create(ctx,
-		&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{}); err != nil {
+		&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "powerless"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	clients := map[string]kubernetes.Interface{}
-	for _, name := range []string{"kubenergy-agent", "nobody"} {
+	for _, name := range []string{"kubenergy-agent", "powerless"} {
 		_, config := w.Account(t, name)
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
@@ -38,9 +38,9 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range namespaces.Items {
-		if diff := cmp.Diff(rightsIn(t, clients["nobody"], n.Name),
+		if diff := cmp.Diff(rightsIn(t, clients["powerless"], n.Name),
 			rightsIn(t, clients["kubenergy-agent"], n.Name)); diff != "" {
-			t.Errorf("in %s the agent may more than nobody:\n%s", n.Name, diff)
+			t.Errorf("in %s the agent may more than an account without rights:\n%s", n.Name, diff)
 		}
 	}
 	agent := clients["kubenergy-agent"].CoreV1()

@@ -19,7 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// testBudgetGuard tries, as our own accounts, what the controller does for budgets, and what nobody of ours may do.
+// testBudgetGuard tries, as our own accounts, what the controller does for budgets, and what none of our accounts may do.
 // So that nothing but the guard decides, the accounts get the rights on Jobs and pods that RBAC can express.
 func (w *world) testBudgetGuard(t *testing.T) {
 	ctx := t.Context()

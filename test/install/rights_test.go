@@ -62,7 +62,7 @@ func (w *world) testRights(t *testing.T) {
 	}
 	for line := range strings.Lines(text.String()) {
 		if strings.Contains(line, "secrets") || strings.Contains(line, "*") && !strings.Contains(line, "/*") {
-			t.Errorf("nobody of ours may: %s", strings.TrimSpace(line))
+			t.Errorf("none of our accounts may: %s", strings.TrimSpace(line))
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestRulesCanFail applies the rules to imports that nobody wrote: a rule that cannot fail holds nothing.
+// TestRulesCanFail applies the rules to imports that stand in no file: a rule that cannot fail holds nothing.
 func TestRulesCanFail(t *testing.T) {
 	own := func(folder string) string { return module + "/" + folder }
 	for _, c := range []struct {

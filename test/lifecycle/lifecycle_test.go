@@ -188,7 +188,7 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 		t.Errorf("soon is held until %v, want %v", got, window)
 	}
 	if unmarked := w.job(t, team, "unmarked"); suspended(unmarked) {
-		t.Error("a Job that nobody marked is suspended")
+		t.Error("an unmarked Job is suspended")
 	}
 	w.eventually(t, 75*time.Second, "a Job of the CronJob is held", func() bool {
 		for _, job := range w.ownedBy(t, "minutely") {
@@ -240,7 +240,7 @@ func (w *world) runNow(t *testing.T) {
 	w.barePods(t)
 }
 
-// barePods holds pods that nobody's Job is, and wants them bound: one that is told to run, one whose delay is used up.
+// barePods holds pods without an owner, and wants them bound: one that is told to run, one whose delay is used up.
 func (w *world) barePods(t *testing.T) {
 	pods := w.client.CoreV1().Pods(team)
 	for name, delay := range map[string]string{"told": "1h", "due": "15s"} {

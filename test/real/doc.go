@@ -7,6 +7,6 @@
 // bridge and no firewall rule is made. Everything else stands below one temporary folder and one control group.
 //
 // The test needs root, containerd with runc, and control groups of version 1 (the kubelet's control groups of version
-// 2 need a machine whose controllers are bound to it, which nobody has tried here). It runs where KUBENERGY_REAL is
+// 2 need a machine whose controllers are bound to it, which was not tried here). It runs where KUBENERGY_REAL is
 // set, as `make e2e-real` does, and says why where it cannot.
 package real

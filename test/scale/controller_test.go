@@ -147,7 +147,7 @@ func newCluster(t *testing.T, nodes int) *testCluster {
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody else makes it here.
+	// Nothing else makes it here.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	if _, err := c.Client.CoreV1().ServiceAccounts("default").Create(t.Context(), account,
 		metav1.CreateOptions{}); err != nil {

@@ -73,7 +73,7 @@ type holdResult struct {
 // besides is what holds cost work that is not held.
 type besides struct {
 	Free []bound `json:"none"` // bursts
-	// beside as many Jobs that their owners have suspended, and that nobody holds
+	// beside as many Jobs that their owners have suspended, and that are not held
 	Suspended        []bound      `json:"besideSuspended,omitempty"`
 	Beside           []bound      `json:"beside"`
 	Ratio            paired.Ratio `json:"throughputBesideOverNone"`

@@ -210,7 +210,7 @@ func (c *holdCluster) watch(t *testing.T) {
 	factory.WaitForCacheSyncWithContext(t.Context())
 }
 
-// Pods that are not held, and that nobody owns, have a namespace of their own: for each of them the Job controller
+// Pods that are not held, and that have no owner, have a namespace of their own: for each of them the Job controller
 // looks at all Jobs of its namespace.
 const (
 	others  = "others"

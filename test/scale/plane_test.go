@@ -20,7 +20,7 @@ import (
 )
 
 // A process has one control plane, and some are compared: each has a process of its own, which is this program once
-// more. It is told to do so by planeVariable, asked line by line, and ends when nobody can ask it any more.
+// more. It is told to do so by planeVariable, asked line by line, and ends when its standard input closes.
 const planeVariable = "KUBENERGY_BENCH_PLANE"
 
 func TestMain(m *testing.M) {
@@ -132,7 +132,7 @@ func startPlane(t *testing.T, o planeOptions) *plane {
 		t.Fatal(err)
 	}
 	process := kit.Start(t, filepath.Dir(o.Dir), "plane", cmd)
-	t.Cleanup(func() { // it ends when nobody can ask it any more
+	t.Cleanup(func() { // it ends when its standard input closes
 		questions.Close()
 		<-process.Done()
 	})

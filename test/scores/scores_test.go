@@ -157,7 +157,7 @@ func (c cluster) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64
 	return sums, ours, nil
 }
 
-// TestStockScores is promise P2: where nobody asked for us, or where nothing is known, every node has the score that
+// TestStockScores is promise P2: where no pod asks for us, or where nothing is known, every node has the score that
 // stock kube-scheduler gives it.
 func TestStockScores(t *testing.T) {
 	const nodeCount, podCount = 50, 500

@@ -64,7 +64,7 @@ type plays struct {
 	ahead   map[string]foresight // of model, by zone
 }
 
-// savings are shares of what is emitted if nobody shifts: of the policy, and of the optimum of its family.
+// savings are shares of what is emitted unshifted: of the policy, and of the optimum of its family.
 type savings struct{ policy, optimum float64 }
 
 // results are those of all plays.

@@ -258,7 +258,7 @@ func (r *running) ask(s *sched.Snapshot, strategy *sched.Greedy, learner predict
 	r.runs, r.begun, r.until = true, true, d.Again
 }
 
-// bestInterruptible and bestStart are what somebody who knows everything emits.
+// bestInterruptible and bestStart are what a plan that knows everything emits.
 func bestInterruptible(truth *grid.Series, j *sched.Job) float64 {
 	type piece struct{ rate, seconds float64 }
 	var pieces []piece
@@ -298,7 +298,7 @@ func bestStart(truth *grid.Series, j *sched.Job) float64 {
 	return least
 }
 
-// optima are what the jobs emit if nobody shifts them, and if somebody does who knows everything.
+// optima are what the jobs emit unshifted, and shifted by a plan that knows everything.
 type optima struct{ unshifted, interruptible, start float64 }
 
 func optimaOf(truth *grid.Series, jobs []sched.Job) (o optima) {

@@ -118,7 +118,7 @@ func (r *runner) once(ctx context.Context, b *binary, only string) (*observed, e
 	fmt.Fprintf(log, "\n%s %s\n", b.suite, strings.Join(cmd.Args[1:], " "))
 	o, err := observe(cmd, log)
 	if errors.Is(ctx.Err(), context.Canceled) {
-		err = ctx.Err() // somebody wants us to stop
+		err = ctx.Err() // we are asked to stop
 	}
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func consumers(seed, number uint64) []string {
 	return all
 }
 
-// UID is that of a pod that nobody knows.
+// UID is that of a pod that the API server does not have.
 func UID(seed, place, generation uint64) string {
 	var raw [24]byte
 	for i, v := range []uint64{seed, place, generation} {
@@ -82,7 +82,7 @@ type Sum struct {
 }
 
 // A Key names a consumer as the ledger does: its kind, and what batches call it, pods without their containers; what
-// is nobody's is called as its kind.
+// has no owner is called as its kind.
 type Key struct{ Kind, Name string }
 
 // Truth returns what a node's consumers used in so many steps.

@@ -38,7 +38,7 @@ func ReadCounts(path string) (c Counts, err error) {
 	return c, nil
 }
 
-// counter is the process's own. It writes every count down at once: nobody tells it when the tests end.
+// counter is the process's own. It writes every count down at once, because it is not told when the tests end.
 var counter struct {
 	mu   sync.Mutex
 	open sync.Once

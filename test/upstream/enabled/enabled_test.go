@@ -31,7 +31,7 @@ func TestAsShipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := place.DefaultArgs() // what is said changes these
+		got := place.DefaultArgs() // the mode changes these
 		if err := json.Unmarshal(obj.(*runtime.Unknown).Raw, &got); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestKnowledge(t *testing.T) {
 			t.Errorf("%s: %d sites", mode, sites)
 		}
 		if !view().Settled() || view().Concerns(&v1.Pod{}) {
-			t.Errorf("%s: settled %v, a pod that nobody marked is ours %v", mode, view().Settled(),
+			t.Errorf("%s: settled %v, an unmarked pod is ours %v", mode, view().Settled(),
 				view().Concerns(&v1.Pod{}))
 		}
 	}
