@@ -5,7 +5,7 @@ SHELL       := /bin/bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test \
-        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold bench-mincost lemon upstream agent-long central-long compare-gaia e2e-real fuzz fuzz-short
+        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold bench-mincost lemon upstream agent-long central-long compare-gaia e2e-real fuzz fuzz-short mutants
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled, linked and tested at once.
 JOBS    ?= 2
@@ -170,6 +170,11 @@ agent-long: ## The agent's tests at full length: 200 kills a mode, 100,000 contr
 
 e2e-real: ## Meter real pods: kubelet, containerd and runc on this machine, as root.
 	KUBENERGY_REAL=1 go test ./test/real/... -run . -v -count=1 -timeout $(TIMEOUT)
+
+# Seeded: the same SEED tries the same places of the same code. Two hours; N= tries fewer.
+mutants: ## Change one thing at a time in what decides, attributes and books, and list the changes that no test notices.
+	go run ./build/mutants -p $(JOBS) -n $(or $(N),600) -seed $(or $(SEED),1) energy sched policy scheduler/hold controller/intake ledger \
+	  ledger/sqlstore=ledger/sqlite
 
 # Kubernetes is compiled once more, with our plugins in it: minutes, the first time.
 upstream: ## Run Kubernetes' own integration tests of the scheduler, stock and with our plugins. SUITES= and MODES= choose.
