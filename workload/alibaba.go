@@ -29,46 +29,37 @@ const alibabaCores = 16
 
 const maxInstances = 1 << 20
 
-func (t *Trace) readAlibaba(file string, text []byte, start time.Time) error {
-	return t.readTable(file, text, []string{
+var alibaba = format{
+	name: "alibaba", id: alibabaTask, optional: []string{alibabaDisk}, add: (*Trace).alibabaTask,
+	required: []string{
 		columnSubmit, columnDuration, columnCPU, alibabaMemory, alibabaJob, alibabaTask, alibabaInstances,
 	},
-		[]string{alibabaDisk}, func(in *rows) (string, error) { return t.alibabaTask(in, start) })
 }
 
-// alibabaTask adds the jobs of the present row. With an error it names the field that is wrong.
-func (t *Trace) alibabaTask(in *rows, start time.Time) (field string, err error) {
-	job := sched.Job{ID: in.text(alibabaJob) + "-" + in.text(alibabaTask), AllowedDelay: NoDelayGiven}
+// alibabaTask adds the jobs of one row.
+func (t *Trace) alibabaTask(row *rows, start time.Time) {
 	for _, column := range [...]string{alibabaJob, alibabaTask} {
-		if _, err := whole(in.text(column)); err != nil {
-			return column, err
+		parsed(row, column, whole)
+	}
+	name := row.text(alibabaJob) + "-" + row.text(alibabaTask)
+	job := sched.Job{
+		ID: name, AllowedDelay: NoDelayGiven, Submitted: start.Add(parsed(row, columnSubmit, seconds)),
+		Duration: parsed(row, columnDuration, positive(seconds)),
+	}
+	one := parsed(row, columnCPU, cores)
+	share := parsed(row, alibabaMemory, notNegative)
+	if share > 1 {
+		row.refuse(alibabaMemory, fmt.Errorf("%q is more than a machine has", row.text(alibabaMemory)))
+	}
+	instances := parsed(row, alibabaInstances, func(text string) (int64, error) {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 || n > maxInstances {
+			return 0, fmt.Errorf("%q: want a whole number, 1 to %d", text, maxInstances)
 		}
-	}
-	submit, err := seconds(in.text(columnSubmit))
-	if err != nil {
-		return columnSubmit, err
-	}
-	job.Submitted = start.Add(submit)
-	if job.Duration, err = positive(in.text(columnDuration), seconds); err != nil {
-		return columnDuration, err
-	}
-	one, err := cores(in.text(columnCPU))
-	if err != nil {
-		return columnCPU, err
-	}
-	share, err := notNegative(in.text(alibabaMemory))
-	if err == nil && share > 1 {
-		err = fmt.Errorf("%q is more than a machine has", in.text(alibabaMemory))
-	}
-	if err != nil {
-		return alibabaMemory, err
-	}
-	instances, err := strconv.ParseInt(in.text(alibabaInstances), 10, 64)
-	if err != nil || instances < 1 || instances > maxInstances {
-		return alibabaInstances, fmt.Errorf("%q: want a whole number, 1 to %d", in.text(alibabaInstances), maxInstances)
-	}
+		return n, nil
+	})
 	memory := int64(share * alibabaMachineMemory)
-	name, each := job.ID, max(1, min(alibabaCores*1000/max(1, one), alibabaMachineMemory/max(1, memory)))
+	each := max(1, min(alibabaCores*1000/max(1, one), alibabaMachineMemory/max(1, memory)))
 	for i := int64(0); instances > 0; i++ {
 		packed := min(instances, each)
 		instances -= packed
@@ -78,25 +69,4 @@ func (t *Trace) alibabaTask(in *rows, start time.Time) (field string, err error)
 		}
 		t.Jobs = append(t.Jobs, job)
 	}
-	return alibabaTask, nil
-}
-
-// readTable reads a table row by row. What add appends to the jobs gets IDs of its own: the field that add returns is
-// the one that they are taken from, if the row makes any.
-func (t *Trace) readTable(file string, text []byte, required, optional []string,
-	add func(*rows) (field string, err error),
-) error {
-	in, err := newRows(file, text, required, optional)
-	if err != nil {
-		return err
-	}
-	seen := ids{}
-	return in.each(func() (string, error) {
-		before := len(t.Jobs)
-		field, err := add(in)
-		for i := before; i < len(t.Jobs) && err == nil; i++ {
-			err = seen.add(t.Jobs[i].ID)
-		}
-		return field, err
-	})
 }

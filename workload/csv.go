@@ -35,85 +35,38 @@ const (
 	columnThroughput = "throughput"
 )
 
-var (
-	requiredColumns = []string{columnID, columnSubmit, columnDuration, columnCPU}
-	optionalColumns = []string{
+// ours is our own format, whose rows come in the user's own order.
+var ours = format{
+	name: "csv", id: columnID, ordered: true, add: (*Trace).csvJob,
+	required: []string{columnID, columnSubmit, columnDuration, columnCPU},
+	optional: []string{
 		columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector,
-		columnUse,
-		columnMinReplicas, columnMaxReplicas, columnThroughput,
-	}
-)
-
-func (t *Trace) readCSV(file string, text []byte, start time.Time) error {
-	in, err := newRows(file, text, requiredColumns, optionalColumns)
-	if err != nil {
-		return err
-	}
-	_, hasUse := in.index[columnUse]
-	seen := ids{}
-	for {
-		err := in.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		job, field, err := csvJob(in, start)
-		if err == nil {
-			field, err = columnID, seen.add(job.ID)
-		}
-		if err == nil && hasUse {
-			var use float64
-			field = columnUse
-			use, err = share(in.text(columnUse))
-			t.Use = append(t.Use, use)
-		}
-		if err != nil {
-			return in.wrap(field, err)
-		}
-		t.Jobs = append(t.Jobs, job)
-	}
+		columnUse, columnMinReplicas, columnMaxReplicas, columnThroughput,
+	},
 }
 
-// csvJob parses the present row. With an error it names the field that is wrong.
-func csvJob(in *rows, start time.Time) (job sched.Job, field string, err error) {
-	job = sched.Job{ID: strings.Clone(in.text(columnID)), AllowedDelay: NoDelayGiven}
-	if job.Submitted, err = moment(in.text(columnSubmit), start); err != nil {
-		return job, columnSubmit, err
+func (t *Trace) csvJob(row *rows, start time.Time) {
+	instant := func(text string) (time.Time, error) { return moment(text, start) }
+	job := sched.Job{
+		ID: strings.Clone(row.text(columnID)), Submitted: parsed(row, columnSubmit, instant),
+		Duration: parsed(row, columnDuration, positive(duration)), Request: request(row, cores),
+		AllowedDelay: given(row, columnAllowedDelay, NoDelayGiven, duration),
+		FinishBy:     given(row, columnDeadline, time.Time{}, instant),
+		Owner:        strings.Clone(row.text(columnOwner)), Queue: strings.Clone(row.text(columnQueue)),
 	}
-	if job.Duration, err = positive(in.text(columnDuration), duration); err != nil {
-		return job, columnDuration, err
+	if !job.FinishBy.IsZero() && !job.FinishBy.After(job.Submitted) {
+		row.refuse(columnDeadline, fmt.Errorf("%q is not after the submission", row.text(columnDeadline)))
 	}
-	if job.Request, field, err = request(in); err != nil {
-		return job, field, err
+	job.Selector = given(row, columnSelector, nil, selector)
+	scaling(row, &job)
+	t.Jobs = append(t.Jobs, job)
+	if _, has := row.index[columnUse]; has {
+		t.Use = append(t.Use, given(row, columnUse, 1, share))
 	}
-	if text := in.text(columnAllowedDelay); text != "" {
-		if job.AllowedDelay, err = duration(text); err != nil {
-			return job, columnAllowedDelay, err
-		}
-	}
-	if text := in.text(columnDeadline); text != "" {
-		if job.FinishBy, err = moment(text, start); err != nil {
-			return job, columnDeadline, err
-		}
-		if !job.FinishBy.After(job.Submitted) {
-			return job, columnDeadline, fmt.Errorf("%q is not after the submission", text)
-		}
-	}
-	job.Owner, job.Queue = strings.Clone(in.text(columnOwner)), strings.Clone(in.text(columnQueue))
-	if job.Selector, err = selector(in.text(columnSelector)); err != nil {
-		return job, columnSelector, err
-	}
-	field, err = scaling(in, &job)
-	return job, field, err
 }
 
 // selector parses labels that a node must carry.
 func selector(text string) (map[string]string, error) {
-	if text == "" {
-		return nil, nil
-	}
 	labels := map[string]string{}
 	for pair := range strings.SplitSeq(strings.Clone(text), ";") {
 		key, value, ok := strings.Cut(pair, "=")
@@ -126,11 +79,7 @@ func selector(text string) (map[string]string, error) {
 	return labels, nil
 }
 
-// share parses a share. An empty text is 1.
 func share(text string) (float64, error) {
-	if text == "" {
-		return 1, nil
-	}
 	v, err := number(text)
 	if err != nil || v < 0 || v > 1 {
 		return 0, fmt.Errorf("%q: want a share, 0 to 1", text)
@@ -139,39 +88,30 @@ func share(text string) (float64, error) {
 }
 
 // request parses the resources of a row. Absent memory and GPUs are none.
-func request(in *rows) (r sched.Resources, field string, err error) {
-	if r.MilliCPU, err = cores(in.text(columnCPU)); err != nil {
-		return r, columnCPU, err
+func request(row *rows, cores func(text string) (int64, error)) sched.Resources {
+	return sched.Resources{
+		MilliCPU: parsed(row, columnCPU, cores), Memory: given(row, columnMemory, 0, size),
+		GPU: given(row, columnGPU, 0, whole),
 	}
-	if text := in.text(columnMemory); text != "" {
-		if r.Memory, err = size(text); err != nil {
-			return r, columnMemory, err
-		}
-	}
-	if text := in.text(columnGPU); text != "" {
-		if r.GPU, err = whole(text); err != nil {
-			return r, columnGPU, err
-		}
-	}
-	return r, "", nil
 }
 
 // moment parses seconds since start, or RFC 3339.
 func moment(text string, start time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		if t.Before(start) {
-			return t, fmt.Errorf("%s is before the start, %s", text, start.Format(time.RFC3339))
-		}
-		return t.UTC(), nil
+		return t.UTC(), notBefore(start, t)
 	}
 	d, err := seconds(text)
-	if err != nil {
-		if !isNumber(text) {
-			err = fmt.Errorf("%q: want seconds since the start of the trace, or 2022-06-01T12:00:00Z", text)
-		}
-		return time.Time{}, err
+	if err != nil && !isNumber(text) {
+		err = fmt.Errorf("%q: want seconds since the start of the trace, or 2022-06-01T12:00:00Z", text)
 	}
-	return start.Add(d), nil
+	return start.Add(d), err
+}
+
+func notBefore(start, t time.Time) error {
+	if t.Before(start) {
+		return fmt.Errorf("%s is before the start, %s", t.Format(time.RFC3339), start.Format(time.RFC3339))
+	}
+	return nil
 }
 
 // duration parses seconds or a Go duration; neither may be negative.
@@ -289,27 +229,6 @@ func roundUp(v float64) int64 {
 	return int64(math.Ceil(v))
 }
 
-// csvColumn is a column that is written only where a job has something to say in it.
-type csvColumn struct {
-	name string
-	text func(t *Trace, i int) string
-}
-
-var csvColumns = []csvColumn{
-	{columnOwner, func(t *Trace, i int) string { return t.Jobs[i].Owner }},
-	{columnQueue, func(t *Trace, i int) string { return t.Jobs[i].Queue }},
-	{columnSelector, func(t *Trace, i int) string { return selectorText(t.Jobs[i].Selector) }},
-	{columnUse, func(t *Trace, i int) string {
-		if t.Use == nil || t.Use[i] == 1 {
-			return ""
-		}
-		return strconv.FormatFloat(t.Use[i], 'f', -1, 64)
-	}},
-	{columnMinReplicas, func(t *Trace, i int) string { return minReplicasText(&t.Jobs[i]) }},
-	{columnMaxReplicas, func(t *Trace, i int) string { return maxReplicasText(&t.Jobs[i]) }},
-	{columnThroughput, func(t *Trace, i int) string { return throughputText(&t.Jobs[i]) }},
-}
-
 func selectorText(labels map[string]string) string {
 	var pairs []string
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -318,44 +237,64 @@ func selectorText(labels map[string]string) string {
 	return strings.Join(pairs, ";")
 }
 
+// csvColumn is what a column says of job i.
+type csvColumn struct {
+	name   string
+	always bool // else it is written only where a job has something to say in it
+	text   func(i int) string
+}
+
 // WriteCSV writes t as [Load] reads it: times in seconds since start.
 func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
-	out := csv.NewWriter(w)
-	header := []string{
-		columnID, columnSubmit, columnDuration, columnCPU, columnMemory, columnGPU, columnAllowedDelay, columnDeadline,
-	}
-	var more []csvColumn
-	for _, c := range csvColumns {
-		for i := range t.Jobs {
-			if c.text(t, i) != "" {
-				more = append(more, c)
-				header = append(header, c.name)
-				break
+	// of an elastic job a row says what one replica asks for
+	each := func(i int) sched.Resources { return t.Jobs[i].On(1).Request }
+	table := make([][]string, len(t.Jobs)+1)
+	for _, c := range []csvColumn{
+		{columnID, true, func(i int) string { return t.Jobs[i].ID }},
+		{columnSubmit, true, func(i int) string { return decimal(t.Jobs[i].Submitted.Sub(start)) }},
+		{columnDuration, true, func(i int) string { return decimal(t.Jobs[i].Duration) }},
+		{columnCPU, true, func(i int) string { return strconv.FormatInt(each(i).MilliCPU, 10) + "m" }},
+		{columnMemory, true, func(i int) string { return strconv.FormatInt(each(i).Memory, 10) }},
+		{columnGPU, true, func(i int) string { return strconv.FormatInt(each(i).GPU, 10) }},
+		{columnAllowedDelay, true, func(i int) string {
+			if t.Jobs[i].AllowedDelay == NoDelayGiven {
+				return ""
 			}
+			return decimal(t.Jobs[i].AllowedDelay)
+		}},
+		{columnDeadline, true, func(i int) string {
+			if t.Jobs[i].FinishBy.IsZero() {
+				return ""
+			}
+			return decimal(t.Jobs[i].FinishBy.Sub(start))
+		}},
+		{columnOwner, false, func(i int) string { return t.Jobs[i].Owner }},
+		{columnQueue, false, func(i int) string { return t.Jobs[i].Queue }},
+		{columnSelector, false, func(i int) string { return selectorText(t.Jobs[i].Selector) }},
+		{columnUse, false, func(i int) string {
+			if t.Use == nil || t.Use[i] == 1 {
+				return ""
+			}
+			return strconv.FormatFloat(t.Use[i], 'f', -1, 64)
+		}},
+		t.elastic(columnMinReplicas, func(s *sched.Scaling) string { return strconv.Itoa(s.Least) }),
+		t.elastic(columnMaxReplicas, func(s *sched.Scaling) string { return strconv.Itoa(s.Most()) }),
+		t.elastic(columnThroughput, throughputText),
+	} {
+		texts, said := make([]string, len(t.Jobs)), c.always
+		for i := range texts {
+			texts[i] = c.text(i)
+			said = said || texts[i] != ""
+		}
+		if !said {
+			continue
+		}
+		table[0] = append(table[0], c.name)
+		for i, text := range texts {
+			table[i+1] = append(table[i+1], text)
 		}
 	}
-	table := [][]string{header}
-	for i := range t.Jobs {
-		j := &t.Jobs[i]
-		delay, deadline := "", ""
-		if j.AllowedDelay != NoDelayGiven {
-			delay = decimal(j.AllowedDelay)
-		}
-		if !j.FinishBy.IsZero() {
-			deadline = decimal(j.FinishBy.Sub(start))
-		}
-		each := j.On(1) // of an elastic job a row says what one replica asks for
-		row := []string{
-			j.ID, decimal(j.Submitted.Sub(start)), decimal(j.Duration),
-			strconv.FormatInt(each.Request.MilliCPU, 10) + "m", strconv.FormatInt(each.Request.Memory, 10),
-			strconv.FormatInt(each.Request.GPU, 10), delay, deadline,
-		}
-		for _, c := range more {
-			row = append(row, c.text(t, i))
-		}
-		table = append(table, row)
-	}
-	if err := out.WriteAll(table); err != nil {
+	if err := csv.NewWriter(w).WriteAll(table); err != nil {
 		return fmt.Errorf("writing workload: %w", err)
 	}
 	return nil

@@ -13,36 +13,26 @@ const maxReplicas = 10_000
 
 // scaling reads on how many replicas a job may run. What the row asks for is then what one of them does, and its
 // duration that on the least number of them; the job asks for all of these.
-func scaling(in *rows, j *sched.Job) (field string, err error) {
-	low, high, text := in.text(columnMinReplicas), in.text(columnMaxReplicas), in.text(columnThroughput)
-	if low == "" && high == "" {
+func scaling(row *rows, j *sched.Job) {
+	high, text := row.text(columnMaxReplicas), row.text(columnThroughput)
+	if row.text(columnMinReplicas) == "" && high == "" {
 		if text != "" {
-			return columnThroughput, fmt.Errorf("%q is of a job that may run on several numbers of replicas: want %s",
-				text, columnMaxReplicas)
+			row.refuse(columnThroughput, fmt.Errorf(
+				"%q is of a job that may run on several numbers of replicas: want %s", text, columnMaxReplicas))
 		}
-		return "", nil
+		return
 	}
-	least := 1
-	if low != "" {
-		if least, err = replicas(low); err != nil {
-			return columnMinReplicas, err
-		}
+	least := given(row, columnMinReplicas, 1, replicas)
+	most := parsed(row, columnMaxReplicas, replicas)
+	if most < least {
+		row.refuse(columnMaxReplicas, fmt.Errorf("%q is less than %s", high, columnMinReplicas))
 	}
-	most, err := replicas(high)
-	if err == nil && most < least {
-		err = fmt.Errorf("%q is less than %s", high, columnMinReplicas)
-	}
-	if err != nil {
-		return columnMaxReplicas, err
-	}
-	if j.Scaling, err = throughput(text, least, most); err != nil {
-		return columnThroughput, err
-	}
+	j.Scaling = parsed(row, columnThroughput,
+		func(text string) (*sched.Scaling, error) { return throughput(text, least, most) })
 	one := j.Request
 	for range least - 1 {
 		j.Request = j.Request.Add(one)
 	}
-	return "", nil
 }
 
 func replicas(text string) (int, error) {
@@ -82,26 +72,22 @@ func throughput(text string, least, most int) (*sched.Scaling, error) {
 	return s, s.Validate()
 }
 
-func minReplicasText(j *sched.Job) string {
-	if j.Scaling == nil {
-		return ""
-	}
-	return strconv.Itoa(j.Scaling.Least)
+// elastic is a column of jobs that may run on several numbers of replicas.
+func (t *Trace) elastic(name string, text func(*sched.Scaling) string) csvColumn {
+	return csvColumn{name, false, func(i int) string {
+		if t.Jobs[i].Scaling == nil {
+			return ""
+		}
+		return text(t.Jobs[i].Scaling)
+	}}
 }
 
-func maxReplicasText(j *sched.Job) string {
-	if j.Scaling == nil {
-		return ""
-	}
-	return strconv.Itoa(j.Scaling.Most())
-}
-
-func throughputText(j *sched.Job) string {
-	if j.Scaling == nil || len(j.Scaling.Throughput) == 1 {
+func throughputText(s *sched.Scaling) string {
+	if len(s.Throughput) == 1 {
 		return ""
 	}
 	var parts []string
-	for _, v := range j.Scaling.Throughput {
+	for _, v := range s.Throughput {
 		parts = append(parts, strconv.FormatFloat(v, 'g', -1, 64))
 	}
 	return strings.Join(parts, ";")

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -27,99 +26,57 @@ const (
 const (
 	gaiaMostHours    = 72
 	gaiaLeastSeconds = 300
+
+	formatGAIA        = "gaia" // whose unit the lengths show
+	formatGAIAHours   = "gaia-hours"
+	formatGAIASeconds = "gaia-seconds"
 )
 
-// gaiaRow is a row as it stands there, in whatever unit.
-type gaiaRow struct {
-	line            int
-	arrival, length float64
-	milliCPU        int64
+// gaia is the format of a name whose times are in a unit.
+func gaia(name string, unit time.Duration) format {
+	return format{
+		name: name, required: []string{gaiaArrival, gaiaLength, gaiaCPUs},
+		add: func(t *Trace, row *rows, start time.Time) { t.gaiaJob(row, start, unit) },
+	}
 }
 
-func (t *Trace) readGAIA(file string, text []byte, start time.Time) error {
-	in, err := newRows(file, text, []string{gaiaArrival, gaiaLength, gaiaCPUs}, nil)
-	if err != nil {
-		return err
-	}
-	var all []gaiaRow
-	err = in.each(func() (string, error) {
-		row, field, err := parseGAIA(in)
-		all = append(all, row)
-		return field, err
-	})
-	if err != nil {
-		return err
-	}
-	unit, err := gaiaUnit(t.Format, all)
-	if err != nil {
-		return &grid.RowError{File: file, Err: err}
-	}
-	for i, row := range all {
-		arrival, length := row.arrival*unit.Seconds(), row.length*unit.Seconds()
-		job := sched.Job{
-			ID:       strconv.Itoa(i + 1), // they have none
-			Duration: time.Duration(length * float64(time.Second)),
-			Request:  sched.Resources{MilliCPU: row.milliCPU},
-			Queue:    queueShort, AllowedDelay: delayShort,
-		}
-		for _, f := range [...]struct {
-			column string
-			v      float64
-		}{{gaiaArrival, arrival}, {gaiaLength, length}} {
-			if f.v > maxSeconds {
-				return &grid.RowError{
-					File: file, Line: row.line, Field: f.column, Err: errors.New("is more than a hundred years"),
-				}
-			}
-		}
-		if job.Duration <= 0 {
-			return &grid.RowError{File: file, Line: row.line, Field: gaiaLength, Err: errors.New("must be more than 0")}
-		}
-		job.Submitted = start.Add(time.Duration(arrival * float64(time.Second)).Round(time.Microsecond))
+func (t *Trace) gaiaJob(row *rows, start time.Time, unit time.Duration) {
+	inUnit := func(text string) (time.Duration, error) { return times(text, unit) }
+	job := sched.Job{
+		ID:        strconv.Itoa(len(t.Jobs) + 1), // they have none
+		Submitted: start.Add(parsed(row, gaiaArrival, inUnit).Round(time.Microsecond)),
 		// hours are written with rounded digits
-		job.Duration = max(time.Microsecond, job.Duration.Round(time.Microsecond))
-		if job.Duration >= queueBoundary {
-			job.Queue, job.AllowedDelay = queueLong, delayLong
-		}
-		t.Jobs = append(t.Jobs, job)
+		Duration: max(time.Microsecond, parsed(row, gaiaLength, positive(inUnit)).Round(time.Microsecond)),
+		Request:  sched.Resources{MilliCPU: parsed(row, gaiaCPUs, cores)},
+		Queue:    queueShort, AllowedDelay: delayShort,
 	}
-	return nil
+	if job.Duration >= queueBoundary {
+		job.Queue, job.AllowedDelay = queueLong, delayLong
+	}
+	t.Jobs = append(t.Jobs, job)
 }
 
-func parseGAIA(in *rows) (row gaiaRow, field string, err error) {
-	row.line = in.line
-	if row.arrival, err = notNegative(in.text(gaiaArrival)); err != nil {
-		return row, gaiaArrival, err
+// gaiaByLength returns the format whose unit the lengths show.
+func gaiaByLength(file string, text []byte) (format, error) {
+	inHours, inSeconds := gaia(formatGAIAHours, time.Hour), gaia(formatGAIASeconds, time.Second)
+	row, err := inHours.open(file, text)
+	if err != nil {
+		return format{}, err
 	}
-	if row.length, err = notNegative(in.text(gaiaLength)); err != nil {
-		return row, gaiaLength, err
-	}
-	if row.milliCPU, err = cores(in.text(gaiaCPUs)); err != nil {
-		return row, gaiaCPUs, err
-	}
-	return row, "", nil
-}
-
-// gaiaUnit returns what times are counted in: what the format says, else what the lengths show.
-func gaiaUnit(format string, all []gaiaRow) (time.Duration, error) {
-	switch format {
-	case formatGAIAHours:
-		return time.Hour, nil
-	case formatGAIASeconds:
-		return time.Second, nil
-	}
-	hours, inSeconds := true, true
-	for i := range all {
-		hours = hours && all[i].length <= gaiaMostHours
-		inSeconds = inSeconds && all[i].length >= gaiaLeastSeconds
-	}
+	hours, seconds := true, true
+	err = row.each(func() {
+		length := parsed(row, gaiaLength, notNegative)
+		hours, seconds = hours && length <= gaiaMostHours, seconds && length >= gaiaLeastSeconds
+	})
 	switch {
+	case err != nil:
+		return format{}, err
 	case hours:
-		return time.Hour, nil
-	case inSeconds:
-		return time.Second, nil
+		return inHours, nil
+	case seconds:
+		return inSeconds, nil
 	}
-	return 0,
-		fmt.Errorf("lengths are neither all in hours, up to %d, nor all in seconds, from %d: name the format %s or %s",
-			gaiaMostHours, gaiaLeastSeconds, formatGAIAHours, formatGAIASeconds)
+	return format{}, &grid.RowError{File: file, Err: fmt.Errorf("lengths are neither all in hours, up to %d, nor all "+
+		"in seconds, from %d: name the format %s or %s", gaiaMostHours, gaiaLeastSeconds, formatGAIAHours,
+		formatGAIASeconds)}
 }

@@ -195,7 +195,9 @@ func (m *Model) Generate(seed uint64, n int, start time.Time) ([]sched.Job, erro
 		return nil, err
 	}
 	random := rand.New(rand.NewPCG(seed, 0))
-	classes, owners, batches := m.classDraw(), m.ownerDraw(), m.batchDraw()
+	classes := newCumulative(len(m.Classes), func(i int) float64 { return float64(m.Classes[i].Jobs) })
+	owners := newCumulative(m.Owners, func(r int) float64 { return math.Pow(float64(r+1), -m.Zipf) })
+	batches := newCumulative(len(m.Batches), func(i int) float64 { return float64(m.Batches[i].Count) })
 	jobs := make([]sched.Job, 0, n)
 	for at := m.next(random, start); len(jobs) < n; at = m.next(random, at) {
 		owner := ""
@@ -257,28 +259,10 @@ func (c cumulative) index(random *rand.Rand) int {
 	return min(i, len(c)-1)
 }
 
-func (m *Model) classDraw() (c cumulative) {
+func newCumulative(n int, weight func(i int) float64) (c cumulative) {
 	sum := 0.0
-	for i := range m.Classes {
-		sum += float64(m.Classes[i].Jobs)
-		c = append(c, sum)
-	}
-	return c
-}
-
-func (m *Model) batchDraw() (c cumulative) {
-	sum := 0.0
-	for _, b := range m.Batches {
-		sum += float64(b.Count)
-		c = append(c, sum)
-	}
-	return c
-}
-
-func (m *Model) ownerDraw() (c cumulative) {
-	sum := 0.0
-	for r := range m.Owners {
-		sum += math.Pow(float64(r+1), -m.Zipf)
+	for i := range n {
+		sum += weight(i)
 		c = append(c, sum)
 	}
 	return c

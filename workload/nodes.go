@@ -1,10 +1,8 @@
 package workload
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 
@@ -59,107 +57,69 @@ func Nodes(source string, sites ...*sched.Site) ([]sched.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading nodes: %w", err)
 	}
-	if isOpenBNodes(text) {
-		nodes, err := readOpenBNodes(source, text, sites[0])
-		if err == nil && len(nodes) == 0 {
-			err = &grid.RowError{File: source, Err: errors.New("the file has no nodes")}
-		}
-		return nodes, err
+	if _, columns := firstLine(text); len(columns) > 0 && columns[0] == openbNode { // which no list of ours has
+		return readNodes(source, text, []string{openbNode, openbMilliCPU, openbMemory, openbGPU, openbModel}, nil,
+			openbNodes(sites[0]))
 	}
-	return readNodes(source, text, sites)
+	known := profiles{}
+	return readNodes(source, text, nodeColumns, otherNodeColumns,
+		func(row *rows) []sched.Node { return nodeGroup(row, sites, known) })
 }
 
-// isOpenBNodes tells the list of nodes of openb by the first column of its header, which no list of ours has.
-func isOpenBNodes(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
-			first, _, _ := bytes.Cut(line, []byte{','})
-			return string(bytes.TrimSpace(first)) == openbNode
-		}
-	}
-	return false
-}
-
-func readNodes(file string, text []byte, sites []*sched.Site) ([]sched.Node, error) {
-	in, err := newRows(file, text, nodeColumns, otherNodeColumns)
+// readNodes reads a list of nodes, whose names stand in the first of the required columns. A row is one node or a
+// group of them.
+func readNodes(file string, text []byte, required, optional []string, group func(*rows) []sched.Node,
+) ([]sched.Node, error) {
+	row, err := newRows(file, text, required, optional)
 	if err != nil {
 		return nil, err
 	}
 	var nodes []sched.Node
-	seen, known := ids{}, profiles{}
-	for {
-		err := in.next()
-		if errors.Is(err, io.EOF) {
-			break
+	seen := ids{}
+	err = row.each(func() {
+		some := group(row)
+		for i := range some {
+			row.refuse(required[0], seen.add(some[i].Name))
 		}
-		if err != nil {
-			return nil, err
+		if nodes = append(nodes, some...); len(nodes) > maxNodes {
+			row.refuse(columnCount, fmt.Errorf("more than %d nodes", maxNodes))
 		}
-		group, field, err := nodeGroup(in, sites, known)
-		if err != nil {
-			return nil, in.wrap(field, err)
-		}
-		for i := range group {
-			if err := seen.add(group[i].Name); err != nil {
-				return nil, in.wrap(columnName, err)
-			}
-		}
-		if nodes = append(nodes, group...); len(nodes) > maxNodes {
-			return nil, in.wrap(columnCount, fmt.Errorf("more than %d nodes", maxNodes))
-		}
+	})
+	if err == nil && len(nodes) == 0 {
+		err = &grid.RowError{File: file, Err: errors.New("the file has no nodes")}
 	}
-	if len(nodes) == 0 {
-		return nil, &grid.RowError{File: file, Err: errors.New("the file has no nodes")}
+	if err != nil {
+		return nil, err
 	}
 	return nodes, nil
 }
 
-// nodeGroup parses the present row into one node or several. With an error it names the field that is wrong.
-func nodeGroup(in *rows, sites []*sched.Site, known profiles) (nodes []sched.Node, field string, err error) {
-	n := sched.Node{Name: strings.Clone(in.text(columnName)), Speed: 1}
-	if n.Site, err = findSite(in.text(columnSite), sites); err != nil {
-		return nil, columnSite, err
+// nodeGroup makes the node or the nodes of the present row.
+func nodeGroup(row *rows, sites []*sched.Site, known profiles) []sched.Node {
+	site := func(name string) (*sched.Site, error) { return findSite(name, sites) }
+	n := sched.Node{
+		Name: strings.Clone(row.text(columnName)), Site: given(row, columnSite, sites[0], site),
+		Capacity: request(row, positive(cores)), Speed: given(row, columnSpeed, 1, positive(notNegative)),
 	}
-	if n.Capacity, field, err = request(in); err != nil {
-		return nil, field, err
-	}
-	if n.Capacity.MilliCPU == 0 {
-		return nil, columnCPU, fmt.Errorf("%q must be more than 0", in.text(columnCPU))
-	}
-	if in.text(columnMemory) == "" {
+	if row.text(columnMemory) == "" {
 		n.Capacity.Memory = unlimitedMemory
 	}
 	n.Free = n.Capacity
-	if in.text(columnSpeed) != "" {
-		if n.Speed, err = notNegative(in.text(columnSpeed)); err == nil && n.Speed == 0 {
-			err = fmt.Errorf("%q must be more than 0", in.text(columnSpeed))
-		}
-		if err != nil {
-			return nil, columnSpeed, err
-		}
+	n.Profile = nodeProfile(row, n.Name, known)
+	if n.Capacity.GPU > 0 && n.Profile != nil && n.Profile.GPUMax == 0 {
+		row.refuse(columnGPU, fmt.Errorf("the node has GPUs: want %s and %s", columnGPUIdle, columnGPUMax))
 	}
-	if n.Profile, field, err = nodeProfile(in, n.Name, known); err != nil {
-		return nil, field, err
+	count := given(row, columnCount, 1, positive(whole))
+	if n.Name == "" {
+		row.refuse(columnName, errors.New("is empty"))
 	}
-	if n.Capacity.GPU > 0 && n.Profile.GPUMax == 0 {
-		return nil, columnGPU, fmt.Errorf("the node has GPUs: want %s and %s", columnGPUIdle, columnGPUMax)
+	if count == 1 {
+		return []sched.Node{n}
 	}
-	count, err := nodeCount(in.text(columnCount))
-	switch {
-	case err != nil:
-		return nil, columnCount, err
-	case n.Name == "":
-		return nil, columnName, errors.New("is empty")
-	case count == 1:
-		return []sched.Node{n}, "", nil
-	}
-	return replicate(n, count), "", nil
+	return replicate(n, int(count))
 }
 
 func findSite(name string, sites []*sched.Site) (*sched.Site, error) {
-	if name == "" {
-		return sites[0], nil
-	}
 	var names []string
 	for _, s := range sites {
 		if s.Name == name {
@@ -170,58 +130,29 @@ func findSite(name string, sites []*sched.Site) (*sched.Site, error) {
 	return nil, fmt.Errorf("unknown site %q: have %s", name, strings.Join(names, ", "))
 }
 
-func nodeCount(text string) (int, error) {
-	if text == "" {
-		return 1, nil
-	}
-	v, err := whole(text)
-	if err == nil && v == 0 {
-		err = fmt.Errorf("%q must be more than 0", text)
-	}
-	return int(v), err
-}
-
 // nodeProfile returns the profile that a row names, or makes one from its figures. Its quality is estimated, because
 // the row does not say where the figures come from.
-func nodeProfile(in *rows, node string, known profiles) (p *energy.Profile, field string, err error) {
-	if name := in.text(columnProfile); name != "" {
+func nodeProfile(row *rows, node string, known profiles) *energy.Profile {
+	if name := row.text(columnProfile); name != "" {
 		for _, column := range powerColumns {
-			if in.text(column) != "" {
-				return nil, column, fmt.Errorf("stands beside the profile %q: give one or the other", name)
+			if row.text(column) != "" {
+				row.refuse(column, fmt.Errorf("stands beside the profile %q: give one or the other", name))
 			}
 		}
-		p, err = known.named(name)
-		return p, columnProfile, err
+		return parsed(row, columnProfile, known.named)
 	}
-	p = &energy.Profile{Name: node, Quality: energy.Estimated, Source: "node file"}
-	if in.text(columnMax) == "" || in.text(columnIdle) == "" {
-		return nil, columnProfile, fmt.Errorf("is empty: want the name of a profile, or %s and %s", columnIdle,
-			columnMax)
+	if row.text(columnMax) == "" || row.text(columnIdle) == "" {
+		row.refuse(columnProfile, fmt.Errorf("is empty: want the name of a profile, or %s and %s", columnIdle,
+			columnMax))
 	}
-	for _, f := range []struct {
-		column string
-		set    func(v float64)
-	}{
-		{columnIdle, func(v float64) { p.Idle = energy.Watts(v); p.Sleep = p.Idle }},
-		{columnMax, func(v float64) { p.Max = energy.Watts(v) }},
-		{columnExponent, func(v float64) { p.Exponent = v }},
-		{columnSleep, func(v float64) { p.Sleep = energy.Watts(v) }},
-		{columnWakeUp, func(v float64) { p.WakeUp = energy.Joules(v) }},
-		{columnGPUIdle, func(v float64) { p.GPUIdle = energy.Watts(v) }},
-		{columnGPUMax, func(v float64) { p.GPUMax = energy.Watts(v) }},
-	} {
-		text := in.text(f.column)
-		if text == "" {
-			continue
-		}
-		v, err := notNegative(text)
-		if err != nil {
-			return nil, f.column, err
-		}
-		f.set(v)
+	amount := func(column string, otherwise float64) float64 { return given(row, column, otherwise, notNegative) }
+	idle := amount(columnIdle, 0)
+	p := &energy.Profile{
+		Name: node, Quality: energy.Estimated, Source: "node file", Idle: energy.Watts(idle),
+		Max: energy.Watts(amount(columnMax, 0)), Exponent: amount(columnExponent, 0),
+		Sleep: energy.Watts(amount(columnSleep, idle)), WakeUp: energy.Joules(amount(columnWakeUp, 0)),
+		GPUIdle: energy.Watts(amount(columnGPUIdle, 0)), GPUMax: energy.Watts(amount(columnGPUMax, 0)),
 	}
-	if err := p.Validate(); err != nil {
-		return nil, "", err
-	}
-	return p, "", nil
+	row.refuse("", p.Validate())
+	return p
 }

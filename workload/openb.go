@@ -34,74 +34,58 @@ const labelGPUModel = "gpu-model"
 // openbModels are the GPUs of that cluster. G2 and G3 are what it calls two that it does not name.
 var openbModels = []string{"A10", "G2", "G3", "P100", "T4", "V100M16", "V100M32"}
 
-func (t *Trace) readOpenB(file string, text []byte, start time.Time) error {
-	return t.readTable(file, text,
-		[]string{
-			columnName, openbMilliCPU, openbMemory, openbGPUs, openbMilliGPU, openbCreated, openbDeleted,
-			openbScheduled,
-		},
-		[]string{openbSpec, openbQoS, openbPhase}, func(in *rows) (string, error) { return t.openbPod(in, start) })
+var openb = format{
+	name: "openb", id: columnName, optional: []string{openbSpec, openbQoS, openbPhase}, add: (*Trace).openbPod,
+	required: []string{
+		columnName, openbMilliCPU, openbMemory, openbGPUs, openbMilliGPU, openbCreated, openbDeleted, openbScheduled,
+	},
 }
 
-// openbPod parses the present row. With an error it names the field that is wrong. A part of a GPU is a whole one
-// here: no two jobs share a device, which is what Kubernetes does without further help.
-func (t *Trace) openbPod(in *rows, start time.Time) (field string, err error) {
+// openbPod adds the job of one row. A part of a GPU is a whole one here: no two jobs share a device, which is what
+// Kubernetes does without further help.
+func (t *Trace) openbPod(row *rows, start time.Time) {
+	created := parsed(row, openbCreated, seconds)
 	job := sched.Job{
-		ID: strings.Clone(in.text(columnName)), AllowedDelay: NoDelayGiven, Queue: strings.Clone(in.text(openbQoS)),
+		ID: strings.Clone(row.text(columnName)), AllowedDelay: NoDelayGiven, Queue: strings.Clone(row.text(openbQoS)),
+		Submitted: start.Add(created), Request: openbResources(row, openbGPUs, milliCores),
 	}
-	created, err := seconds(in.text(openbCreated))
-	if err != nil {
-		return openbCreated, err
-	}
-	job.Submitted = start.Add(created)
-	if job.Request.MilliCPU, err = cores(in.text(openbMilliCPU) + "m"); err != nil {
-		return openbMilliCPU, err
-	}
-	if job.Request.Memory, err = size(in.text(openbMemory) + "Mi"); err != nil {
-		return openbMemory, err
-	}
-	if job.Request.GPU, err = whole(in.text(openbGPUs)); err != nil {
-		return openbGPUs, err
-	}
-	if err := checkShare(in.text(openbMilliGPU), job.Request.GPU); err != nil {
-		return openbMilliGPU, err
-	}
-	job.Selector = openbSelector(in.text(openbSpec))
-	deleted, err := seconds(in.text(openbDeleted))
-	if err != nil {
-		return openbDeleted, err
-	}
-	if in.text(openbScheduled) == "" {
+	row.refuse(openbMilliGPU, checkShare(parsed(row, openbMilliGPU, whole), job.Request.GPU))
+	job.Selector = openbSelector(row.text(openbSpec))
+	deleted := parsed(row, openbDeleted, seconds)
+	if row.text(openbScheduled) == "" {
 		t.skip(openbNeverScheduled)
-		return "", nil
+		return
 	}
-	scheduled, err := seconds(in.text(openbScheduled))
+	scheduled := parsed(row, openbScheduled, seconds)
 	switch {
-	case err != nil:
-		return openbScheduled, err
 	case scheduled < created:
-		return openbScheduled, fmt.Errorf("%q is before the creation", in.text(openbScheduled))
+		row.refuse(openbScheduled, fmt.Errorf("%q is before the creation", row.text(openbScheduled)))
 	case deleted < scheduled:
-		return openbDeleted, fmt.Errorf("%q is before it was scheduled", in.text(openbDeleted))
+		row.refuse(openbDeleted, fmt.Errorf("%q is before it was scheduled", row.text(openbDeleted)))
 	case deleted == scheduled:
 		t.skip(noRunTime)
-		return "", nil
+		return
 	}
 	job.Duration = deleted - scheduled
 	t.Jobs = append(t.Jobs, job)
-	return columnName, nil
 }
 
-// checkShare checks the part of a GPU that is asked for.
-func checkShare(text string, gpus int64) error {
-	share, err := whole(text)
+var milliCores = inUnit("m", cores)
+
+func openbResources(row *rows, gpus string, cpu func(string) (int64, error)) sched.Resources {
+	return sched.Resources{
+		MilliCPU: parsed(row, openbMilliCPU, cpu), Memory: parsed(row, openbMemory, inUnit("Mi", size)),
+		GPU: parsed(row, gpus, whole),
+	}
+}
+
+// checkShare checks the thousandths of a GPU that are asked for.
+func checkShare(share, gpus int64) error {
 	switch {
-	case err != nil:
-		return err
 	case share > 1000:
-		return fmt.Errorf("%q is more than a GPU", text)
+		return fmt.Errorf("\"%d\" is more than a GPU", share)
 	case share > 0 && gpus == 0:
-		return fmt.Errorf("%q of no GPU", text)
+		return fmt.Errorf("\"%d\" of no GPU", share)
 	}
 	return nil
 }
@@ -168,78 +152,44 @@ var gpuModels = map[string]struct{ idle, full energy.Watts }{
 	"V100M32": {30, 300},
 }
 
-// openbKinds makes each kind of node of openb once, so that its nodes share labels and profile.
-type openbKinds map[openbKind]*sched.Node
-
-type openbKind struct {
-	capacity sched.Resources
-	model    string
+// openbNodes makes nodes of openb, all of them at one site. Each kind of node is made once, so that its nodes share
+// labels and profile.
+func openbNodes(site *sched.Site) func(*rows) []sched.Node {
+	type kind struct {
+		capacity sched.Resources
+		model    string
+	}
+	known := map[kind]*sched.Node{}
+	return func(row *rows) []sched.Node {
+		k := kind{openbResources(row, openbGPU, positive(milliCores)), strings.Clone(row.text(openbModel))}
+		if known[k] == nil {
+			known[k] = openbKind(row, k.capacity, k.model)
+			known[k].Site = site
+		}
+		n := *known[k]
+		n.Name = strings.Clone(row.text(openbNode))
+		return []sched.Node{n}
+	}
 }
 
-// node parses the present row. With an error it names the field that is wrong.
-func (known openbKinds) node(in *rows, site *sched.Site) (n sched.Node, field string, err error) {
-	var kind openbKind
-	if kind.capacity.MilliCPU, err = cores(in.text(openbMilliCPU) + "m"); err == nil && kind.capacity.MilliCPU == 0 {
-		err = fmt.Errorf("%q must be more than 0", in.text(openbMilliCPU))
+func openbKind(row *rows, capacity sched.Resources, name string) *sched.Node {
+	model, ok := gpuModels[name]
+	if !ok && name != "" || name == "" && capacity.GPU > 0 {
+		row.refuse(openbModel, fmt.Errorf("unknown GPU %q: have %s", name,
+			strings.Join(slices.Sorted(maps.Keys(gpuModels)), ", ")))
 	}
-	if err != nil {
-		return n, openbMilliCPU, err
+	cores := energy.Watts(capacity.MilliCPU) / 1000
+	p := &energy.Profile{
+		Name: fmt.Sprintf("openb-%d-cores", capacity.MilliCPU/1000), Idle: openbIdlePerCore * cores,
+		Max: openbFullPerCore * cores, Exponent: 1, Sleep: openbIdlePerCore * cores, Quality: energy.Estimated,
+		Source: "mean power of virtual cores by Cloud Carbon Footprint, board power of GPUs by their data sheets",
 	}
-	if kind.capacity.Memory, err = size(in.text(openbMemory) + "Mi"); err != nil {
-		return n, openbMemory, err
+	n := &sched.Node{Capacity: capacity, Free: capacity, Profile: p, Speed: 1}
+	if name != "" {
+		p.Name += "-" + name
+		p.GPUIdle, p.GPUMax = model.idle, model.full
+		n.Labels = openbLabels(name)
 	}
-	if kind.capacity.GPU, err = whole(in.text(openbGPU)); err != nil {
-		return n, openbGPU, err
-	}
-	kind.model = strings.Clone(in.text(openbModel))
-	model, ok := gpuModels[kind.model]
-	if !ok && kind.model != "" || kind.model == "" && kind.capacity.GPU > 0 {
-		return n, openbModel, fmt.Errorf("unknown GPU %q: have %s", kind.model,
-			strings.Join(slices.Sorted(maps.Keys(gpuModels)), ", "))
-	}
-	if known[kind] == nil {
-		cores := energy.Watts(kind.capacity.MilliCPU) / 1000
-		p := &energy.Profile{
-			Name: fmt.Sprintf("openb-%d-cores", kind.capacity.MilliCPU/1000), Idle: openbIdlePerCore * cores,
-			Max: openbFullPerCore * cores, Exponent: 1,
-			Quality: energy.Estimated,
-			Source:  "mean power of virtual cores by Cloud Carbon Footprint, board power of GPUs by their data sheets",
-		}
-		p.Sleep = p.Idle
-		made := &sched.Node{Site: site, Capacity: kind.capacity, Free: kind.capacity, Profile: p, Speed: 1}
-		if kind.model != "" {
-			p.Name += "-" + kind.model
-			p.GPUIdle, p.GPUMax = model.idle, model.full
-			made.Labels = openbLabels(kind.model)
-		}
-		if err := p.Validate(); err != nil {
-			return n, openbMilliCPU, err
-		}
-		known[kind] = made
-	}
-	n = *known[kind]
-	n.Name = strings.Clone(in.text(openbNode))
-	return n, "", nil
-}
-
-// readOpenBNodes reads the list of nodes of openb, all of them at one site.
-func readOpenBNodes(file string, text []byte, site *sched.Site) ([]sched.Node, error) {
-	in, err := newRows(file, text, []string{openbNode, openbMilliCPU, openbMemory, openbGPU, openbModel}, nil)
-	if err != nil {
-		return nil, err
-	}
-	var nodes []sched.Node
-	seen, known := ids{}, openbKinds{}
-	err = in.each(func() (string, error) {
-		n, field, err := known.node(in, site)
-		if err != nil {
-			return field, err
-		}
-		nodes = append(nodes, n)
-		return openbNode, seen.add(n.Name)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return nodes, nil
+	row.refuse(openbMilliCPU, p.Validate())
+	return n
 }

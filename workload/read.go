@@ -20,25 +20,36 @@ import (
 // zero. Callers replace it; a job that still carries it may not be put off.
 const NoDelayGiven time.Duration = -1
 
-// The formats of traces, as [Load] and its callers name them.
-const (
-	formatCSV         = "csv"
-	formatECSched     = "ecsched"
-	formatSWF         = "swf"
-	formatAlibaba     = "alibaba"
-	formatOpenB       = "openb"
-	formatGAIA        = "gaia"
-	formatGAIAHours   = "gaia-hours"
-	formatGAIASeconds = "gaia-seconds"
-	formatSURF        = "surf"
-)
+// format says how the rows of a file become jobs.
+type format struct {
+	name string
+	// columns of a table with a header; where there is a comment sign: in this order, without a header
+	required, optional []string
+	comment            byte
+	id                 string // the column that the IDs of jobs are taken from, if any is
+	ordered            bool   // the order of jobs is the user's own
+	add                func(t *Trace, row *rows, start time.Time)
+}
 
-// Formats lists the formats that [Load] knows.
-func Formats() []string {
-	return []string{
-		formatCSV, formatECSched, formatSWF, formatAlibaba, formatOpenB, formatGAIA, formatGAIAHours, formatGAIASeconds,
-		formatSURF,
+// formats are those that [Load] knows.
+var formats = []format{
+	ours, ecsched, swf, alibaba, openb, gaia(formatGAIA, 0), gaia(formatGAIAHours, time.Hour),
+	gaia(formatGAIASeconds, time.Second), surf,
+}
+
+// Formats lists the names of the formats that [Load] knows.
+func Formats() (names []string) {
+	for _, f := range formats {
+		names = append(names, f.name)
 	}
+	return names
+}
+
+func (f *format) open(file string, text []byte) (*rows, error) {
+	if f.comment != 0 {
+		return newLines(file, text, f.required, f.comment), nil
+	}
+	return newRows(file, text, f.required, f.optional)
 }
 
 // Trace is what a file says of jobs.
@@ -81,15 +92,16 @@ func Load(path, format string, start time.Time) (*Trace, error) {
 	return parse(path, text, format, start)
 }
 
-func parse(file string, text []byte, format string, start time.Time) (*Trace, error) {
-	if format == "" {
+func parse(file string, text []byte, name string, start time.Time) (*Trace, error) {
+	if name == "" {
 		var err error
-		if format, err = guess(text); err != nil {
+		if name, err = guess(text); err != nil {
 			return nil, &grid.RowError{File: file, Err: err}
 		}
 	}
-	t := &Trace{Format: format}
-	err := t.read(file, text, start)
+	t := &Trace{Format: name}
+	f := formats[slices.Index(Formats(), name)]
+	err := t.read(file, text, start, f)
 	switch {
 	case err != nil:
 		return nil, err
@@ -98,30 +110,31 @@ func parse(file string, text []byte, format string, start time.Time) (*Trace, er
 	case len(t.Jobs) == 0:
 		return nil, &grid.RowError{File: file, Err: errors.New("the file has no jobs")}
 	}
-	if format != formatCSV && format != formatECSched { // whose order is the user's own
+	if !f.ordered {
 		t.Jobs = bySubmission(t.Jobs)
 	}
 	return t, nil
 }
 
-func (t *Trace) read(file string, text []byte, start time.Time) (err error) {
-	switch t.Format {
-	case formatCSV:
-		err = t.readCSV(file, text, start)
-	case formatECSched:
-		t.Jobs, err = readECSched(file, text, start)
-	case formatSWF:
-		err = t.readSWF(file, text, start)
-	case formatAlibaba:
-		err = t.readAlibaba(file, text, start)
-	case formatOpenB:
-		err = t.readOpenB(file, text, start)
-	case formatGAIA, formatGAIAHours, formatGAIASeconds:
-		err = t.readGAIA(file, text, start)
-	case formatSURF:
-		err = t.readSURF(file, text, start)
+// read adds the jobs of all rows. Each has an ID of its own.
+func (t *Trace) read(file string, text []byte, start time.Time, f format) (err error) {
+	if f.name == formatGAIA {
+		if f, err = gaiaByLength(file, text); err != nil {
+			return err
+		}
 	}
-	return err
+	row, err := f.open(file, text)
+	if err != nil {
+		return err
+	}
+	seen := ids{}
+	return row.each(func() {
+		before := len(t.Jobs)
+		f.add(t, row, start)
+		for i := before; i < len(t.Jobs); i++ {
+			row.refuse(f.id, seen.add(t.Jobs[i].ID))
+		}
+	})
 }
 
 // bySubmission returns jobs in order, those of one instant as they stood. Jobs are large, so that each is moved but
@@ -143,51 +156,51 @@ func bySubmission(jobs []sched.Job) []sched.Job {
 	return sorted
 }
 
-// headers are columns that no other format has.
+// headers are columns that no other format has. Alibaba's tables have a submit_time as well, so they come first.
 var headers = []struct{ column, format string }{
-	{columnSubmit, formatCSV},
-	{"arrival_time", formatGAIA},
-	{"submit_unix_ms", formatSURF},
-	{"gpu_milli", formatOpenB},
+	{alibabaInstances, alibaba.name},
+	{columnSubmit, ours.name},
+	{gaiaArrival, formatGAIA},
+	{surfSubmit, surf.name},
+	{openbMilliGPU, openb.name},
 }
 
-// guess tells the format from the first line that is no comment: a header has commas, ECSched has five numbers and SWF
-// eighteen, or comments that begin with a semicolon.
+// firstLine returns the first line that is neither blank nor a comment, and its fields by commas.
+func firstLine(text []byte) (line string, columns []string) {
+	for l := range bytes.Lines(text) {
+		if line = string(bytes.TrimSpace(l)); line != "" && line[0] != '#' {
+			columns = strings.Split(line, ",")
+			for i := range columns {
+				columns[i] = strings.Trim(columns[i], " \"")
+			}
+			return line, columns
+		}
+	}
+	return "", nil
+}
+
+// guess tells the format from the first line: a header has commas, ECSched has five numbers and SWF eighteen, or
+// comments that begin with a semicolon. A header that no other format has is best explained by our own reader.
 func guess(text []byte) (string, error) {
-	for line := range bytes.Lines(text) {
-		line = bytes.TrimSpace(line)
-		fields := strings.Fields(string(line))
-		switch {
-		case len(line) == 0 || line[0] == '#':
-			continue
-		case line[0] == ';' || len(fields) == len(swfColumns) && isNumbers(fields):
-			return formatSWF, nil
-		case bytes.ContainsRune(line, ','):
-			return guessTable(string(line)), nil
-		case isNumbers(fields):
-			return formatECSched, nil
+	line, columns := firstLine(text)
+	fields := strings.Fields(line)
+	switch {
+	case line == "":
+		return "", errors.New("the file is empty")
+	case line[0] == ';' || len(fields) == len(swfColumns) && isNumbers(fields):
+		return swf.name, nil
+	case len(columns) > 1:
+		for _, h := range headers {
+			if slices.Contains(columns, h.column) {
+				return h.format, nil
+			}
 		}
-		return "", fmt.Errorf("the first line is neither a header nor a job of a known format: want %s",
-			strings.Join(Formats(), ", "))
+		return ours.name, nil
+	case isNumbers(fields):
+		return ecsched.name, nil
 	}
-	return "", errors.New("the file is empty")
-}
-
-// guessTable tells the format of a table from its header; what it does not know, our own reader explains best.
-func guessTable(header string) string {
-	columns := strings.Split(header, ",")
-	for i := range columns {
-		columns[i] = strings.Trim(columns[i], " \"")
-	}
-	if slices.Contains(columns, "instances_num") { // which has a submit_time as well
-		return formatAlibaba
-	}
-	for _, h := range headers {
-		if slices.Contains(columns, h.column) {
-			return h.format
-		}
-	}
-	return formatCSV
+	return "", fmt.Errorf("the first line is neither a header nor a job of a known format: want %s",
+		strings.Join(Formats(), ", "))
 }
 
 func isNumbers(fields []string) bool {

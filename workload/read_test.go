@@ -202,7 +202,7 @@ func TestReadRefuses(t *testing.T) {
 
 		"ECSched truncated": {
 			"1 0 5 1 1\n2 0 5 1\n", "",
-			"workload.csv:2: the row has 4 fields: want id submit duration cpu memory",
+			"workload.csv:2: the row has 4 fields: want 5, id, submit, duration, cpu, memory",
 		},
 		"ECSched duplicate": {"1 0 5 1 1\n1 0 5 1 1\n", "", `workload.csv:2: id: "1" is used twice`},
 		"ECSched no time":   {"1 0 5 1 1\n2 0 0 1 1\n", "", `workload.csv:2: duration: "0" must be more than 0`},

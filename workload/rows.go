@@ -14,23 +14,26 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 )
 
-// rows reads a CSV table with a header. It knows fields, not what they mean, and makes the errors that name file, line
-// and field. A row with a field too many or too few is an error, never a row. Lines that begin with # are comments.
+// rows reads a table row by row. It knows fields, not what they mean, and makes the errors that name file, line and
+// field. A row with a field too many or too few is an error, never a row.
 type rows struct {
-	file    string
-	csv     *csv.Reader
-	columns []string
-	index   map[string]int
-	record  []string
-	line    int
+	file   string
+	next   func() error // moves to the next row; its error is io.EOF itself after the last one
+	index  map[string]int
+	record []string
+	line   int
+
+	field string // the first one of the present row that is wrong
+	err   error  // and what is wrong with it
 }
 
-// newRows reads the header, which must have every required column and none that is neither required nor optional.
+// newRows reads the header of a CSV table, which must have every required column and none that is neither required nor
+// optional. Lines that begin with # are comments.
 func newRows(file string, text []byte, required, optional []string) (*rows, error) {
-	r := &rows{file: file, csv: csv.NewReader(bytes.NewReader(text)), index: map[string]int{}}
-	r.csv.Comment = '#'
-	r.csv.TrimLeadingSpace = true
-	r.csv.ReuseRecord = true
+	table := csv.NewReader(bytes.NewReader(text))
+	table.Comment, table.TrimLeadingSpace, table.ReuseRecord = '#', true, true
+	r := &rows{file: file, index: map[string]int{}}
+	r.next = func() error { return r.nextOf(table) }
 	if err := r.next(); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = &grid.RowError{File: file, Err: errors.New("the file is empty: want a header and rows")}
@@ -47,7 +50,6 @@ func newRows(file string, text []byte, required, optional []string) (*rows, erro
 				strings.Join(optional, ", ")))
 		}
 		r.index[name] = i
-		r.columns = append(r.columns, name)
 	}
 	for _, name := range required {
 		if _, ok := r.index[name]; !ok {
@@ -58,17 +60,16 @@ func newRows(file string, text []byte, required, optional []string) (*rows, erro
 	return r, nil
 }
 
-// next moves to the next row; its error is io.EOF itself after the last one.
-func (r *rows) next() error {
-	record, err := r.csv.Read()
+func (r *rows) nextOf(table *csv.Reader) error {
+	record, err := table.Read()
 	if err == nil {
 		r.record = record
-		r.line, _ = r.csv.FieldPos(0)
+		r.line, _ = table.FieldPos(0)
 		return nil
 	}
 	if errors.Is(err, csv.ErrFieldCount) {
-		r.line, _ = r.csv.FieldPos(0)
-		return r.wrap("", fmt.Errorf("the row has %d fields: want %d, as in the header", len(record), len(r.columns)))
+		r.line, _ = table.FieldPos(0)
+		return r.wrap("", fmt.Errorf("the row has %d fields: want %d, as in the header", len(record), len(r.index)))
 	}
 	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		return &grid.RowError{File: r.file, Line: parse.StartLine, Err: parse.Err}
@@ -76,18 +77,47 @@ func (r *rows) next() error {
 	return err // reading from memory ends in nothing but io.EOF
 }
 
-// each calls add for every row that is left, up to the first error; add names the field that it is about.
-func (r *rows) each(add func() (field string, err error)) error {
-	for {
-		err := r.next()
-		if errors.Is(err, io.EOF) {
-			return nil
+// newLines reads a table without a header, whose fields are separated by space. A field that begins with the comment
+// sign ends its line.
+func newLines(file string, text []byte, columns []string, comment byte) *rows {
+	r := &rows{file: file, index: map[string]int{}}
+	for i, name := range columns {
+		r.index[name] = i
+	}
+	r.next = func() error {
+		for len(text) > 0 {
+			var line []byte
+			line, text, _ = bytes.Cut(text, []byte{'\n'})
+			r.line++
+			r.record = strings.Fields(string(line))
+			if at := slices.IndexFunc(r.record, func(f string) bool { return f[0] == comment }); at >= 0 {
+				r.record = r.record[:at]
+			}
+			switch len(r.record) {
+			case 0:
+				continue
+			case len(columns):
+				return nil
+			}
+			return r.wrap("", fmt.Errorf("the row has %d fields: want %d, %s", len(r.record), len(columns),
+				strings.Join(columns, ", ")))
 		}
-		if err != nil {
+		return io.EOF
+	}
+	return r
+}
+
+// each calls add for every row that is left, until one is wrong.
+func (r *rows) each(add func()) error {
+	for {
+		switch err := r.next(); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
 			return err
 		}
-		if field, err := add(); err != nil {
-			return r.wrap(field, err)
+		if add(); r.err != nil {
+			return r.wrap(r.field, r.err)
 		}
 	}
 }
@@ -99,6 +129,31 @@ func (r *rows) text(column string) string {
 		return ""
 	}
 	return strings.TrimSpace(r.record[i])
+}
+
+// refuse notes what is wrong with a field of the present row, if anything is. Of several errors the first one counts.
+func (r *rows) refuse(field string, err error) {
+	if r.err == nil {
+		r.field, r.err = field, err
+	}
+}
+
+// parsed returns a field of the present row; its zero value where that is wrong, or something before it was.
+func parsed[T any](r *rows, column string, parse func(string) (T, error)) (v T) {
+	if r.err != nil {
+		return v
+	}
+	v, err := parse(r.text(column))
+	r.refuse(column, err)
+	return v
+}
+
+// given is parsed for a field that may be empty, or missing: then it is otherwise.
+func given[T any](r *rows, column string, otherwise T, parse func(string) (T, error)) T {
+	if r.text(column) == "" {
+		return otherwise
+	}
+	return parsed(r, column, parse)
 }
 
 // wrap makes an error of the present row; an empty field means the whole row.
@@ -124,4 +179,20 @@ func notNegative(text string) (float64, error) {
 		err = fmt.Errorf("%q is negative", text)
 	}
 	return v, err
+}
+
+// positive refuses what parse reads as zero.
+func positive[T comparable](parse func(string) (T, error)) func(string) (T, error) {
+	return func(text string) (v T, err error) {
+		var zero T
+		if v, err = parse(text); err == nil && v == zero {
+			err = fmt.Errorf("%q must be more than 0", text)
+		}
+		return v, err
+	}
+}
+
+// inUnit parses what its column says the unit of.
+func inUnit(unit string, parse func(string) (int64, error)) func(string) (int64, error) {
+	return func(text string) (int64, error) { return parse(text + unit) }
 }

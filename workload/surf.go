@@ -18,53 +18,33 @@ const (
 	surfMemory   = "mem_capacity" // megabytes
 )
 
-func (t *Trace) readSURF(file string, text []byte, start time.Time) error {
-	return t.readTable(file, text, []string{columnID, surfSubmit, surfDuration, surfCPUs},
-		[]string{surfSpeed, surfMemory},
-		func(in *rows) (string, error) { return t.surfJob(in, start) })
+var surf = format{
+	name: "surf", id: columnID, required: []string{columnID, surfSubmit, surfDuration, surfCPUs},
+	optional: []string{surfSpeed, surfMemory}, add: (*Trace).surfJob,
 }
 
-// surfJob parses the present row. With an error it names the field that is wrong.
-func (t *Trace) surfJob(in *rows, start time.Time) (field string, err error) {
-	job := sched.Job{ID: strings.Clone(in.text(columnID)), AllowedDelay: NoDelayGiven}
-	unix, err := milliseconds(in.text(surfSubmit))
-	if err != nil {
-		return surfSubmit, err
-	}
-	job.Submitted = time.UnixMilli(unix).UTC()
-	if job.Submitted.Before(start) {
-		return surfSubmit, fmt.Errorf("%s is before the start, %s", job.Submitted.Format(time.RFC3339),
-			start.Format(time.RFC3339))
-	}
-	length, err := milliseconds(in.text(surfDuration))
-	if err != nil {
-		return surfDuration, err
-	}
-	job.Duration = time.Duration(length) * time.Millisecond
-	if job.Request.MilliCPU, err = cores(in.text(surfCPUs)); err != nil {
-		return surfCPUs, err
-	}
-	if text := in.text(surfMemory); text != "" {
-		if job.Request.Memory, err = size(text + "M"); err != nil {
-			return surfMemory, fmt.Errorf("%q: want megabytes", text)
-		}
-	}
-	if length == 0 {
+func (t *Trace) surfJob(row *rows, start time.Time) {
+	job := sched.Job{ID: strings.Clone(row.text(columnID)), AllowedDelay: NoDelayGiven}
+	job.Submitted = time.UnixMilli(0).UTC().Add(parsed(row, surfSubmit, milliseconds))
+	row.refuse(surfSubmit, notBefore(start, job.Submitted))
+	job.Duration = parsed(row, surfDuration, milliseconds)
+	job.Request.MilliCPU = parsed(row, surfCPUs, cores)
+	job.Request.Memory = given(row, surfMemory, 0, inUnit("M", size))
+	if job.Duration == 0 {
 		t.skip(noRunTime)
-		return "", nil
+		return
 	}
 	t.Jobs = append(t.Jobs, job)
-	return columnID, nil
 }
 
 // noRunTime is why a row is left out that says that its job ran for no time.
 const noRunTime = "ran for no time"
 
 // milliseconds parses a whole number of them, of up to about a hundred years.
-func milliseconds(text string) (int64, error) {
+func milliseconds(text string) (time.Duration, error) {
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < 0 || float64(v) > maxSeconds*1000 {
 		return 0, fmt.Errorf("%q: want a whole number of milliseconds", text)
 	}
-	return v, nil
+	return time.Duration(v) * time.Millisecond, nil
 }

@@ -1,15 +1,12 @@
 package workload
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -52,67 +49,34 @@ const (
 	swfPart     = "part of a job that stands there as a whole"
 )
 
-func (t *Trace) readSWF(file string, text []byte, start time.Time) error {
-	seen := ids{}
-	line := 0
-	for row := range bytes.Lines(text) {
-		line++
-		row, _, _ = bytes.Cut(row, []byte{';'})
-		fields := strings.Fields(string(row))
-		if len(fields) == 0 {
-			continue
-		}
-		job, skip, field, err := swfJob(fields, start)
-		if err == nil && skip == "" {
-			field, err = swfColumns[swfID], seen.add(job.ID)
-		}
-		switch {
-		case err != nil:
-			return &grid.RowError{File: file, Line: line, Field: field, Err: err}
-		case skip != "":
-			t.skip(skip)
-		default:
-			t.Jobs = append(t.Jobs, job)
-		}
-	}
-	return nil
+var swf = format{
+	name: "swf", id: swfColumns[swfID], required: swfColumns[:], comment: ';', add: (*Trace).swfJob,
 }
 
-// swfJob parses the fields of a line. With an error it names the field that is wrong; skip says why the line is no job.
-func swfJob(fields []string, start time.Time) (job sched.Job, skip, field string, err error) {
-	if len(fields) != len(swfColumns) {
-		return job, "", "", fmt.Errorf("the row has %d fields: want %d, as SWF 2.2", len(fields), len(swfColumns))
-	}
+func (t *Trace) swfJob(row *rows, start time.Time) {
 	var v [len(swfColumns)]float64
-	for i, text := range fields {
-		if v[i], err = swfNumber(text); err != nil {
-			return job, "", swfColumns[i], err
-		}
+	for i, column := range swfColumns {
+		v[i] = parsed(row, column, swfNumber)
 	}
 	if v[swfID] < 0 {
-		return job, "", swfColumns[swfID], errors.New("is not given")
+		row.refuse(swfColumns[swfID], errors.New("is not given"))
 	}
 	processors := v[swfRequested]
 	if processors <= 0 {
 		processors = v[swfAllocated]
 	}
 	if why := swfSkips(&v, processors); why != "" {
-		return job, why, "", nil
+		t.skip(why)
+		return
 	}
-	job = sched.Job{
-		ID: fields[swfID], AllowedDelay: NoDelayGiven, Owner: swfName(fields[swfUser], v[swfUser]),
-		Queue: swfName(fields[swfQueue], v[swfQueue]),
-	}
-	submit, err := seconds(fields[swfSubmit])
-	if err != nil {
-		return job, "", swfColumns[swfSubmit], err
-	}
-	job.Submitted = start.Add(submit)
-	if job.Duration, err = positive(fields[swfRunTime], seconds); err != nil {
-		return job, "", swfColumns[swfRunTime], err
+	job := sched.Job{
+		ID: row.record[swfID], AllowedDelay: NoDelayGiven, Owner: swfName(row.record[swfUser], v[swfUser]),
+		Queue:     swfName(row.record[swfQueue], v[swfQueue]),
+		Submitted: start.Add(parsed(row, swfColumns[swfSubmit], seconds)),
+		Duration:  parsed(row, swfColumns[swfRunTime], positive(seconds)),
 	}
 	if processors > maxCores {
-		return job, "", swfColumns[swfRequested], fmt.Errorf("%v are more than %.0f processors", processors, maxCores)
+		row.refuse(swfColumns[swfRequested], fmt.Errorf("%v are more than %.0f processors", processors, maxCores))
 	}
 	job.Request.MilliCPU = int64(math.Ceil(processors)) * 1000
 	memory, column := v[swfWantedMemory], swfWantedMemory
@@ -120,10 +84,10 @@ func swfJob(fields []string, start time.Time) (job sched.Job, skip, field string
 		memory, column = v[swfUsedMemory], swfUsedMemory
 	}
 	if memory *= 1024 * processors; memory > maxMemory {
-		return job, "", swfColumns[column], fmt.Errorf("%v bytes are more than any machine has", memory)
+		row.refuse(swfColumns[column], fmt.Errorf("%v bytes are more than any machine has", memory))
 	}
 	job.Request.Memory = int64(math.Ceil(max(0, memory)))
-	return job, "", "", nil
+	t.Jobs = append(t.Jobs, job)
 }
 
 // swfSkips says why a line is no job; "" if it is one.

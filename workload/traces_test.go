@@ -223,10 +223,10 @@ func TestReadTracesRefuses(t *testing.T) {
 		},
 		"GAIA mixed": {gaia + "0,5,1\n1,4000,1\n", "", "workload.csv: lengths are neither all in hours, " +
 			"up to 72, nor all in seconds, from 300: name the format gaia-hours or gaia-seconds"},
-		"GAIA no length": {gaia + "0,5,1\n1,0,1\n", "", "workload.csv:3: length: must be more than 0"},
+		"GAIA no length": {gaia + "0,5,1\n1,0,1\n", "", `workload.csv:3: length: "0" must be more than 0`},
 		"GAIA too late": {
 			gaia + "0,5,1\n1e9,1,1\n", "",
-			"workload.csv:3: arrival_time: is more than a hundred years",
+			`workload.csv:3: arrival_time: "1e9" is more than a hundred years`,
 		},
 		"GAIA no CPUs": {gaia + "0,5,\n", "", "workload.csv:2: cpus: "},
 		"SURF too early": {
