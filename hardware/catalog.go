@@ -200,14 +200,11 @@ func mergeNested[V any](into, from map[string]map[string]V) {
 // user's "NVIDIA A100" is meant to replace the bundled board of that name.
 func (c *Catalog) preferLast(catalogues []*Catalog) {
 	for _, part := range catalogues {
-		for spelling, model := range part.cpus {
-			if model != "" {
-				c.cpus[spelling] = model
-			}
-		}
-		for spelling, model := range part.gpus {
-			if model != "" {
-				c.gpus[spelling] = model
+		for _, index := range [...]struct{ all, of map[string]string }{{c.cpus, part.cpus}, {c.gpus, part.gpus}} {
+			for spelling, model := range index.of {
+				if model != "" {
+					index.all[spelling] = model
+				}
 			}
 		}
 	}
@@ -218,22 +215,11 @@ func (c *Catalog) finish() error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	c.cpus, c.gpus = map[string]string{}, map[string]string{}
 	c.slugs = map[string]int{}
 	c.instances = map[string]map[string]string{}
 	c.profiles = map[Components]*energy.Profile{}
-	for _, model := range slices.Sorted(maps.Keys(c.CPUs)) {
-		c.slugs[slug(model)]++
-		for _, spelling := range spellings(model, c.CPUs[model].Names, cpuSpellings) {
-			enter(c.cpus, spelling, model)
-		}
-	}
-	for _, model := range slices.Sorted(maps.Keys(c.GPUs)) {
-		c.slugs[slug(model)]++
-		for _, spelling := range spellings(model, c.GPUs[model].Names, gpuSpellings) {
-			enter(c.gpus, spelling, model)
-		}
-	}
+	c.cpus = index(c.slugs, c.CPUs, func(p CPU) []string { return p.Names }, cpuSpellings)
+	c.gpus = index(c.slugs, c.GPUs, func(p GPU) []string { return p.Names }, gpuSpellings)
 	for provider, types := range c.Instances {
 		c.instances[provider] = make(map[string]string, len(types))
 		for name := range types {
@@ -245,22 +231,22 @@ func (c *Catalog) finish() error {
 	return nil
 }
 
-// enter notes a spelling. One that several models share belongs to none.
-func enter(index map[string]string, spelling, model string) {
-	if other, taken := index[spelling]; taken && other != model {
-		model = ""
-	}
-	index[spelling] = model
-}
-
-// spellings of a model come from its key and its other names, without duplicates.
-func spellings(key string, names []string, of func(string) []string) (all []string) {
-	for _, name := range append([]string{key}, names...) {
-		for _, s := range of(name) {
-			if s != "" && !slices.Contains(all, s) {
-				all = append(all, s)
+// index notes what each model may be found under: the spellings of its key and of its other names. One that several
+// models share belongs to none.
+func index[V any](slugs map[string]int, all map[string]V, others func(V) []string, spellings func(string) []string,
+) map[string]string {
+	found := map[string]string{}
+	for model, profile := range all {
+		slugs[slug(model)]++
+		for _, name := range append([]string{model}, others(profile)...) {
+			for _, spelling := range spellings(name) {
+				if other, taken := found[spelling]; taken && other != model {
+					found[spelling] = ""
+				} else if spelling != "" {
+					found[spelling] = model
+				}
 			}
 		}
 	}
-	return all
+	return found
 }

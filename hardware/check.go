@@ -13,36 +13,28 @@ import (
 
 func (c *Catalog) check() error {
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for name, pue := range map[string]float64{"defaultPUE": c.DefaultPUE, "defaultGPUPUE": c.DefaultGPUPUE} {
 		if pue != 0 && !validPUE(pue) {
-			bad("%s is %v: want 1 to %d", name, pue, maxPUE)
+			errs = append(errs, fmt.Errorf("%s is %v: want 1 to %d", name, pue, maxPUE))
 		}
 	}
-	for _, model := range slices.Sorted(maps.Keys(c.CPUs)) {
-		if err := c.CPUs[model].check(); err != nil {
-			bad("cpuProfiles %q: %w", model, err)
-		}
-	}
-	for _, model := range slices.Sorted(maps.Keys(c.GPUs)) {
-		if err := c.GPUs[model].check(); err != nil {
-			bad("gpuProfiles %q: %w", model, err)
-		}
-	}
-	for _, kind := range slices.Sorted(maps.Keys(c.Memory)) {
-		if err := c.Memory[kind].check(); err != nil {
-			bad("memProfiles %q: %w", kind, err)
-		}
-	}
+	errs = append(errs, checkAll("cpuProfiles", c.CPUs)...)
+	errs = append(errs, checkAll("gpuProfiles", c.GPUs)...)
+	errs = append(errs, checkAll("memProfiles", c.Memory)...)
 	for provider, types := range c.Instances {
-		for name, instance := range types {
-			if err := instance.check(); err != nil {
-				bad("cloudInstanceMapping %s %q: %w", provider, name, err)
-			}
-		}
+		errs = append(errs, checkAll("cloudInstanceMapping "+provider, types)...)
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
+}
+
+func checkAll[V interface{ check() error }](table string, all map[string]V) (errs []error) {
+	for name, entry := range all {
+		if err := entry.check(); err != nil {
+			errs = append(errs, fmt.Errorf("%s %q: %w", table, name, err))
+		}
+	}
+	return errs
 }
 
 const (
@@ -119,7 +111,7 @@ func (m Memory) check() error {
 	return checkPower(m.BaseIdlePower, m.BaseIdlePower)
 }
 
-func (i *Instance) check() error {
+func (i Instance) check() error {
 	switch {
 	case i.CPUModel == "":
 		return errors.New("cpuModel is missing")

@@ -1,11 +1,13 @@
 package hardware
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -94,7 +96,9 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 		return nil, err
 	}
 	idle, full := sockets*cpu.IdlePower, sockets*cpu.IdlePower+sockets*capped(cpu, k.MaxGHz, exp)
-	source := []string{fmt.Sprintf("%d threads of %s (%s)", k.CPUs, k.CPUModel, orUnknown(cpu.Source))}
+	source := []string{
+		fmt.Sprintf("%d threads of %s (%s)", k.CPUs, k.CPUModel, cmp.Or(cpu.Source, "as the catalogue says")),
+	}
 
 	if gb := float64(k.Memory)/gib - cpu.MemoryGBPerThread*float64(k.CPUs); gb > 0 {
 		m, name := c.memory(k.MemType)
@@ -138,26 +142,12 @@ func socketsOf(cpu CPU, k Components) (energy.Watts, error) {
 }
 
 func threadsPerCore(cpu CPU, model string) int64 {
-	switch {
-	case cpu.ThreadsPerCore > 0:
-		return cpu.ThreadsPerCore
-	case isARM(model):
+	// the first word of the names of ARM CPUs that are in use
+	arm := []string{"arm", "ampere", "raspberry", "neoverse", "graviton"}
+	if w := words(model); cpu.ThreadsPerCore == 0 && len(w) > 0 && slices.Contains(arm, w[0]) {
 		return 1
 	}
-	return 2
-}
-
-// isARM goes by the first word of the names that are in use.
-func isARM(model string) bool {
-	w := words(model)
-	if len(w) == 0 {
-		return false
-	}
-	switch w[0] {
-	case "arm", "ampere", "raspberry", "neoverse", "graviton":
-		return true
-	}
-	return false
+	return cmp.Or(max(0, cpu.ThreadsPerCore), 2)
 }
 
 // capped is the range from idle to full load of a socket whose clock may not exceed limit: power follows the clock,
@@ -171,9 +161,7 @@ func capped(cpu CPU, limit, exp float64) energy.Watts {
 }
 
 func (c *Catalog) memory(kind string) (Memory, string) {
-	if kind == "" {
-		kind = defaultMemory
-	}
+	kind = cmp.Or(kind, defaultMemory)
 	if m, ok := c.Memory[kind]; ok {
 		return m, kind
 	}
@@ -185,7 +173,7 @@ const mix = " + " // joins the models of a node with several
 // addGPUs sets the GPU fields of p to those of the mean GPU of k.
 func (c *Catalog) addGPUs(p *energy.Profile, k Components) (source string, err error) {
 	models := strings.Split(k.GPUModel, mix)
-	share, pue := energy.Watts(orOne(k.GPUShare)), energy.Watts(orOne(k.GPUPUE))
+	share, pue := energy.Watts(cmp.Or(k.GPUShare, 1)), energy.Watts(cmp.Or(k.GPUPUE, 1))
 	classes := map[string]energy.Watts{} // power in a class, if all models have it
 	seen := map[string]int{}
 	var idle, full energy.Watts
@@ -227,37 +215,30 @@ func (c *Catalog) addGPUs(p *energy.Profile, k Components) (source string, err e
 	if k.GPUShare > 0 {
 		said += fmt.Sprintf(", each %.3g of a board", k.GPUShare)
 	}
-	return said + " (" + orUnknown(source) + ")", nil
+	return said + " (" + cmp.Or(source, "as the catalogue says") + ")", nil
 }
 
 // name of the profile of k: a DNS label that says what it is, made different by a hash where it would not be otherwise.
 func (c *Catalog) name(k Components) string {
-	var parts []string
-	unique := true
-	if own, ok := c.instanceComponents(k.Provider, k.Instance); ok && own.CPUModel == k.CPUModel {
-		parts = append(parts, slug(k.Provider+"-"+k.Instance))
-		if own != k {
-			own.CPUs, own.Memory = k.CPUs, k.Memory // where the type leaves them to the node
-			unique = own == k
-			parts = append(parts, fmt.Sprintf("%dc-%dg", k.CPUs, k.Memory/gib))
-			if k.GPUs > 0 {
-				parts = append(parts, fmt.Sprintf("%dx-%s", k.GPUs, slug(k.GPUModel)))
-			}
-		}
+	parts := []string{slug(k.Provider + "-" + k.Instance)}
+	plain, ok := c.instanceComponents(k.Provider, k.Instance)
+	detailed := plain != k
+	if ok && plain.CPUModel == k.CPUModel {
+		plain.CPUs, plain.Memory = k.CPUs, k.Memory // where the type leaves them to the node
 	} else {
-		if k.Provider != "" {
-			parts = append(parts, slug(k.Provider))
-		}
-		parts = append(parts, slug(k.CPUModel), fmt.Sprintf("%dc-%dg", k.CPUs, k.Memory/gib))
-		if k.GPUs > 0 {
-			parts = append(parts, fmt.Sprintf("%dx-%s", k.GPUs, slug(k.GPUModel)))
-		}
-		plain := Components{
+		parts = slices.DeleteFunc([]string{slug(k.Provider), slug(k.CPUModel)}, func(s string) bool { return s == "" })
+		plain = Components{
 			Provider: k.Provider, CPUModel: k.CPUModel, CPUs: k.CPUs, GPUModel: k.GPUModel, GPUs: k.GPUs,
 			Memory: k.Memory,
 		}
-		unique = plain == k
 	}
+	if detailed {
+		parts = append(parts, fmt.Sprintf("%dc-%dg", k.CPUs, k.Memory/gib))
+		if k.GPUs > 0 {
+			parts = append(parts, fmt.Sprintf("%dx-%s", k.GPUs, slug(k.GPUModel)))
+		}
+	}
+	unique := plain == k
 	name := strings.Join(parts, "-")
 	for _, model := range append(strings.Split(k.GPUModel, mix), k.CPUModel, k.Provider+"-"+k.Instance) {
 		unique = unique && c.slugs[slug(model)] <= 1
@@ -279,17 +260,3 @@ func (c *Catalog) name(k Components) string {
 func cents(w energy.Watts) energy.Watts { return energy.Watts(rounded(float64(w), 100)) }
 
 func rounded(v, parts float64) float64 { return math.Round(v*parts) / parts }
-
-func orOne(v float64) float64 {
-	if v == 0 {
-		return 1
-	}
-	return v
-}
-
-func orUnknown(source string) string {
-	if source == "" {
-		return "as the catalogue says"
-	}
-	return source
-}

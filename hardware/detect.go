@@ -300,11 +300,8 @@ func AnnotatedPUE(annotations map[string]string) float64 {
 }
 
 func (d *detection) readPUE(annotation string, otherwise float64, name string) (float64, string) {
-	if text := d.annotations[annotation]; text != "" {
-		if pue, err := strconv.ParseFloat(text, 64); err == nil && validPUE(pue) {
-			return pue, "annotation " + annotation
-		}
-		d.kind.note("annotation %s is %s: want 1 to %d", annotation, quoted(text), maxPUE)
+	if pue := d.annotated(annotation, fmt.Sprint("1 to ", maxPUE), validPUE); pue > 0 {
+		return pue, "annotation " + annotation
 	}
 	if otherwise > 0 {
 		return otherwise, name + " of the hardware profiles"
@@ -312,19 +309,26 @@ func (d *detection) readPUE(annotation string, otherwise float64, name string) (
 	return 0, ""
 }
 
+// annotated returns the number that an annotation says, 0 if it says none. One that is not valid is noted.
+func (d *detection) annotated(key, want string, valid func(float64) bool) float64 {
+	text := d.annotations[key]
+	v, err := strconv.ParseFloat(text, 64)
+	if text == "" || err == nil && valid(v) {
+		return v
+	}
+	d.kind.note("annotation %s is %s: want %s", key, quoted(text), want)
+	return 0
+}
+
 // limits takes the cap of the clock, and notes what has no effect.
 func (d *detection) limits() {
-	if text := d.annotations[annotationCPUMaxGHz]; text != "" {
-		ghz, err := strconv.ParseFloat(text, 64)
-		top := d.catalog.CPUs[d.kind.Components.CPUModel].FrequencyRangeGHz.Max
-		switch {
-		case err != nil || !(ghz > 0 && ghz <= maxGHz):
-			d.kind.note("annotation %s is %s: want GHz", annotationCPUMaxGHz, quoted(text))
-		case top == 0:
-			d.kind.note("annotation %s has no effect: the frequency range of the CPU is not known", annotationCPUMaxGHz)
-		case ghz < top:
-			d.kind.Components.MaxGHz = ghz
-		}
+	ghz := d.annotated(annotationCPUMaxGHz, "GHz", func(v float64) bool { return v > 0 && v <= maxGHz })
+	top := d.catalog.CPUs[d.kind.Components.CPUModel].FrequencyRangeGHz.Max
+	switch {
+	case ghz > 0 && top == 0:
+		d.kind.note("annotation %s has no effect: the frequency range of the CPU is not known", annotationCPUMaxGHz)
+	case ghz > 0 && ghz < top:
+		d.kind.Components.MaxGHz = ghz
 	}
 	for _, key := range withoutEffect {
 		if d.annotations[gardener+key] != "" {

@@ -2,6 +2,8 @@ package hardware
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,9 +25,13 @@ func (d *detection) gpu() bool {
 		return d.noGPU()
 	}
 	f, unknown := d.findGPU()
-	total := d.annotatedPower()
+	total := energy.Watts(d.annotated(annotationGPUPower, "watts, more than 0",
+		func(w float64) bool { return w > 0 && w <= maxWatts }))
+	const most = 1024
+	annotated := d.annotated(annotationGPUCount, fmt.Sprint("0 to ", most),
+		func(n float64) bool { return n >= 0 && n <= most && n == math.Trunc(n) })
 	// What Kubernetes counts is what jobs are charged for.
-	count := cmp.Or(d.gpus, d.annotatedCount(), max(f.count, int64(len(f.models))))
+	count := cmp.Or(d.gpus, int64(annotated), max(f.count, int64(len(f.models))))
 	k := &d.kind.Components
 	switch {
 	case len(f.models) == 0 && count == 0 && !unknown:
@@ -114,31 +120,4 @@ func (d *detection) findGPU() (f found, unknown bool) {
 		unknown = true
 	}
 	return found{}, unknown
-}
-
-func (d *detection) annotatedCount() int64 {
-	text := d.annotations[annotationGPUCount]
-	if text == "" {
-		return 0
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	const most = 1024
-	if err != nil || n < 0 || n > most {
-		d.kind.note("annotation %s is %s: want 0 to %d", annotationGPUCount, quoted(text), most)
-		return 0
-	}
-	return n
-}
-
-func (d *detection) annotatedPower() energy.Watts {
-	text := d.annotations[annotationGPUPower]
-	if text == "" {
-		return 0
-	}
-	w, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(w > 0 && w <= maxWatts) {
-		d.kind.note("annotation %s is %s: want watts, more than 0", annotationGPUPower, quoted(text))
-		return 0
-	}
-	return energy.Watts(w)
 }
