@@ -2,24 +2,29 @@ package sched
 
 import "slices"
 
-// matcher places the jobs of a batch that may run now, all at once.
+// matcher is a where that looks at a whole queue.
 type matcher struct {
-	match func(b *batch)
-	cost  string // the where whose cost is the matcher's for one job alone
+	match func(b *batch) // places the jobs of a batch that may run now, all at once
+	alone string         // the where whose cost is the matcher's for one job alone
+	says  string
 }
 
-// matchers are the wheres that look at a whole queue.
+const (
+	saysInRounds = "the whole queue in rounds of min-cost flow, "
+	saysByPrices = "the whole queue at once by prices of what is scarce, "
+)
+
 var matchers = map[string]matcher{
-	"ecsched-carbon": {matchInRounds, "carbon"},
-	"ecsched-dp":     {matchInRounds, "ecsched-dp"},
-	"ecsched-energy": {matchInRounds, "energy"},
-	"ecsched-ml":     {matchInRounds, "ecsched-ml"},
-	"flow-carbon":    {matchByPrices, "carbon"},
-	"flow-dp":        {matchByPrices, "ecsched-dp"},
-	"flow-energy":    {matchByPrices, "energy"},
-	"flow-ml":        {matchByPrices, "ecsched-ml"},
-	"max-min":        {maxMin, "max-min"},
-	"min-min":        {minMin, "min-min"},
+	"ecsched-carbon": {matchInRounds, "carbon", saysInRounds + "by the cost of carbon"},
+	"ecsched-dp":     {matchInRounds, "ecsched-dp", saysInRounds + "by dot product of request and room (ECSched)"},
+	"ecsched-energy": {matchInRounds, "energy", saysInRounds + "by the cost of energy"},
+	"ecsched-ml":     {matchInRounds, "ecsched-ml", saysInRounds + "fullest nodes first (ECSched)"},
+	"flow-carbon":    {matchByPrices, "carbon", saysByPrices + "at the cost of carbon"},
+	"flow-dp":        {matchByPrices, "ecsched-dp", saysByPrices + "by dot product of request and room"},
+	"flow-energy":    {matchByPrices, "energy", saysByPrices + "at the cost of energy"},
+	"flow-ml":        {matchByPrices, "ecsched-ml", saysByPrices + "fullest nodes first"},
+	"max-min":        {maxMin, "max-min", "the whole queue, the job that ends last first, each where it ends soonest"},
+	"min-min":        {minMin, "min-min", "the whole queue, the job that ends first first, each where it ends soonest"},
 }
 
 // batch is a queue that is being planned: what it places takes room on its nodes, which are copies.
@@ -55,7 +60,7 @@ func (g *Greedy) Alone() *Greedy {
 	}
 	left, _, _ := parts(g.name)
 	alone := *g
-	alone.match, alone.name = nil, matchers[left].cost+g.name[len(left):]
+	alone.match, alone.name = nil, matchers[left].alone+g.name[len(left):]
 	return &alone
 }
 

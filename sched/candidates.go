@@ -22,8 +22,8 @@ func Candidates(s *Snapshot, keep string, strategy *Greedy, most int) []*Node {
 	for i, n := range nodes {
 		kept[i] = n.Name == keep
 	}
-	for _, cost := range where {
-		if i := decisive(&sorted, job, cost); i >= 0 {
+	for _, placing := range where {
+		if i := decisive(&sorted, job, placing.cost); i >= 0 {
 			kept[i] = true
 		}
 	}

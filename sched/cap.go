@@ -3,7 +3,6 @@ package sched
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,34 +97,16 @@ func Holds(name string) bool {
 // then: what becomes free before goes to those who stand first.
 func (c *Cap) Plan(s *Snapshot) Plan {
 	quota, known := c.quota(s)
-	plan := make(Plan, len(s.Queue))
-	work, one := *s, make([]Job, 1)
-	nodes := make([]Node, len(s.Nodes))
 	running := int64(0)
-	for i, n := range s.Nodes {
-		nodes[i] = *n
+	for _, n := range s.Nodes {
 		running += n.Capacity.MilliCPU - n.Free.MilliCPU
 	}
-	for _, i := range s.inOrder(c.inner.order) {
-		job := &s.Queue[i]
-		if known && !job.Running && s.throttles(job) && running+job.Request.MilliCPU > quota {
-			plan[i] = s.throttled(job, quota)
-			continue
+	return c.inner.inTurn(s, func(j *Job) (Decision, bool) {
+		if !known || j.Running || !s.throttles(j) || running+j.Request.MilliCPU <= quota {
+			return Decision{}, false
 		}
-		work.Nodes = fitting(nodes, job)
-		one[0] = *job
-		work.Queue = one
-		d := c.inner.Plan(&work)[0]
-		if d.Node != "" {
-			k := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == d.Node })
-			nodes[k].Provisional += nodes[k].Added(job)
-			nodes[k] = nodes[k].Place(job.Request)
-			work.Last = d.Node
-			running += job.Request.MilliCPU
-		}
-		plan[i] = d
-	}
-	return plan
+		return s.throttled(j, quota), true
+	}, func(request Resources) { running += request.MilliCPU })
 }
 
 // throttles reports whether j may be kept waiting.
@@ -168,17 +149,6 @@ func bounds(c *grid.Series, from, until time.Time) (least, greatest float64) {
 		least, greatest = min(least, v), max(greatest, v)
 	}
 	return least, greatest
-}
-
-// fitting returns the nodes that a job fits on.
-func fitting(nodes []Node, j *Job) []*Node {
-	feasible := make([]*Node, 0, len(nodes))
-	for k := range nodes {
-		if j.Fits(&nodes[k]) {
-			feasible = append(feasible, &nodes[k])
-		}
-	}
-	return feasible
 }
 
 // kSearch are the thresholds of the k-min search of Lorenz, Panagiotou and Steger: how to buy so many units at prices

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -16,46 +17,61 @@ type Strategy interface {
 // missing.
 type nodeCost func(c *costing, n *Node) (cost float64, ok bool)
 
-var where = map[string]nodeCost{
-	"balanced":        balanced,
-	"carbon":          carbon,
-	"ecsched-dp":      dotProduct,
-	"ecsched-k8s":     authorsStock,
-	"ecsched-ml":      mostLoaded,
-	"energy":          leastEnergy,
-	"exec":            exec,
-	"fcfs":            firstFit,
-	"hybrid":          hybrid,
-	"hybrid-idle":     hybridIdle,
-	"least-allocated": leastAllocated,
-	"max-min":         soonest,
-	"min-min":         soonest,
-	"most-allocated":  mostAllocated,
-	"peaks":           peaks,
-	"profile":         profile,
-	"random":          random,
-	"round-robin":     roundRobin,
+// placing is a where.
+type placing struct {
+	cost   nodeCost
+	traits traits
+	says   string // to people
 }
 
-// readLive are the wheres that look at live watts. Their costs change from one job to the next.
-var readLive = map[string]bool{"exec": true, "hybrid": true, "hybrid-idle": true}
+// traits say what the cost of a where depends on.
+type traits uint8
+
+const (
+	alike    traits = 1 << iota // on nothing else of a node than what [Interchangeable] names
+	relative                    // on more than the job's request and the node: see [Greedy.NodeLocal]
+	live                        // on live watts, so that it changes from one job to the next
+)
+
+var where = map[string]placing{
+	"balanced": {balanced, alike, "free shares of CPU and memory nearest to each other afterwards"},
+	"carbon": {
+		carbon, alike,
+		"least emissions over the run: energy × carbon intensity × PUE, with weighted terms for price, wait and " +
+			"load",
+	},
+	"ecsched-dp": {dotProduct, relative, ""},
+	"ecsched-k8s": {
+		authorsStock, alike,
+		"the baseline of ECSched's authors: least requested of what is free, balanced",
+	},
+	"ecsched-ml": {mostLoaded, 0, ""},
+	"energy":     {leastEnergy, alike, "least additional energy at the meter, wake-up of an empty node included"},
+	"exec":       {exec, relative | live, "most of what a node can draw left, by live watts (Escheduler)"},
+	"fcfs":       {firstFit, alike, "the first node by name"},
+	"hybrid": {
+		hybrid, relative | live,
+		"performance against efficiency, from benchmarks of the class of work and live watts",
+	},
+	"hybrid-idle":     {hybridIdle, relative | live, "the same from benchmarks alone, busy nodes last"},
+	"least-allocated": {leastAllocated, alike, "as stock kube-scheduler scores: most room, balanced"},
+	"max-min":         {soonest, 0, ""},
+	"min-min":         {soonest, 0, ""},
+	"most-allocated":  {mostAllocated, alike, "as stock kube-scheduler scores when it is told to fill nodes up"},
+	"peaks":           {peaks, alike, "least increase of power by an exponential model of the node (PEAKS)"},
+	"profile": {
+		profile, alike | relative,
+		"performance against efficiency, from benchmarks of the class of work alone",
+	},
+	"random":      {random, relative, "any node, by the seed"},
+	"round-robin": {roundRobin, relative, "one node after the other"},
+}
 
 // Names returns what [New] accepts on the left and on the right of its "+", sorted.
 func Names() (wheres, whens []string) {
-	for name := range where {
-		wheres = append(wheres, name)
-	}
-	for name := range matchers {
-		if where[name] == nil {
-			wheres = append(wheres, name)
-		}
-	}
-	for name := range when {
-		whens = append(whens, name)
-	}
+	wheres = slices.AppendSeq(slices.Collect(maps.Keys(where)), maps.Keys(matchers))
 	slices.Sort(wheres)
-	slices.Sort(whens)
-	return wheres, whens
+	return slices.Compact(wheres), slices.Sorted(maps.Keys(when))
 }
 
 // When returns the when of a strategy's name, "now" where it names none. Whether a strategy ever puts off a start is
@@ -85,9 +101,9 @@ func New(name string) (*Greedy, error) {
 	left, right, last := parts(name)
 	whole, matches := matchers[left]
 	if !matches {
-		whole.cost = left
+		whole.alone = left
 	}
-	cost, okWhere := where[whole.cost]
+	placing, okWhere := where[whole.alone]
 	rule, okWhen := when[right]
 	order, okOrder := orders[last]
 	if !okWhere || !okWhen || last != "" && !okOrder {
@@ -96,7 +112,10 @@ func New(name string) (*Greedy, error) {
 	if matches && order != nil {
 		return nil, unordered(name, left)
 	}
-	return &Greedy{name: name, cost: cost, when: rule, live: readLive[left], match: whole.match, order: order}, nil
+	return &Greedy{
+		name: name, cost: placing.cost, when: rule, live: where[left].traits&live != 0, match: whole.match,
+		order: order,
+	}, nil
 }
 
 // Greedy serves a queue job by job: a start rule says when, a cost over nodes says where. A few wheres match a queue
@@ -128,19 +147,28 @@ func (g *Greedy) Plan(s *Snapshot) Plan {
 
 // planInOrder decides on one job after the other.
 func (g *Greedy) planInOrder(s *Snapshot, stop func() bool) (Plan, Optimality) {
-	plan := make(Plan, len(s.Queue))
 	proof := Optimality{Whole: true}
-	// Decisions of this plan take room from later ones, so the nodes are copied before they change.
+	plan := g.inTurn(s, func(j *Job) (Decision, bool) {
+		proof.Whole = proof.Whole && !stop()
+		return Decision{Job: j.ID}, !proof.Whole
+	}, func(Resources) {})
+	return plan, proof
+}
+
+// inTurn decides on one job after the other, unless gate has done so. Each that is placed takes room from later ones,
+// and placed is told of it.
+func (g *Greedy) inTurn(s *Snapshot, gate func(j *Job) (d Decision, decided bool), placed func(Resources)) Plan {
+	plan := make(Plan, len(s.Queue))
 	work := *s
-	nodes := make([]Node, len(s.Nodes))
+	nodes := make([]Node, len(s.Nodes)) // copied before they change
 	for i, n := range s.Nodes {
 		nodes[i] = *n
 	}
 	feasible := make([]*Node, 0, len(nodes))
 	for _, i := range s.inOrder(g.order) {
 		job := &s.Queue[i]
-		if proof.Whole = proof.Whole && !stop(); !proof.Whole {
-			plan[i].Job = job.ID
+		var decided bool
+		if plan[i], decided = gate(job); decided {
 			continue
 		}
 		feasible = feasible[:0]
@@ -157,10 +185,11 @@ func (g *Greedy) planInOrder(s *Snapshot, stop func() bool) (Plan, Optimality) {
 			nodes[k].Provisional += nodes[k].Added(&sized)
 			nodes[k] = nodes[k].Place(sized.Request)
 			work.Last = d.Node
+			placed(sized.Request)
 		}
 		plan[i] = d
 	}
-	return plan, proof
+	return plan
 }
 
 // decide places one job on s.Nodes, all of which are taken as feasible, or holds it.

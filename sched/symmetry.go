@@ -20,13 +20,6 @@ const (
 	InTurn
 )
 
-// interchangeable are the wheres whose cost depends on nothing else of a node than what the symmetry names.
-var interchangeable = map[string]bool{
-	"balanced": true, "carbon": true, "ecsched-k8s": true, "energy": true, "fcfs": true, "least-allocated": true,
-	"most-allocated": true,
-	"peaks":          true, "profile": true,
-}
-
 // Symmetry returns the symmetry of g under a policy.
 func (g *Greedy) Symmetry(p *Policy) Symmetry {
 	left, when, _ := strings.Cut(g.name, "+")
@@ -35,17 +28,10 @@ func (g *Greedy) Symmetry(p *Policy) Symmetry {
 		return InTurn
 	case (left == "least-allocated" || left == "most-allocated") && p.Seed != 0:
 		return Asymmetric // its ties are broken by names
-	case interchangeable[left]:
+	case where[left].traits&alike != 0:
 		return Interchangeable
 	}
 	return Asymmetric
-}
-
-// relative are the wheres whose costs depend on more than the job's request and the node: on who else is a candidate,
-// on the job's name, on the decision before, or on what is drawn just now.
-var relative = map[string]bool{
-	"ecsched-dp": true, "exec": true, "hybrid": true, "hybrid-idle": true, "profile": true, "random": true,
-	"round-robin": true,
 }
 
 // NodeLocal reports whether g, under a policy, orders two nodes for a job as it orders them for any job that asks for
@@ -53,5 +39,5 @@ var relative = map[string]bool{
 func (g *Greedy) NodeLocal(p *Policy) bool {
 	left, _, _ := strings.Cut(g.name, "+")
 	seeded := p.Seed != 0 && (left == "least-allocated" || left == "most-allocated")
-	return !relative[left] && !seeded
+	return where[left].traits&relative == 0 && !seeded
 }

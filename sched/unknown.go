@@ -32,11 +32,11 @@ func unknown(name string) error {
 	}
 }
 
-func orderWithoutWhen(name, where, order string) error {
-	if _, matches := matchers[where]; matches {
-		return unordered(name, where)
+func orderWithoutWhen(name, left, order string) error {
+	if _, matches := matchers[left]; matches {
+		return unordered(name, left)
 	}
-	return fmt.Errorf("unknown strategy %q: an order follows a when: want %s+now/%s", name, where, order)
+	return fmt.Errorf("unknown strategy %q: an order follows a when: want %s+now/%s", name, left, order)
 }
 
 // unordered refuses an order of what has none.
