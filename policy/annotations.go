@@ -42,6 +42,7 @@ type annotation struct {
 	translate func(value string) (string, error) // from the form of the alias; nil: it has ours
 	holds     bool                               // the alias asks for a hold
 	marks     bool                               // either makes a pod ours
+	sets      term                               // that the annotation sets, if it sets one
 	read      func(m *Marks, value string) error
 }
 
@@ -49,35 +50,20 @@ type annotation struct {
 var annotations = slices.Concat(budgetAnnotations, []annotation{
 	{
 		key: v1alpha1.AnnotationAllowedDelay, alias: gardener + "max-scheduling-delay", holds: true, marks: true,
-		read: func(m *Marks, value string) (err error) {
-			m.AllowedDelay, err = readDuration(value)
-			m.said |= termDelay // also 0: "not at all"
-			return err
-		},
+		sets: termDelay, // also 0: "not at all"
+		read: keep(readDuration, func(m *Marks) *time.Duration { return &m.AllowedDelay }),
 	},
-	{key: v1alpha1.AnnotationFinishBy, read: func(m *Marks, value string) (err error) {
-		m.FinishBy, err = readTime(value)
-		return err
-	}},
+	{key: v1alpha1.AnnotationFinishBy, read: keep(readTime, func(m *Marks) *time.Time { return &m.FinishBy })},
 	{
 		key: v1alpha1.AnnotationExpectedDuration, alias: gardener + "estimated-runtime-hours", translate: hours,
-		read: func(m *Marks, value string) (err error) {
-			m.ExpectedDuration, err = readDuration(value)
-			m.said |= termDuration
-			if err == nil && m.ExpectedDuration == 0 {
-				return errors.New("want more than 0")
-			}
-			return err
-		},
+		sets: termDuration,
+		read: keep(positive(readDuration), func(m *Marks) *time.Duration { return &m.ExpectedDuration }),
 	},
-	{key: v1alpha1.AnnotationRunNow, read: func(m *Marks, value string) (err error) {
-		m.RunNow, err = readBool(value)
-		return err
-	}},
-	{key: v1alpha1.AnnotationSkip, alias: gardener + "skip", read: func(m *Marks, value string) (err error) {
-		m.Skip, err = readBool(value)
-		return err
-	}},
+	{key: v1alpha1.AnnotationRunNow, read: keep(readBool, func(m *Marks) *bool { return &m.RunNow })},
+	{
+		key: v1alpha1.AnnotationSkip, alias: gardener + "skip",
+		read: keep(readBool, func(m *Marks) *bool { return &m.Skip }),
+	},
 	// Not parsed: that we wrote it is what counts, and a forged one asks for less than run-now.
 	{key: v1alpha1.AnnotationReleasedAt, read: func(m *Marks, _ string) error {
 		m.ReleasedBefore = true
@@ -85,56 +71,45 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 	}},
 	{
 		key: v1alpha1.AnnotationCarbonThreshold, alias: gardener + "carbon-intensity-threshold", holds: true,
-		marks: true,
+		marks: true, sets: termCarbon,
+		read: keep(positive(between[grid.Intensity](0, maxIntensity)),
+			func(m *Marks) *grid.Intensity { return &m.Limits.Carbon }),
+	},
+	{
+		key: v1alpha1.AnnotationCarbonPercentile, marks: true, sets: termPercentile,
 		read: func(m *Marks, value string) error {
-			v, err := readNumber(value, 0, maxIntensity)
-			if err == nil && v == 0 {
-				return errors.New("want more than 0")
-			}
-			m.Limits.Carbon, m.said = grid.Intensity(v), m.said|termCarbon
+			v, err := readNumber(value, 1, 99)
+			m.Limits.Percentile = v / 100
 			return err
 		},
 	},
-	{key: v1alpha1.AnnotationCarbonPercentile, marks: true, read: func(m *Marks, value string) error {
-		v, err := readNumber(value, 1, 99)
-		m.Limits.Percentile, m.said = v/100, m.said|termPercentile
-		return err
-	}},
 	{
 		key: v1alpha1.AnnotationPriceThreshold, alias: gardener + "price-threshold", holds: true, marks: true,
+		sets: termPrice,
 		read: func(m *Marks, value string) error {
 			v, err := readNumber(value, -maxPrice, maxPrice)
-			m.Limits.Price, m.Limits.HasPrice, m.said = grid.Price(v), true, m.said|termPrice
+			m.Limits.Price, m.Limits.HasPrice = grid.Price(v), true
 			return err
 		},
 	},
 	{
 		key: v1alpha1.AnnotationCarbonCounts, alias: gardener + "carbon-enabled", holds: true, marks: true,
-		read: func(m *Marks, value string) error {
-			counts, err := readBool(value)
-			m.Limits.NoCarbon, m.said = !counts, m.said|termCarbonCounts
-			return err
-		},
+		sets: termCarbonCounts, read: keep(readNot, func(m *Marks) *bool { return &m.Limits.NoCarbon }),
 	},
-	{key: v1alpha1.AnnotationStrategy, marks: true, read: func(m *Marks, value string) error {
+	{key: v1alpha1.AnnotationStrategy, marks: true, sets: termStrategy, read: func(m *Marks, value string) error {
 		if len(value) > maxValue {
 			return errors.New("no strategy has so long a name")
 		}
-		where, _, both := strings.Cut(value, "+")
-		m.Where, m.said = where, m.said|termStrategy
-		if both {
+		var both bool
+		if m.Where, _, both = strings.Cut(value, "+"); both {
 			m.When, m.said = sched.When(value), m.said|termRule
 		}
 		_, err := sched.New(value)
 		return err
 	}},
 	{
-		key: v1alpha1.AnnotationMaxPower, alias: gardener + "max-power-watts", marks: true,
-		read: func(m *Marks, value string) error {
-			v, err := readNumber(value, 1, 1e6)
-			m.MaxPower, m.said = energy.Watts(v), m.said|termMaxPower
-			return err
-		},
+		key: v1alpha1.AnnotationMaxPower, alias: gardener + "max-power-watts", marks: true, sets: termMaxPower,
+		read: keep(between[energy.Watts](1, 1e6), func(m *Marks) *energy.Watts { return &m.MaxPower }),
 	},
 	{
 		key: v1alpha1.AnnotationMinEfficiency, alias: gardener + "min-efficiency", marks: true,
@@ -146,19 +121,13 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 		},
 	},
 	{
-		key: v1alpha1.AnnotationGPUWorkloadType, alias: gardener + "gpu-workload-type",
-		read: func(m *Marks, value string) error {
-			m.GPUClass, m.said = value, m.said|termGPUClass
-			if !slices.Contains(gpuClasses, value) {
-				return fmt.Errorf("want one of %s", strings.Join(gpuClasses, ", "))
-			}
-			return nil
-		},
+		key: v1alpha1.AnnotationGPUWorkloadType, alias: gardener + "gpu-workload-type", sets: termGPUClass,
+		read: keep(readGPUClass, func(m *Marks) *string { return &m.GPUClass }),
 	},
-	{key: v1alpha1.AnnotationPUE, alias: gardener + "pue", read: func(m *Marks, value string) (err error) {
-		m.PUE, err = readNumber(value, 1, maxPUE)
-		return err
-	}},
+	{
+		key: v1alpha1.AnnotationPUE, alias: gardener + "pue",
+		read: keep(between[float64](1, maxPUE), func(m *Marks) *float64 { return &m.PUE }),
+	},
 	{
 		// the hybrid scheduler's
 		key: v1alpha1.AnnotationPerformanceWeight, alias: "scheduler.policy/performance-weight",
@@ -170,7 +139,13 @@ var annotations = slices.Concat(budgetAnnotations, []annotation{
 	},
 })
 
-var gpuClasses = []string{"inference", "training", "rendering", "generic"}
+func readGPUClass(value string) (string, error) {
+	classes := []string{"inference", "training", "rendering", "generic"}
+	if !slices.Contains(classes, value) {
+		return "", fmt.Errorf("want one of %s", strings.Join(classes, ", "))
+	}
+	return value, nil
+}
 
 // in finds the annotation, or the alias that stands for it.
 func (a *annotation) in(m map[string]string) (key, value string, ok bool) {
@@ -224,6 +199,7 @@ func (m *Marks) readOne(a *annotation, key, value string) (err error) {
 			}
 		}
 	}
+	m.said |= a.sets
 	return a.read(m, value)
 }
 

@@ -56,29 +56,23 @@ const maxBudget = 1e9 // kWh
 var budgetAnnotations = []annotation{
 	{
 		key: v1alpha1.AnnotationBudgetKWh, alias: gardener + "energy-budget-kwh",
-		read: func(m *Marks, value string) error {
-			v, err := readNumber(value, 0, maxBudget)
-			if err == nil && v == 0 {
-				return errors.New("want more than 0")
-			}
-			m.BudgetKWh = v
-			return err
-		},
+		read: keep(positive(between[float64](0, maxBudget)), func(m *Marks) *float64 { return &m.BudgetKWh }),
 	},
 	{
 		key: v1alpha1.AnnotationBudgetAction, alias: gardener + "energy-budget-action",
-		read: func(m *Marks, value string) error {
-			deed, ok := ownDeeds[value]
-			switch {
-			case value == "hold":
-				return errors.New("new work is held by an EnergyBudget; want suspend, or one of those that only tell")
-			case !ok:
-				return fmt.Errorf("want one of %s", strings.Join(slices.Sorted(maps.Keys(ownDeeds)), ", "))
-			}
-			m.BudgetDeed = deed
-			return nil
-		},
+		read: keep(readDeed, func(m *Marks) *v1alpha1.BudgetDeed { return &m.BudgetDeed }),
 	},
+}
+
+func readDeed(value string) (v1alpha1.BudgetDeed, error) {
+	deed, ok := ownDeeds[value]
+	switch {
+	case value == "hold":
+		return "", errors.New("new work is held by an EnergyBudget; want suspend, or one of those that only tell")
+	case !ok:
+		return "", fmt.Errorf("want one of %s", strings.Join(slices.Sorted(maps.Keys(ownDeeds)), ", "))
+	}
+	return deed, nil
 }
 
 // Allowance is the energy that one workload may use over its lifetime.
@@ -159,10 +153,7 @@ func NotSuspended(j *batchv1.Job) string {
 			return "it has ended"
 		}
 	}
-	why, never := NeverHeldJob(j)
-	if !never {
-		return ""
-	}
+	why, _ := NeverHeldJob(j)
 	return why
 }
 
@@ -170,7 +161,7 @@ func NotSuspended(j *batchv1.Job) string {
 type closing struct {
 	name  string
 	scope v1alpha1.BudgetScope
-	until time.Time // zero: for good
+	until time.Time // endOfTime: for good
 	asOf  time.Time // when that was known
 }
 
@@ -183,16 +174,8 @@ const budgetBelief = 6 * time.Minute
 func (r *Rules) BudgetClosed(now time.Time, namespace string, o Owners) (until time.Time, budget string, closed bool) {
 	for i := range r.closings[namespace] {
 		c := &r.closings[namespace][i]
-		if age := now.Sub(c.asOf); age > budgetBelief || age < -budgetBelief ||
-			!c.until.IsZero() && !c.until.After(now) || !o.InScope(&c.scope) {
-			continue
-		}
-		end := c.until
-		if end.IsZero() {
-			end = endOfTime
-		}
-		if end.After(until) {
-			until, budget, closed = end, c.name, true
+		if now.Sub(c.asOf).Abs() <= budgetBelief && c.until.After(now) && c.until.After(until) && o.InScope(&c.scope) {
+			until, budget, closed = c.until, c.name, true
 		}
 	}
 	return until, budget, closed
@@ -217,11 +200,11 @@ func closings(budgets []*v1alpha1.EnergyBudget) map[string][]closing {
 		if !Closes(b) {
 			continue
 		}
-		c := closing{name: b.Name, scope: b.Spec.Scope, until: b.Status.ClosedUntil.Time, asOf: b.Status.AsOf.Time}
-		if !c.until.Before(endOfTime) {
-			c.until = time.Time{}
+		until := b.Status.ClosedUntil.Time
+		if until.After(endOfTime) {
+			until = endOfTime
 		}
-		all[b.Namespace] = append(all[b.Namespace], c)
+		all[b.Namespace] = append(all[b.Namespace], closing{b.Name, b.Spec.Scope, until, b.Status.AsOf.Time})
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,26 +36,20 @@ func aliasSchedulers() map[string]Terms {
 	}
 }
 
-// variables are the environment variables of Compute Gardener that the scheduler obeys.
+// variables are the environment variables of Compute Gardener that the scheduler obeys. What makes no sense changes
+// nothing.
 var variables = map[string]func(e *environment, value string) error{
 	"CARBON_ENABLED": func(e *environment, value string) error {
-		counts, err := readBool(value)
-		e.gardener.Limits.NoCarbon, e.gardener.said = !counts, e.gardener.said|termCarbonCounts
+		ignored, err := readNot(value)
+		if err == nil {
+			e.gardener.Limits.NoCarbon, e.gardener.said = ignored, e.gardener.said|termCarbonCounts
+		}
 		return err
 	},
-	"CARBON_INTENSITY_THRESHOLD": func(e *environment, value string) error {
-		v, err := readNumber(value, 0, maxIntensity)
-		e.gardener.Limits.Carbon = grid.Intensity(v)
-		return err
-	},
-	"MAX_SCHEDULING_DELAY": func(e *environment, value string) (err error) {
-		e.gardener.AllowedDelay, err = readDuration(value)
-		return err
-	},
-	"PRICING_ENABLED": func(e *environment, value string) (err error) {
-		e.pricing, err = readBool(value)
-		return err
-	},
+	"CARBON_INTENSITY_THRESHOLD": keep(between[grid.Intensity](0, maxIntensity),
+		func(e *environment) *grid.Intensity { return &e.gardener.Limits.Carbon }),
+	"MAX_SCHEDULING_DELAY": keep(readDuration, func(e *environment) *time.Duration { return &e.gardener.AllowedDelay }),
+	"PRICING_ENABLED":      keep(readBool, func(e *environment) *bool { return &e.pricing }),
 	"PRICING_SCHEDULES_PATH": func(e *environment, value string) error {
 		text, err := e.readFile(value)
 		if err == nil {
@@ -62,12 +57,8 @@ var variables = map[string]func(e *environment, value string) error{
 		}
 		return err
 	},
-	"NODE_DEFAULT_IDLE_POWER": func(e *environment, value string) error {
-		return readWatts(&e.idle, value)
-	},
-	"NODE_DEFAULT_MAX_POWER": func(e *environment, value string) error {
-		return readWatts(&e.max, value)
-	},
+	"NODE_DEFAULT_IDLE_POWER": keep(readWatts, func(e *environment) **energy.Watts { return &e.idle }),
+	"NODE_DEFAULT_MAX_POWER":  keep(readWatts, func(e *environment) **energy.Watts { return &e.max }),
 	"HARDWARE_PROFILES_PATH": func(e *environment, value string) error {
 		text, err := e.readFile(value)
 		if err != nil {
@@ -140,14 +131,8 @@ func AliasEnvironment(environ []string, readFile func(path string) ([]byte, erro
 		}
 	}
 	if e.idle != nil || e.max != nil {
-		idle, most := gardenerIdle, gardenerMax
-		if e.idle != nil {
-			idle = *e.idle
-		}
-		if e.max != nil {
-			most = *e.max
-		}
-		if err := e.give("", idle, most, "NODE_DEFAULT_IDLE_POWER, NODE_DEFAULT_MAX_POWER"); err != nil {
+		idle, most := cmp.Or(e.idle, new(gardenerIdle)), cmp.Or(e.max, new(gardenerMax))
+		if err := e.give("", *idle, *most, "NODE_DEFAULT_IDLE_POWER, NODE_DEFAULT_MAX_POWER"); err != nil {
 			e.warn("environment variables NODE_DEFAULT_IDLE_POWER and NODE_DEFAULT_MAX_POWER: %v", err)
 		}
 	}
@@ -158,12 +143,7 @@ func AliasEnvironment(environ []string, readFile func(path string) ([]byte, erro
 
 func (e *environment) read(name, value string) error {
 	if read, ok := variables[name]; ok {
-		before := e.gardener
-		err := read(e, value)
-		if err != nil {
-			e.gardener = before
-		}
-		return err
+		return read(e, value)
 	}
 	if node, ok := strings.CutPrefix(name, nodePowerPrefix); ok {
 		idle, most, err := hardware.ParseNodePower(value)
@@ -191,13 +171,9 @@ func (e *environment) give(node string, idle, most energy.Watts, source string) 
 	return nil
 }
 
-func readWatts(into **energy.Watts, value string) error {
+func readWatts(value string) (*energy.Watts, error) {
 	v, err := readNumber(value, 0, 1e6)
-	if err != nil {
-		return err
-	}
-	*into = new(energy.Watts(v))
-	return nil
+	return new(energy.Watts(v)), err
 }
 
 // offPeakRate reads what Compute Gardener's schedules charge outside of their peaks: work waits while more is charged.

@@ -16,12 +16,9 @@ const longest = 366 * 24 * time.Hour
 // readDuration reads a Go duration between 0 and longest. The error of time.ParseDuration repeats the whole value,
 // which may be 256 KiB long, so it is replaced.
 func readDuration(value string) (time.Duration, error) {
-	if len(value) > maxValue {
-		return 0, errors.New("want a duration such as 90m or 6h")
-	}
 	d, err := time.ParseDuration(value)
 	switch {
-	case err != nil:
+	case err != nil || len(value) > maxValue:
 		return 0, errors.New("want a duration such as 90m or 6h")
 	case d < 0:
 		return 0, errors.New("want a duration that is not negative")
@@ -34,12 +31,9 @@ func readDuration(value string) (time.Duration, error) {
 // readTime reads RFC 3339. Far dates are refused because instants are compared in nanoseconds since 1970, and the zero
 // time because it reads as "none".
 func readTime(value string) (time.Time, error) {
-	if len(value) > maxValue {
-		return time.Time{}, errors.New("want a time such as 2026-06-01T18:00:00Z")
-	}
 	t, err := time.Parse(time.RFC3339, value)
 	switch {
-	case err != nil:
+	case err != nil || len(value) > maxValue:
 		return time.Time{}, errors.New("want a time such as 2026-06-01T18:00:00Z")
 	case t.Year() < 2000 || t.Year() > 2200:
 		return time.Time{}, errors.New("want a year from 2000 to 2200")
@@ -49,12 +43,9 @@ func readTime(value string) (time.Time, error) {
 
 // readNumber reads a finite number between two limits.
 func readNumber(value string, least, most float64) (float64, error) {
-	if len(value) > maxValue {
-		return 0, errors.New("want a number")
-	}
 	v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	switch {
-	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
+	case err != nil || len(value) > maxValue || math.IsNaN(v) || math.IsInf(v, 0):
 		return 0, errors.New("want a number")
 	case v < least || v > most:
 		return 0, fmt.Errorf("want %v to %v", least, most)
@@ -70,6 +61,42 @@ func readBool(value string) (bool, error) {
 	return b, nil
 }
 
+// readNot reads what is kept as its contrary.
+func readNot(value string) (bool, error) {
+	b, err := readBool(value)
+	return !b, err
+}
+
+// keep returns what reads a value into a field of an object, if it makes sense.
+func keep[O, T any](read func(string) (T, error), field func(*O) *T) func(*O, string) error {
+	return func(o *O, value string) error {
+		v, err := read(value)
+		if err == nil {
+			*field(o) = v
+		}
+		return err
+	}
+}
+
+// between returns what reads a number between two limits.
+func between[T ~float64](least, most float64) func(string) (T, error) {
+	return func(value string) (T, error) {
+		v, err := readNumber(value, least, most)
+		return T(v), err
+	}
+}
+
+// positive refuses 0 of what reads 0 and more.
+func positive[T comparable](read func(string) (T, error)) func(string) (T, error) {
+	return func(value string) (v T, err error) {
+		var zero T
+		if v, err = read(value); err == nil && v == zero {
+			err = errors.New("want more than 0")
+		}
+		return v, err
+	}
+}
+
 const maxValue = 64 // bytes of a value that may make sense
 
 // excerpt quotes a value for logs and events without letting it fill them.
@@ -82,12 +109,6 @@ func excerpt(value string) string {
 
 // hours turns a number of hours into a Go duration.
 func hours(value string) (string, error) {
-	h, err := readNumber(value, 0, longest.Hours())
-	if err != nil {
-		return "", err
-	}
-	if h == 0 {
-		return "", errors.New("want more than 0")
-	}
-	return time.Duration(h * float64(time.Hour)).String(), nil
+	h, err := positive(between[float64](0, longest.Hours()))(value)
+	return time.Duration(h * float64(time.Hour)).String(), err
 }
