@@ -16,10 +16,9 @@ import (
 )
 
 const (
-	period       = 15 * time.Second
-	maxAge       = 45 * time.Second // of a reading
-	longestPause = time.Minute      // after failures
-	jitter       = 0.1              // of a period: not all replicas ask at once
+	period = 15 * time.Second
+	maxAge = 45 * time.Second // of a reading
+	jitter = 0.1              // of a period: not all replicas ask at once
 )
 
 // Feed holds the last answers. A nil Feed knows nothing.
@@ -51,49 +50,27 @@ func New(o central.Options, log *slog.Logger) (*Feed, error) {
 	}, nil
 }
 
-// Run asks until the context ends.
+// Run asks until the context ends. A panic counts as a failure: what was known before stays until it is too old, and
+// scheduling goes on.
 func (f *Feed) Run(ctx context.Context) error {
 	if f == nil {
 		return nil
 	}
 	defer f.client.Close()
-	failures := 0
-	for {
-		if f.guarded(ctx) {
-			failures = 0
-		} else {
-			failures++
+	rest := func(ctx context.Context, pause time.Duration) {
+		if pause == 0 {
+			pause = time.Duration(float64(period) * (1 + jitter*(2*rand.Float64()-1)))
 		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-time.After(pause(failures)):
+		case <-time.After(pause):
 		}
 	}
-}
-
-// guarded asks once. A panic counts as a failure: what was known before stays until it is too old, and scheduling goes
-// on.
-func (f *Feed) guarded(ctx context.Context) (ok bool) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			panics.WithLabelValues().Inc()
-			f.log.Error("asking for live watts panicked: trying again", "panic", panicked,
-				"stack", string(debug.Stack()))
-			ok = false
-		}
-	}()
-	return f.Ask(ctx)
-}
-
-// pause returns how long to wait after so many failures in a row.
-func pause(failures int) time.Duration {
-	if failures == 0 {
-		return time.Duration(float64(period) * (1 + jitter*(2*rand.Float64()-1)))
-	}
-	const first, doublings = time.Second, 6
-	longest := min(first<<min(failures-1, doublings), longestPause)
-	return longest/2 + rand.N(longest/2)
+	central.Keep(ctx, f.Ask, rest, func(panicked any) {
+		panics.WithLabelValues().Inc()
+		f.log.Error("asking for live watts panicked: trying again", "panic", panicked, "stack", string(debug.Stack()))
+	})
+	return nil
 }
 
 // Ask asks once. It returns whether the central unit told what nodes draw: the watts of workloads are a help, no need.

@@ -31,13 +31,11 @@ func (f *Feed) get(ctx context.Context, r *route, into any) (skew time.Duration,
 		if ctx.Err() == nil && !r.failing {
 			f.log.Warn("live watts cannot be read: deciding without what is older than its age allows", "what", r.name,
 				"error", err)
-			r.failing = true
 		}
 	case news:
-		result, r.failing = "news", false
-	default:
-		r.failing = false
+		result = "news"
 	}
+	r.failing = err != nil
 	asked.WithLabelValues(r.name, result).Inc()
 	return skew, news, err
 }

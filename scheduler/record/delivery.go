@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -37,23 +36,23 @@ func post(ctx context.Context, client *central.Client, records []ledger.Record) 
 	return false, err
 }
 
-// deliver sends all records and returns how long to wait after a failure, longer than the last time; 0 after none. A
-// batch that is refused for good is delivered record by record, so that one that is refused takes no others along.
-func (r *Recorder) deliver(ctx context.Context, last time.Duration) (pause time.Duration) {
+// deliver sends all records, and reports whether it could. A batch that is refused for good is delivered record by
+// record, so that one that is refused takes no others along.
+func (r *Recorder) deliver(ctx context.Context) bool {
 	for len(r.queue) > 0 {
 		n := r.batch()
 		lasting, err := post(ctx, r.client, r.queue[:n])
 		switch {
 		case ctx.Err() != nil:
-			return 0
+			return true
 		case err == nil:
 			records.WithLabelValues("sent").Add(float64(n))
 		case !lasting:
-			if last == 0 {
+			if !r.failing {
 				r.log.Warn("records of decisions are not delivered: trying again", "error", err)
 			}
-			pause = min(max(2*last, firstPause), longestPause)
-			return pause/2 + rand.N(pause/2+1)
+			r.failing = true
+			return false
 		case n > 1:
 			r.alone = n
 			continue
@@ -63,9 +62,10 @@ func (r *Recorder) deliver(ctx context.Context, last time.Duration) (pause time.
 				r.log.Error("records were refused and are dropped", "number", n, "record", r.queue[0].ID, "error", err)
 			}
 		}
+		r.failing = false
 		r.forget(n)
 	}
-	return 0
+	return true
 }
 
 // batch is how many of the oldest records go together.
@@ -85,7 +85,7 @@ func (r *Recorder) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownWithin)
 	defer cancel()
 	r.writeAll()
-	r.deliver(ctx, 0)
+	r.deliver(ctx)
 	r.lost(len(r.queue), tooLate)
 	for _, why := range []string{tooFast, tooLong} { // what was not logged yet
 		if n := r.notices[why]; n != nil {

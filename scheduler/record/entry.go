@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -117,13 +118,10 @@ func (s *scribe) snapshot(r *ledger.Record, e *Entry) error {
 	s.buf.Reset()
 	if s.zip == nil {
 		s.zip, _ = gzip.NewWriterLevel(&s.buf, gzip.BestSpeed) // the level is a valid one
-	} else {
-		s.zip.Reset(&s.buf)
 	}
-	if _, err := s.zip.Write(encoded); err != nil {
-		return err
-	}
-	if err := s.zip.Close(); err != nil {
+	s.zip.Reset(&s.buf)
+	_, err = s.zip.Write(encoded)
+	if err := errors.Join(err, s.zip.Close()); err != nil {
 		return err
 	}
 	if s.buf.Len() > ledger.MaxSnapshot {

@@ -31,6 +31,7 @@ type Recorder struct {
 	queue   []ledger.Record // the oldest first
 	bytes   int             // of snapshots in queue
 	alone   int             // so many of the oldest are delivered each by itself
+	failing bool            // the last request did, which was logged
 	notices map[string]*notice
 }
 
@@ -55,8 +56,6 @@ const (
 	maxBatchBytes  = 2 << 20
 	gatherFor      = 2 * time.Second // records are delivered together
 	shutdownWithin = 5 * time.Second
-	firstPause     = time.Second
-	longestPause   = time.Minute
 	noticeEvery    = time.Minute // that records are lost, or that writing them panicked
 )
 
@@ -172,54 +171,37 @@ func (t *Draft) assemble() *Entry {
 	return &t.Entry
 }
 
-// Run writes and delivers until the context ends; then it tries for a moment to deliver what is left.
+// Run writes and delivers until the context ends; then it tries for a moment to deliver what is left. A panic counts as
+// a failure: what was not delivered is tried again.
 func (r *Recorder) Run(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
 	defer r.client.Close()
-	pause, going := time.Duration(0), true // after a failure
-	for going {
-		pause, going = r.round(ctx, pause)
-	}
+	central.Keep(ctx, func(ctx context.Context) bool {
+		r.wait(ctx, gatherFor)
+		r.writeAll()
+		r.lost(0, tooLong)
+		return ctx.Err() != nil || r.deliver(ctx)
+	}, r.wait, r.logPanic)
+	r.finish(context.WithoutCancel(ctx))
 	return nil
 }
 
-// round waits, writes and delivers once; going is false once the context has ended. A panic is survived, and counts as
-// a failure: what was not delivered is tried again.
-func (r *Recorder) round(ctx context.Context, last time.Duration) (pause time.Duration, going bool) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			r.logPanic(panicked)
-			pause, going = min(max(2*last, firstPause), longestPause), ctx.Err() == nil
-		}
-	}()
-	if !r.wait(ctx, max(last, gatherFor)) {
-		r.finish(context.WithoutCancel(ctx))
-		return 0, false
-	}
-	r.writeAll()
-	r.lost(0, tooLong)
-	return r.deliver(ctx, last), true
-}
-
-// wait returns after there is something to do and a while for more to come; false if the context has ended.
-func (r *Recorder) wait(ctx context.Context, while time.Duration) bool {
+// wait returns after there is something to do and a while for more to come, or when the context has ended.
+func (r *Recorder) wait(ctx context.Context, while time.Duration) {
 	var over <-chan time.Time // nil until there is something to do
-	if len(r.queue) > 0 {
-		over = time.After(while)
-	}
-	for {
+	for while > 0 {
+		if over == nil && len(r.queue) > 0 {
+			over = time.After(while)
+		}
 		select {
 		case <-ctx.Done():
-			return false
+			return
 		case <-r.ready:
 			r.writeAll() // copies are larger than records
-			if over == nil {
-				over = time.After(while)
-			}
 		case <-over:
-			return true
+			return
 		}
 	}
 }
@@ -261,12 +243,10 @@ func (r *Recorder) write(e *Entry) (record ledger.Record) {
 func (r *Recorder) keep(record ledger.Record) {
 	r.queue = append(r.queue, record)
 	r.bytes += len(record.Snapshot)
-	over, bytes := 0, r.bytes
-	for len(r.queue)-over > maxQueue || bytes > maxQueueBytes {
-		bytes -= len(r.queue[over].Snapshot)
-		over++
+	over := 0
+	for ; len(r.queue) > maxQueue || r.bytes > maxQueueBytes; over++ {
+		r.forget(1)
 	}
-	r.forget(over)
 	r.lost(over, tooLong)
 }
 
