@@ -2,7 +2,7 @@ package kube
 
 import (
 	"fmt"
-	"math"
+	"hash/fnv"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -144,15 +144,9 @@ func stamp(s *v1alpha1.SignalStatus) string {
 	if s == nil {
 		return "-"
 	}
-	sum := 0.0
-	for i, v := range s.Values {
-		sum += v * float64(i+1)
-	}
-	asOf := int64(0)
-	if s.AsOf != nil {
-		asOf = s.AsOf.Unix()
-	}
-	return fmt.Sprint(s.Source, asOf, s.Start.Unix(), s.Step, len(s.Values), math.Float64bits(sum))
+	sum := fnv.New64a()
+	fmt.Fprint(sum, s.Source, s.AsOf, s.Start, s.Step, s.Values)
+	return strconv.FormatUint(sum.Sum64(), 16)
 }
 
 // siteOf returns what a GridZone says. A zone without a status is a site without signals.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -53,13 +51,6 @@ type header struct {
 	Kind       string `json:"kind"`
 }
 
-func (h header) check(kind string) error {
-	if h.APIVersion != APIVersion || h.Kind != kind {
-		return fmt.Errorf("it is %q %q: want %q %q", h.APIVersion, h.Kind, APIVersion, kind)
-	}
-	return nil
-}
-
 // signalsFile is the written form of sites with their signals; the first site is the default one.
 type signalsFile struct {
 	header `json:",inline"`
@@ -102,9 +93,9 @@ func (f *Files) Run(ctx context.Context) error {
 func (f *Files) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	signals := f.signals.poll(f.SignalsFile, readSignals, f.log())
-	profiles := f.profiles.poll(f.ProfilesFile, readProfiles, f.log())
-	if !signals && !profiles {
+	signals := f.signals.poll(f.SignalsFile, readSignals, f.Log)
+	profiles := f.profiles.poll(f.ProfilesFile, readProfiles, f.Log)
+	if !signals && !profiles && f.view.Load() != nil {
 		return
 	}
 	c := Contents{Sites: f.signals.content, Defaults: f.Defaults}
@@ -118,25 +109,26 @@ func (f *Files) Refresh() {
 	v, err := c.View()
 	if err != nil {
 		// Each file was checked alone when it was read, and they do not refer to each other.
-		f.log().Error("publishing a view: the last one holds", "error", err)
+		f.Log.Error("publishing a view: the last one holds", "error", err)
 		return
 	}
 	f.view.Store(v)
 }
 
-func (f *Files) log() *slog.Logger {
-	if f.Log == nil {
-		return slog.New(slog.DiscardHandler)
+// parse reads a file of a kind, whose header comes to stand in head, into its form.
+func parse(data []byte, kind string, form any, head *header) error {
+	if err := yaml.UnmarshalStrict(data, form); err != nil {
+		return err
 	}
-	return f.Log
+	if *head != (header{APIVersion, kind}) {
+		return fmt.Errorf("it is %q %q: want %q %q", head.APIVersion, head.Kind, APIVersion, kind)
+	}
+	return nil
 }
 
 func readSignals(data []byte) ([]*sched.Site, error) {
 	var file signalsFile
-	if err := yaml.UnmarshalStrict(data, &file); err != nil {
-		return nil, err
-	}
-	if err := file.check(KindSignals); err != nil {
+	if err := parse(data, KindSignals, &file, &file.header); err != nil {
 		return nil, err
 	}
 	if i := slices.Index(file.Sites, nil); i >= 0 {
@@ -147,10 +139,7 @@ func readSignals(data []byte) ([]*sched.Site, error) {
 }
 
 func readProfiles(data []byte) (file profilesFile, err error) {
-	if err := yaml.UnmarshalStrict(data, &file); err != nil {
-		return file, err
-	}
-	if err := file.check(KindProfiles); err != nil {
+	if err := parse(data, KindProfiles, &file, &file.header); err != nil {
 		return file, err
 	}
 	if i := slices.Index(file.Profiles, nil); i >= 0 {
@@ -162,10 +151,9 @@ func readProfiles(data []byte) (file profilesFile, err error) {
 
 // readFile is a file as it was last seen.
 type readFile[T any] struct {
-	info    os.FileInfo // nil: not seen, or gone
-	polled  bool
-	err     error // why it cannot be used now
-	content T     // of its last good version
+	info    os.FileInfo // nil: not seen, gone, or not readable
+	err     error       // why it cannot be used now
+	content T           // of its last good version
 }
 
 // poll reads the file if it is not the one seen last, and reports whether anything is different now. What is wrong with
@@ -175,49 +163,27 @@ func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.
 		return false
 	}
 	info, err := os.Stat(path)
-	if err == nil {
-		if r.polled && sameFile(r.info, info) {
-			return false
-		}
-		var data []byte
-		var content T
-		if data, err = readWhole(path); err == nil {
-			if content, err = read(data); err == nil {
-				r.content = content
-				log.Info("file loaded", "file", path)
-			} else {
-				err = fmt.Errorf("reading %s: %w", path, err)
-			}
+	var data []byte
+	var content T
+	switch {
+	case err != nil:
+	case r.info != nil && os.SameFile(r.info, info) && r.info.ModTime().Equal(info.ModTime()) &&
+		r.info.Size() == info.Size(): // one that replaces another within the resolution of the clock may have its size
+		return false
+	case !info.Mode().IsRegular() || info.Size() > maxFileSize:
+		err = errors.New("it is no regular file, or too large")
+	default:
+		if data, err = os.ReadFile(path); err != nil {
+			info = nil // it may be readable the next time without having changed
+		} else if content, err = read(data); err == nil {
+			r.content = content
+			log.Info("file loaded", "file", path)
 		}
 	}
-	if _, unread := errors.AsType[*fs.PathError](err); unread {
-		info = nil // it may be readable the next time without having changed
-	}
-	before, first := r.err, !r.polled
-	r.info, r.polled, r.err = info, true, err
+	before := r.err
+	r.info, r.err = info, err
 	if err != nil && (before == nil || before.Error() != err.Error()) {
 		log.Warn("file cannot be used: deciding without it", "file", path, "error", err)
 	}
-	return first || err == nil || before == nil
-}
-
-// sameFile also compares identity: a file that replaces another within the resolution of the clock may have its size.
-func sameFile(a, b os.FileInfo) bool {
-	return a != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
-}
-
-func readWhole(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("reading %s: %w", path, err)
-	case len(data) > maxFileSize:
-		return nil, errors.New("it is too large")
-	}
-	return data, nil
+	return err == nil || before == nil
 }

@@ -148,7 +148,7 @@ func TestFilesRefuse(t *testing.T) {
 }
 
 func TestFilesRun(t *testing.T) {
-	f := &Files{SignalsFile: filepath.Join(t.TempDir(), "signals.yaml")}
+	f := &Files{SignalsFile: filepath.Join(t.TempDir(), "signals.yaml"), Log: slog.New(slog.DiscardHandler)}
 	write(t, f.SignalsFile, goodSignals)
 	done := make(chan error)
 	go func() { done <- f.Run(t.Context()) }()

@@ -178,11 +178,9 @@ func (o *Objects) poke() {
 }
 
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 
@@ -254,10 +252,9 @@ func (o *Objects) tell(items []*item) {
 }
 
 func (p *problem) log(log *slog.Logger) {
-	l := log.With("kind", p.kind, "namespace", p.namespace, "name", p.name, "error", p.why)
+	what := "cannot be used"
 	if p.part {
-		l.Warn("a part cannot be used: deciding without it")
-	} else {
-		l.Warn("cannot be used: deciding without it")
+		what = "a part cannot be used"
 	}
+	log.Warn(what+": deciding without it", "kind", p.kind, "namespace", p.namespace, "name", p.name, "error", p.why)
 }

@@ -38,21 +38,14 @@ func newWatched(client dynamic.ResourceInterface, name, selector string, policie
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.FieldSelector = selector
 			list, err := client.List(ctx, options)
-			w.heard(err)
-			if err != nil {
-				return nil, err
-			}
-			return list, nil
+			w.heard(err, false)
+			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.FieldSelector = selector
 			events, err := client.Watch(ctx, options)
-			w.heard(err)
-			if err != nil {
-				return nil, err
-			}
-			w.forget()
-			return events, nil
+			w.heard(err, err == nil)
+			return events, err
 		},
 	}
 	w.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client),
@@ -61,23 +54,20 @@ func newWatched(client dynamic.ResourceInterface, name, selector string, policie
 }
 
 // heard takes note of an answer. A failure that is no refusal, such as that of a server which restarts, says nothing
-// about what it holds, and a refusal must last to be believed.
-func (w *watched) heard(err error) {
+// about what it holds, and a refusal must last to be believed. While it is watched, the next failure is news, whatever
+// it is.
+func (w *watched) heard(err error, watching bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if watching {
+		w.told = ""
+	}
 	switch refused := apierrors.IsNotFound(err) || apierrors.IsForbidden(err); {
 	case !refused:
 		w.refused = time.Time{}
 	case w.refused.IsZero():
 		w.refused = time.Now()
 	}
-}
-
-// forget makes the next failure news, whatever it is.
-func (w *watched) forget() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.told = ""
 }
 
 // refusedFor reports whether the server has refused for so long.
@@ -143,11 +133,11 @@ func (w *watched) complain(err error, log *slog.Logger) {
 		return
 	}
 	w.told = err.Error()
+	how := "without it"
 	if w.refused.IsZero() {
-		log.Warn("cannot be watched: deciding with what was read before", "resource", w.name, "error", err)
-	} else {
-		log.Warn("cannot be watched: deciding without it", "resource", w.name, "error", err)
+		how = "with what was read before"
 	}
+	log.Warn("cannot be watched: deciding "+how, "resource", w.name, "error", err)
 }
 
 // items returns what the objects of a kind say, by namespace and name.
