@@ -11,11 +11,13 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/kubenergy/kubenergy/ledger/sqlstore"
@@ -47,6 +49,8 @@ const (
 	// Keys of advisory locks: any numbers that no other program takes.
 	migrateLock = 0x6b756265_6e720001
 	foldLock    = 0x6b756265_6e720002
+
+	accountsLock = 0x6b756265_6e720003
 )
 
 // A Store is a database.
@@ -130,13 +134,24 @@ func dialect(writers int) sqlstore.Dialect {
 		Lock:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", int64(migrateLock)),
 		Tables: "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema() AND " +
 			"table_name = $1",
-		TryFold:    fmt.Sprintf("SELECT pg_try_advisory_xact_lock(%d)", int64(foldLock)),
-		ForUpdate:  " FOR UPDATE",
-		Writers:    max(writers, 1),
-		Parameters: parameters,
-		Bulk:       copyRows,
-		Bytes:      bytes,
+		// The lock is the transaction's: that of a process that is gone ends when the server notices, at the latest
+		// when the transaction has been idle for too long.
+		TryFold:      fmt.Sprintf("SELECT pg_try_advisory_xact_lock(%d)", int64(foldLock)),
+		LockAccounts: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", int64(accountsLock)),
+		ForUpdate:    " FOR UPDATE",
+		Writers:      max(writers, 1),
+		Parameters:   parameters,
+		Again:        again,
+		Bulk:         copyRows,
+		Bytes:        bytes,
 	}
+}
+
+// again reports whether a transaction failed only because of others, and was undone.
+func again(err error) bool {
+	failed, ok := errors.AsType[*pgconn.PgError](err)
+	// serialisation_failure, deadlock_detected, lock_not_available
+	return ok && slices.Contains([]string{"40001", "40P01", "55P03"}, failed.Code)
 }
 
 // copyRows inserts rows with COPY, in the transaction of the connection.

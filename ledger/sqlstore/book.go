@@ -28,7 +28,6 @@ func (d *DB) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt,
 	if err != nil {
 		return nil, nil, fmt.Errorf("booking: %w", err)
 	}
-	b.remember()
 	return b.receipts, b.errs, nil
 }
 
@@ -47,8 +46,7 @@ func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
 	if err := b.lock(ctx, all); err != nil {
 		return err
 	}
-	var booked []*ledger.Booking
-	var postings [][]ledger.Posting
+	var rows [][]any
 	for i, booking := range all {
 		var err error
 		b.receipts[i], err = b.admit(ctx, booking)
@@ -58,20 +56,13 @@ func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
 		case err != nil:
 			return err
 		case b.receipts[i].Booked:
-			booked, postings = append(booked, booking), append(postings, booking.Postings())
+			e, err := b.entry(ctx, booking)
+			if err != nil {
+				return err
+			}
+			k := e.key()
+			rows = append(rows, []any{k[0], k[1], k[2], e.encode()})
 		}
-	}
-	if err := b.makeAccounts(ctx, booked, postings); err != nil {
-		return err
-	}
-	rows := make([][]any, len(booked))
-	for i, booking := range booked {
-		e, err := b.entry(ctx, booking, postings[i])
-		if err != nil {
-			return err
-		}
-		k := e.key()
-		rows[i] = []any{k[0], k[1], k[2], e.encode()}
 	}
 	return b.s.insert(ctx, "journal", []string{"node", "start", "finish", "payload"}, rows, "")
 }
@@ -255,38 +246,9 @@ func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span
 	return beside, err
 }
 
-// makeAccounts makes the rows of all accounts in an order that is the same in all processes.
-func (b *booker) makeAccounts(ctx context.Context, booked []*ledger.Booking, postings [][]ledger.Posting) error {
-	if b.d.dialect.ForUpdate == "" {
-		return nil
-	}
-	missing := map[string]ledger.Account{} // by what they are sorted by
-	want := func(a ledger.Account) {
-		if m, ok := known(b.interning, b.accounts, &b.d.names.accounts, &a); !ok || !m.fresh(b.now) {
-			missing[fmt.Sprintf("%q", accountRow(&a))] = a
-		}
-	}
-	for i, booking := range booked {
-		for k := range postings[i] {
-			want(postings[i][k].Consumer.Account)
-		}
-		want(booking.Account(ledger.Unknown))
-		if c, guest := booking.Transfer(); guest {
-			want(c.Account)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(missing)) {
-		a := missing[key]
-		if _, err := b.account(ctx, &a); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // entry returns what is written of a booking. It is valid until the next call.
-func (b *booker) entry(ctx context.Context, booking *ledger.Booking, postings []ledger.Posting) (*entry, error) {
-	bt := booking.Batch
+func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, error) {
+	bt, postings := booking.Batch, booking.Postings()
 	node, err := b.node(ctx, bt.Stream.Node)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,11 +28,16 @@ type Dialect struct {
 	Lock         string // keeps other processes from migrating at the same time; "": Begin does
 	Tables       string // counts the tables named $1
 	// TryFold tells if this transaction may fold, until it ends; "": Begin does.
-	TryFold    string
-	ForUpdate  string // at the end of a SELECT whose rows no other transaction shall change; "": Begin does
-	Writers    int    // how many transactions that write may go on at once
-	Prepare    bool   // whether statements are worth preparing
-	Parameters int    // how many parameters a statement may have
+	TryFold string
+	// LockAccounts keeps other transactions from making accounts, or from writing down that they are used, until this
+	// one ends: each does so in its own order; "": Begin does.
+	LockAccounts string
+	ForUpdate    string // at the end of a SELECT whose rows no other transaction shall change; "": Begin does
+	Writers      int    // how many transactions that write may go on at once
+	Prepare      bool   // whether statements are worth preparing
+	Parameters   int    // how many parameters a statement may have
+	// Again reports whether a transaction failed only because of others, and was undone; nil: none does.
+	Again func(err error) bool
 	// Bulk inserts rows within the transaction of a connection; nil: as statements of many rows.
 	Bulk func(ctx context.Context, conn *sql.Conn, table string, columns []string, rows [][]any) error
 	// Bytes returns the size on disk.
@@ -139,9 +145,15 @@ func (d *DB) drop(s *session) {
 	_ = s.conn.Close()
 }
 
-// update runs a transaction. Its connection is closed after any error but those of do that are marked with [refused],
-// so the next one begins from what is on disk. All other errors say that nothing can be written; what became of the
-// transaction is then not known.
+// How often a transaction is tried that others were in the way of, and how long it waits.
+const (
+	tries     = 6
+	firstWait = 5 * time.Millisecond
+)
+
+// update runs a transaction, again where others were in its way. Its connection is closed after any error but those of
+// do that are marked with [refused], so the next one begins from what is on disk. All other errors say that nothing can
+// be written; what became of the transaction is then not known.
 func (d *DB) update(ctx context.Context, do func(context.Context, *session) error) error {
 	var s *session
 	select {
@@ -149,9 +161,21 @@ func (d *DB) update(ctx context.Context, do func(context.Context, *session) erro
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	s, err := d.run(ctx, s, do)
-	d.idle <- s
-	return err
+	defer func() { d.idle <- s }()
+	wait := firstWait
+	for try := 1; ; try++ {
+		var err error
+		s, err = d.run(ctx, s, do)
+		if err == nil || try == tries || d.dialect.Again == nil || !d.dialect.Again(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait/2 + rand.N(wait)):
+		}
+		wait *= 2
+	}
 }
 
 const longestCommit = 30 * time.Second
@@ -173,6 +197,7 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestCommit)
 	defer cancel()
 	if err := do(ctx, s); err != nil {
+		d.forgetNames() // some are of rows that it made
 		var r refused
 		if _, rollback := s.conn.ExecContext(whole, "ROLLBACK"); rollback != nil || !errors.As(err, &r) {
 			d.drop(s)

@@ -6,9 +6,10 @@
 // A booking is a row of the journal (entry.go). It is written in one transaction with the number that it brings its
 // stream to and with the time of the boot that it is about (book.go). A fold (fold.go) moves entries, in one
 // transaction that also deletes them, into windows (pack.go: what each consumer of a node used in five minutes, one
-// packed row for a node and window) and into sums (sums.go: by account and by node, for each hour and each day). One
-// word is kept from the journal to the windows: a posting is what a consumer used and the account that it is charged
-// to, its amount is the numbers, a sum adds up amounts, and a row of an answer shows sums.
+// packed row for a node and window) and into sums (sums.go: by account and by node, for each hour and each day). The
+// same code writes and reads what is packed (codec.go). One word is kept from the journal to the windows: a posting is
+// what a consumer used and the account that it is charged to, its amount is the numbers, a sum adds up amounts, and a
+// row of an answer shows sums.
 //
 // Names of nodes, accounts and consumers are rows of dictionaries (intern.go), and numbers everywhere else. A query
 // reads sums, or windows where sums know too little (query.go, scan.go), and adds them up in a table of groups

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"database/sql"
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -26,44 +25,45 @@ type entry struct {
 }
 
 const (
-	entryVersion   = 1
-	leastUnpriced  = 5 // bytes
-	flagAgentless  = 1
-	flagEstimated  = 2
-	flagGuest      = 4
-	entryFlagsMask = flagAgentless | flagEstimated | flagGuest
+	entryVersion  = 1
+	leastUnpriced = 5 // bytes
 )
 
 // encode returns the payload of the entry's row.
 func (e *entry) encode() []byte {
 	const most, head = 24, 96
-	b := make([]byte, 0, head+most*len(e.Postings))
-	flags := byte(0)
-	if e.Agentless {
-		flags |= flagAgentless
+	c := codec{b: make([]byte, 0, head+most*len(e.Postings)), writes: true}
+	e.code(&c)
+	return sealBlob(c.b, e.key()...)
+}
+
+// code writes or reads the entry.
+func (e *entry) code(c *codec) {
+	c.version(entryVersion)
+	guest := e.Guest.Account != 0
+	c.flags(&e.Agentless, &e.Estimated, &guest)
+	start, end, from := e.Start.UnixNano(), e.End.UnixNano(), int64(0)
+	c.step(&from, &start)
+	c.step(&from, &end)
+	e.Start, e.End = time.Unix(0, start).UTC(), time.Unix(0, end).UTC()
+	c.number((*int64)(&e.Unmeasured))
+	c.number((*int64)(&e.Measured))
+	c.floats(&e.Rates.PUE, &e.Rates.Carbon, &e.Rates.Price)
+	c.number(&e.Base)
+	if guest {
+		c.number(&e.Guest.Consumer)
+		c.number(&e.Guest.Account)
 	}
-	if e.Estimated {
-		flags |= flagEstimated
-	}
-	if e.Guest.Account != 0 {
-		flags |= flagGuest
-	}
-	b = append(b, entryVersion, flags)
-	start := e.Start.UnixNano()
-	b = appendVarints(b, start, e.End.UnixNano()-start, int64(e.Unmeasured), int64(e.Measured))
-	b = appendFloats(b, e.Rates.PUE, e.Rates.Carbon, e.Rates.Price)
-	b = binary.AppendVarint(b, e.Base)
-	if e.Guest.Account != 0 {
-		b = appendVarints(b, e.Guest.Consumer, e.Guest.Account)
-	}
-	b = binary.AppendUvarint(b, uint64(len(e.Postings)))
+	e.Postings = counted(c, e.Postings, leastUnpriced)
 	consumer, account := int64(0), e.Base
 	for i := range e.Postings {
 		p := &e.Postings[i]
-		b = appendVarints(b, p.Consumer-consumer, p.Account-account, int64(p.Dynamic), int64(p.Idle), int64(p.CPU))
-		consumer, account = p.Consumer, p.Account
+		c.step(&consumer, &p.Consumer)
+		c.step(&account, &p.Account)
+		c.number((*int64)(&p.Dynamic))
+		c.number((*int64)(&p.Idle))
+		c.number((*int64)(&p.CPU))
 	}
-	return sealBlob(b, e.key()...)
 }
 
 // key is what the columns of the row say.
@@ -89,33 +89,13 @@ func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) 
 		return nil, fmt.Errorf("booking %d: %w", id, err)
 	}
 	e := &entry{ID: id, Node: node}
-	d := decoder{b: body}
-	version, flags := d.byte(), d.byte()
-	e.Agentless, e.Estimated = flags&flagAgentless != 0, flags&flagEstimated != 0
-	from := d.varint()
-	e.Start, e.End = time.Unix(0, from).UTC(), time.Unix(0, from+d.varint()).UTC()
-	e.Unmeasured = time.Duration(d.varint())
-	e.Measured = energy.Microjoules(d.varint())
-	e.Rates.PUE, e.Rates.Carbon, e.Rates.Price = d.float(), d.float(), d.float()
-	e.Base = d.varint()
-	if flags&flagGuest != 0 {
-		e.Guest.Consumer = d.varint()
-		e.Guest.Account = d.varint()
-	}
-	e.Postings = make([]posting, d.count(leastUnpriced))
-	consumer, account := int64(0), e.Base
+	c := codec{b: body}
+	e.code(&c)
 	sum := energy.Microjoules(0)
 	for i := range e.Postings {
-		p := &e.Postings[i]
-		consumer += d.varint()
-		account += d.varint()
-		p.Consumer, p.Account = consumer, account
-		p.Dynamic, p.Idle = energy.Microjoules(d.varint()), energy.Microjoules(d.varint())
-		p.CPU = time.Duration(d.varint())
-		sum += p.Energy()
+		sum += e.Postings[i].Energy()
 	}
-	if version != entryVersion || flags&^entryFlagsMask != 0 || !d.ended() || e.End.Before(e.Start) ||
-		sum != e.Measured {
+	if !c.ended() || e.End.Before(e.Start) || sum != e.Measured {
 		return nil, fmt.Errorf("booking %d: %w: it cannot be read", id, ledger.ErrDamaged)
 	}
 	return e, nil

@@ -15,9 +15,8 @@ type Sum struct {
 
 // PutSums writes sums as if they had been booked.
 func (d *DB) PutSums(ctx context.Context, table string, sums []Sum) error {
-	var x *interning
-	err := d.update(ctx, func(ctx context.Context, s *session) error {
-		x = d.interning(s)
+	return d.update(ctx, func(ctx context.Context, s *session) error {
+		x := d.interning(s)
 		t := sumsOf(false, false) // days have the same columns
 		var rows [][]any
 		touched := map[int64]bool{}
@@ -38,8 +37,4 @@ func (d *DB) PutSums(ctx context.Context, table string, sums []Sum) error {
 		}
 		return s.insert(ctx, table, t.columns, rows, "")
 	})
-	if err == nil {
-		x.remember()
-	}
-	return err
 }

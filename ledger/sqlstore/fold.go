@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -18,7 +17,6 @@ import (
 const (
 	foldAlone    = 1024 // entries, where one transaction writes at a time
 	foldBeside   = 8192
-	foldBytes    = 32 << 20
 	foldPostings = 1_000_000
 
 	foldAtOnce = 1 << 16 // entries that one call of Fold looks at
@@ -32,8 +30,12 @@ func (d *DB) Fold(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("reading what is to be folded: %w", err)
 	}
 	d.stuck.Store(nil)
+	most := foldAlone
+	if d.dialect.Writers > 1 {
+		most = foldBeside
+	}
 	moved := 0
-	for part := range b.parts(d.dialect.Writers > 1) {
+	for part := range slices.Chunk(b.numbers, most) {
 		taken, mine := 0, false
 		err := d.update(ctx, func(ctx context.Context, s *session) error {
 			var err error
@@ -54,33 +56,22 @@ func (d *DB) Fold(ctx context.Context) (int, error) {
 	return int(b.entries) - moved, nil
 }
 
-// A backlog is what the journal holds: of each entry its node, in the order of the nodes.
+// A backlog is what the journal holds: the numbers of its entries, the oldest if they are too many, by node.
 type backlog struct {
 	size
-	waiting []waiting
+	numbers []int64
 }
 
 type size struct{ entries, last int64 }
 
-type waiting struct{ id, node, bytes int64 }
-
-// backlog reads what the journal holds, the oldest entries if they are too many.
-func (d *DB) backlog(ctx context.Context) (*backlog, error) {
-	b := &backlog{}
-	err := d.read(ctx, func(r *reading) (err error) {
+func (d *DB) backlog(ctx context.Context) (b backlog, err error) {
+	err = d.read(ctx, func(r *reading) (err error) {
 		if b.size, err = sizeOf(ctx, r.tx); err != nil || b.entries == 0 {
 			return err
 		}
-		b.waiting = make([]waiting, 0, min(b.entries, foldAtOnce))
-		return r.each(func(rows *sql.Rows) error {
-			var w waiting
-			err := rows.Scan(&w.id, &w.node, &w.bytes)
-			b.waiting = append(b.waiting, w)
-			return err
-		}, "SELECT id, node, LENGTH(payload) FROM journal ORDER BY id LIMIT $1", int64(foldAtOnce))
-	})
-	slices.SortFunc(b.waiting, func(a, b waiting) int {
-		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.id, b.id))
+		b.numbers, err = r.numbers("SELECT id FROM (SELECT id, node FROM journal ORDER BY id LIMIT $1) AS oldest "+
+			"ORDER BY node, id", int64(foldAtOnce))
+		return err
 	})
 	return b, err
 }
@@ -89,33 +80,6 @@ func (d *DB) backlog(ctx context.Context) (*backlog, error) {
 func sizeOf(ctx context.Context, from querier) (s size, err error) {
 	err = from.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MAX(id), 0) FROM journal").Scan(&s.entries, &s.last)
 	return s, err
-}
-
-// parts yields the numbers of the entries that one transaction folds. beside says that others write at the same time.
-func (b *backlog) parts(beside bool) iter.Seq[[]int64] {
-	most := foldAlone
-	if beside {
-		most = foldBeside
-	}
-	return func(yield func([]int64) bool) {
-		var part []int64
-		bytes := int64(0)
-		for i, w := range b.waiting {
-			// A node stays in one part, but for one that fills several.
-			another := i > 0 && w.node != b.waiting[i-1].node
-			if len(part) >= foldBeside || bytes >= foldBytes || another && (len(part) >= most || bytes >= foldBytes/2) {
-				if !yield(part) {
-					return
-				}
-				part, bytes = nil, 0
-			}
-			part = append(part, w.id)
-			bytes += w.bytes
-		}
-		if len(part) > 0 {
-			yield(part)
-		}
-	}
 }
 
 // fold folds some entries, if this process is the one that folds, and returns how many it could.

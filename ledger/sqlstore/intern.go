@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// names remembers which rows nodes, accounts and consumers have. What it holds was committed.
+// names remembers which rows nodes, accounts and consumers have.
 type names struct {
 	mu        sync.Mutex
 	nodes     generations[string, mention]
@@ -96,44 +96,19 @@ func (m mention) fresh(now int64) bool {
 	return now-m.seen < seenAtLeast+m.id*odd%seenSpread
 }
 
-// An interning finds or makes rows within a transaction.
+// An interning finds or makes rows within a transaction. What it finds is remembered at once: names are forgotten when
+// a transaction fails.
 type interning struct {
 	d   *DB
 	s   *session
 	now int64
 	of  int // how often names had been forgotten when it began
-
-	nodes     map[string]mention
-	accounts  map[ledger.Account]mention
-	consumers map[consumerKey]mention
 }
 
 func (d *DB) interning(s *session) *interning {
 	d.names.mu.Lock()
 	defer d.names.mu.Unlock()
-	return &interning{
-		d: d, s: s, now: d.now().Unix(), of: d.names.forgotten,
-		nodes: map[string]mention{}, accounts: map[ledger.Account]mention{}, consumers: map[consumerKey]mention{},
-	}
-}
-
-// remember keeps what was found. It may only be called after the transaction is committed.
-func (x *interning) remember() {
-	n := &x.d.names
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.forgotten != x.of {
-		return // they may be those of another server
-	}
-	for name, m := range x.nodes {
-		n.nodes.put(name, m)
-	}
-	for a, m := range x.accounts {
-		n.accounts.put(a, m)
-	}
-	for c, m := range x.consumers {
-		n.consumers.put(c, m)
-	}
+	return &interning{d: d, s: s, now: d.now().Unix(), of: d.names.forgotten}
 }
 
 // A naming says how the row of a name is found or made: two statements that return its number, its sum of bytes, when
@@ -143,45 +118,47 @@ type naming struct {
 	find, add     string
 	findBy, added []any
 	sum           int64
-}
-
-// known returns what is known of a name: from this transaction, or from those before.
-func known[K comparable](x *interning, here map[K]mention, before *generations[K, mention], k *K) (mention, bool) {
-	if m, ok := here[*k]; ok {
-		return m, true
-	}
-	x.d.names.mu.Lock()
-	defer x.d.names.mu.Unlock()
-	return before.get(*k)
+	lock          string // what is run before; "": nothing
 }
 
 // use returns the row of a name, which it makes if there is none, and writes down from time to time that it is used.
 func use[K comparable](
-	ctx context.Context, x *interning, here map[K]mention, before *generations[K, mention], k *K, name func() naming,
+	ctx context.Context, x *interning, rows *generations[K, mention], k *K, name func() naming,
 ) (mention, error) {
-	m, ok := known(x, here, before, k)
+	x.d.names.mu.Lock()
+	m, ok := rows.get(*k)
+	x.d.names.mu.Unlock()
 	if ok && m.fresh(x.now) {
 		return m, nil
 	}
 	n := name()
+	if n.lock != "" {
+		if _, err := x.s.exec(ctx, n.lock); err != nil {
+			return m, err
+		}
+	}
+	var err error
 	if ok {
-		there, err := x.refresh(ctx, n.table, &m)
-		if err != nil {
-			return m, err
-		}
-		ok = there
+		ok, err = x.refresh(ctx, n.table, &m)
 	}
-	if !ok {
-		var err error
-		if m, err = x.row(ctx, &n); err != nil {
-			return m, err
-		}
-		if _, err := x.refresh(ctx, n.table, &m); err != nil {
-			return m, err
+	if err == nil && !ok {
+		if m, err = x.row(ctx, &n); err == nil {
+			_, err = x.refresh(ctx, n.table, &m)
 		}
 	}
-	here[*k] = m
-	return m, nil
+	if err == nil {
+		remember(x, rows, k, m)
+	}
+	return m, err
+}
+
+// remember keeps what was found, unless names were forgotten meanwhile: it may be of another server.
+func remember[K comparable](x *interning, rows *generations[K, mention], k *K, m mention) {
+	x.d.names.mu.Lock()
+	defer x.d.names.mu.Unlock()
+	if x.of == x.d.names.forgotten {
+		rows.put(*k, m)
+	}
 }
 
 // row finds or makes the row of a name.
@@ -240,21 +217,21 @@ const (
 
 // node returns the row of a node.
 func (x *interning) node(ctx context.Context, name string) (int64, error) {
-	m, err := use(ctx, x, x.nodes, &x.d.names.nodes, &name, func() naming {
+	m, err := use(ctx, x, &x.d.names.nodes, &name, func() naming {
 		sum := rowCRC(name)
-		return naming{"nodes", "node " + name, findNode, addNode, []any{name}, []any{name, sum}, sum}
+		return naming{"nodes", "node " + name, findNode, addNode, []any{name}, []any{name, sum}, sum, ""}
 	})
 	return m.id, err
 }
 
 // account returns the row of an account.
 func (x *interning) account(ctx context.Context, a *ledger.Account) (int64, error) {
-	m, err := use(ctx, x, x.accounts, &x.d.names.accounts, a, func() naming {
+	m, err := use(ctx, x, &x.d.names.accounts, a, func() naming {
 		columns := accountRow(a)
 		sum := rowCRC(columns...)
 		what := fmt.Sprintf("account %s %s/%s", a.Kind, a.Namespace, a.Owner)
 		added := append(columns[:len(columns):len(columns)], x.now, sum)
-		return naming{"accounts", what, findAccount, addAccount, columns, added, sum}
+		return naming{"accounts", what, findAccount, addAccount, columns, added, sum, x.d.dialect.LockAccounts}
 	})
 	return m.id, err
 }
@@ -270,9 +247,9 @@ func accountRow(a *ledger.Account) []any {
 // consumer returns the row of a consumer of a node. The name of a pod is added when it is known.
 func (x *interning) consumer(ctx context.Context, node int64, c *ledger.Consumer) (int64, error) {
 	key := consumerKey{node, c.Key}
-	m, err := use(ctx, x, x.consumers, &x.d.names.consumers, &key, func() naming {
+	m, err := use(ctx, x, &x.d.names.consumers, &key, func() naming {
 		row := []any{node, c.Key, c.Pod, c.Account.Namespace, x.now, rowCRC(node, c.Key, c.Pod, c.Account.Namespace)}
-		return naming{"consumers", "consumer " + c.Key, findConsumer, addConsumer, row[:2], row, 0}
+		return naming{"consumers", "consumer " + c.Key, findConsumer, addConsumer, row[:2], row, 0, ""}
 	})
 	if err != nil || m.named || c.Pod == "" {
 		return m.id, err
@@ -280,6 +257,6 @@ func (x *interning) consumer(ctx context.Context, node int64, c *ledger.Consumer
 	sum := rowCRC(node, c.Key, c.Pod, c.Account.Namespace)
 	_, err = x.s.exec(ctx, nameConsumer, c.Pod, c.Account.Namespace, sum, m.id)
 	m.named = true
-	x.consumers[key] = m
+	remember(x, &x.d.names.consumers, &key, m)
 	return m.id, err
 }

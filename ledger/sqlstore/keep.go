@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 const (
 	droppedAtOnce = 5000
 	recordsAtOnce = 500
+	namesAtOnce   = 50_000 // numbers, most of which are gone
 )
 
 // What is kept for longer than asked.
@@ -300,32 +300,14 @@ func (k *keeper) names(table string, long, more int64) error {
 	if long == 0 {
 		return nil
 	}
-	before, after := k.now-long-more, int64(math.MinInt64)
-	for {
-		var old []int64
-		err := k.d.read(k.ctx, func(r *reading) (err error) {
-			old, err = r.numbers("SELECT id FROM "+table+" WHERE id > $1 AND id < (SELECT MAX(id) FROM "+table+
-				") AND seen < $2 ORDER BY id LIMIT "+strconv.Itoa(droppedAtOnce), after, before)
-			return err
-		})
-		if err != nil || len(old) == 0 {
-			return err
-		}
-		err = k.update(func(ctx context.Context, s *session) error {
-			for chunk := range slices.Chunk(old, listed) {
-				// It may have been used since.
-				if _, err := s.conn.ExecContext(ctx, "DELETE FROM "+table+" WHERE id IN ("+ids(chunk)+") AND seen < $1",
-					before); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		after = old[len(old)-1]
+	var first, last int64
+	err := k.d.reads.QueryRowContext(k.ctx,
+		"SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), 0) FROM "+table).Scan(&first, &last)
+	for ; err == nil && first < last; first += namesAtOnce {
+		_, err = k.exec("DELETE FROM "+table+" WHERE id >= $1 AND id < $2 AND seen < $3", first,
+			min(first+namesAtOnce, last), k.now-long-more)
 	}
+	return err
 }
 
 // decisions drops records, or their snapshots.

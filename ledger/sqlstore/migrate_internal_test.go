@@ -129,9 +129,8 @@ func TestInterning(t *testing.T) {
 	c := ledger.Consumer{Key: "pod/a", Account: ledger.Account{Namespace: "ns"}}
 	use := func() (consumer, account int64) {
 		t.Helper()
-		var x *interning
 		err := d.update(t.Context(), func(ctx context.Context, s *session) (err error) {
-			x = d.interning(s)
+			x := d.interning(s)
 			if consumer, err = x.consumer(ctx, 1, &c); err != nil {
 				return err
 			}
@@ -141,7 +140,6 @@ func TestInterning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.remember()
 		return consumer, account
 	}
 	count := func(what string) (n int64) {

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"database/sql"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"time"
@@ -53,9 +52,7 @@ const (
 	leastBase    = 2
 )
 
-type modes uint8
-
-func modeOf(part, of energy.Microjoules) modes {
+func modeOf(part, of energy.Microjoules) byte {
 	switch part {
 	case 0:
 		return nothing
@@ -65,7 +62,7 @@ func modeOf(part, of energy.Microjoules) modes {
 	return some
 }
 
-func modesOf(a *ledger.Amount) modes {
+func modesOf(a *ledger.Amount) byte {
 	return modeOf(a.Estimated, a.Energy()) | modeOf(a.Uncharted, a.Facility)<<modeBits | modeOf(a.Unpriced,
 		a.Facility)<<(2*modeBits)
 }
@@ -107,31 +104,58 @@ func expected(of energy.Microjoules, rate float64) int64 {
 // encode returns the payload of the window's row.
 func (w *window) encode() []byte {
 	const most, head = 26, 64
-	b := make([]byte, 0, head+most*len(w.Postings))
-	r := ratesOf(w.Postings)
-	b = append(b, windowVersion)
-	b = appendVarints(b, w.First-w.Start, w.Last-w.First)
-	b = appendFloats(b, r.pue, r.carbon, r.cost)
-	b = binary.AppendUvarint(b, uint64(len(w.Bases)))
-	var account, consumer int64
-	for _, base := range w.Bases {
-		b = appendVarints(b, base.Account-account, int64(base.Unmeasured))
-		account = base.Account
+	c := codec{b: make([]byte, 0, head+most*len(w.Postings)), writes: true}
+	w.code(&c)
+	return sealBlob(c.b, w.key()...)
+}
+
+// decodeWindow reads the payload of a row of windows. It fails if a bit of it has changed.
+func decodeWindow(start, node int64, agentless bool, payload []byte) (*window, error) {
+	w := &window{Start: start, Node: node, Agentless: agentless}
+	body, err := openBlob(payload, w.key()...)
+	if err != nil {
+		return nil, fmt.Errorf("window %d of node %d: %w", start, node, err)
 	}
-	b = binary.AppendUvarint(b, uint64(len(w.Postings)))
-	usual := modes(0)
-	if len(w.Postings) > 0 {
-		usual = modesOf(&w.Postings[0].Amount)
+	c := codec{b: body}
+	w.code(&c)
+	if !c.ended() {
+		return nil, fmt.Errorf("window %d of node %d: %w: it cannot be read", start, node, ledger.ErrDamaged)
 	}
-	fine := fineCPU(w.Postings)
-	b = append(b, byte(usual), fine)
+	return w, nil
+}
+
+// code writes or reads the window.
+func (w *window) code(c *codec) {
+	c.version(windowVersion)
+	from, account, consumer := w.Start, int64(0), int64(0)
+	c.step(&from, &w.First)
+	c.step(&from, &w.Last)
+	var r rates
+	var usual, fine byte
+	if c.writes {
+		r, fine = ratesOf(w.Postings), fineCPU(w.Postings)
+		if len(w.Postings) > 0 {
+			usual = modesOf(&w.Postings[0].Amount)
+		}
+	}
+	c.floats(&r.pue, &r.carbon, &r.cost)
+	w.Bases = counted(c, w.Bases, leastBase)
+	for i := range w.Bases {
+		c.step(&account, &w.Bases[i].Account)
+		c.number((*int64)(&w.Bases[i].Unmeasured))
+	}
+	w.Postings = counted(c, w.Postings, leastPosting)
+	c.byte(&usual)
+	c.byte(&fine)
+	account = 0
+	if n := len(w.Bases); n > 0 {
+		account = w.Bases[n-1].Account
+	}
 	for i := range w.Postings {
 		p := &w.Postings[i]
-		b = binary.AppendVarint(b, p.Consumer-consumer)
-		b = p.encode(b, p.Account-account, usual, fine, &r)
-		consumer, account = p.Consumer, p.Account
+		c.step(&consumer, &p.Consumer)
+		p.code(c, &account, usual, fine, &r)
 	}
-	return sealBlob(b, w.key()...)
 }
 
 func (w *window) key() []int64 {
@@ -152,27 +176,45 @@ func fineCPU(postings []posting) byte {
 	return 0
 }
 
-func (p *posting) encode(b []byte, account int64, usual modes, fine byte, r *rates) []byte {
-	m := modesOf(&p.Amount)
-	head := uint64(account<<1^account>>63) << 1
-	if m == usual {
-		b = binary.AppendUvarint(b, head)
-	} else {
-		b = append(binary.AppendUvarint(b, head|1), byte(m))
+// code writes or reads the posting but for its consumer.
+func (p *posting) code(c *codec, account *int64, usual, fine byte, r *rates) {
+	m, by := usual, p.Account-*account
+	if c.writes {
+		m = modesOf(&p.Amount)
 	}
-	cpu := int64(p.CPU)
+	head := uint64(by<<1^by>>63) << 1 //nolint:mnd // the sign
+	if m != usual {
+		head |= 1
+	}
+	c.unsigned(&head)
+	if head&1 != 0 {
+		c.byte(&m)
+	}
+	*account += int64(head>>2) ^ -int64(head>>1&1) //nolint:mnd // the sign and the number
+	p.Account = *account
+	cpu, unit := int64(p.CPU), int64(1)
 	if fine == 0 {
-		cpu /= int64(time.Microsecond)
+		unit = int64(time.Microsecond)
 	}
-	b = appendVarints(b, int64(p.Dynamic), int64(p.Idle), cpu)
-	for mode, part := range [...]energy.Microjoules{p.Estimated, p.Uncharted, p.Unpriced} {
-		if m>>(mode*modeBits)&modeMask == some {
-			b = binary.AppendVarint(b, int64(part))
+	cpu /= unit
+	c.number((*int64)(&p.Dynamic))
+	c.number((*int64)(&p.Idle))
+	c.number(&cpu)
+	p.CPU = time.Duration(cpu * unit)
+	parts := [...]*energy.Microjoules{&p.Estimated, &p.Uncharted, &p.Unpriced}
+	for i, part := range parts {
+		if m>>(i*modeBits)&modeMask == some {
+			c.number((*int64)(part))
 		}
 	}
-	return appendVarints(b, int64(p.Facility)-expected(p.Energy(), r.pue),
-		int64(p.Carbon)-expected(p.Facility-p.Uncharted, r.carbon),
-		int64(p.Cost)-expected(p.Facility-p.Unpriced, r.cost))
+	c.beside((*int64)(&p.Facility), expected(p.Energy(), r.pue))
+	for i, whole := range [...]energy.Microjoules{p.Energy(), p.Facility, p.Facility} {
+		if m>>(i*modeBits)&modeMask == all {
+			*parts[i] = whole
+		}
+	}
+	c.beside((*int64)(&p.Carbon), expected(p.Facility-p.Uncharted, r.carbon))
+	c.beside((*int64)(&p.Cost), expected(p.Facility-p.Unpriced, r.cost))
 }
 
 const selectWindows = "SELECT start, node, agentless, payload FROM windows"
@@ -189,138 +231,3 @@ func scanWindow(rows *sql.Rows) (k windowKey, by int64, w *window, err error) {
 	w, err = decodeWindow(k.start, k.node, by == byEstimate, payload)
 	return k, by, w, err
 }
-
-// decodeWindow reads the payload of a row of windows. It fails if a bit of it has changed.
-func decodeWindow(start, node int64, agentless bool, payload []byte) (*window, error) {
-	w := &window{Start: start, Node: node, Agentless: agentless}
-	body, err := openBlob(payload, w.key()...)
-	if err != nil {
-		return nil, fmt.Errorf("window %d of node %d: %w", start, node, err)
-	}
-	d := decoder{b: body}
-	if v := d.byte(); v != windowVersion {
-		return nil, fmt.Errorf("window %d of node %d: %w: version %d of its form", start, node, ledger.ErrDamaged, v)
-	}
-	w.First = start + d.varint()
-	w.Last = w.First + d.varint()
-	r := rates{d.float(), d.float(), d.float()}
-	var account, consumer int64
-	w.Bases = make([]base, d.count(leastBase))
-	for i := range w.Bases {
-		account += d.varint()
-		w.Bases[i] = base{account, time.Duration(d.varint())}
-	}
-	w.Postings = make([]posting, d.count(leastPosting))
-	usual, fine := modes(d.byte()), d.byte()
-	for i := range w.Postings {
-		p := &w.Postings[i]
-		consumer += d.varint()
-		p.Consumer = consumer
-		account = p.decode(&d, account, usual, fine, &r)
-	}
-	if !d.ended() {
-		return nil, fmt.Errorf("window %d of node %d: %w: it cannot be read", start, node, ledger.ErrDamaged)
-	}
-	return w, nil
-}
-
-func (p *posting) decode(d *decoder, account int64, usual modes, fine byte, r *rates) int64 {
-	head, m := d.uvarint(), usual
-	if head&1 != 0 {
-		m = modes(d.byte())
-	}
-	head >>= 1
-	p.Account = account + (int64(head>>1) ^ -int64(head&1))
-	p.Dynamic = energy.Microjoules(d.varint())
-	p.Idle = energy.Microjoules(d.varint())
-	p.CPU = time.Duration(d.varint())
-	if fine == 0 {
-		p.CPU *= time.Microsecond
-	}
-	var parts [3]energy.Microjoules
-	for mode := range parts {
-		if m>>(mode*modeBits)&modeMask == some {
-			parts[mode] = energy.Microjoules(d.varint())
-		}
-	}
-	of := func(mode int, whole energy.Microjoules) energy.Microjoules {
-		if m>>(mode*modeBits)&modeMask == all {
-			return whole
-		}
-		return parts[mode]
-	}
-	p.Estimated = of(0, p.Energy())
-	p.Facility = energy.Microjoules(d.varint() + expected(p.Energy(), r.pue))
-	p.Uncharted, p.Unpriced = of(1, p.Facility), of(2, p.Facility) //nolint:mnd // the modes' order
-	p.Carbon = ledger.Micrograms(d.varint() + expected(p.Facility-p.Uncharted, r.carbon))
-	p.Cost = ledger.Nanos(d.varint() + expected(p.Facility-p.Unpriced, r.cost))
-	return p.Account
-}
-
-func appendVarints(b []byte, all ...int64) []byte {
-	for _, v := range all {
-		b = binary.AppendVarint(b, v)
-	}
-	return b
-}
-
-func appendFloats(b []byte, all ...float64) []byte {
-	for _, f := range all {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(f))
-	}
-	return b
-}
-
-// A decoder reads numbers until there are no more; afterwards they are 0, and it has not ended well.
-type decoder struct {
-	b   []byte
-	bad bool
-}
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	if n <= 0 {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
-func (d *decoder) varint() int64 {
-	u := d.uvarint()
-	return int64(u>>1) ^ -int64(u&1)
-}
-
-func (d *decoder) byte() byte {
-	if len(d.b) == 0 {
-		d.bad = true
-		return 0
-	}
-	v := d.b[0]
-	d.b = d.b[1:]
-	return v
-}
-
-func (d *decoder) float() float64 {
-	const size = 8
-	if len(d.b) < size {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	v := binary.LittleEndian.Uint64(d.b)
-	d.b = d.b[size:]
-	return math.Float64frombits(v)
-}
-
-// count reads how many things follow, each of at least so many bytes.
-func (d *decoder) count(least int) int {
-	n := d.uvarint()
-	if n > uint64(len(d.b)/least) {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	return int(n)
-}
-
-func (d *decoder) ended() bool { return !d.bad && len(d.b) == 0 }

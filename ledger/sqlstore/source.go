@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -18,7 +19,7 @@ import (
 // A sumRow is what an account or a node used in an hour or a day. A node's lacks what is transferred from it.
 type sumRow struct {
 	start, id   int64
-	at          *place // of nodes; equal ones are the same
+	at          unique.Handle[place] // of nodes
 	first, last int64
 	ledger.Amount
 }
@@ -49,7 +50,6 @@ type blockCache struct {
 	mu     sync.Mutex
 	blocks map[blockKey]*block
 	rows   int
-	places map[place]*place
 }
 
 type blockKey struct {
@@ -91,21 +91,6 @@ func (c *blockCache) forget(key blockKey) {
 		c.rows -= len(b.rows) + blockCost
 		delete(c.blocks, key)
 	}
-}
-
-// place returns the one place that is equal to p.
-func (c *blockCache) place(p place) *place {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known := c.places[p]; known != nil {
-		return known
-	}
-	const most = 100_000
-	if c.places == nil || len(c.places) > most {
-		c.places = map[place]*place{}
-	}
-	c.places[p] = &p
-	return &p
 }
 
 // dayKey is the key in meta of the version of a day's sums. A transaction that changes any of them changes the version.
@@ -192,7 +177,7 @@ func (r *reading) load(b *block, from *sumTable, where string) error {
 		}
 		row := sumRow{start: k.start, id: k.id, first: s.first, last: s.last, Amount: s.Amount}
 		if from.nodes {
-			row.at = r.d.cache.place(k.place)
+			row.at = unique.Make(k.place)
 		}
 		b.rows = append(b.rows, row)
 		return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -49,7 +50,7 @@ type target struct {
 // A memo is what decides on the group.
 type memo struct {
 	account, consumer, node int64
-	at                      *place
+	at                      unique.Handle[place]
 	transfer                bool
 }
 
@@ -167,8 +168,9 @@ func (t *table) ofNode(row *sumRow) *target {
 		m.node = row.id
 	}
 	return t.target(m, func() (v *groupValues, selected bool, err error) {
+		at := row.at.Value()
 		v = &groupValues{account: &ledger.Account{
-			Site: row.at.site, Signal: row.at.signal, Currency: row.at.currency, Host: row.at.host,
+			Site: at.site, Signal: at.signal, Currency: at.currency, Host: at.host,
 		}}
 		if t.nodes {
 			v.node, err = t.r.node(row.id)
