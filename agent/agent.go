@@ -96,7 +96,6 @@ type agent struct {
 	readings    []energy.Reading
 	observation energy.Observation
 	attribution energy.Attribution
-	vms         vmTotals
 	state       []byte
 	pulse       pulse
 	status      exposition.Status
@@ -181,7 +180,7 @@ func (a *agent) openDelivery() error {
 	if state := a.queue.State(); state != nil {
 		if err := a.restore(state); err != nil {
 			a.log.Warn("beginning anew: the state of the former process is of no use", "err", err)
-			a.attributor, a.vms = energy.NewAttributor(a.attributing), vmTotals{} // half a state is none
+			a.attributor = energy.NewAttributor(a.attributing) // half a state is none
 		}
 	}
 	if o.Push.URL == "" {

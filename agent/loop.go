@@ -66,8 +66,7 @@ func (a *agent) tick() {
 	// What virtual machines are told must never be more than what a later process knows of: it would be told again.
 	a.save()
 	if a.publisher != nil { // it logs what fails for one machine; an error is about all
-		a.vms.keep(a.host.VMs())
-		err := a.publisher.Publish(host.Now(), a.vms.list)
+		err := a.publisher.Publish(host.Now(), a.host.VMs())
 		a.publishTrouble.note(a.log, "writing the counters of virtual machines", "they may begin anew after a restart",
 			err)
 	}
@@ -119,7 +118,7 @@ func (t *trouble) note(log *slog.Logger, what, consequence string, err error) {
 // scrapes and then asks for a delivery gets both alike.
 func (a *agent) book() {
 	if a.publisher != nil {
-		a.vms.add(&a.attribution)
+		a.bookVMs()
 	}
 	if a.pusher != nil {
 		meta := delivery.Meta{
@@ -131,6 +130,16 @@ func (a *agent) book() {
 		}
 	}
 	a.page.Add(&a.attribution, a.status.Source)
+}
+
+// bookVMs counts to the virtual machines what they used.
+func (a *agent) bookVMs() {
+	for i := range a.attribution.Shares {
+		s := &a.attribution.Shares[i]
+		if vm, ok := energy.VMOf(s.ID); ok {
+			a.publisher.Add(vm, s.Dynamic+s.Idle, min(a.attribution.Quality, energy.Derived))
+		}
+	}
 }
 
 // save keeps what a process after this one goes on from. The queue logs what fails.

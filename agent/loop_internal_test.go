@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/agent/guests"
 	"github.com/kubenergy/kubenergy/agent/host"
 	"github.com/kubenergy/kubenergy/energy"
 )
@@ -27,34 +26,6 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 {
 		t.Errorf("%d lines, want one:\n%s", n, log.String())
-	}
-}
-
-func TestTotalsOfVirtualMachines(t *testing.T) {
-	var totals vmTotals
-	share := func(name string, dynamic, idle energy.Microjoules) energy.Share {
-		return energy.Share{ID: energy.VMID(name), Dynamic: dynamic, Idle: idle}
-	}
-	totals.keep([]host.VM{{Name: "b"}, {Name: "a"}})
-	totals.add(&energy.Attribution{
-		Quality: energy.Measured, Shares: []energy.Share{
-			{ID: energy.System, Dynamic: 7}, share("a", 5, 1), share("b", 2, 0),
-		},
-	})
-	totals.add(&energy.Attribution{Quality: energy.Measured, Shares: []energy.Share{share("a", 10, 0)}})
-	var restored vmTotals
-	if err := restored.restore(totals.appendState(nil)); err != nil {
-		t.Fatal(err)
-	}
-	restored.keep([]host.VM{{Name: "a"}, {Name: "c"}})
-	want := []guests.VMTotal{{Name: "a", Total: 16, Quality: energy.Derived}, {Name: "c"}}
-	if len(restored.list) != 2 || restored.list[0] != want[0] || restored.list[1] != want[1] {
-		t.Errorf("%+v, want %+v", restored.list, want)
-	}
-	for _, state := range []string{"{", `[{"Name":"b"},{"Name":"a"}]`} {
-		if err := new(vmTotals).restore([]byte(state)); err == nil {
-			t.Errorf("%s was taken", state)
-		}
 	}
 }
 

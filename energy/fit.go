@@ -1,11 +1,10 @@
 package energy
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
 	"time"
+
+	"github.com/kubenergy/kubenergy/energy/codec"
 )
 
 // A Fit learns online which power a node draws anyway, and which because it works, from pairs of utilisation and power.
@@ -172,165 +171,79 @@ func (f *Fit) shape(u float64) float64 {
 	return genericIdle + (1-genericIdle)*u
 }
 
-const (
-	fitState     = 1 // version
-	fitHeadBytes = 1 + 4 + 4 + 8 + 4 + 4
-	resultBytes  = 1 + 8*(4+curveBins+1)
-	sampleBytes  = 2 + 4 + 4
+const fitState = 1 // version
 
-	isShaped, isSettled = 1, 2 // flags
-)
-
-var (
-	errCutOff   = errors.New("it is cut off")
-	errFitState = errors.New("it holds what a fit cannot")
-)
-
-// AppendState appends all that was learned to b: 2.8 kB at most. A Fit restored from it goes on as this one does.
-func (f *Fit) AppendState(b []byte) []byte {
-	b = append(b, fitState)
-	b = binary.LittleEndian.AppendUint32(b, f.seen)
-	b = binary.LittleEndian.AppendUint32(b, f.since)
-	b = binary.LittleEndian.AppendUint64(b, uint64(f.mean))
-	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f.over))
-	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f.under))
-	if f.seen == 0 {
-		return b
+// code writes all that was learned, 2.8 kB at most, or reads it: a Fit that was read goes on as the one that was
+// written. The prior is no part of it.
+func (f *Fit) code(c *codec.Codec) {
+	version := byte(fitState)
+	c.Byte(&version)
+	codec.Fixed(c, 4, &f.seen)
+	codec.Fixed(c, 4, &f.since)
+	codec.Fixed(c, 8, &f.mean)
+	c.Float32(&f.over)
+	c.Float32(&f.under)
+	if version != fitState || f.since > f.seen || f.mean < 0 || f.mean > longest ||
+		!(f.over >= 0 && f.over <= 1 && f.under >= 0 && f.under <= 1) {
+		c.Fail()
 	}
-	b = f.appendResult(b)
-	for i := range f.bins {
-		ring := &f.bins[i]
-		b = append(b, ring.n)
-		for k := range ring.n {
-			s := ring.at(k)
-			b = binary.LittleEndian.AppendUint16(b, s.load)
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(s.p))
-			b = binary.LittleEndian.AppendUint32(b, f.seen-s.seq)
-		}
+	if f.seen == 0 || c.Failed() {
+		return
 	}
-	return b
-}
-
-// appendResult appends the result of the last refit: the samples have changed since, so that it can't be had from them.
-func (f *Fit) appendResult(b []byte) []byte {
-	flags := byte(0)
-	if f.shaped {
-		flags |= isShaped
+	// The result of the last refit: the samples have changed since, so that it can't be had from them.
+	c.Flags(&f.shaped, &f.settled)
+	for _, v := range [...]*float64{&f.noise, &f.lo, &f.hi, &f.idle} {
+		c.Float64(v)
 	}
-	if f.settled {
-		flags |= isSettled
-	}
-	b = append(b, flags)
-	for _, v := range []float64{f.noise, f.lo, f.hi, f.idle} {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-	}
-	for _, v := range f.curve {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-	}
-	return b
-}
-
-// RestoreState takes up what AppendState of the same version wrote, and returns what follows it. On an error f stays
-// as it was. The prior is not part of the state.
-func (f *Fit) RestoreState(b []byte) (rest []byte, err error) {
-	to := NewFit(f.prior)
-	if rest, err = to.restore(b); err != nil {
-		return b, fmt.Errorf("restoring the fit of idle power: %w", err)
-	}
-	*f = *to
-	return rest, nil
-}
-
-func (f *Fit) restore(b []byte) (rest []byte, err error) {
-	if b, err = f.restoreHead(b); err != nil || f.seen == 0 {
-		return b, err
-	}
-	if b, err = f.restoreResult(b); err != nil {
-		return nil, err
+	for i := range f.curve {
+		c.Float64(&f.curve[i])
 	}
 	total := uint32(0)
 	for i := range f.bins {
-		if b, err = f.restoreRing(i, b); err != nil {
-			return nil, err
-		}
+		f.bins[i].code(c, i, f.seen)
 		total += uint32(f.bins[i].n)
 	}
-	if total == 0 || total > f.seen {
-		return nil, errFitState
+	if c.Reading() && (total == 0 || total > f.seen || !f.plausible()) {
+		c.Fail()
 	}
-	return b, nil
 }
 
-func (f *Fit) restoreHead(b []byte) (rest []byte, err error) {
-	if len(b) < fitHeadBytes {
-		return nil, errCutOff
-	}
-	if b[0] != fitState {
-		return nil, fmt.Errorf("its version is %d, not %d", b[0], fitState)
-	}
-	f.seen = binary.LittleEndian.Uint32(b[1:])
-	f.since = binary.LittleEndian.Uint32(b[5:])
-	f.mean = time.Duration(binary.LittleEndian.Uint64(b[9:]))
-	f.over = math.Float32frombits(binary.LittleEndian.Uint32(b[17:]))
-	f.under = math.Float32frombits(binary.LittleEndian.Uint32(b[21:]))
-	if f.since > f.seen || f.mean < 0 || f.mean > longest || !(f.over >= 0 && f.over <= 1) ||
-		!(f.under >= 0 && f.under <= 1) {
-		return nil, errFitState
-	}
-	return b[fitHeadBytes:], nil
-}
-
-func (f *Fit) restoreResult(b []byte) (rest []byte, err error) {
-	if len(b) < resultBytes {
-		return nil, errCutOff
-	}
-	flags := b[0]
-	if flags&^(isShaped|isSettled) != 0 {
-		return nil, errFitState
-	}
-	f.shaped, f.settled = flags&isShaped != 0, flags&isSettled != 0
-	b = b[1:]
-	next := func() float64 {
-		v := math.Float64frombits(binary.LittleEndian.Uint64(b))
-		b = b[8:]
-		return v
-	}
-	f.noise, f.lo, f.hi, f.idle = next(), next(), next(), next()
+// plausible reports whether a result that was read is one that a refit can have.
+func (f *Fit) plausible() bool {
 	last := 0.0
-	for i := range f.curve {
-		f.curve[i] = next()
-		if !(f.curve[i] >= last && f.curve[i] <= mostPredicted) {
-			return nil, errFitState
+	for _, p := range f.curve {
+		if !(p >= last && p <= mostPredicted) {
+			return false
 		}
-		last = f.curve[i]
+		last = p
 	}
-	if !(f.noise >= leastNoise && f.noise <= 2) || !(f.lo >= 0 && f.lo <= f.hi && f.hi <= 1) ||
-		!(f.idle >= 0 && f.idle <= f.curve.at(f.lo)) {
-		return nil, errFitState
-	}
-	return b, nil
+	return f.noise >= leastNoise && f.noise <= 2 && f.lo >= 0 && f.lo <= f.hi && f.hi <= 1 &&
+		f.idle >= 0 && f.idle <= f.curve.at(f.lo)
 }
 
-func (f *Fit) restoreRing(bin int, b []byte) (rest []byte, err error) {
-	if len(b) < 1 || len(b) < 1+int(b[0])*sampleBytes {
-		return nil, errCutOff
+// code codes the samples of a bin, the oldest first, each with how many were added since it was.
+func (r *sampleRing) code(c *codec.Codec, bin int, seen uint32) {
+	n := r.n
+	if c.Byte(&n); n > ringSize {
+		c.Fail()
 	}
-	n := b[0]
-	if n > ringSize {
-		return nil, errFitState
-	}
-	b = b[1:]
-	for range n {
-		age := binary.LittleEndian.Uint32(b[6:])
-		s := sample{
-			load: binary.LittleEndian.Uint16(b), p: math.Float32frombits(binary.LittleEndian.Uint32(b[2:])),
-			seq: f.seen - age,
+	for k := range n {
+		var s sample
+		if !c.Reading() {
+			s = *r.at(k)
 		}
-		if !(float64(s.p) >= leastPower/2 && s.p <= megawatt) || age == 0 || age > f.seen || binOf(s.u()) != bin {
-			return nil, errFitState
+		age := seen - s.seq
+		codec.Fixed(c, 2, &s.load)
+		c.Float32(&s.p)
+		codec.Fixed(c, 4, &age)
+		if !c.Reading() {
+			continue
 		}
-		f.bins[bin].add(s)
-		b = b[sampleBytes:]
+		if !(float64(s.p) >= leastPower/2 && s.p <= megawatt) || age == 0 || age > seen || binOf(s.u()) != bin {
+			c.Fail()
+			return
+		}
+		s.seq = seen - age
+		r.add(s)
 	}
-	return b, nil
 }

@@ -8,9 +8,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/kubenergy/kubenergy/agent/codec"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/energy/codec"
 )
 
 // A record is what a file of the state directory holds: a batch, and what the agent has to know to go on after it.
@@ -39,13 +39,6 @@ const (
 	maxFile    = 64 << 20
 )
 
-const (
-	flagBroken = 1 << iota
-	flagEmpty
-	flagParent
-	flagState
-)
-
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // append adds r as it stands in a file.
@@ -62,27 +55,16 @@ func (r *record) append(to []byte, magic string) []byte {
 
 // code writes the payload of r, or reads it.
 func (r *record) code(c *codec.Codec) {
-	var flags uint64
-	for _, f := range [...]struct {
-		flag uint64
-		set  bool
-	}{{flagBroken, r.broken}, {flagEmpty, r.empty}, {flagParent, r.batch.Parent != nil}, {flagState, r.state != nil}} {
-		if f.set {
-			flags |= f.flag
-		}
-	}
-	codec.Uint(c, &flags)
+	parent, state := r.batch.Parent != nil, r.state != nil
+	c.Flags(&r.broken, &r.empty, &parent, &state)
 	codec.Uint(c, &r.seq)
 	codec.Uint(c, &r.generation)
 	codec.Int(c, &r.end)
-	if c.Reading() {
-		r.broken, r.empty = flags&flagBroken != 0, flags&flagEmpty != 0
-		if flags&flagParent != 0 {
-			r.batch.Parent = new(batch.Parent)
-		}
+	if c.Reading() && parent {
+		r.batch.Parent = new(batch.Parent)
 	}
 	codeBatch(c, r.batch)
-	if flags&flagState != 0 {
+	if state {
 		c.Bytes(&r.state)
 	}
 }
@@ -102,29 +84,18 @@ func codeBatch(c *codec.Codec, b *batch.Batch) {
 	}
 	codec.Int(c, &seconds)
 	codec.Uint(c, &nanoseconds)
-	codec.Int(c, &b.StartSinceBoot)
-	codec.Int(c, &b.EndSinceBoot)
-	codec.Int(c, &b.Unmeasured)
+	codec.Int(c, &b.StartSinceBoot, &b.EndSinceBoot, &b.Unmeasured)
 	c.Text(&b.Source)
 	c.Byte((*byte)(&b.Quality))
 	c.Text(&b.IdlePolicy)
-	for _, v := range [...]*energy.Microjoules{&b.Measured, &b.Idle, &b.Platform, &b.Unknown} {
-		codec.Int(c, v)
-	}
-	count := uint64(len(b.Shares))
-	codec.Uint(c, &count)
+	codec.Int(c, &b.Measured, &b.Idle, &b.Platform, &b.Unknown)
 	if c.Reading() {
 		b.Version = int(min(version, math.MaxInt32))
 		b.End = time.Unix(seconds, int64(min(nanoseconds, 999_999_999))).UTC()
 		b.Start = b.End.Add(b.StartSinceBoot - b.EndSinceBoot)
-		const least = 4 // bytes of a share
-		if count > uint64(len(c.Data())/least) {
-			c.Fail()
-			return
-		}
-		b.Shares = make([]energy.Share, count)
 	}
-	for i := range b.Shares {
+	const least = 4 // bytes of a share
+	for i := range codec.Elements(c, &b.Shares, least) {
 		codeShare(c, &b.Shares[i])
 	}
 }
@@ -136,8 +107,7 @@ func codeShare(c *codec.Codec, s *energy.Share) {
 		cpu |= 1
 	}
 	c.Text(&s.ID)
-	codec.Int(c, &s.Dynamic)
-	codec.Int(c, &s.Idle)
+	codec.Int(c, &s.Dynamic, &s.Idle)
 	codec.Uint(c, &cpu)
 	if c.Reading() {
 		s.CPU, s.Ended = time.Duration(cpu>>1), cpu&1 != 0

@@ -22,9 +22,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,13 +47,6 @@ type Options struct {
 	Dir   string        // where the trees stand; on one file system, and writable by the agent alone
 	Host  string        // what this node is called
 	Grace time.Duration // how long the tree of a virtual machine stays that is gone; 0: 10 minutes
-}
-
-// A VMTotal is what a virtual machine used since it began.
-type VMTotal struct {
-	Name    string
-	Total   energy.Microjoules
-	Quality energy.Quality
 }
 
 // Stats count what a Publisher did since it was opened.
@@ -125,30 +117,11 @@ func (p *Publisher) open(dir string) (err error) {
 	if err := unix.Flock(p.staging, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("another process publishes here: %w", err)
 	}
-	p.dropSpares(filepath.Join(dir, stagingName))
 	entries, err := p.ledger.open(p.staging)
-	if err != nil {
-		return err
-	}
 	for _, e := range entries {
-		if folder, err := Folder(e.name); err == nil {
-			p.trees[e.name] = newTree(e.name, folder, e.base, e.last)
-		}
+		p.Add(e.name, e.total, energy.Estimated)
 	}
-	return nil
-}
-
-// dropSpares removes the spare files of a former process.
-func (p *Publisher) dropSpares(path string) {
-	names, err := os.ReadDir(path)
-	if err != nil {
-		return
-	}
-	for _, e := range names {
-		if strings.HasPrefix(e.Name(), sparePrefix) {
-			_ = unix.Unlinkat(p.staging, e.Name(), 0)
-		}
-	}
+	return err
 }
 
 // checkOwned reports whether others than this process' user may change a folder.
@@ -166,16 +139,44 @@ func checkOwned(fd int) error {
 	return nil
 }
 
-// Publish writes the counter of every virtual machine that runs. The list is all of them: the tree of one that is
-// missing is removed after the grace time. What fails for one guest is logged and counted, and does not keep the
-// others waiting; the error is that the counters' continuity could not be saved.
-//
-// The counter of a tree never falls, whatever totals do and however the agent restarts. A total that is lower than the
-// one before begins a new life of that name, and the counter goes on from where it stood.
-func (p *Publisher) Publish(now time.Duration, vms []VMTotal) error {
+// Add counts what a virtual machine used to its counter, which never falls, however the agent restarts. The quality is
+// that of the counter from then on.
+func (p *Publisher) Add(vm string, used energy.Microjoules, quality energy.Quality) {
+	t, err := p.tree(vm)
+	if err != nil {
+		return // Publish says so
+	}
+	t.total += min(used, math.MaxInt64-t.total)
+	if t.quality != quality {
+		t.quality, t.renewed = quality, 0
+	}
+}
+
+// tree returns what is kept for a virtual machine.
+func (p *Publisher) tree(vm string) (*tree, error) {
+	if t := p.trees[vm]; t != nil {
+		return t, nil
+	}
+	folder, err := Folder(vm)
+	if err != nil {
+		return nil, err
+	}
+	t := &tree{name: vm, folder: folder, dir: -1, counter: -1}
+	p.trees[vm] = t
+	return t, nil
+}
+
+// Publish writes the counter of every virtual machine that runs, given their names. The tree of one that is missing is
+// removed after the grace time. What fails for one guest is logged and counted, and does not keep the others waiting;
+// the error is that the counters' continuity could not be saved.
+func (p *Publisher) Publish(now time.Duration, vms []string) error {
 	p.round++
-	for i := range vms {
-		p.note(&vms[i])
+	for _, vm := range vms {
+		if t, err := p.tree(vm); err != nil {
+			p.refuse(vm, err)
+		} else {
+			t.round = p.round
+		}
 	}
 	// Ahead of what guests see: a process that continues from the ledger is never behind a counter.
 	err := p.ledger.save(p.trees)
@@ -199,32 +200,6 @@ func (p *Publisher) Publish(now time.Duration, vms []VMTotal) error {
 		return fmt.Errorf("saving the counters of virtual machines: %w", err)
 	}
 	return nil
-}
-
-// note takes a total over into its tree.
-func (p *Publisher) note(vm *VMTotal) {
-	t := p.trees[vm.Name]
-	if t == nil {
-		folder, err := Folder(vm.Name)
-		if err != nil {
-			p.refuse(vm.Name, err)
-			return
-		}
-		t = newTree(vm.Name, folder, 0, vm.Total)
-		p.trees[vm.Name] = t
-	}
-	if t.round == p.round {
-		p.refuse(vm.Name, errors.New("it appears twice"))
-		return
-	}
-	t.round = p.round
-	if vm.Total < t.last {
-		t.base += t.last - vm.Total
-	}
-	t.last = vm.Total
-	if t.quality != vm.Quality {
-		t.quality, t.renewed = vm.Quality, 0
-	}
 }
 
 func (p *Publisher) refuse(name string, err error) {
@@ -271,7 +246,7 @@ func (p *Publisher) Stats() Stats { return p.stats }
 // Close lets go of everything and leaves the trees: they go on where the next process finds their machines.
 func (p *Publisher) Close() error {
 	for _, t := range p.trees {
-		t.close(p.staging)
+		t.close()
 	}
 	clear(p.trees)
 	p.ledger.close()

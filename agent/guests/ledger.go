@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"strconv"
+	"math"
 
 	"golang.org/x/sys/unix"
 
@@ -26,10 +26,10 @@ type slot struct {
 	size int // what the file has blocks for
 }
 
-// An entry is one tree: the counter is base and last together, last the virtual machine's own total.
+// An entry is one tree.
 type entry struct {
-	base, last energy.Microjoules
-	name       string
+	total energy.Microjoules
+	name  string
 }
 
 const (
@@ -83,9 +83,7 @@ func (l *ledger) save(trees map[string]*tree) error {
 	l.sequence++
 	l.page = append(l.page[:0], make([]byte, ledgerHeader)...)
 	for _, t := range trees {
-		l.page = append(strconv.AppendInt(l.page, int64(t.base), 10), ' ')
-		l.page = append(strconv.AppendInt(l.page, int64(t.last), 10), ' ')
-		l.page = append(strconv.AppendQuote(l.page, t.name), '\n')
+		l.page = fmt.Appendf(l.page, entryLine, 0, t.total, t.name)
 	}
 	body := l.page[ledgerHeader:]
 	_ = fmt.Appendf(l.page[:0], header, l.sequence, len(body), crc32.ChecksumIEEE(body))
@@ -119,8 +117,12 @@ func writeAt(fd int, b []byte, at int64) error {
 	return err
 }
 
-// header is the form of the first line: magic, sequence, length, checksum.
-const header = ledgerMagic + " %020d %010d %08x\n"
+const (
+	// header is the form of the first line: magic, sequence, length, checksum.
+	header = ledgerMagic + " %020d %010d %08x\n"
+	// entryLine is the form of the others: two numbers whose sum is the counter, and the virtual machine's name.
+	entryLine = "%d %d %q\n"
+)
 
 // parseLedger reads a slot. What follows after the length that it names is of an older, longer page.
 func parseLedger(text []byte) (sequence uint64, entries []entry, err error) {
@@ -149,12 +151,15 @@ func parseLedger(text []byte) (sequence uint64, entries []entry, err error) {
 }
 
 func parseEntry(line string) (e entry, err error) {
-	if _, err = fmt.Sscanf(line, "%d %d %q\n", &e.base, &e.last, &e.name); err == nil && (e.base < 0 || e.last < 0) {
+	var base energy.Microjoules
+	_, err = fmt.Sscanf(line, entryLine, &base, &e.total, &e.name)
+	if err == nil && (base < 0 || e.total < 0) {
 		err = errors.New("it is negative")
 	}
 	if err != nil {
 		return entry{}, fmt.Errorf("reading the entry %q: %w", line, err)
 	}
+	e.total += min(base, math.MaxInt64-e.total)
 	return e, nil
 }
 

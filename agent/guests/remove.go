@@ -22,7 +22,7 @@ const (
 func (p *Publisher) retire(t *tree, now time.Duration) {
 	if t.gone == 0 {
 		t.gone = max(now, 1)
-		t.close(p.staging)
+		t.close()
 	}
 	if now-t.gone < p.grace {
 		return
@@ -67,7 +67,7 @@ func (p *Publisher) sweep() {
 	for {
 		names, err := staging.Readdirnames(entriesAtOnce)
 		for _, name := range names {
-			if !strings.HasPrefix(name, emptyPrefix) {
+			if !strings.HasPrefix(name, emptyPrefix) && !strings.HasPrefix(name, formerPrefix) {
 				continue
 			}
 			for gone := false; !gone && err == nil; {

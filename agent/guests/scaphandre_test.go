@@ -30,11 +30,10 @@ func Example() {
 	}
 	defer func() { _ = publisher.Close() }()
 
-	empty, total := 0, energy.Microjoules(0)
+	empty := 0
 	for second := 1; second <= 600; second++ {
-		total += watts * 1e6
-		if err := publisher.Publish(time.Duration(second)*time.Second,
-			[]guests.VMTotal{{Name: "web", Total: total}}); err != nil {
+		publisher.Add("web", watts*1e6, energy.Derived)
+		if err := publisher.Publish(time.Duration(second)*time.Second, []string{"web"}); err != nil {
 			panic(err)
 		}
 		if second%loop != 0 {

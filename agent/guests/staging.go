@@ -11,9 +11,9 @@ import (
 const (
 	stagedName   = "next"
 	stagedFolder = "folder"
-	sparePrefix  = "spare-"
 	emptyPrefix  = "gone-"
 	stuckPrefix  = "stuck-"
+	formerPrefix = "spare-" // of files of former agents
 )
 
 // stage writes a complete file of that name.
@@ -45,15 +45,21 @@ func (p *Publisher) stage(name string, content []byte) (int, error) {
 
 // put puts a complete file in place of whatever has the name.
 func (p *Publisher) put(dir int, name string, content []byte) error {
-	fd, err := p.stage(stagedName, content)
-	if err != nil {
-		return err
+	fd, err := p.putOpen(dir, name, content)
+	closeFD(&fd)
+	return err
+}
+
+// putOpen is put that leaves the file open.
+func (p *Publisher) putOpen(dir int, name string, content []byte) (fd int, err error) {
+	if fd, err = p.stage(stagedName, content); err != nil {
+		return -1, err
 	}
-	_ = unix.Close(fd)
 	if err := unix.Renameat(p.staging, stagedName, dir, name); err != nil {
-		return fmt.Errorf("renaming %s into place: %w", name, err)
+		closeFD(&fd)
+		return -1, fmt.Errorf("renaming %s into place: %w", name, err)
 	}
-	return nil
+	return fd, nil
 }
 
 // makeFolder makes a folder unless there is something of that name. It gets its mode before it gets to its place:

@@ -23,7 +23,7 @@ const (
 // A tree is the folder of one virtual machine.
 type tree struct {
 	name, folder string
-	base, last   energy.Microjoules // the counter is their sum; last is the machine's total
+	total        energy.Microjoules // what the guest reads
 	quality      energy.Quality
 
 	round   uint64        // in which the machine was seen last
@@ -32,28 +32,16 @@ type tree struct {
 	logged  time.Duration // when a change of failing was logged
 	failing bool
 
-	dir    int // DIR/VM; -1: not open
-	spares *spares
+	dir int // DIR/VM; -1: not open
+	// The counter's file stays open. Where the file system is full, as a guest that may write can make it for all, the
+	// counter goes on in place, in blocks that it has already; only then may a guest read while its counter is written.
+	// Nothing of the guest's ever comes back: the file is written by the descriptor that made it, and not read.
+	counter int // -1: none
 }
 
-func newTree(name, folder string, base, last energy.Microjoules) *tree {
-	return &tree{name: name, folder: folder, base: base, last: last, dir: -1}
-}
-
-// counter is what the guest reads.
-func (t *tree) counter() energy.Microjoules {
-	if t.base > math.MaxInt64-t.last {
-		return math.MaxInt64
-	}
-	return t.base + t.last
-}
-
-func (t *tree) close(staging int) {
+func (t *tree) close() {
 	closeFD(&t.dir)
-	if t.spares != nil {
-		t.spares.close(staging)
-		t.spares = nil
-	}
+	closeFD(&t.counter)
 }
 
 // putCounter renames a complete file to the tree's counter. The folder that it goes to is entered anew each time: a
@@ -71,13 +59,14 @@ func (p *Publisher) putCounter(t *tree, now time.Duration) error {
 		return fmt.Errorf("entering its folder: %w", err)
 	}
 	defer func() { _ = unix.Close(home) }()
-	p.digits = strconv.AppendInt(p.digits[:0], int64(t.counter()), 10)
-	err = p.put(home, counterName, p.digits)
+	p.digits = strconv.AppendInt(p.digits[:0], int64(t.total), 10)
+	fd, err := p.putOpen(home, counterName, p.digits)
 	switch {
-	case t.spares != nil && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)):
-		return t.spares.put(p.staging, home, p.digits)
-	case err == nil && t.spares == nil:
-		t.spares = p.makeSpares(t.folder)
+	case err == nil:
+		closeFD(&t.counter)
+		t.counter = fd
+	case t.counter >= 0 && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)):
+		return writeAt(t.counter, p.digits, 0)
 	}
 	return err
 }

@@ -319,9 +319,8 @@ func (h *Host) admit(as role, id string, parent *node, byPID bool) bool {
 // name makes n the consumer id.
 func (h *Host) name(n *node, id, key string) {
 	n.id = id
-	switch n.role {
-	case vm, process:
-		n.key, n.name = key, strings.TrimPrefix(id, "vm/")
+	if n.role == vm || n.role == process {
+		n.key = key
 	}
 	h.byID[id] = n
 	h.changed = true

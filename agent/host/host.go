@@ -18,8 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,13 +43,6 @@ type Sweep struct {
 	Busy  time.Duration  // CPU time of the whole node since boot; 0 if unknown
 	Usage []energy.Usage // sorted by ID; the next sweep reuses it
 	Ended []energy.Usage // what ended since the last successful sweep, with all that it used; sorted by ID
-}
-
-// A VM is a virtual machine on this host. Its consumer is [energy.VMID] of its name.
-type VM struct {
-	Name   string
-	Cgroup string // from the root of its hierarchy; empty if it shares one
-	PID    int    // of its QEMU process, if it was found by that
 }
 
 // Stats tell how the work goes.
@@ -161,16 +152,14 @@ func (h *Host) Close() error {
 	return errors.Join(h.busy.close(), h.watch.close(), h.vms.close())
 }
 
-// VMs lists the virtual machines of the last sweep by name.
-func (h *Host) VMs() []VM {
-	var vms []VM
+// VMs lists the names of the virtual machines of the last sweep, sorted: of those whose consumers are [energy.VMID]s.
+func (h *Host) VMs() (names []string) {
 	for _, n := range h.ordered {
-		if n.name != "" && n.published() {
-			vms = append(vms, VM{Name: n.name, Cgroup: n.path(), PID: n.pid})
+		if name, ok := energy.VMOf(n.id); ok && n.published() {
+			names = append(names, name)
 		}
 	}
-	slices.SortFunc(vms, func(a, b VM) int { return strings.Compare(a.Name, b.Name) })
-	return vms
+	return names
 }
 
 // Stats returns how the work goes.

@@ -24,7 +24,6 @@ type node struct {
 	class    class
 	id       string // of the consumer; empty for slices
 	key      string // of a machine: libvirt's name for it, or the process
-	name     string // of a machine
 	hier     *hierarchy
 	dir      string
 	file     string // the counter, from dir

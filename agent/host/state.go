@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/agent/codec"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/codec"
 )
 
 // The state is the tree with all its sums: what an agent that was killed goes on from. Groups that are gone when it
@@ -35,18 +35,15 @@ func (h *Host) AppendState(dst []byte) []byte {
 	return c.Data()
 }
 
-// complete is 1 if every group that is not in the tree began later.
-func (h *Host) complete() byte {
-	if h.blind() || h.stats.Folded > 0 || h.stats.Duplicates > 0 || h.stats.Truncated > 0 {
-		return 0
-	}
-	return 1
+// complete reports whether every group that is not in the tree began later.
+func (h *Host) complete() bool {
+	return !h.blind() && h.stats.Folded == 0 && h.stats.Duplicates == 0 && h.stats.Truncated == 0
 }
 
 // codeHead codes what comes before the nodes: the boot, what is known of the whole node, and how many nodes follow.
-func codeHead(c *codec.Codec, boot *string, complete *byte, lift *time.Duration, root *node, count *uint64) {
+func codeHead(c *codec.Codec, boot *string, complete *bool, lift *time.Duration, root *node, count *uint64) {
 	c.Text(boot)
-	c.Byte(complete)
+	c.Flags(complete)
 	codeDuration(c, lift)
 	root.codeSums(c)
 	codec.Uint(c, count)
@@ -70,19 +67,7 @@ func writeChildren(c *codec.Codec, n *node, number uint64, next *uint64) {
 func (n *node) code(c *codec.Codec, version *byte, parent *uint64, relative *string) {
 	c.Byte((*byte)(&n.role))
 	c.Byte((*byte)(&n.class))
-	var bits byte
-	flags := [...]*bool{&n.seen, &n.rebase, &n.failed, &n.heir, &n.exact}
-	for i, flag := range flags {
-		if *flag {
-			bits |= 1 << i
-		}
-	}
-	c.Byte(&bits)
-	if c.Reading() {
-		for i, flag := range flags {
-			*flag = bits&(1<<i) != 0
-		}
-	}
+	c.Flags(&n.seen, &n.rebase, &n.failed, &n.heir, &n.exact)
 	c.Byte(version)
 	codec.Uint(c, parent)
 	c.Text(relative)
@@ -90,7 +75,10 @@ func (n *node) code(c *codec.Codec, version *byte, parent *uint64, relative *str
 	codec.Uint(c, &n.ino)
 	codec.Uint(c, &n.weight)
 	if n.role == vm || n.role == process {
-		c.Text(&n.name)
+		name, _ := energy.VMOf(n.id)
+		if c.Text(&name); c.Reading() {
+			n.id = energy.VMID(name)
+		}
 		c.Text(&n.key)
 	}
 	if n.role == process {
@@ -135,7 +123,7 @@ func (h *Host) RestoreState(state []byte) error {
 	c := codec.Reader(text)
 	root := &node{role: system, id: energy.System, fd: -1}
 	var boot string
-	var complete byte
+	var complete bool
 	var lift time.Duration
 	var count uint64
 	codeHead(&c, &boot, &complete, &lift, root, &count)
@@ -159,7 +147,7 @@ func (h *Host) RestoreState(state []byte) error {
 			h.weigh.young = append(h.weigh.young, n) // for its virtual CPUs
 		}
 	}
-	h.found.started, h.found.next = complete == 0, 0
+	h.found.started, h.found.next = !complete, 0
 	h.vms.started, h.vms.next = true, 0 // machines that are found from now on were part of something
 	return nil
 }
@@ -195,7 +183,7 @@ func (h *Host) restoreNode(c *codec.Codec, nodes []*node) *node {
 	}
 	n.parent = nodes[parent]
 	if n.role == vm || n.role == process {
-		if n.name == "" || n.name != sanitise(n.name, 2*maxVMName, false) {
+		if name, ok := energy.VMOf(n.id); !ok || name != sanitise(name, 2*maxVMName, false) {
 			return nil
 		}
 	}
@@ -245,7 +233,6 @@ func (n *node) restoreID() bool {
 		n.id = n.parent.id + "/" + key
 		return key != "" && n.parent.role == pod
 	case vm, process:
-		n.id = energy.VMID(n.name)
 		return true
 	case group:
 		n.id = energy.CgroupID(sanitise(n.path(), maxGroup, true))
