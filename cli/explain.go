@@ -141,10 +141,11 @@ type explainer struct {
 
 // subject is a pod or a Job, as far as both are the same.
 type subject struct {
-	pod  *v1.Pod // of a Job: its template
-	job  *batchv1.Job
-	work policy.Work
-	err  error // of annotations that make no sense
+	object metav1.Object
+	pod    *v1.Pod // of a Job: its template
+	job    *batchv1.Job
+	work   policy.Work
+	err    error // of annotations that make no sense
 }
 
 func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (*explanation, error) {
@@ -187,7 +188,7 @@ func (e *explainer) read(ctx context.Context, kind, namespace, name string) (*su
 		if err != nil {
 			return nil, fmt.Errorf("reading pod %s/%s: %s", namespace, name, because(err))
 		}
-		s := &subject{pod: pod}
+		s := &subject{object: pod, pod: pod}
 		s.work, s.err = policy.ReadPod(pod)
 		return s, nil
 	}
@@ -197,7 +198,7 @@ func (e *explainer) read(ctx context.Context, kind, namespace, name string) (*su
 	}
 	template := &v1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
 	template.Namespace = namespace
-	s := &subject{pod: template, job: job}
+	s := &subject{object: job, pod: template, job: job}
 	s.work, s.err = policy.ReadJob(job)
 	return s, nil
 }
@@ -285,12 +286,7 @@ func (e *explainer) state(s *subject, job *sched.Job, settings *policy.Settings)
 
 // notHeld is why we keep our hands off, or "".
 func (e *explainer) notHeld(s *subject, settings *policy.Settings) string {
-	why, never := "", false
-	if s.job != nil {
-		why, never = policy.NeverHeldJob(s.job)
-	} else {
-		why, never = policy.NeverHeldPod(s.pod)
-	}
+	why, never := policy.NeverHeld(s.object)
 	switch {
 	case never:
 		return why

@@ -32,8 +32,8 @@ func (openGate) Require(next http.Handler, _ func(*http.Request) []access.Attrib
 	return next
 }
 
-func (openGate) Allowed(context.Context, *access.User, access.Attributes) (bool, string, error) {
-	return true, "", nil
+func (openGate) Allowed(context.Context, *access.User, access.Attributes) (bool, error) {
+	return true, nil
 }
 
 // darkness draws nothing.
@@ -46,13 +46,9 @@ func (darkness) Pods(string) api.PodsPower     { return api.PodsPower{} }
 // From the scheduler's recorder through the central unit's own routes to a report: both ends speak the same language.
 func TestTheWholeWay(t *testing.T) {
 	var store ledgertest.Store
-	handler, err := server.New(server.Config{
+	unit := httptest.NewServer(server.New(server.Config{
 		Ledger: &store, Live: darkness{}, Gate: openGate{}, Now: func() time.Time { return testNow },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	unit := httptest.NewServer(handler)
+	}))
 	defer unit.Close()
 
 	begin := testNow.Add(-6 * time.Hour)

@@ -207,7 +207,7 @@ func (u *unit) addAPI(p *process) (err error) {
 		u.ledger.OnBooked(u.folder.Booked)
 		recorded = u.folder.Recorded
 	}
-	u.handler, err = server.New(server.Config{
+	u.handler = server.New(server.Config{
 		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches, View: p.objects.View,
 		Client: p.manager.GetClient(), Recorded: recorded,
 		JobNamespaces: o.Ingest,
@@ -221,13 +221,12 @@ func (u *unit) addAPI(p *process) (err error) {
 				}
 				return err
 			},
-			Refused: func(err error) bool { return errors.Is(err, intake.ErrRefused) },
-			PodUID:  p.podUID, Leads: p.leads,
+			Final: permanent, PodUID: p.podUID, Leads: p.leads,
 		},
 		Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
-	if err != nil || o.API == "0" {
-		return err
+	if o.API == "0" {
+		return nil
 	}
 	name := apiService + "." + o.Namespace + ".svc"
 	cert, key := o.APICert, o.APIKey

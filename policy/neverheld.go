@@ -23,6 +23,14 @@ const (
 	argoNodeName = "workflows.argoproj.io/node-name" // annotation
 )
 
+// NeverHeld reports whether a Job or a bare pod must not be held, and why.
+func NeverHeld(o metav1.Object) (why string, never bool) {
+	if job, is := o.(*batchv1.Job); is {
+		return NeverHeldJob(job)
+	}
+	return NeverHeldPod(o.(*v1.Pod))
+}
+
 // NeverHeldPod reports whether a bare pod must not be held, and why.
 func NeverHeldPod(pod *v1.Pod) (why string, never bool) {
 	if why, never := neverHeldObject(pod, pod.Spec.PriorityClassName); never {

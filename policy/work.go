@@ -40,6 +40,14 @@ const (
 
 var workloadTypes = []string{typeBatch, typeService, typeStateful, typeSystem, typeGeneric}
 
+// Read reads a Job, or a pod.
+func Read(o metav1.Object) (Work, error) {
+	if job, is := o.(*batchv1.Job); is {
+		return ReadJob(job)
+	}
+	return ReadPod(o.(*v1.Pod))
+}
+
 // ReadPod reads a pod. Where its annotations make no sense there is an error, and the Work is that of a pod without
 // marks.
 func ReadPod(pod *v1.Pod) (Work, error) {

@@ -78,7 +78,7 @@ type Gate struct {
 	answers sync.Mutex            // held while a holder in known is replaced: an older one never replaces a newer one
 	known   *cache.LRUExpireCache // holder, by tokenKey
 	refused *cache.LRUExpireCache // tokenKey of tokens that were refused
-	rights  *cache.LRUExpireCache // right, by rightKey
+	rights  *cache.LRUExpireCache // bool, by rightKey
 	flights singleflight.Group
 	slots   chan struct{}
 	reviews map[class]*rate.Limiter
@@ -274,25 +274,20 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	answer, err := g.o.Tokens.Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: want},
 	}, metav1.CreateOptions{})
-	now := g.o.Now()
-	if err != nil && isAway(err) {
-		g.breaker.failed(now)
-		g.metrics.review("token", "error")
-		// The text may come from a proxy before the API server, and repeat the request.
-		g.o.Log.Warn("reviewing a token: the API server does not answer", "error", kindOf(err))
+	if g.away("token", err) {
 		return nil, ErrAway
 	}
-	g.breaker.answered()
+	now := g.o.Now()
 	if err != nil || !answer.Status.Authenticated || answer.Status.User.Username == "" ||
 		len(want) > 0 && !slices.Contains(answer.Status.Audiences, want[0]) { // one that ignores audiences names none
-		g.metrics.review("token", "denied")
+		g.metrics.review("token", false)
 		g.answers.Lock()
 		defer g.answers.Unlock()
 		g.known.Remove(key)
 		g.refused.Add(key, nil, refusedFor)
 		return nil, ErrUnauthenticated
 	}
-	g.metrics.review("token", "allowed")
+	g.metrics.review("token", true)
 	h := holder{user: userOf(&answer.Status.User), fresh: claims.before(now.Add(knownFor - rand.N(spread)))}
 	if key.class == agent {
 		until := now.Add(agentFor - rand.N(spread))
@@ -303,6 +298,20 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	defer g.answers.Unlock()
 	g.known.Add(key, h, remembered)
 	return h.user, nil
+}
+
+// away takes note of whether the API server has answered a question about a kind of thing, and reports whether it has
+// not.
+func (g *Gate) away(kind string, err error) bool {
+	if err == nil || !isAway(err) {
+		g.breaker.answered()
+		return false
+	}
+	g.breaker.failed(g.o.Now())
+	g.metrics.reviews.WithLabelValues(kind, "error").Inc()
+	// The text may come from a proxy before the API server, and repeat the request.
+	g.o.Log.Warn("a review: the API server does not answer", "kind", kind, "error", kindOf(err))
+	return true
 }
 
 // audiences returns the audience that a token must have. An agent's is ours. A person's is that of the API server,

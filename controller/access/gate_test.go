@@ -200,8 +200,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 		for what, err := range map[string]error{
 			"a person": func() error { _, err := g.Authenticate(t.Context(), person); return err }(),
 			"a right": func() error {
-				_, _,
-					err := g.Allowed(t.Context(), jane, access.Attributes{Verb: "get"})
+				_, err := g.Allowed(t.Context(), jane, access.Attributes{Verb: "get"})
 				return err
 			}(),
 			"an agent, new": func() error {
@@ -249,7 +248,7 @@ func TestAnOddQuestionStopsNobody(t *testing.T) {
 	if _, err := g.Authenticate(t.Context(), "odd"); !errors.Is(err, access.ErrUnauthenticated) {
 		t.Error(err)
 	}
-	if ok, _, err := g.Allowed(t.Context(), &access.User{Name: "x"}, access.Attributes{Verb: "odd"}); ok || err != nil {
+	if ok, err := g.Allowed(t.Context(), &access.User{Name: "x"}, access.Attributes{Verb: "odd"}); ok || err != nil {
 		t.Error(ok, err)
 	}
 	s.set(func() { s.status = 0 })
@@ -270,7 +269,7 @@ func TestTwoUsersAreNotOne(t *testing.T) {
 		{Name: "jane", Extra: map[string][]string{"a": {"b"}}},
 	} {
 		for range 3 {
-			if ok, _, err := g.Allowed(t.Context(), u, what); !ok || err != nil {
+			if ok, err := g.Allowed(t.Context(), u, what); !ok || err != nil {
 				t.Error(u, ok, err)
 			}
 		}
@@ -279,7 +278,7 @@ func TestTwoUsersAreNotOne(t *testing.T) {
 		t.Errorf("%d questions of four users", n)
 	}
 	what.Namespace = "bank"
-	if ok, _, err := g.Allowed(t.Context(), &access.User{Name: "jane"}, what); ok || err != nil {
+	if ok, err := g.Allowed(t.Context(), &access.User{Name: "jane"}, what); ok || err != nil {
 		t.Error(ok, err)
 	}
 }

@@ -37,7 +37,7 @@ func (g *Gate) Require(next http.Handler, what func(*http.Request) []Attributes)
 // may reports whether the user may do all of it, and answers the request if not.
 func (g *Gate) may(w http.ResponseWriter, r *http.Request, u *User, all []Attributes) bool {
 	for _, a := range all {
-		switch ok, _, err := g.Allowed(r.Context(), u, a); {
+		switch ok, err := g.Allowed(r.Context(), u, a); {
 		case err != nil:
 			g.Refuse(w, err)
 			return false

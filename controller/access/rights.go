@@ -32,27 +32,20 @@ type rightKey struct {
 	what Attributes
 }
 
-type right struct {
-	allowed bool
-	reason  string
-}
-
-// Allowed reports whether a user may do something, and why, for the log.
-func (g *Gate) Allowed(ctx context.Context, u *User, a Attributes) (allowed bool, reason string, err error) {
-	key, now := rightKey{u.key(), a}, g.o.Now()
-	if value, known := g.rights.Get(key); known {
-		r := value.(right)
-		return r.allowed, r.reason, nil
+// Allowed reports whether a user may do something.
+func (g *Gate) Allowed(ctx context.Context, u *User, a Attributes) (bool, error) {
+	key := rightKey{u.digest(), a}
+	if allowed, known := g.rights.Get(key); known {
+		return allowed.(bool), nil
 	}
-	if g.breaker.away(now) {
-		return false, "", ErrAway
+	if g.breaker.away(g.o.Now()) {
+		return false, ErrAway
 	}
-	r, err := answerOf[right](ctx, g.askOnce(ctx, fmt.Sprintf("right %x %q", key.user, a), nil,
+	return answerOf[bool](ctx, g.askOnce(ctx, fmt.Sprintf("right %x %q", key.user, a), nil,
 		func(ctx context.Context) (any, error) { return g.askRight(ctx, u, key) }))
-	return r.allowed, r.reason, err
 }
 
-func (g *Gate) askRight(ctx context.Context, u *User, key rightKey) (right, error) {
+func (g *Gate) askRight(ctx context.Context, u *User, key rightKey) (bool, error) {
 	extra := make(map[string]authorizationv1.ExtraValue, len(u.Extra))
 	for name, values := range u.Extra {
 		extra[name] = values
@@ -67,24 +60,11 @@ func (g *Gate) askRight(ctx context.Context, u *User, key rightKey) (right, erro
 			},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil && isAway(err) {
-		g.breaker.failed(g.o.Now())
-		g.metrics.review("access", "error")
-		g.o.Log.Warn("reviewing access: the API server does not answer", "error", kindOf(err))
-		return right{}, ErrAway
+	if g.away("access", err) {
+		return false, ErrAway
 	}
-	g.breaker.answered()
-	const longest = 256
-	r := right{reason: "the API server takes no such question"}
-	if err == nil {
-		r = right{allowed: answer.Status.Allowed && !answer.Status.Denied, reason: answer.Status.Reason}
-		r.reason = r.reason[:min(len(r.reason), longest)]
-	}
-	if r.allowed {
-		g.metrics.review("access", "allowed")
-	} else {
-		g.metrics.review("access", "denied")
-	}
-	g.rights.Add(key, r, rightsFor)
-	return r, nil
+	allowed := err == nil && answer.Status.Allowed && !answer.Status.Denied
+	g.metrics.review("access", allowed)
+	g.rights.Add(key, allowed, rightsFor)
+	return allowed, nil
 }

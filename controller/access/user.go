@@ -15,8 +15,6 @@ type User struct {
 	Name, UID string
 	Groups    []string
 	Extra     map[string][]string
-
-	identity [sha256.Size]byte // of all the above; zero: not computed
 }
 
 // NodeClaim is what the API server says of a token that is bound to a pod: the node that the pod runs on.
@@ -29,7 +27,6 @@ func userOf(info *authenticationv1.UserInfo) *User {
 	for key, values := range info.Extra {
 		u.Extra[key] = values
 	}
-	u.identity = u.digest()
 	return u
 }
 
@@ -51,13 +48,6 @@ func (u *User) digest() [sha256.Size]byte {
 		text += fmt.Sprintf(" %q %q", key, u.Extra[key])
 	}
 	return sha256.Sum256([]byte(text))
-}
-
-func (u *User) key() [sha256.Size]byte {
-	if u.identity == ([sha256.Size]byte{}) {
-		return u.digest()
-	}
-	return u.identity
 }
 
 type userKey struct{}

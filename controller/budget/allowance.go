@@ -182,14 +182,11 @@ func (e *Engine) jobsAndPods(ctx context.Context, namespace string) (all []clien
 func (e *Engine) allowancesOf(o client.Object, each []*v1alpha1.EnergyBudget,
 	giving *policy.NamespaceMarks,
 ) (all []*allowance) {
-	var work policy.Work
+	work, _ := policy.Read(o) // what makes no sense counts as absent
 	annotations := []map[string]string{o.GetAnnotations()}
 	job, _ := o.(*batchv1.Job)
 	if job != nil {
-		work, _ = policy.ReadJob(job) // what makes no sense counts as absent
 		annotations = append(annotations, job.Spec.Template.Annotations)
-	} else {
-		work, _ = policy.ReadPod(o.(*v1.Pod))
 	}
 	own, ok, err := policy.ReadAllowance(giving, work.Type, annotations...)
 	if err != nil {

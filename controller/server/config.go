@@ -36,11 +36,10 @@ type Live interface {
 // Gate tells callers apart; [access.Gate] does.
 type Gate interface {
 	Require(next http.Handler, what func(*http.Request) []access.Attributes) http.Handler
-	Allowed(ctx context.Context, u *access.User, a access.Attributes) (allowed bool, why string, err error)
+	Allowed(ctx context.Context, u *access.User, a access.Attributes) (bool, error)
 }
 
-// Config is what the interface stands on. What is nil is not there, and its routes answer with nothing, or that they
-// are off; only Ledger, Live, Gate, View, Now and Log must be there.
+// Config is what the interface stands on.
 type Config struct {
 	Ledger  Ledger
 	Live    Live
@@ -49,7 +48,7 @@ type Config struct {
 	View    func() *kube.View
 	// Client reads nodes, pods and GridZones from a cache, and creates the Jobs of POST /ingest.
 	Client client.Client
-	// Recorded is told of decisions once they are written.
+	// Recorded is told of decisions once they are written; nil: nothing is.
 	Recorded func([]ledger.Record)
 
 	// JobNamespaces are those in which POST /ingest may create Jobs, the first for submissions that name none; none: it
@@ -64,13 +63,13 @@ type Config struct {
 
 // SidecarConfig is about POST /metrics-ingest.
 type SidecarConfig struct {
-	// Book books a batch, as it would one that no agent sent; nil: it is off.
+	// Book books a batch, as it would one that no agent sent.
 	Book func(ctx context.Context, b *batch.Batch) error
-	// Refused reports whether an error of Book is final, so that trying again makes no sense.
-	Refused func(error) bool
-	// PodUID returns the UID of a pod; nil: energy is not divided among pods.
+	// Final reports whether an error of Book stays, so that trying again makes no sense.
+	Final func(error) bool
+	// PodUID returns the UID of a pod.
 	PodUID func(namespace, name string) (uid string, ok bool)
-	// Leads reports whether this replica may: two that took turns would count everything twice. nil: it always may.
+	// Leads reports whether this replica may: two that took turns would count everything twice.
 	Leads func() bool
 }
 

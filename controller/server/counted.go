@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // counted are the metrics of requests: as many series as there are routes and statuses.
@@ -14,25 +15,17 @@ type counted struct {
 	seconds  *prometheus.HistogramVec
 }
 
-func newCounted(registry prometheus.Registerer) (*counted, error) {
-	c := &counted{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newCounted(registry prometheus.Registerer) *counted {
+	with := promauto.With(registry)
+	return &counted{
+		requests: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_api_requests_total", Help: "Requests to the HTTP interface, by route and status.",
 		}, []string{"method", "route", "code"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kubenergy_api_request_seconds", Help: "How long requests to the HTTP interface took, by route.",
 			Buckets: []float64{.001, .005, .025, .1, .3, 1, 3, 10, 30},
 		}, []string{"method", "route"}),
 	}
-	if registry == nil {
-		return c, nil
-	}
-	for _, metric := range []prometheus.Collector{c.requests, c.seconds} {
-		if err := registry.Register(metric); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
 }
 
 func (c *counted) of(rt *route, next http.Handler) http.Handler {

@@ -12,7 +12,7 @@ import (
 // gives no rights.
 func TestStrangersSeeNothing(t *testing.T) {
 	w := newWorld(t)
-	h := w.handler(t)
+	h := w.handler()
 	all := routes()
 	for i := range all {
 		rt := &all[i]
@@ -54,7 +54,7 @@ func TestStrangersSeeNothing(t *testing.T) {
 // TestEveryRouteAnswers asks every route, with each of its parameters, as an administrator.
 func TestEveryRouteAnswers(t *testing.T) {
 	w := newWorld(t)
-	h := w.handler(t)
+	h := w.handler()
 	all := routes()
 	for i := range all {
 		rt := &all[i]
@@ -97,7 +97,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
-	h := newWorld(t).handler(t)
+	h := newWorld(t).handler()
 	for _, target := range []string{"/api/v1/nodes", "/nothing", "/api/v1/ledger?x=1"} {
 		answer := ask(t, h, "GET", target, admin, "").Header()
 		for name, want := range map[string]string{
@@ -116,7 +116,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestNoRoute(t *testing.T) {
-	h := newWorld(t).handler(t)
+	h := newWorld(t).handler()
 	wantStatus(t, ask(t, h, "GET", "/api/v1/nothing", admin, ""), http.StatusNotFound, "no route")
 	answer := ask(t, h, "DELETE", "/api/v1/decisions", admin, "")
 	wantStatus(t, answer, http.StatusMethodNotAllowed, "no such method")
@@ -131,7 +131,7 @@ func TestNoRoute(t *testing.T) {
 
 // TestTokenHeader checks the header that gets through the API server's proxy.
 func TestTokenHeader(t *testing.T) {
-	h := newWorld(t).handler(t)
+	h := newWorld(t).handler()
 	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", admin), http.StatusOK, "in our header")
 	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", stranger), http.StatusForbidden,
 		"in our header")
@@ -140,7 +140,7 @@ func TestTokenHeader(t *testing.T) {
 // TestTenant asks for another namespace in every way.
 func TestTenant(t *testing.T) {
 	w := newWorld(t)
-	h := w.handler(t)
+	h := w.handler()
 	secrets := []string{"secret", "uid-b", "job-of-b", "record-b"}
 	all := routes()
 	for i := range all {

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,7 +35,10 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 		return err
 	}
 	if asked.Snapshots {
-		if err := s.seesNodes(r); err != nil {
+		// A snapshot of a decision tells of the nodes of all namespaces what they have, draw and are.
+		needed := access.Attributes{Verb: "list", Group: group, Resource: resourceNodeEnergy}
+		if err := s.may(r.Context(), needed, "you may not %s: snapshots tell of all nodes; decisions are to be had "+
+			"without them", needed); err != nil {
 			return err
 		}
 	}
@@ -50,19 +54,15 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	return writeJSON(w, http.StatusOK, Decisions{some(records)})
 }
 
-// seesNodes refuses who may not see all nodes: a snapshot of a decision tells of those of all namespaces what they
-// have, draw and are.
-func (s *server) seesNodes(r *http.Request) error {
-	needed := access.Attributes{Verb: "list", Group: group, Resource: resourceNodeEnergy}
-	switch ok, _, err := s.Gate.Allowed(r.Context(), access.UserOf(r.Context()), needed); {
+// may refuses a caller who may not do what is needed, in the words that are given.
+func (s *server) may(ctx context.Context, needed access.Attributes, refusal string, args ...any) error {
+	ok, err := s.Gate.Allowed(ctx, access.UserOf(ctx), needed)
+	switch {
 	case err != nil:
-		s.Log.Warn("it cannot be found out what somebody may do", "error", err)
-		return &failure{
-			status: http.StatusServiceUnavailable, text: "it cannot be found out now what you may do", retry: busyFor,
-		}
+		s.Log.Warn("the rights of a caller cannot be found out", "error", err)
+		return &failure{http.StatusServiceUnavailable, "it cannot be found out now what you may do", busyFor}
 	case !ok:
-		return fail(http.StatusForbidden,
-			"you may not %s: snapshots tell of all nodes; decisions are to be had without them", needed)
+		return fail(http.StatusForbidden, refusal, args...)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -54,7 +54,7 @@ const (
 	defaultFileBytes = 64 << 20
 	defaultFiles     = 30
 	defaultQueue     = 4096
-	stampLayout      = "20060102T150405Z"
+	stampLayout      = "20060102T150405Z.csv"
 	retryFolder      = 10 * time.Second
 	tellFolder       = time.Minute
 )
@@ -66,13 +66,14 @@ func NewFolder(o FolderOptions) (*Folder, error) {
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making the data folder: %w", err)
 	}
+	with := promauto.With(o.Registerer)
 	f := &Folder{
 		o: o, queue: make(chan rows, o.Queue),
-		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+		lost: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_data_folder_lost_total",
 			Help: "Bookings and decisions that are not in the data folder, by why: queue or write.",
 		}, []string{"reason"}),
-		written: prometheus.NewCounter(prometheus.CounterOpts{
+		written: with.NewCounter(prometheus.CounterOpts{
 			Name: "kubenergy_data_folder_rows_total", Help: "Rows written into the data folder.",
 		}),
 		metrics: table{prefix: "metrics_", head: metricsHead},
@@ -80,9 +81,6 @@ func NewFolder(o FolderOptions) (*Folder, error) {
 	}
 	for _, reason := range []string{lostQueue, lostWrite} {
 		f.lost.WithLabelValues(reason)
-	}
-	if err := errors.Join(o.Registerer.Register(f.lost), o.Registerer.Register(f.written)); err != nil {
-		return nil, fmt.Errorf("counting rows of the data folder: %w", err)
 	}
 	return f, nil
 }
@@ -124,30 +122,12 @@ func (f *Folder) Run(ctx context.Context) error {
 	for {
 		select {
 		case r := <-f.queue:
-			if f.write(r); len(f.queue) == 0 {
-				f.flush()
-			}
+			f.write(r)
 		case <-ctx.Done():
-			for {
-				select {
-				case r := <-f.queue:
-					f.write(r)
-				default:
-					f.flush()
-					return nil
-				}
+			for len(f.queue) > 0 {
+				f.write(<-f.queue)
 			}
-		}
-	}
-}
-
-func (f *Folder) flush() {
-	for _, t := range []*table{&f.metrics, &f.log} {
-		if t.out == nil {
-			continue
-		}
-		if err := t.flush(); err != nil {
-			f.failed(t, 0, err)
+			return nil
 		}
 	}
 }
@@ -163,19 +143,14 @@ func (f *Folder) write(r rows) {
 	if err == nil {
 		err = t.write(all)
 	}
-	if err != nil {
-		f.failed(t, r.count, err)
+	if err == nil {
+		t.broken = time.Time{}
+		f.written.Add(float64(len(all)))
 		return
 	}
-	t.broken, t.held = time.Time{}, t.held+r.count
-	f.written.Add(float64(len(all)))
-}
-
-func (f *Folder) failed(t *table, count int, err error) {
-	now := f.o.Now()
-	f.lost.WithLabelValues(lostWrite).Add(float64(count + t.held))
+	f.lost.WithLabelValues(lostWrite).Add(float64(r.count))
 	t.close()
-	t.broken = now.UTC()
+	t.broken = now
 	if f.told.IsZero() || now.Sub(f.told) >= tellFolder {
 		f.told = now
 		f.o.Log.Error("writing into the data folder", "dir", f.o.Dir, "error", err)

@@ -185,7 +185,6 @@ func TestFolderIsBounded(t *testing.T) {
 	for i := range 300 {
 		f.write(rows{&f.metrics, func() [][]string { return metricsRows(aBooking(now)) }, 1})
 		f.write(rows{&f.log, func() [][]string { return scheduleRows([]ledger.Record{aRecord(now)}) }, 1})
-		f.flush()
 		if f.log.file != nil { // the clock of the file system is another one
 			if err := os.Chtimes(filepath.Join(dir, "schedule_log.csv"), now, now); err != nil {
 				t.Fatal(err)
@@ -265,7 +264,6 @@ func TestFolderFails(t *testing.T) {
 	}
 	write := func() {
 		f.write(rows{&f.log, func() [][]string { return scheduleRows([]ledger.Record{aRecord(now)}) }, 1})
-		f.flush()
 	}
 	for range 50 {
 		write()
@@ -307,11 +305,9 @@ func TestFolderFull(t *testing.T) {
 	}
 	_ = f.metrics.file.Close()
 	f.metrics.file = file
-	f.metrics.out.Reset(file)
 	for range 100 {
 		f.write(rows{&f.metrics, func() [][]string { return metricsRows(aBooking(noon)) }, 1})
 	}
-	f.flush()
 	if got := testutil.ToFloat64(f.lost.WithLabelValues(lostWrite)); got == 0 {
 		t.Error("nothing is counted as lost")
 	}

@@ -2,11 +2,11 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -118,106 +118,75 @@ const (
 	usualDuration = time.Minute
 )
 
-// submission is a job that makes sense.
-type submission struct {
-	name, namespace, image, strategy, class string
-	command                                 []string
-	milliCPU                                int64
-	memory                                  resource.Quantity
-	duration, delay                         time.Duration
-	energyPriority                          float64
-	hasPriority                             bool
-}
-
-// readSubmission reads what POST /ingest was sent.
-func readSubmission(data []byte) (*submission, error) {
-	var f submissionFields
+// readSubmission reads what POST /ingest was sent. CPURequirement is there then, and fields of other names are not.
+func readSubmission(data []byte) (*submissionFields, error) {
+	f := &submissionFields{}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&f); err != nil {
+	if err := dec.Decode(f); err != nil {
 		return nil, fail(http.StatusBadRequest, "reading the job: %.200s", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, fail(http.StatusBadRequest, "reading the job: there is something after it")
 	}
-	s := &submission{
-		name: string(f.ID), namespace: f.Namespace, image: f.Image, strategy: f.Strategy, class: f.WorkloadClass,
-		command: f.Command,
-		memory:  f.Memory.Quantity, duration: time.Duration(f.Duration), delay: time.Duration(f.AllowedDelay),
-	}
-	cores, err := either("CPURequirement", f.CPURequirement, f.CPU)
-	if err != nil {
-		return nil, err
-	}
-	priority, err := either("EnergyPriority", f.EnergyPriority, f.Priority)
-	if err != nil {
-		return nil, err
-	}
-	if cores == nil || !(*cores > 0 && *cores <= maxCores) {
-		return nil, fail(http.StatusUnprocessableEntity,
-			"CPURequirement, or cpu: want more than 0 and at most %d cores", maxCores)
-	}
-	const milli = 1000
-	s.milliCPU = int64(math.Ceil(*cores * milli))
-	if priority != nil {
-		if !(*priority >= 0 && *priority <= 1) {
-			return nil, fail(http.StatusUnprocessableEntity,
-				"EnergyPriority, or priority, is %v: want 0 (speed) to 1 (energy)", *priority)
+	for _, alias := range []struct {
+		name       string
+		own, other **float64
+	}{{"CPURequirement", &f.CPURequirement, &f.CPU}, {"EnergyPriority", &f.EnergyPriority, &f.Priority}} {
+		if a, b := *alias.own, *alias.other; a != nil && b != nil && *a != *b {
+			return nil, unfit("%s is there twice: %v and %v", alias.name, *a, *b)
 		}
-		s.energyPriority, s.hasPriority = *priority, true
+		*alias.own, *alias.other = cmp.Or(*alias.own, *alias.other), nil
 	}
-	return s, s.check()
+	return f, cmp.Or(f.checkNumbers(), f.checkTexts())
 }
 
-// either returns the value of a field that has two names.
-func either(name string, a, b *float64) (*float64, error) {
-	switch {
-	case a == nil:
-		return b, nil
-	case b == nil || *a == *b:
-		return a, nil
-	}
-	return nil, fail(http.StatusUnprocessableEntity, "%s is there twice: %v and %v", name, *a, *b)
+// unfit is a job that can be read and makes no sense.
+func unfit(format string, args ...any) error {
+	return fail(http.StatusUnprocessableEntity, format, args...)
 }
 
-func (s *submission) check() error {
-	for _, c := range []struct {
-		what, text string
-		may        func(string) []string
-	}{
-		{"ID", s.name, validation.IsDNS1123Label}, // the Job's pods are labelled with it
-		{"namespace", s.namespace, optional(validation.IsDNS1123Label)},
-		{"workloadClass", s.class, optional(validation.IsValidLabelValue)},
-		{"image", s.image, optional(isImage)},
-		{"strategy", s.strategy, optional(isStrategy)},
-	} {
-		if wrong := c.may(c.text); len(wrong) > 0 {
-			return fail(http.StatusUnprocessableEntity, "%s is %.80q: %s", c.what, c.text, wrong[0])
-		}
+func (f *submissionFields) checkNumbers() error {
+	if cores := f.CPURequirement; cores == nil || !(*cores > 0 && *cores <= maxCores) {
+		return unfit("CPURequirement, or cpu: want more than 0 and at most %d cores", maxCores)
 	}
-	switch {
-	case s.duration < 0 || s.duration > maxDuration, s.delay < 0 || s.delay > maxDuration:
-		return fail(http.StatusUnprocessableEntity, "duration is %v, allowedDelay %v: want 0 to %v", s.duration,
-			s.delay, maxDuration)
-	case len(s.command) > maxCommand:
-		return fail(http.StatusUnprocessableEntity, "command has %d parts: at most %d", len(s.command), maxCommand)
+	if priority := f.EnergyPriority; priority != nil && !(*priority >= 0 && *priority <= 1) {
+		return unfit("EnergyPriority, or priority, is %v: want 0 (speed) to 1 (energy)", *priority)
 	}
-	for i, argument := range s.command {
-		if len(argument) > maxArgument || strings.ContainsRune(argument, 0) {
-			return fail(http.StatusUnprocessableEntity, "part %d of command has %d bytes, or a zero in it: at most %d",
-				i, len(argument), maxArgument)
-		}
+	duration, delay := time.Duration(f.Duration), time.Duration(f.AllowedDelay)
+	if min(duration, delay) < 0 || max(duration, delay) > maxDuration {
+		return unfit("duration is %v, allowedDelay %v: want 0 to %v", duration, delay, maxDuration)
 	}
 	return nil
 }
 
-func optional(may func(string) []string) func(string) []string {
-	return func(text string) []string {
-		if text == "" {
-			return nil
+func (f *submissionFields) checkTexts() error {
+	for _, c := range []struct {
+		what, text string
+		may        func(string) []string
+	}{
+		{"ID", string(f.ID), validation.IsDNS1123Label}, // the Job's pods are labelled with it
+		{"namespace", f.Namespace, validation.IsDNS1123Label},
+		{"workloadClass", f.WorkloadClass, validation.IsValidLabelValue},
+		{"image", f.Image, isImage},
+		{"strategy", f.Strategy, isStrategy},
+	} {
+		if c.text == "" && c.what != "ID" {
+			continue
 		}
-		return may(text)
+		if wrong := c.may(c.text); len(wrong) > 0 {
+			return unfit("%s is %.80q: %s", c.what, c.text, wrong[0])
+		}
 	}
+	if len(f.Command) > maxCommand {
+		return unfit("command has %d parts: at most %d", len(f.Command), maxCommand)
+	}
+	for i, argument := range f.Command {
+		if len(argument) > maxArgument || strings.ContainsRune(argument, 0) {
+			return unfit("part %d of command has %d bytes, or a zero in it: at most %d", i, len(argument), maxArgument)
+		}
+	}
+	return nil
 }
 
 func isImage(name string) []string {

@@ -22,6 +22,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -37,7 +39,7 @@ const annotationSubmitter = "kubenergy.io/submitted-by"
 
 // postJob makes a Kubernetes Job of a job, for a caller who may create one there.
 func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error {
-	if s.Client == nil || len(s.JobNamespaces) == 0 {
+	if len(s.JobNamespaces) == 0 {
 		return fail(http.StatusForbidden, "POST /ingest is off: see --ingest-namespace of kubenergy-controller")
 	}
 	data, err := io.ReadAll(r.Body)
@@ -48,18 +50,23 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	if err != nil {
 		return err
 	}
-	asked.namespace = cmp.Or(asked.namespace, s.JobNamespaces[0])
-	u := access.UserOf(r.Context())
-	if err := s.mayCreate(r.Context(), u, asked.namespace); err != nil {
+	asked.Namespace = cmp.Or(asked.Namespace, s.JobNamespaces[0])
+	if err := s.may(r.Context(), access.Attributes{
+		Verb: "create", Group: batchv1.GroupName, Resource: "jobs", Namespace: asked.Namespace,
+	}, "you may not create jobs.batch in namespace %s", asked.Namespace); err != nil {
 		return err
 	}
-	if asked.hasPriority && asked.strategy == "" && s.benchmarked(r.Context(), asked.class) {
-		asked.strategy = "hybrid"
+	if !slices.Contains(s.JobNamespaces, asked.Namespace) {
+		return fail(http.StatusForbidden, "POST /ingest creates no Jobs in namespace %s", asked.Namespace)
 	}
-	job, err := s.kubeJob(asked, u)
+	if asked.EnergyPriority != nil && asked.Strategy == "" && s.benchmarked(r.Context(), asked.WorkloadClass) {
+		asked.Strategy = "hybrid"
+	}
+	job, err := asked.kubeJob()
 	if err != nil {
 		return err
 	}
+	job.Annotations[annotationSubmitter] = shortened(strings.ToValidUTF8(access.UserOf(r.Context()).Name, "?"))
 	expected := s.expect(r.Context(), job) // before it takes room itself
 	if err := s.Client.Create(r.Context(), job, client.FieldOwner("kubenergy-controller")); err != nil {
 		return s.notCreated(job, err)
@@ -82,32 +89,12 @@ func (s *server) benchmarked(ctx context.Context, class string) bool {
 	})
 }
 
-// mayCreate is about the caller. What the controller may do is the API server's business.
-func (s *server) mayCreate(ctx context.Context, u *access.User, namespace string) error {
-	if u == nil {
-		return fail(http.StatusForbidden, "nobody may create Jobs")
-	}
-	allowed, _, err := s.Gate.Allowed(ctx, u, access.Attributes{
-		Verb: "create", Group: batchv1.GroupName, Resource: "jobs", Namespace: namespace,
-	})
-	if err != nil {
-		return &failure{http.StatusServiceUnavailable, "it cannot be found out now what you may do", busyFor}
-	}
-	if !allowed {
-		return fail(http.StatusForbidden, "you may not create jobs.batch in namespace %s", namespace)
-	}
-	if !slices.Contains(s.JobNamespaces, namespace) {
-		return fail(http.StatusForbidden, "POST /ingest creates no Jobs in namespace %s", namespace)
-	}
-	return nil
-}
-
 func (s *server) notCreated(job *batchv1.Job, err error) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return fail(http.StatusConflict, "there is a Job %s/%s", job.Namespace, job.Name)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return fail(http.StatusUnprocessableEntity, "the API server refuses the Job: %.500s", err)
+		return unfit("the API server refuses the Job: %.500s", err)
 	// a quota, a policy, rights of ours, a namespace that is not there
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		return fail(http.StatusForbidden, "the API server refuses the Job: %.500s", err)
@@ -117,10 +104,11 @@ func (s *server) notCreated(job *batchv1.Job, err error) error {
 }
 
 // kubeJob makes the Job. It names the strategy rather than a node: the scheduler knows more when it comes to it.
-func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error) {
-	image, command := cmp.Or(asked.image, jobImage), asked.command
-	if asked.image == "" && len(command) == 0 {
-		seconds := int64(math.Ceil(cmp.Or(asked.duration, usualDuration).Seconds()))
+func (asked *submissionFields) kubeJob() (*batchv1.Job, error) {
+	image, command := cmp.Or(asked.Image, jobImage), asked.Command
+	duration, delay := time.Duration(asked.Duration), time.Duration(asked.AllowedDelay)
+	if asked.Image == "" && len(command) == 0 {
+		seconds := int64(math.Ceil(cmp.Or(duration, usualDuration).Seconds()))
 		command = []string{"sleep", strconv.FormatInt(seconds, 10)}
 	}
 	annotations := map[string]string{}
@@ -129,30 +117,33 @@ func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error
 			annotations[key] = value
 		}
 	}
-	strategy := asked.strategy
-	if asked.hasPriority {
+	strategy := asked.Strategy
+	if asked.EnergyPriority != nil {
 		strategy = cmp.Or(strategy, "carbon")
-		put(v1alpha1.AnnotationPerformanceWeight, strconv.FormatFloat(1-asked.energyPriority, 'g', 6, 64),
+		put(v1alpha1.AnnotationPerformanceWeight, strconv.FormatFloat(1-*asked.EnergyPriority, 'g', 6, 64),
 			strings.HasPrefix(strategy, "hybrid"))
 	}
 	put(v1alpha1.AnnotationStrategy, strategy, strategy != "")
-	put(v1alpha1.AnnotationExpectedDuration, asked.duration.String(), asked.duration > 0)
-	put(v1alpha1.AnnotationAllowedDelay, asked.delay.String(), asked.delay > 0)
+	put(v1alpha1.AnnotationExpectedDuration, duration.String(), duration > 0)
+	put(v1alpha1.AnnotationAllowedDelay, delay.String(), delay > 0)
 	if _, err := policy.ReadMarks(annotations); err != nil {
-		return nil, fail(http.StatusUnprocessableEntity, "%.300s", err)
+		return nil, unfit("%.300s", err)
 	}
 	labels := map[string]string{"app.kubernetes.io/created-by": "kubenergy-ingest"}
-	if asked.class != "" {
-		labels[v1alpha1.LabelWorkloadClass] = asked.class
+	if asked.WorkloadClass != "" {
+		labels[v1alpha1.LabelWorkloadClass] = asked.WorkloadClass
 	}
-	requests := v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(asked.milliCPU, resource.DecimalSI)}
-	if !asked.memory.IsZero() {
-		requests[v1.ResourceMemory] = asked.memory
+	const milli = 1000
+	requests := v1.ResourceList{
+		v1.ResourceCPU: *resource.NewMilliQuantity(int64(math.Ceil(*asked.CPURequirement*milli)), resource.DecimalSI),
+	}
+	if !asked.Memory.IsZero() {
+		requests[v1.ResourceMemory] = asked.Memory.Quantity
 	}
 	const retries, keep = 2, 24 * 60 * 60
-	job := &batchv1.Job{
+	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: asked.namespace, Name: asked.name, Labels: labels, Annotations: map[string]string{},
+			Namespace: asked.Namespace, Name: string(asked.ID), Labels: labels, Annotations: maps.Clone(annotations),
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit: new(int32(retries)), TTLSecondsAfterFinished: new(int32(keep)),
@@ -176,12 +167,7 @@ func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error
 				},
 			},
 		},
-	}
-	maps.Copy(job.Annotations, annotations)
-	if u != nil {
-		job.Annotations[annotationSubmitter] = shortened(strings.ToValidUTF8(u.Name, "?"))
-	}
-	return job, nil
+	}, nil
 }
 
 const nobodyUser = 65534
@@ -204,11 +190,11 @@ type Expected struct {
 // freshFor is for how long live watts are decided by.
 const freshFor = 45 * time.Second
 
-func (s *server) liveNow(now time.Time) map[string]float64 {
-	watts := map[string]float64{}
+func (s *server) liveNow(now time.Time) map[string]energy.Watts {
+	watts := map[string]energy.Watts{}
 	for _, n := range s.Live.Nodes().Nodes {
 		if age := now.Sub(n.AsOf); !n.Implausible && age <= freshFor && age >= -freshFor {
-			watts[n.Node] = n.Watts
+			watts[n.Node] = energy.Watts(n.Watts)
 		}
 	}
 	return watts
@@ -227,7 +213,7 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	wanted, settings := view.Settle(&work)
 	expected := Expected{Strategy: settings.Strategy()}
 	if !settings.Enforced() {
-		expected.Note = "the namespace is in mode " + string(settings.Mode) + ": decisions are not carried out there"
+		expected.tell("the namespace is in mode " + string(settings.Mode) + ": decisions are not carried out there")
 	}
 	if decision := view.Decide(now, wanted, settings); decision.Held(now) {
 		expected.Held, expected.Start = true, new(decision.Window.Start.UTC())
@@ -235,12 +221,13 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	nodes, err := s.nodes(ctx)
 	if err != nil {
 		s.Log.Warn("looking for a node for POST /ingest", "error", err)
-		expected.Note = "nodes cannot be seen at the moment"
+		expected.tell("nodes cannot be seen at the moment")
 		return expected
 	}
 	wanted.Request = policy.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec})
-	s.choose(&expected, &choice{
-		now: now, view: view, pod: &v1.Pod{Spec: job.Spec.Template.Spec}, job: &wanted, settings: &settings,
+	expected.choose(&kube.Placement{
+		Now: now, View: view, Pod: &v1.Pod{Spec: job.Spec.Template.Spec}, Job: &wanted, Settings: &settings,
+		Live: s.liveNow(now),
 	}, nodes)
 	return expected
 }

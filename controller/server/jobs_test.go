@@ -26,7 +26,7 @@ import (
 // TestIngest submits jobs in KubEnergySched's spelling, in its trace sender's, and with all that is ours.
 func TestIngest(t *testing.T) {
 	w := newWorld(t)
-	h := w.handler(t)
+	h := w.handler()
 	answer := ask(t, h, "POST", "/ingest", tenantA, `{"ID":"job-1","CPURequirement":2,"EnergyPriority":0.8}`)
 	wantStatus(t, answer, http.StatusCreated, "KubEnergySched's job")
 	var got Submitted
@@ -102,7 +102,7 @@ func TestIngestByBenchmarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.config.View = func() *kube.View { return view }
-	h := w.handler(t)
+	h := w.handler()
 	for body, want := range map[string][2]string{ // strategy and weight
 		`{"ID":"a","CPURequirement":1,"EnergyPriority":0.8}`:                               {"carbon", ""},
 		`{"ID":"b","cpu":1,"priority":0.8,"workloadClass":"training"}`:                     {"hybrid", "0.2"},
@@ -127,7 +127,7 @@ func TestIngestByBenchmarks(t *testing.T) {
 // TestIngestExpects checks the node that the answer expects: the frugal one, while it has room.
 func TestIngestExpects(t *testing.T) {
 	w := newWorld(t)
-	h := w.handler(t)
+	h := w.handler()
 	submit := func(id, body string) Expected {
 		t.Helper()
 		answer := ask(t, h, "POST", "/ingest", admin, `{"id":"`+id+`","namespace":"a",`+body+`}`)
@@ -188,7 +188,7 @@ func TestIngestExpects(t *testing.T) {
 
 func (w *world) expectOf(t *testing.T, body string) Expected {
 	t.Helper()
-	answer := ask(t, w.handler(t), "POST", "/ingest", admin, body)
+	answer := ask(t, w.handler(), "POST", "/ingest", admin, body)
 	wantStatus(t, answer, http.StatusCreated, body)
 	var got Submitted
 	if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
@@ -199,7 +199,7 @@ func (w *world) expectOf(t *testing.T, body string) Expected {
 
 func TestIngestRefuses(t *testing.T) {
 	w := newWorld(t)
-	h := w.handler(t)
+	h := w.handler()
 	for body, want := range map[string]int{
 		``: 400, `{`: 400, `[]`: 400, `{"ID":"x","cpu":1}{}`: 400, `{"ID":"x","cpu":1,"namespce":"a"}`: 400,
 		`{"ID":"x","cpu":"1"}`: 400, `{"ID":{},"cpu":1}`: 400, `null`: 422,
@@ -225,9 +225,9 @@ func TestIngestRefuses(t *testing.T) {
 		t.Errorf("%d Jobs, %v", len(jobs.Items), err)
 	}
 	w.config.JobNamespaces = nil
-	wantStatus(t, ask(t, w.handler(t), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusForbidden, "off")
+	wantStatus(t, ask(t, w.handler(), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusForbidden, "off")
 	w.config.JobNamespaces = []string{"a"}
-	wantStatus(t, ask(t, w.handler(t), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusCreated,
+	wantStatus(t, ask(t, w.handler(), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusCreated,
 		"the usual image")
 
 	batchJobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
@@ -242,7 +242,7 @@ func TestIngestRefuses(t *testing.T) {
 		{errors.New("secret host away"), 503},
 	} {
 		w.config.Client = refusing{w.client, c.err}
-		answer := ask(t, w.handler(t), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`)
+		answer := ask(t, w.handler(), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`)
 		wantStatus(t, answer, c.want, c.err.Error())
 		if strings.Contains(answer.Body.String(), "secret") {
 			t.Error(answer.Body)
@@ -259,7 +259,6 @@ func (r refusing) Create(context.Context, client.Object, ...client.CreateOption)
 
 // TestIngestIsMarked checks that what is written on a Job is understood by whoever reads it.
 func TestIngestIsMarked(t *testing.T) {
-	s := &server{Config: newWorld(t).config}
 	for _, body := range []string{
 		`{"id":"a","cpu":1,"priority":0}`, `{"id":"a","cpu":1,"priority":1}`,
 		`{"id":"a","cpu":0.0001,"priority":0.333333333333}`, `{"id":1,"cpu":1,"strategy":"hybrid","priority":0.5}`,
@@ -269,7 +268,7 @@ func TestIngestIsMarked(t *testing.T) {
 		if err != nil {
 			t.Fatal(body, err)
 		}
-		job, err := s.kubeJob(asked, nil)
+		job, err := asked.kubeJob()
 		if err != nil {
 			t.Fatal(body, err)
 		}
@@ -288,7 +287,6 @@ func FuzzSubmission(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	s := &server{Config: Config{JobNamespaces: []string{"a"}}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		asked, err := readSubmission(data)
 		if err != nil {
@@ -298,7 +296,7 @@ func FuzzSubmission(f *testing.F) {
 			}
 			return
 		}
-		job, err := s.kubeJob(asked, nil)
+		job, err := asked.kubeJob()
 		if err != nil {
 			return
 		}

@@ -15,7 +15,7 @@ var rewrite = flag.Bool("rewrite", false, "write the reference in docs/api.md an
 
 // TestOpenAPI checks the structure that OpenAPI 3.0 demands, and that it describes all routes and nothing else.
 func TestOpenAPI(t *testing.T) {
-	h := newWorld(t).handler(t)
+	h := newWorld(t).handler()
 	first := ask(t, h, "GET", "/openapi/v3.json", stranger, "")
 	second := ask(t, h, "GET", "/api/v1/openapi.json", stranger, "")
 	if first.Code != 200 || first.Body.String() != second.Body.String() ||

@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/energy"
@@ -26,7 +28,7 @@ import (
 func TestNodes(t *testing.T) {
 	w := newWorld(t)
 	w.live.nodes = append(w.live.nodes, api.NodePower{Node: "elsewhere", Watts: 7, AsOf: noon, Source: "shelly"})
-	got := get[Nodes](t, w.handler(t), "/api/v1/nodes").Nodes
+	got := get[Nodes](t, w.handler(), "/api/v1/nodes").Nodes
 	if len(got) != 3 || got[0].Node != "elsewhere" || got[0].Now.Watts != 7 || got[1].Node != "worker1" ||
 		got[2].Node != "worker2" {
 		t.Fatalf("%+v", got)
@@ -42,7 +44,7 @@ func TestNodes(t *testing.T) {
 }
 
 func TestZones(t *testing.T) {
-	got := get[Zones](t, newWorld(t).handler(t), "/api/v1/zones").Zones
+	got := get[Zones](t, newWorld(t).handler(), "/api/v1/zones").Zones
 	if len(got) != 1 || got[0].Name != "de" || got[0].Price != nil {
 		t.Fatalf("%+v", got)
 	}
@@ -56,10 +58,9 @@ func TestZones(t *testing.T) {
 // TestNothingKnown checks that lists without anything are lists.
 func TestNothingKnown(t *testing.T) {
 	w := newWorld(t)
-	empty := newWorld(t)
-	w.config.Ledger, w.config.Live, w.config.Client, w.config.View = nothingBooked{}, new(fakeLive), nil, kube.Unsettled
-	h := w.handler(t)
-	_ = empty
+	w.config.Ledger, w.config.Live, w.config.View = nothingBooked{}, new(fakeLive), kube.Unsettled
+	w.config.Client = fake.NewClientBuilder().WithScheme(newScheme(t)).Build()
+	h := w.handler()
 	for target, want := range map[string]string{
 		"/api/v1/nodes": `{"nodes":[]}`, "/api/v1/nodes/power": `{"nodes":[]}`,
 		"/api/v1/workloads/power": `{"workloads":[]}`, "/api/v1/pods": `{"pods":[]}`,
@@ -98,7 +99,7 @@ func (nothingBooked) Statistics(context.Context) (ledger.Statistics, error) {
 
 func TestETag(t *testing.T) {
 	w := newWorld(t)
-	h := w.handler(t)
+	h := w.handler()
 	for _, target := range []string{"/api/v1/nodes/power", "/api/v1/workloads/power"} {
 		first := ask(t, h, "GET", target, admin, "")
 		tag := first.Header().Get("ETag")
@@ -127,7 +128,7 @@ func TestETag(t *testing.T) {
 }
 
 func TestLedgerAnswers(t *testing.T) {
-	h := newWorld(t).handler(t)
+	h := newWorld(t).handler()
 	sums := get[ledger.Answer](t, h, "/api/v1/ledger?from=-1d&groupBy=namespace&groupBy=kind")
 	if len(sums.Rows) != 3 || sums.Total.Energy() != 1_000_000_000 {
 		t.Fatalf("%+v", sums)
@@ -166,7 +167,7 @@ func TestLedgerAnswers(t *testing.T) {
 }
 
 func TestJobs(t *testing.T) {
-	h := newWorld(t).handler(t)
+	h := newWorld(t).handler()
 	all := get[Jobs](t, h, "/api/v1/jobs?from=-1d")
 	if len(all.Jobs) != 2 || all.Jobs[0].Job != "train" || all.Jobs[1].Job != "secret" {
 		t.Fatalf("%+v", all)
@@ -197,7 +198,7 @@ func TestJobs(t *testing.T) {
 }
 
 func TestPodPower(t *testing.T) {
-	h := newWorld(t).handler(t)
+	h := newWorld(t).handler()
 	for _, pod := range []string{"train-x", "uid-a"} {
 		got := get[PodPower](t, h, "/api/v1/namespaces/a/pods/"+pod+"/power?from=-2h")
 		joules := 0.0
@@ -214,7 +215,7 @@ func TestPodPower(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.config.Ledger = series{nothingBooked{}, many}
-	h = w.handler(t)
+	h = w.handler()
 	for how, samples := range map[string]int{"lttb": 500, "timeBased": 100, "minMax": 50} {
 		got := get[PodPower](t, h, fmt.Sprintf("/api/v1/namespaces/a/pods/p/power?samples=%d&downsample=%s", samples,
 			how))
@@ -243,7 +244,7 @@ func TestDecisions(t *testing.T) {
 	w := newWorld(t)
 	var hooked []ledger.Record
 	w.config.Recorded = func(r []ledger.Record) { hooked = append(hooked, r...) }
-	h := w.handler(t)
+	h := w.handler()
 	all := get[Decisions](t, h, "/api/v1/decisions").Decisions
 	if len(all) != 2 || all[0].Snapshot != nil {
 		t.Fatalf("%+v", all)
@@ -348,7 +349,7 @@ func TestInstants(t *testing.T) {
 			t.Errorf("%s is %v", text, got)
 		}
 	}
-	h := newWorld(t).handler(t)
+	h := newWorld(t).handler()
 	for query, want := range map[string]string{
 		"from=-1h&to=-2h": "not before", "from=now": "not before", "from=-3000d": "at most",
 		"from=x&to=y&limit=z&color=red": "color",
@@ -393,7 +394,7 @@ func TestFailures(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.config.Ledger = c.ledger
-		h := w.handler(t)
+		h := w.handler()
 		for range maxQueries { // each gives its place back
 			ask(t, h, "GET", "/api/v1/ledger?limit=100000", admin, "")
 		}
@@ -414,7 +415,7 @@ func TestSlowLedger(t *testing.T) {
 		w := newWorld(t)
 		w.config.Ledger = failing{}
 		// The gate's clocks are real ones of the bubble.
-		h := w.handler(t)
+		h := w.handler()
 		const asked = 2*maxQueries + 1
 		answers := make(chan *httptest.ResponseRecorder, asked)
 		for range asked {
@@ -436,11 +437,11 @@ func TestSlowLedger(t *testing.T) {
 
 func TestAudit(t *testing.T) {
 	w := newWorld(t)
-	if got := get[Audit](t, w.handler(t), "/api/v1/ledger/audit?from=-2d"); !got.Balanced || len(got.Problems) != 0 {
+	if got := get[Audit](t, w.handler(), "/api/v1/ledger/audit?from=-2d"); !got.Balanced || len(got.Problems) != 0 {
 		t.Errorf("%+v", got)
 	}
 	w.config.Ledger = unbalanced{}
-	if got := get[Audit](t, w.handler(t), "/api/v1/ledger/audit"); got.Balanced || len(got.Problems) != 1000 ||
+	if got := get[Audit](t, w.handler(), "/api/v1/ledger/audit"); got.Balanced || len(got.Problems) != 1000 ||
 		got.More != 500 {
 		t.Errorf("%v, %d, %d", got.Balanced, len(got.Problems), got.More)
 	}
@@ -459,18 +460,9 @@ func TestBatchesAreHandedOver(t *testing.T) {
 		user = access.UserOf(r.Context())
 		w.WriteHeader(http.StatusTeapot)
 	})
-	if answer := ask(t, w.handler(t), "POST", "/api/v1/batches", "", "x"); answer.Code != http.StatusTeapot ||
+	if answer := ask(t, w.handler(), "POST", "/api/v1/batches", "", "x"); answer.Code != http.StatusTeapot ||
 		user != nil {
 		t.Errorf("%d, %v", answer.Code, user)
-	}
-	w.config.Batches = nil
-	wantStatus(t, ask(t, w.handler(t), "POST", "/api/v1/batches", "", "x"), http.StatusUnauthorized,
-		"nobody takes batches")
-}
-
-func TestNew(t *testing.T) {
-	if _, err := New(Config{}); err == nil {
-		t.Error("without a ledger")
 	}
 }
 
@@ -482,11 +474,7 @@ func FuzzQuery(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	w := newWorld(f)
-	h, err := New(w.config)
-	if err != nil {
-		f.Fatal(err)
-	}
+	h := newWorld(f).handler()
 	targets := []string{
 		"/api/v1/ledger", "/api/v1/namespaces/a/ledger", "/api/v1/jobs", "/api/v1/decisions",
 		"/api/v1/namespaces/a/pods/p/power", "/api/v1/ledger/audit", "/api/v1/pods",

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -58,7 +59,7 @@ func whole(n int64) string { return strconv.FormatInt(n, 10) }
 
 // number writes what is known; NaN is not.
 func number(v float64) string {
-	if finite(v) == nil {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return ""
 	}
 	return strconv.FormatFloat(v, 'g', -1, 64)

@@ -28,23 +28,13 @@ type server struct {
 }
 
 // New returns the handler of all routes.
-func New(c Config) (http.Handler, error) {
-	if c.Ledger == nil || c.Live == nil || c.Gate == nil {
-		return nil, errors.New("the HTTP interface needs a ledger, live watts and a gate")
-	}
+func New(c Config) http.Handler {
 	s := &server{
 		Config: c, mux: http.NewServeMux(), sidecar: &sidecar{
 			began: c.Now(), boot: "sidecar-" + rand.Text(), nodes: map[string]*sidecarNode{},
 		},
 		queries: make(chan struct{}, maxQueries), large: make(chan struct{}, 1), audits: make(chan struct{}, 1),
-		cluster: clusterCache{turn: make(chan struct{}, 1)},
-	}
-	var err error
-	if s.counted, err = newCounted(c.Registerer); err != nil {
-		return nil, fmt.Errorf("counting requests: %w", err)
-	}
-	if s.openapi, err = document(); err != nil {
-		return nil, fmt.Errorf("describing the HTTP interface: %w", err)
+		cluster: clusterCache{turn: make(chan struct{}, 1)}, counted: newCounted(c.Registerer), openapi: document(),
 	}
 	all := routes()
 	for i := range all {
@@ -52,7 +42,7 @@ func New(c Config) (http.Handler, error) {
 	}
 	s.absent = s.Gate.Require(http.HandlerFunc(s.notFound), nothing)
 	s.mux.Handle("/", s.absent)
-	return s, nil
+	return s
 }
 
 // ServeHTTP implements [http.Handler].
@@ -139,13 +129,7 @@ func nothing(*http.Request) []access.Attributes { return nil }
 
 func (s *server) handler(rt *route) http.Handler {
 	if rt.own {
-		return s.counted.of(rt, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if s.Batches == nil {
-				s.absent.ServeHTTP(w, r)
-				return
-			}
-			s.Batches.ServeHTTP(w, r)
-		}))
+		return s.counted.of(rt, s.Batches)
 	}
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), rt.patience())
@@ -154,19 +138,15 @@ func (s *server) handler(rt *route) http.Handler {
 		if rt.body != nil {
 			r.Body = http.MaxBytesReader(w, r.Body, rt.body.most)
 		}
-		if err := s.answer(rt, w, r); err != nil {
+		q, err := readQuery(rt, r, s.Now())
+		if err == nil {
+			err = rt.serve(s, w, r, q)
+		}
+		if err != nil {
 			s.explain(w, r, rt, err)
 		}
 	})
 	return s.counted.of(rt, s.Gate.Require(answer, rt.may))
-}
-
-func (s *server) answer(rt *route, w http.ResponseWriter, r *http.Request) error {
-	q, err := readQuery(rt, r, s.Now())
-	if err != nil {
-		return err
-	}
-	return rt.serve(s, w, r, q)
 }
 
 // notFound answers, to those who said who they are, what there is no route for.
@@ -196,19 +176,19 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 // turn waits for a place to ask the ledger, as each query may take a core and much memory: one of several, or with
 // large the only one for large answers.
 func (s *server) turn(ctx context.Context, large bool) (done func(), err error) {
-	if large {
-		leave, err := enter(ctx, s.large)
-		if err != nil {
-			return nil, err
-		}
-		after, err := enter(ctx, s.queries)
-		if err != nil {
-			leave()
-			return nil, err
-		}
-		return func() { after(); leave() }, nil
+	if !large {
+		return enter(ctx, s.queries)
 	}
-	return enter(ctx, s.queries)
+	leave, err := enter(ctx, s.large)
+	if err != nil {
+		return nil, err
+	}
+	after, err := enter(ctx, s.queries)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return func() { after(); leave() }, nil
 }
 
 func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {

@@ -205,7 +205,8 @@ func newWorld(t testing.TB) *world {
 		Sidecar: SidecarConfig{Book: func(_ context.Context, b *batch.Batch) error {
 			w.booked = append(w.booked, b)
 			return b.Validate()
-		}},
+		}, Final: func(error) bool { return false }, Leads: func() bool { return true },
+			PodUID: func(string, string) (string, bool) { return "", false }},
 		Now: func() time.Time { return w.now }, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}
 	w.book(t)
@@ -255,14 +256,7 @@ func (w *world) book(t testing.TB) {
 	}
 }
 
-func (w *world) handler(t testing.TB) http.Handler {
-	t.Helper()
-	h, err := New(w.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
+func (w *world) handler() http.Handler { return New(w.config) }
 
 // ask makes a request. Headers are pairs.
 func ask(t testing.TB, h http.Handler, method, target, token, body string,

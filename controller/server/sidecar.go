@@ -72,10 +72,7 @@ const (
 )
 
 func (s *server) postMetrics(w http.ResponseWriter, r *http.Request, q *query) error {
-	switch {
-	case s.Sidecar.Book == nil:
-		return fail(http.StatusForbidden, "POST /metrics-ingest is off")
-	case s.Sidecar.Leads != nil && !s.Sidecar.Leads():
+	if !s.Sidecar.Leads() {
 		return &failure{http.StatusServiceUnavailable, "another replica counts", busyFor}
 	}
 	whose, err := nodeOfCaller(access.UserOf(r.Context()), q)
@@ -112,7 +109,7 @@ func nodeOfCaller(u *access.User, q *query) (string, error) {
 	if whose != "" && !isNode(whose) {
 		return "", fail(http.StatusBadRequest, "node is %.80q: that is no name of one", whose)
 	}
-	if u == nil || u.Node() == "" {
+	if u.Node() == "" {
 		return whose, nil
 	}
 	if whose != "" && whose != u.Node() {
@@ -180,8 +177,7 @@ func (s *server) book(ctx context.Context, n *sidecarNode, answer *SidecarNode) 
 		answer.Booked += b.Measured
 		answer.UnmeasuredSeconds += b.Unmeasured.Seconds()
 		return nil
-	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly), s.Sidecar.Refused != nil &&
-		s.Sidecar.Refused(err):
+	case s.Sidecar.Final(err):
 		n.pending = nil // it never will be
 		s.Log.Warn("energy that a sidecar told of is refused", "node", b.Stream.Node, "error", err)
 		answer.Note = fmt.Sprintf("refused: %.200s", err)
@@ -283,7 +279,7 @@ func (s *server) shares(t *nodePost, total energy.Microjoules) []energy.Share {
 		byID[energy.System] = t.system
 	}
 	for pod, power := range t.pods {
-		if s.Sidecar.PodUID == nil || power == 0 {
+		if power == 0 {
 			continue
 		}
 		if uid, ok := s.Sidecar.PodUID(pod.namespace, pod.name); ok && podUID.MatchString(uid) {

@@ -42,7 +42,7 @@ func TestSidecar(t *testing.T) {
 	w.config.Sidecar.PodUID = func(namespace, name string) (string, bool) {
 		return "uid-of-" + name, namespace == "shop"
 	}
-	h := w.handler(t)
+	h := w.handler()
 	process := func(pid, namespace, pod string, microwatts int) string {
 		labels := ""
 		if pod != "" {
@@ -103,7 +103,7 @@ func TestSidecarCounters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			h := w.handler(t)
+			h := w.handler()
 			for _, v := range c.values {
 				if v < 0 {
 					w.now = w.now.Add(time.Hour)
@@ -145,7 +145,7 @@ func TestSidecarIsExact(t *testing.T) {
 		w := newWorld(t)
 		store := &unsure{t: t, rng: rng, booked: map[batch.Stream]map[uint64]energy.Microjoules{}}
 		w.config.Sidecar.Book = store.book
-		h := w.handler(t)
+		h := w.handler()
 		post := func(counter uint64) bool {
 			w.now = w.now.Add(time.Duration(1+rng.IntN(30)) * time.Second)
 			return ask(t, h, "POST", "/metrics-ingest?node=worker1", admin, counters(counter)).Code == http.StatusOK
@@ -218,7 +218,7 @@ func (u *unsure) sum() (sum uint64) {
 
 func TestSidecarPowerAlone(t *testing.T) {
 	w := newWorld(t)
-	h := w.handler(t)
+	h := w.handler()
 	for _, watts := range []int{10, 20, 20} {
 		w.post(t, h, "worker1", fmt.Sprintf("%s %d\n", hostPower, watts*1_000_000), 200)
 		w.now = w.now.Add(10 * time.Second)
@@ -237,7 +237,7 @@ func TestSidecarPowerAlone(t *testing.T) {
 // TestSidecarNames checks whose metrics they are.
 func TestSidecarNames(t *testing.T) {
 	w := newWorld(t)
-	h := w.handler(t)
+	h := w.handler()
 	labelled := func(labels string) string { return hostEnergy + "{" + labels + "} 5\n" }
 	for labels, want := range map[string]string{
 		`instance="worker7:8080"`: "worker7", `instance="worker7"`: "worker7", `node="n1",instance="x:1"`: "n1",
@@ -293,8 +293,8 @@ func TestSidecarRefused(t *testing.T) {
 		return fails
 	}
 	errEnvelope := errors.New("beyond the envelope")
-	w.config.Sidecar.Refused = func(err error) bool { return errors.Is(err, errEnvelope) }
-	h := w.handler(t)
+	w.config.Sidecar.Final = func(err error) bool { return errors.Is(err, errEnvelope) }
+	h := w.handler()
 	w.post(t, h, "worker1", counters(0), 200)
 	tick := func() { w.now = w.now.Add(10 * time.Second) }
 	tick()
@@ -315,9 +315,7 @@ func TestSidecarRefused(t *testing.T) {
 	}
 	tick()
 	w.config.Sidecar.Leads = func() bool { return false }
-	w.post(t, w.handler(t), "worker1", counters(5), 503)
-	w.config.Sidecar.Book = nil
-	w.post(t, w.handler(t), "worker1", counters(5), 403)
+	w.post(t, w.handler(), "worker1", counters(5), 503)
 }
 
 func TestSidecarsAreBounded(t *testing.T) {
@@ -352,7 +350,7 @@ func TestScaphandreFixture(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	w := newWorld(t)
-	h := w.handler(t)
+	h := w.handler()
 	w.post(t, h, "worker1", string(data), 200)
 	w.now = w.now.Add(time.Second)
 	later := strings.Replace(string(data), "240422366267", "240464516267", 1)

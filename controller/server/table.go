@@ -1,15 +1,12 @@
 package server
 
 import (
-	"bufio"
-	"cmp"
+	"bytes"
 	"encoding/csv"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -21,9 +18,7 @@ type table struct {
 	head    []string
 
 	file   *os.File
-	out    *bufio.Writer
 	size   int64
-	held   int // rows that are in out, and not yet in the file
 	day    string
 	broken time.Time // when writing failed
 }
@@ -34,12 +29,7 @@ func (f *Folder) open(t *table, now time.Time) error {
 	if t.file != nil && t.day == day && t.size < f.o.MaxBytes {
 		return nil
 	}
-	if t.file != nil {
-		if err := t.flush(); err != nil {
-			return err
-		}
-		t.close()
-	}
+	t.close()
 	name, err := f.next(t, now)
 	if err != nil {
 		return err
@@ -54,13 +44,12 @@ func (f *Folder) open(t *table, now time.Time) error {
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
-	t.file, t.out, t.size, t.day = file, bufio.NewWriterSize(file, 64<<10), size, day
+	t.file, t.size, t.day = file, size, day
 	switch {
 	case size == 0:
 		return t.write([][]string{t.head})
 	case !endsLine(file, size):
-		_, err = countingWriter{t}.Write([]byte("\n")) // the power failed in the middle of a row
-		return err
+		return t.append([]byte("\n")) // the power failed in the middle of a row
 	}
 	return nil
 }
@@ -88,22 +77,16 @@ func (f *Folder) next(t *table, now time.Time) (string, error) {
 	return t.current, os.Rename(filepath.Join(f.o.Dir, t.current), filepath.Join(f.o.Dir, aside))
 }
 
-// free returns a name with an instant that is not taken.
+// free returns a name with an instant that is not taken: at, or soon after.
 func (f *Folder) free(prefix string, at time.Time) (string, error) {
-	stem := prefix + at.Format(stampLayout)
-	const tries = 1000
-	for i := range tries {
-		name := stem + ".csv"
-		if i > 0 {
-			name = stem + "-" + fmt.Sprintf("%03d", i) + ".csv"
-		}
+	for ; ; at = at.Add(time.Second) {
+		name := prefix + at.Format(stampLayout)
 		if _, err := os.Lstat(filepath.Join(f.o.Dir, name)); errors.Is(err, os.ErrNotExist) {
 			return name, nil
 		} else if err != nil {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("all names %s-*.csv are taken", stem)
 }
 
 // prune deletes the oldest files of a kind, so that with the one that is opened next there are no more than may be.
@@ -112,15 +95,12 @@ func (f *Folder) prune(t *table) {
 	if err != nil {
 		return
 	}
-	var names []string
+	var names []string // sorted, as entries are
 	for _, e := range entries {
 		if e.Type().IsRegular() && isStamped(e.Name(), t.prefix) {
 			names = append(names, e.Name())
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int { // -001 comes after none, though - sorts before a dot
-		return cmp.Compare(strings.TrimSuffix(a, ".csv"), strings.TrimSuffix(b, ".csv"))
-	})
 	for len(names) >= f.o.MaxFiles {
 		if err := os.Remove(filepath.Join(f.o.Dir, names[0])); err != nil {
 			f.o.Log.Warn("deleting an old table", "file", names[0], "error", err)
@@ -132,11 +112,8 @@ func (f *Folder) prune(t *table) {
 // isStamped tells our files from other files in the folder.
 func isStamped(name, prefix string) bool {
 	rest, ok := strings.CutPrefix(name, prefix)
-	if !ok || len(rest) < len(stampLayout) || !strings.HasSuffix(rest, ".csv") {
-		return false
-	}
-	_, err := time.Parse(stampLayout, rest[:len(stampLayout)])
-	return err == nil
+	_, err := time.Parse(stampLayout, rest)
+	return ok && err == nil
 }
 
 func endsLine(file *os.File, size int64) bool {
@@ -146,31 +123,20 @@ func endsLine(file *os.File, size int64) bool {
 }
 
 func (t *table) write(all [][]string) error {
-	return csv.NewWriter(countingWriter{t}).WriteAll(all)
+	var text bytes.Buffer
+	_ = csv.NewWriter(&text).WriteAll(all) // memory takes everything
+	return t.append(text.Bytes())
 }
 
-type countingWriter struct{ *table }
-
-func (w countingWriter) Write(data []byte) (int, error) {
-	n, err := w.out.Write(data)
-	w.size += int64(n)
-	return n, err
+func (t *table) append(text []byte) error {
+	n, err := t.file.Write(text)
+	t.size += int64(n)
+	return err
 }
 
 func (t *table) close() {
-	if t.file == nil {
-		return
+	if t.file != nil {
+		_ = t.file.Close()
+		t.file = nil
 	}
-	_ = t.file.Close() // what was not flushed was not written
-	t.file, t.out, t.held = nil, nil, 0
-}
-
-// flush writes what is held. Some of it may have been written before: what is lost is counted as too much rather than
-// too little.
-func (t *table) flush() error {
-	if err := t.out.Flush(); err != nil {
-		return err
-	}
-	t.held = 0
-	return nil
 }

@@ -59,9 +59,6 @@ func (s *server) serveZones(w http.ResponseWriter, r *http.Request, q *query) er
 // gridZones returns the objects, by name. What cannot be read only describes less.
 func (s *server) gridZones(ctx context.Context) map[string]*v1alpha1.GridZone {
 	byName := map[string]*v1alpha1.GridZone{}
-	if s.Client == nil {
-		return byName
-	}
 	const patience = 2 * time.Second // for a cache that has not synced yet
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

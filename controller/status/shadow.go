@@ -2,16 +2,16 @@ package status
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,17 +38,11 @@ type Shadow struct {
 	missed           prometheus.Counter
 	began            time.Time
 	queue            chan newWork
+	seen             *cache.LRUExpireCache // UIDs of what was looked at
 
 	mu        sync.Mutex
-	seen      map[types.UID]bool
-	order     []seenWork                        // what is in seen, oldest first
 	counts    map[string]*v1alpha1.ShadowStatus // by namespace
 	elsewhere *v1alpha1.ShadowStatus            // of earlier leaders, in namespaces of which they left no count
-}
-
-type seenWork struct {
-	uid types.UID
-	at  time.Time // when it was looked at
 }
 
 // newWork is a Job or a bare pod that was just created.
@@ -70,7 +64,7 @@ const (
 func NewShadow(o ShadowOptions) *Shadow {
 	with := promauto.With(o.Registerer)
 	return &Shadow{
-		o: o, began: time.Now(), queue: make(chan newWork, shadowQueue), seen: map[types.UID]bool{},
+		o: o, began: time.Now(), queue: make(chan newWork, shadowQueue), seen: cache.NewLRUExpireCache(maxSeen),
 		counts: map[string]*v1alpha1.ShadowStatus{},
 		decisions: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_shadow_decisions_total",
@@ -133,24 +127,6 @@ func (s *Shadow) wait(ctx context.Context, w newWork) bool {
 	return true
 }
 
-// read returns what a piece of work says. ok is false where it is never held, or what it says makes no sense: it would
-// be treated as if it were not marked.
-func (w newWork) read() (work policy.Work, kind string, ok bool) {
-	var err error
-	never := false
-	switch o := w.Object.(type) {
-	case *batchv1.Job:
-		kind = "Job"
-		work, err = policy.ReadJob(o)
-		_, never = policy.NeverHeldJob(o)
-	case *v1.Pod:
-		kind = "Pod"
-		work, err = policy.ReadPod(o)
-		_, never = policy.NeverHeldPod(o)
-	}
-	return work, kind, err == nil && !never
-}
-
 // decide looks at one piece of work, once.
 func (s *Shadow) decide(w newWork) {
 	log := s.o.Log.With("namespace", w.GetNamespace(), "name", w.GetName())
@@ -159,16 +135,20 @@ func (s *Shadow) decide(w newWork) {
 			log.Error("deciding for the record panicked", "panic", r)
 		}
 	}()
-	work, kind, ok := w.read()
-	if !ok {
+	work, err := policy.Read(w.Object)
+	// What makes no sense counts as not marked.
+	if _, never := policy.NeverHeld(w.Object); never || err != nil {
 		return
 	}
 	view, now := s.o.View(), time.Now()
 	job, settings := view.Settle(&work)
-	if !settings.Ours || settings.Mode != v1alpha1.ModeShadow && settings.Mode != v1alpha1.ModeAdvise ||
-		!s.first(w.GetUID(), now) {
+	if !settings.Ours || settings.Mode != v1alpha1.ModeShadow && settings.Mode != v1alpha1.ModeAdvise {
 		return
 	}
+	if _, before := s.seen.Get(w.GetUID()); before {
+		return
+	}
+	s.seen.Add(w.GetUID(), nil, shadowMemory+settleFor)
 	decision := view.Decide(now, job, settings)
 	held, saved := decision.Held(now), max(0, float64(decision.Reason.Carbon))
 	outcome := outcomeStarted
@@ -178,8 +158,8 @@ func (s *Shadow) decide(w newWork) {
 	}
 	s.decisions.WithLabelValues(work.Namespace, settings.When, outcome).Inc()
 	s.count(work.Namespace, held, saved, now)
-	log.Info("decided for the record", "mode", settings.Mode, "kind", kind, "wouldHold", held, "start",
-		decision.Window.Start, "reason", decision.Reason.String())
+	log.Info("decided for the record", "mode", settings.Mode, "kind", fmt.Sprintf("%T", w.Object), "wouldHold", held,
+		"start", decision.Window.Start, "reason", decision.Reason.String())
 	if held && settings.Mode == v1alpha1.ModeAdvise {
 		s.o.Events.Eventf(w.Object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s",
 			Bounded(decision.Reason.String()))
@@ -191,29 +171,6 @@ const (
 	outcomeHeld    = "held"
 	outcomeStarted = "started"
 )
-
-// first reports whether the object has not been looked at before. Where too many are remembered for it to be, it counts
-// as lost.
-func (s *Shadow) first(uid types.UID, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := 0
-	for old < len(s.order) && now.Sub(s.order[old].at) > shadowMemory+settleFor {
-		delete(s.seen, s.order[old].uid)
-		old++
-	}
-	s.order = s.order[old:]
-	if s.seen[uid] {
-		return false
-	}
-	if len(s.seen) >= maxSeen {
-		s.missed.Inc()
-		return false
-	}
-	s.seen[uid] = true
-	s.order = append(s.order, seenWork{uid, now})
-	return true
-}
 
 // inherit goes on from what earlier leaders have counted, as they wrote it to policies, before anything is written
 // there. That of the cluster's policy is the sum of all namespaces, most of which have no policy of their own.
