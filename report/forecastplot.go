@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"image/color"
 	"slices"
+	"strings"
 	"time"
 
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
@@ -38,7 +41,7 @@ func (o *Outlook) SVG() ([]byte, error) {
 			return nil, fmt.Errorf("the %s percentile has other steps than the forecast", name)
 		}
 	}
-	f := figure{figureWidth, 4 * vg.Inch, o.draw}
+	f := o.figure()
 	return f.svg()
 }
 
@@ -47,80 +50,44 @@ var (
 	windowColour = color.RGBA{0xDD, 0xF1, 0xE8, 0xFF}
 )
 
-func (o *Outlook) draw(p pen) {
+func (o *Outlook) figure() figure {
 	start := o.Series.Start()
 	span := o.Series.End().Sub(start).Seconds()
-	middle := panel{label: o.Label, lines: []line{{strategyStyle(0, 1), o.stairs(o.Series, span)}}}
-	all := middle
-	if o.Low != nil {
-		all.lines = append(all.lines, line{points: o.stairs(o.Low, span)}, line{points: o.stairs(o.High, span)})
-	}
-	x := axis{max: span, ticks: timeTicks(start, span), label: "Time (UTC)"}
-	y := all.axis()
-	under := 1
-	for _, t := range x.ticks {
-		under = max(under, len(t.lines))
-	}
-	margin := p.margin([]axis{y})
-	area := draw.Crop(p.Canvas, margin, -3*padding, tickLength+vg.Length(under+1)*lineHeight+padding, 0).Rectangle
-	area.Max.Y -= fontSize
-	p.text(area.Min.X, area.Max.Y, 0, p.fitted(o.Title, area.Size().X))
-	area.Max.Y = o.legend(p, area) - padding
-	f := frame{pen: p, Rectangle: area, x: x, y: y, margin: margin}
-	o.shade(&f, start, span)
-	f.grid()
-	f.axes(o.Label...)
-	f.lines(middle.lines)
-	f.below(under)
-}
-
-func (o *Outlook) stairs(s *grid.Series, span float64) []xy {
-	levels := make([]level, s.Len())
-	for i := range levels {
-		levels[i] = level{float64(i) * s.Step().Seconds(), s.Value(i)}
-	}
-	return staircase(levels, span, resolution(1))
-}
-
-func (o *Outlook) legend(p pen, area vg.Rectangle) vg.Length {
-	wide := func(c color.Color) draw.LineStyle { return draw.LineStyle{Color: c, Width: fontSize * 0.8} }
-	keys := []key{{name: "forecast", style: strategyStyle(0, 1)}}
-	if o.Low != nil {
-		keys = append(keys, key{name: o.Band, style: wide(bandColour)})
-	}
-	if o.windowed() {
-		length := o.Window.End.Sub(o.Window.Start)
+	p := newPlot("Time (UTC)", strings.Join(o.Label, "\n"), faint)
+	p.Title.Text = fitted(o.Title, figureWidth-10*padding)
+	line := &plotter.Line{XYs: seriesSteps(o.Series, start, span, resolution(1)), LineStyle: strategyStyle(0, 1)}
+	keys := []key{{"forecast", line}}
+	if length := o.Window.End.Sub(o.Window.Start); length > 0 {
+		from, to := o.Window.Start.Sub(start).Seconds(), o.Window.End.Sub(start).Seconds()
+		p.Add(stripe{max(0, from), min(span, to), windowColour})
 		name := fmt.Sprintf("cheapest %s, from %s", plainly(length), o.Window.Start.UTC().Format("2 Jan 15:04"))
-		keys = append(keys, key{name: name, style: wide(windowColour)})
-	}
-	return p.legend(area, keys)
-}
-
-func (o *Outlook) windowed() bool { return o.Window.End.After(o.Window.Start) }
-
-// shade fills the window, and between the percentiles.
-func (o *Outlook) shade(f *frame, start time.Time, span float64) {
-	if o.windowed() {
-		from := max(0, o.Window.Start.Sub(start).Seconds())
-		to := min(span, o.Window.End.Sub(start).Seconds())
-		f.fill(windowColour, []xy{{from, f.y.min}, {from, f.y.max}, {to, f.y.max}, {to, f.y.min}})
+		keys = append(keys, key{name, &plotter.Polygon{Color: windowColour}})
 	}
 	if o.Low != nil {
-		outline := o.stairs(o.High, span)
-		for _, v := range slices.Backward(o.stairs(o.Low, span)) {
-			outline = append(outline, v)
+		band := seriesSteps(o.High, start, span, resolution(1))
+		for _, v := range slices.Backward(seriesSteps(o.Low, start, span, resolution(1))) {
+			band = append(band, v)
 		}
-		f.fill(bandColour, outline)
+		area := &plotter.Polygon{XYs: []plotter.XYs{band}, Color: bandColour}
+		p.Add(area)
+		keys = append(keys, key{o.Band, area})
 	}
+	p.Add(line)
+	return figure{figureWidth, 4 * vg.Inch, [][]key{keys}, overTime(start, span, p)}
 }
 
-// fill fills a polygon of values.
-func (f *frame) fill(c color.Color, outline []xy) {
-	points := make([]vg.Point, len(outline))
-	for i, v := range outline {
-		points[i] = f.at(v)
-	}
-	f.FillPolygon(c, points)
+// stripe fills a plot from bottom to top between two places.
+type stripe struct {
+	from, to float64
+	color.Color
+}
+
+// Plot implements [plot.Plotter].
+func (s stripe) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
+	c.Rectangle.Min.X, c.Rectangle.Max.X = x(s.from), x(s.to)
+	c.SetColor(s.Color)
+	c.Fill(c.Rectangle.Path())
 }
 
 // plainly shows a duration without what is zero.

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"image/color"
@@ -9,21 +8,15 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sim"
 )
-
-// figure is a plot that is yet to be drawn.
-type figure struct {
-	width, height vg.Length
-	draw          func(pen)
-}
-
-const figureWidth = 9 * vg.Inch
 
 // plots draws what compares the runs, as SVG by file name. The same results give the same bytes.
 func plots(results []*sim.Result) (map[string][]byte, error) {
@@ -46,28 +39,16 @@ func plots(results []*sim.Result) (map[string][]byte, error) {
 	return files, nil
 }
 
-func (f *figure) svg() ([]byte, error) {
-	canvas := vgsvg.New(f.width, f.height)
-	f.draw(newPen(draw.New(canvas)))
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		return nil, err
-	}
-	// Liberation Sans is what texts were measured with, but few systems besides Linux have it. Arial is exactly as
-	// wide; without a name to fall back to, viewers would take a serif font.
-	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"),
-		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
-}
-
 // timelineFigure stacks power, the grids' carbon intensity and running jobs over one axis of time.
 func timelineFigure(results []*sim.Result) (figure, error) {
 	start, end := period(results)
 	span := end.Sub(start).Seconds()
-	sites := signals(results[0].Scenario)
+	sites := results[0].Scenario.Sites
 	most := resolution(2*len(results) + len(sites))
-	power := panel{label: []string{"Facility power,", "estimated (kW)"}}
-	carbon := panel{label: []string{"Carbon intensity", "(gCO2e/kWh)"}}
-	running := panel{label: []string{"Running jobs"}, whole: true}
+	power := newPlot("", "Facility power,\nestimated (kW)", faint)
+	carbon := newPlot("", "Carbon intensity\n(gCO2e/kWh)", faint)
+	running := newPlot("Time (UTC)", "Running jobs", faint)
+	running.Y.Tick.Marker = plot.TickerFunc(wholeTicks)
 	for i, r := range results {
 		watts, jobs := make([]level, len(r.Timeline)), make([]level, len(r.Timeline))
 		for k, s := range r.Timeline {
@@ -79,28 +60,30 @@ func timelineFigure(results []*sim.Result) (figure, error) {
 			watts[k], jobs[k] = level{at, float64(s.Power) / 1000}, level{at, float64(s.Running)}
 		}
 		until, style := r.Accounted.Sub(start).Seconds(), strategyStyle(i, len(results))
-		power.lines = append(power.lines, line{style, staircase(watts, until, most)})
-		running.lines = append(running.lines, line{style, staircase(jobs, until, most)})
+		addLine(power, style, staircase(watts, until, most))
+		addLine(running, style, staircase(jobs, until, most))
 	}
-	panels := []panel{power, running}
-	var siteKeys []key
-	for i, s := range sites {
-		carbon.lines = append(carbon.lines, line{siteStyle(i), s.steps(start, span, most)})
-		siteKeys = append(siteKeys, key{name: s.label, style: siteStyle(i)})
+	plots, siteKeys := []*plot.Plot{power, running}, []key(nil)
+	for _, site := range sites {
+		if site.Carbon.Series == nil {
+			continue
+		}
+		label := "grid " + string(site.Zone)
+		if site.Name != string(site.Zone) {
+			label = fmt.Sprintf("grid of %s (%s)", site.Name, site.Zone)
+		}
+		line := addLine(carbon, siteStyle(len(siteKeys)), seriesSteps(site.Carbon.Series, start, span, most))
+		siteKeys = append(siteKeys, key{label, line})
+		plots = []*plot.Plot{power, carbon, running}
 	}
-	if len(sites) > 0 {
-		panels = []panel{power, carbon, running}
-	}
-	return figure{figureWidth, 6.5 * vg.Inch, func(p pen) {
-		p.stack(panels, axis{max: span, ticks: timeTicks(start, span), label: "Time (UTC)"}, strategyKeys(results),
-			siteKeys)
-	}}, nil
+	return figure{
+		figureWidth, 6.5 * vg.Inch, [][]key{strategyKeys(results), siteKeys}, overTime(start, span, plots...),
+	}, nil
 }
 
 // waitsFigure draws which share of the jobs has started by how long after submission. Jobs that never start count:
 // their curve ends below 100 %.
 func waitsFigure(results []*sim.Result) (figure, error) {
-	started := panel{label: []string{"Jobs started (% of all)"}, top: 100}
 	var longest, shortest float64
 	all := make([][]float64, len(results))
 	for i, r := range results {
@@ -117,16 +100,24 @@ func waitsFigure(results []*sim.Result) (figure, error) {
 	if longest == shortest {
 		longest++ // no job waited: any axis will do
 	}
-	x := numberAxis(shortest, longest, 9)
-	x.label = "Wait from submission to start (h)"
+	p := newPlot("Wait from submission to start (h)", "Jobs started (% of all)", faint)
+	p.Y.Max = 100
+	none := true
 	for i, r := range results {
-		style := strategyStyle(i, len(results))
-		started.lines = append(started.lines, line{
-			style, distribution(all[i], len(r.Outcomes), x, resolution(len(results))),
-		})
+		points := distribution(all[i], len(r.Outcomes), shortest, longest, resolution(len(results)))
+		addLine(p, strategyStyle(i, len(results)), points)
+		none = none && len(points) == 0
 	}
-	return figure{figureWidth, 5 * vg.Inch, func(p pen) { p.stack([]panel{started}, x, strategyKeys(results), nil) }},
-		nil
+	if none {
+		middle := lettering
+		middle.XAlign = draw.XCenter
+		p.Add(&plotter.Labels{
+			XYs: plotter.XYs{{X: longest / 2, Y: 50}}, Labels: []string{"no job started"},
+			TextStyle: []text.Style{middle},
+		})
+		p.X.Max = longest
+	}
+	return figure{figureWidth, 5 * vg.Inch, [][]key{strategyKeys(results)}, [][]*plot.Plot{{p}}}, nil
 }
 
 // barsFigure draws the totals of every run side by side. What no site has a signal for is left out: its total of 0 says
@@ -160,9 +151,7 @@ func barsFigure(results []*sim.Result) (figure, error) {
 	for i, r := range results {
 		names[i] = r.Strategy
 	}
-	const margin, least = 75, 18 // points: of a vertical axis, and of a bar whose name and figure are turned
-	width := max(figureWidth, vg.Length(len(charts)*(margin+least*len(results))))
-	return figure{width, 5 * vg.Inch, func(p pen) { p.bars(charts, names) }}, nil
+	return bars(charts, names), nil
 }
 
 func each[T any](all []T, of func(T) float64) []float64 {
@@ -196,37 +185,16 @@ func period(results []*sim.Result) (start, end time.Time) {
 // file stays below half a megabyte.
 func resolution(n int) int { return min(600, max(40, 14000/n)) }
 
-// signal is the carbon intensity at a site.
-type signal struct {
-	label  string
-	series *grid.Series
-}
-
-// signals returns the carbon intensity of the sites where it is known.
-func signals(s *sim.Scenario) (known []signal) {
-	for _, site := range s.Sites {
-		if site.Carbon.Series == nil {
-			continue
-		}
-		label := "grid " + string(site.Zone)
-		if site.Name != string(site.Zone) {
-			label = fmt.Sprintf("grid of %s (%s)", site.Name, site.Zone)
-		}
-		known = append(known, signal{label, site.Carbon.Series})
-	}
-	return known
-}
-
-// steps draws the signal over span seconds from start, as far as it is known.
-func (s *signal) steps(start time.Time, span float64, most int) []xy {
+// seriesSteps draws a series over span seconds from start, as far as it is known.
+func seriesSteps(s *grid.Series, start time.Time, span float64, most int) plotter.XYs {
 	var levels []level
-	for i := range s.series.Len() {
-		from := s.series.Start().Add(time.Duration(i) * s.series.Step()).Sub(start).Seconds()
-		if from < span && from+s.series.Step().Seconds() > 0 {
-			levels = append(levels, level{max(0, from), s.series.Value(i)})
+	for i := range s.Len() {
+		from := s.Start().Add(time.Duration(i) * s.Step()).Sub(start).Seconds()
+		if from < span && from+s.Step().Seconds() > 0 {
+			levels = append(levels, level{max(0, from), s.Value(i)})
 		}
 	}
-	return staircase(levels, min(span, s.series.End().Sub(start).Seconds()), most)
+	return staircase(levels, min(span, s.End().Sub(start).Seconds()), most)
 }
 
 // level is a value that holds from a time, in seconds on the axis, until the next level.
@@ -234,8 +202,8 @@ type level struct{ from, value float64 }
 
 // staircase draws levels, the last one up to end. If there are more than most, neighbours give way to their mean over
 // time.
-func staircase(levels []level, end float64, most int) []xy {
-	var stairs []xy
+func staircase(levels []level, end float64, most int) plotter.XYs {
+	var stairs plotter.XYs
 	group := (len(levels) + most - 1) / most
 	for i := 0; i < len(levels); i += group {
 		next, until := min(i+group, len(levels)), end
@@ -244,15 +212,15 @@ func staircase(levels []level, end float64, most int) []xy {
 		}
 		from, value := levels[i].from, average(levels[i:next], until)
 		if n := len(stairs); n > 0 {
-			if stairs[n-1].y == value {
+			if stairs[n-1].Y == value {
 				continue
 			}
-			stairs = append(stairs, xy{from, stairs[n-1].y})
+			stairs = append(stairs, plotter.XY{X: from, Y: stairs[n-1].Y})
 		}
-		stairs = append(stairs, xy{from, value})
+		stairs = append(stairs, plotter.XY{X: from, Y: value})
 	}
 	if n := len(stairs); n > 0 {
-		stairs = append(stairs, xy{max(end, stairs[n-1].x), stairs[n-1].y})
+		stairs = append(stairs, plotter.XY{X: max(end, stairs[n-1].X), Y: stairs[n-1].Y})
 	}
 	return stairs
 }
@@ -273,60 +241,30 @@ func average(levels []level, until float64) float64 {
 	return sum / (until - from)
 }
 
-// distribution draws the share, in percent of all, of values that are at most x, up to the end of the axis. Steps
+// distribution draws the share, in percent of all, of values that are at most x, between the ends of an axis. Steps
 // that are smaller than the resolution in both directions are drawn together.
-func distribution(sorted []float64, all int, x axis, most int) []xy {
-	var stairs []xy
+func distribution(sorted []float64, all int, from, to float64, most int) plotter.XYs {
+	var stairs plotter.XYs
 	var at, share float64 // of the last step drawn
 	for i, v := range sorted {
 		reached := 100 * float64(i+1) / float64(all)
-		if i+1 < len(sorted) && (sorted[i+1] == v || v-at < (x.max-x.min)/float64(most) &&
+		if i+1 < len(sorted) && (sorted[i+1] == v || v-at < (to-from)/float64(most) &&
 			reached-share < 100/float64(most)) {
 			continue
 		}
-		stairs = append(stairs, xy{v, share}, xy{v, reached})
+		stairs = append(stairs, plotter.XY{X: v, Y: share}, plotter.XY{X: v, Y: reached})
 		at, share = v, reached
 	}
 	if len(stairs) > 0 {
-		stairs = append(stairs, xy{x.max, share})
+		stairs = append(stairs, plotter.XY{X: to, Y: share})
 	}
 	return stairs
-}
-
-// xy is a point of a line, in the values of the axes.
-type xy struct{ x, y float64 }
-
-// line is what joins points. It has none where there is nothing to show.
-type line struct {
-	style  draw.LineStyle
-	points []xy
-}
-
-// panel is a set of lines over one axis of values.
-type panel struct {
-	label []string // in lines, the last one with the unit
-	whole bool     // values count something
-	top   float64  // the axis reaches at least up to it
-	lines []line
-}
-
-// chart is a figure of every run or strategy, as bars.
-type chart struct {
-	label  string
-	values []float64
-}
-
-// key explains a line, or a mark.
-type key struct {
-	name  string
-	style draw.LineStyle
-	mark  draw.GlyphStyle // without a shape: it is a line
 }
 
 func strategyKeys(results []*sim.Result) []key {
 	keys := make([]key, len(results))
 	for i, r := range results {
-		keys[i] = key{name: r.Strategy, style: strategyStyle(i, len(results))}
+		keys[i] = key{r.Strategy, &plotter.Line{LineStyle: strategyStyle(i, len(results))}}
 	}
 	return keys
 }

@@ -1,18 +1,19 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"image/color"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
 )
 
 // sweepFigure is a figure of a comparison, with what stands under it.
@@ -53,18 +54,6 @@ func (s *Sweep) figures() ([]sweepFigure, error) {
 	return all, nil
 }
 
-// png draws the figure for a paper: three dots for each point of a printed page.
-func (f *figure) png() ([]byte, error) {
-	const dotsPerInch = 216
-	canvas := vgimg.NewWith(vgimg.UseWH(f.width, f.height), vgimg.UseDPI(dotsPerInch))
-	f.draw(newPen(draw.New(canvas)))
-	var b bytes.Buffer
-	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(&b); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
 // label names a row as briefly as tells it apart.
 func (s *Sweep) label(r *SweepRow) string {
 	label := r.Strategy
@@ -103,21 +92,7 @@ func (s *Sweep) barsFigure() figure {
 		label := fmt.Sprintf("Cost, emissions at %g a tonne included", s.CarbonPrice)
 		charts = append(charts, chart{label, each(rows, func(r *SweepRow) float64 { return *r.AdjustedCost })})
 	}
-	const margin, least = 75, 18 // points: of a vertical axis, and of a bar whose name and figure are turned
-	width := max(figureWidth, vg.Length(len(charts)*(margin+least*len(rows))))
-	return figure{width, 5 * vg.Inch, func(p pen) { p.bars(charts, s.labels()) }}
-}
-
-// mark is how a row is drawn as a point: its colour is the strategy's, its shape the forecast's.
-type mark struct {
-	name string
-	draw.GlyphStyle
-}
-
-func newMark(name string, colour, shape int) mark {
-	return mark{name, draw.GlyphStyle{
-		Color: palette[colour%len(palette)], Radius: 3.4, Shape: shapes[shape%len(shapes)],
-	}}
+	return bars(charts, s.labels())
 }
 
 var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, diamond{}}
@@ -133,8 +108,9 @@ func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	})
 }
 
-// marked returns the rows that are drawn as points, all but the baseline, each with its mark.
-func (s *Sweep) marked() (rows []*SweepRow, marks []mark) {
+// marked returns the rows that are drawn as points, all but the baseline, and how: the colour is the strategy's, the
+// shape the forecast's.
+func (s *Sweep) marked() (rows []*SweepRow, keys []key, styles []draw.GlyphStyle) {
 	var strategies, forecasts []string
 	number := func(of *[]string, name string) int {
 		if i := slices.Index(*of, name); i >= 0 {
@@ -153,152 +129,82 @@ func (s *Sweep) marked() (rows []*SweepRow, marks []mark) {
 		if r.Forecast != "" {
 			shape += number(&forecasts, r.Forecast)
 		}
-		rows, marks = append(rows, r), append(marks, newMark(s.label(r), k, shape))
+		style := draw.GlyphStyle{Color: palette[k%len(palette)], Radius: 3.4, Shape: shapes[shape%len(shapes)]}
+		rows, styles = append(rows, r), append(styles, style)
+		keys = append(keys, key{s.label(r), &plotter.Scatter{GlyphStyle: style}})
 	}
-	return rows, marks
+	return rows, keys, styles
 }
 
-// span draws an interval as a vertical line.
-func (f *frame) span(m mark, x vg.Length, i Interval, scale float64) {
-	if i.Low == nil {
-		return
+// addSaving draws a saving as a point, and its interval as a vertical line.
+func addSaving(p *plot.Plot, x float64, saving *Interval, style draw.GlyphStyle) {
+	percent := func(share float64) plotter.XY { return plotter.XY{X: x, Y: 100 * share} }
+	if saving.Low != nil {
+		addLine(p, draw.LineStyle{Color: style.Color, Width: 0.9},
+			plotter.XYs{percent(*saving.Low), percent(*saving.High)})
 	}
-	low, high := f.at(xy{0, scale * *i.Low}).Y, f.at(xy{0, scale * *i.High}).Y
-	f.StrokeLine2(draw.LineStyle{Color: m.Color, Width: 0.9}, x, low, x, high)
+	p.Add(&plotter.Scatter{XYs: plotter.XYs{percent(saving.Value)}, GlyphStyle: style})
 }
 
-// plane prepares a frame under a legend, with room for so many lines below.
-func (p pen) plane(x, y axis, marks []mark, below vg.Length) frame {
-	margin := p.margin([]axis{y})
-	area := draw.Crop(p.Canvas, margin, -3*padding, below, 0).Rectangle
-	keys := make([]key, len(marks))
-	for i, m := range marks {
-		keys[i] = key{name: m.name, mark: m.GlyphStyle}
-	}
-	area.Max.Y = p.legend(area, keys) - padding
-	return frame{pen: p, Rectangle: area, x: x, y: y, margin: margin}
-}
-
-const hundred = 100 // percent
-
-// bounds are those of a saving in percent, its interval included.
-func (i *Interval) bounds() (low, high float64) {
-	if i.Low == nil {
-		return hundred * i.Value, hundred * i.Value
-	}
-	return hundred * min(*i.Low, i.Value), hundred * max(*i.High, i.Value)
-}
+const savedLabel = "Emissions saved,\nestimated (%)"
 
 func (s *Sweep) paretoFigure() figure {
-	rows, marks := s.marked()
-	var low, high, longest float64
-	for _, r := range rows {
-		l, h := r.Saving.bounds()
-		low, high, longest = min(low, l), max(high, h), max(longest, r.MeanWaitHours)
-	}
-	x := numberAxis(0, longest, 9)
-	x.label = "Mean time without running between submission and finish (h)"
-	y := numberAxis(low, high, 6)
-	return figure{figureWidth, 5.5 * vg.Inch, func(p pen) {
-		f := p.plane(x, y, marks, tickLength+2*lineHeight+padding)
-		f.grid()
-		f.axes("Emissions saved,", "estimated (%)")
-		for i, r := range rows {
-			at := f.at(xy{r.MeanWaitHours, hundred * r.Saving.Value})
-			f.span(marks[i], at.X, r.Saving, hundred)
-			f.DrawGlyph(marks[i].GlyphStyle, at)
-		}
-		f.below(1)
-	}}
-}
-
-func (s *Sweep) zonesFigure() figure {
-	rows, marks := s.marked()
-	var low, high float64
-	for _, r := range rows {
-		for k := range r.ByZone {
-			z := &r.ByZone[k]
-			l, h := z.Saving.bounds()
-			low, high = min(low, l), max(high, h)
-			if z.OptimumSaving != nil {
-				high = max(high, hundred**z.OptimumSaving)
-			}
-		}
-	}
-	y := numberAxis(low, high, 6)
-	width := max(figureWidth, vg.Length(len(s.Zones))*(vg.Length(len(rows))*7+12)+100)
-	return figure{width, 5.5 * vg.Inch, func(p pen) {
-		slot := (p.Size().X - p.margin([]axis{y}) - 3*padding) / vg.Length(len(s.Zones))
-		names, height := p.names(s.Zones, slot)
-		f := p.plane(axis{max: float64(len(s.Zones))}, y, marks, height)
-		f.grid()
-		f.axes("Emissions saved,", "estimated (%)")
-		for k, write := range names {
-			f.zone(rows, marks, k, slot)
-			write(f.Min.X+(vg.Length(k)+0.5)*slot, f.Min.Y-tickLength)
-		}
-	}}
-}
-
-// zone draws the savings of all rows in one zone, beside each other.
-func (f *frame) zone(rows []*SweepRow, marks []mark, k int, slot vg.Length) {
-	left, step := f.Min.X+vg.Length(k)*slot, slot*0.86/vg.Length(max(1, len(rows)))
+	rows, keys, styles := s.marked()
+	p := newPlot("Mean time without running between submission and finish (h)", savedLabel, faint)
 	for i, r := range rows {
-		z := &r.ByZone[k]
-		x := left + 0.07*slot + (vg.Length(i)+0.5)*step
-		if z.OptimumSaving != nil {
-			y := f.at(xy{0, hundred * *z.OptimumSaving}).Y
-			f.StrokeLine2(draw.LineStyle{Color: color.Gray{Y: 0xA0}, Width: 1.2}, x-step/2, y, x+step/2, y)
-		}
-		f.span(marks[i], x, z.Saving, hundred)
-		f.DrawGlyph(marks[i].GlyphStyle, vg.Point{X: x, Y: f.at(xy{0, hundred * z.Saving.Value}).Y})
+		addSaving(p, r.MeanWaitHours, &r.Saving, styles[i])
 	}
+	return figure{figureWidth, 5.5 * vg.Inch, [][]key{keys}, [][]*plot.Plot{{p}}}
+}
+
+// zonesFigure draws the savings of all rows in each zone, beside each other.
+func (s *Sweep) zonesFigure() figure {
+	rows, keys, styles := s.marked()
+	width := max(figureWidth, vg.Length(len(s.Zones))*(vg.Length(len(rows))*7+12)+100)
+	p := newPlot("", savedLabel, draw.LineStyle{})
+	step := 0.86 / float64(max(1, len(rows))) // of a zone's width
+	for i, r := range rows {
+		for k := range r.ByZone {
+			z, x := &r.ByZone[k], float64(k)-0.43+(float64(i)+0.5)*step
+			if z.OptimumSaving != nil {
+				optimum := 100 * *z.OptimumSaving
+				addLine(p, draw.LineStyle{Color: color.Gray{Y: 0xA0}, Width: 1.2},
+					plotter.XYs{{X: x - step/2, Y: optimum}, {X: x + step/2, Y: optimum}})
+			}
+			addSaving(p, x, &z.Saving, styles[i])
+		}
+	}
+	nameBars(p, (width-100)/vg.Length(len(s.Zones)), s.Zones)
+	return figure{width, 5.5 * vg.Inch, [][]key{keys}, [][]*plot.Plot{{p}}}
 }
 
 // nodesFigure stacks the energy of the types of nodes.
 func (s *Sweep) nodesFigure() figure {
-	var types []string
-	highest := 0.0
+	types := map[string]bool{}
 	for i := range s.Strategies {
-		var sum float64
-		for name, kWh := range s.Strategies[i].NodeEnergy {
-			sum += kWh
-			if !slices.Contains(types, name) {
-				types = append(types, name)
-			}
+		for name := range s.Strategies[i].NodeEnergy {
+			types[name] = true
 		}
-		highest = max(highest, sum)
 	}
-	slices.Sort(types)
-	marks := make([]mark, len(types))
-	for i, name := range types {
-		marks[i] = newMark(name, i, 1)
-	}
-	y := numberAxis(0, highest, 6)
-	const least = 18 // points of a bar whose name is turned
-	width := max(figureWidth, vg.Length(100+least*len(s.Strategies)))
-	return figure{width, 5 * vg.Inch, func(p pen) {
-		slot := (p.Size().X - p.margin([]axis{y}) - 3*padding) / vg.Length(len(s.Strategies))
-		names, height := p.names(s.labels(), slot)
-		f := p.plane(axis{max: 1}, y, marks, height)
-		f.grid()
-		for k, write := range names {
-			middle, base := f.Min.X+(vg.Length(k)+0.5)*slot, 0.0
-			for i, name := range types {
-				top := base + s.Strategies[k].NodeEnergy[name]
-				lower, upper, half := f.at(xy{0, base}).Y, f.at(xy{0, top}).Y, 0.34*slot
-				f.FillPolygon(marks[i].Color, []vg.Point{
-					{X: middle - half, Y: lower},
-					{X: middle - half, Y: upper},
-					{X: middle + half, Y: upper},
-					{X: middle + half, Y: lower},
-				})
-				base = top
-			}
-			write(middle, f.Min.Y-tickLength)
+	f, slot := figureOfBars(1, s.labels())
+	p := newPlot("", "Energy, estimated (kWh)", draw.LineStyle{})
+	var keys []key
+	var below *plotter.BarChart
+	for i, name := range slices.Sorted(maps.Keys(types)) {
+		chart := &plotter.BarChart{Width: 0.68 * slot, Color: palette[i%len(palette)]}
+		for k := range s.Strategies {
+			chart.Values = append(chart.Values, s.Strategies[k].NodeEnergy[name])
 		}
-		f.axes("Energy, estimated (kWh)")
-	}}
+		if below != nil {
+			chart.StackOn(below)
+		}
+		below = chart
+		p.Add(chart)
+		keys = append(keys, key{name, chart})
+	}
+	nameBars(p, slot, s.labels())
+	f.keys, f.plots[0] = [][]key{keys}, []*plot.Plot{p}
+	return f
 }
 
 // dayFigure draws one day's carbon intensity over the cores that jobs keep busy.
@@ -310,31 +216,24 @@ func (s *Sweep) dayFigure() figure {
 		})
 	}
 	slices.SortStableFunc(days, func(a, b Trial) int { return cmp.Compare(rank(a), rank(b)) })
-	first := days[0].Day
+	zone, first := days[0].Zone, days[0].Day
 	// one day, in one zone
-	days = slices.DeleteFunc(days, func(t Trial) bool {
-		return t.Zone != days[0].Zone ||
-			!t.Day.Start.Equal(first.Start)
-	})
+	days = slices.DeleteFunc(days, func(t Trial) bool { return t.Zone != zone || !t.Day.Start.Equal(first.Start) })
 	span := first.Step.Seconds() * float64(len(first.Intensity))
-	stairs := func(values []float64) []xy {
+	stairs := func(values []float64) plotter.XYs {
 		levels := make([]level, len(values))
 		for i, v := range values {
 			levels[i] = level{float64(i) * first.Step.Seconds(), v}
 		}
 		return staircase(levels, span, math.MaxInt32)
 	}
-	carbon := panel{
-		label: []string{"Carbon intensity", "(gCO2e/kWh)"}, lines: []line{{siteStyle(0), stairs(first.Intensity)}},
-	}
-	cores := panel{label: []string{"Busy cores"}}
+	carbon := newPlot("", "Carbon intensity\n(gCO2e/kWh)", faint)
+	cores := newPlot("Time (UTC)", "Busy cores", faint)
+	grid := []key{{"grid " + zone, addLine(carbon, siteStyle(0), stairs(first.Intensity))}}
 	var keys []key
 	for i := range days {
-		style := strategyStyle(i, len(days))
-		cores.lines = append(cores.lines, line{style, stairs(days[i].Day.Cores)})
-		keys = append(keys, key{name: strings.TrimSpace(days[i].Strategy + " " + days[i].Forecast), style: style})
+		line := addLine(cores, strategyStyle(i, len(days)), stairs(days[i].Day.Cores))
+		keys = append(keys, key{strings.TrimSpace(days[i].Strategy + " " + days[i].Forecast), line})
 	}
-	x := axis{max: span, ticks: timeTicks(first.Start, span), label: "Time (UTC)"}
-	grid := []key{{name: "grid " + days[0].Zone, style: siteStyle(0)}}
-	return figure{figureWidth, 6 * vg.Inch, func(p pen) { p.stack([]panel{carbon, cores}, x, keys, grid) }}
+	return figure{figureWidth, 6 * vg.Inch, [][]key{keys, grid}, overTime(first.Start, span, carbon, cores)}
 }
