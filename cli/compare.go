@@ -112,8 +112,8 @@ func (f *compareFlags) carryOut(ctx context.Context, t terminal, c *study.Study,
 	if err != nil {
 		return err
 	}
-	if n := store.Damaged(); n > 0 {
-		fmt.Fprintf(t.err, "%d lines of earlier results are damaged: those trials are run again\n", n)
+	if store.Damaged > 0 {
+		fmt.Fprintf(t.err, "%d lines of earlier results are damaged: those trials are run again\n", store.Damaged)
 	}
 	tell := func(int, int) {}
 	if isTerminal(t.err) {

@@ -163,7 +163,7 @@ func played(t *testing.T, path, out string) string {
 // keys are those of the trials in a folder of results.
 func keys(t *testing.T, dir string) map[string]bool {
 	t.Helper()
-	s, err := study.ReadTrials(dir)
+	s, _, err := study.ReadTrials(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestCompareOneStartOfSeveral(t *testing.T) {
 	trials := func(starts string) map[string]report.Trial {
 		out := t.TempDir()
 		mustCompare(t, "-f", file, "--strategies", "lowest-window", "--starts", starts, "--out", out)
-		s, err := study.ReadTrials(out)
+		s, _, err := study.ReadTrials(out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,7 +280,7 @@ func TestCompareAlignsTrials(t *testing.T) {
 				s.Strategies[0].EnergyKWh)
 		}
 	}
-	store, err := study.ReadTrials(out)
+	store, _, err := study.ReadTrials(out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +397,7 @@ func TestCompareDrawsOneDay(t *testing.T) {
 	edited(t, dir, "jobs.csv", "jobs.csv", "0s\n", "00s\n") // delays of more than a day
 	out := filepath.Join(dir, "out")
 	mustCompare(t, "-f", filepath.Join(dir, "comparison.yaml"), "--starts", "0", "--out", out)
-	store, err := study.ReadTrials(out)
+	store, _, err := study.ReadTrials(out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,10 +3,10 @@ package study
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/report"
@@ -100,11 +100,12 @@ func ReadParts(dirs []string) (*Book, []*Planned, error) {
 		if book == nil {
 			book = b
 		}
-		part := &Store{done: done}
-		if err := part.readAll(dir); err != nil {
+		trials, unread, err := ReadTrials(dir)
+		if err != nil {
 			return nil, nil, err
 		}
-		damaged += part.damaged
+		maps.Copy(done, trials)
+		damaged += unread
 	}
 	var missing []string
 	for _, p := range book.Planned {
@@ -119,7 +120,7 @@ func ReadParts(dirs []string) (*Book, []*Planned, error) {
 		const some = 3
 		return nil, nil, fmt.Errorf("%d of %d trials are missing (%d lines are damaged), as %s: run their parts again",
 			len(missing), len(book.Planned), damaged,
-			strings.Join(slices.Clone(missing[:min(some, len(missing))]), "; "))
+			strings.Join(missing[:min(some, len(missing))], "; "))
 	}
 	return book, book.Planned, nil
 }

@@ -26,55 +26,67 @@ func checkForecast(name string) error {
 		strings.Join(forecast.Models(), ", "))
 }
 
-// make issues the forecasts of the zone, hour by hour, from what was known in each.
-func (f *issued) make(ctx context.Context, cache string) (sim.Foresight, error) {
-	spans, err := f.zone.spans()
+// issueForecasts prepares the forecasts of all zones, each of which is made once, when it is first asked for. They are
+// kept in the folder of results, if there is one.
+func (c *Study) issueForecasts(ctx context.Context, out string) {
+	for _, z := range c.zones {
+		for model := range z.forecasts {
+			z.forecasts[model] = sync.OnceValues(func() (sim.Foresight, error) { return c.issue(ctx, z, model, out) })
+		}
+	}
+}
+
+// issue makes the forecasts of a zone, hour by hour, from what was known in each.
+func (c *Study) issue(ctx context.Context, z *zone, model, out string) (sim.Foresight, error) {
+	spans, err := z.spans()
 	if err != nil {
 		return nil, err
 	}
 	// Models are learnt at times that follow from the file, whichever of its starts are run.
 	o := forecast.Issuance{
-		History: f.zone.series, Model: f.model, From: spans[0].From, Until: spans[0].Until, Only: spans,
-		Since: f.zone.first,
+		History: z.series, Model: model, From: spans[0].From, Until: spans[0].Until, Only: spans, Since: z.first,
 	}
 	for _, s := range spans {
 		if s.Until.After(o.Until) {
 			o.Until = s.Until
 		}
 	}
-	if f.model == forecast.WithWeather {
-		if o.Weather, err = forecast.ReadWeather(f.zone.Weather); err != nil {
+	if model == forecast.WithWeather {
+		if o.Weather, err = forecast.ReadWeather(z.Weather); err != nil {
 			return nil, err
 		}
 	}
-	if cache == "" {
+	if out == "" {
 		return forecast.Issue(ctx, o)
 	}
-	return forecast.IssueCached(ctx, cache, o)
+	// Another build of the program may make other forecasts from the same inputs.
+	build := sha256.Sum256([]byte(c.program))
+	return forecast.IssueCached(ctx, filepath.Join(out, "forecasts", hex.EncodeToString(build[:6])), o)
 }
 
 // spans are the times in which forecasts may be asked for: from each start, for as long as its trace may take.
 func (z *zone) spans() ([]forecast.Span, error) {
 	var spans []forecast.Span
 	for _, index := range slices.Sorted(maps.Keys(z.starts)) {
-		until, err := z.until(index)
+		scenario, err := z.load(index, 0)
 		if err != nil {
 			return nil, err
 		}
-		spans = append(spans, forecast.Span{From: z.starts[index], Until: until})
+		spans = append(spans, forecast.Span{From: z.starts[index], Until: z.until(scenario)})
 	}
 	return spans, nil
 }
 
-// until is the end of the forecasts that a trial from a start may ask for.
-func (z *zone) until(index int) (time.Time, error) {
+// load returns the scenario from a start.
+func (z *zone) load(index int, seed uint64) (*sim.Scenario, error) {
 	file := *z.file
-	file.Start = z.starts[index].UTC().Format(time.RFC3339)
-	scenario, err := file.Load()
-	if err != nil {
-		return time.Time{}, err
-	}
-	last := z.starts[index].Add(time.Hour)
+	file.Start, file.Seed = z.starts[index].UTC().Format(time.RFC3339), seed
+	return file.Load()
+}
+
+// until is the end of the forecasts that a trial of a scenario may ask for.
+func (z *zone) until(scenario *sim.Scenario) time.Time {
+	last := scenario.Start.Add(time.Hour)
 	for i := range scenario.Jobs {
 		j := &scenario.Jobs[i]
 		if t := j.Submitted.Add(j.AllowedDelay + 2*j.Duration); t.After(last) {
@@ -84,7 +96,7 @@ func (z *zone) until(index int) (time.Time, error) {
 	if end := z.series.End(); last.After(end) {
 		last = end
 	}
-	return last, nil
+	return last
 }
 
 // untilThen are forecasts of which those after the span of a start are not seen: another start, from which they were
@@ -100,30 +112,4 @@ func (f untilThen) At(now time.Time) grid.Signal {
 		now = f.last
 	}
 	return f.Foresight.At(now)
-}
-
-// forecastFolder is where forecasts are kept that this build of the program makes: another may make others from the
-// same inputs.
-func (c *Study) forecastFolder(out string) string {
-	sum := sha256.Sum256([]byte(c.program))
-	return filepath.Join(out, "forecasts", hex.EncodeToString(sum[:6]))
-}
-
-// issued are the forecasts of one model for a zone, made once for all trials.
-type issued struct {
-	zone  *zone
-	model string
-
-	once      sync.Once
-	foresight sim.Foresight
-	err       error
-}
-
-func (f *issued) get(ctx context.Context, cache string) (sim.Foresight, error) {
-	f.once.Do(func() {
-		if f.foresight, f.err = f.make(ctx, cache); f.err != nil {
-			f.err = fmt.Errorf("forecast %s for %s: %w", f.model, f.zone.Name, f.err)
-		}
-	})
-	return f.foresight, f.err
 }

@@ -35,7 +35,6 @@ type Study struct {
 	trials     []*Planned // in the order of zones, starts, seeds and strategies
 	inputs     map[string]string
 	digest     string // of all names and keys, and of how they are summed up
-	cache      string // folder in which forecasts are kept; "": none
 }
 
 // zone is a grid, and its forecasts.
@@ -44,11 +43,11 @@ type zone struct {
 	file      *sim.File
 	scenario  *sim.Scenario // from no start in particular: of use are its site and its nodes
 	series    *grid.Series
-	starts    map[int]time.Time // those that are run
-	first     time.Time         // the first one of the file
-	hashes    []string          // of its files
-	forecasts map[string]*issued
-	elastic   bool // some jobs are
+	starts    map[int]time.Time                        // those that are run
+	first     time.Time                                // the first one of the file
+	hashes    []string                                 // of its files
+	forecasts map[string]func() (sim.Foresight, error) // by model: see issueForecasts
+	elastic   bool                                     // some jobs are
 }
 
 // Planned is a trial that is to be run.
@@ -67,8 +66,7 @@ type trialCell struct {
 	index int
 	seed  uint64
 	order int
-
-	scenario *sharedScenario
+	shared
 }
 
 // Plan reads the inputs and lists the trials.
@@ -148,7 +146,7 @@ func (c *Study) options() report.SweepOptions {
 }
 
 func (c *Study) addZone(spec *zoneFile) error {
-	z := &zone{zoneFile: *spec, forecasts: map[string]*issued{}}
+	z := &zone{zoneFile: *spec, forecasts: map[string]func() (sim.Foresight, error){}}
 	var err error
 	if z.file, err = c.file.in(c.base, spec); err != nil {
 		return err
@@ -175,7 +173,7 @@ func (c *Study) addZone(spec *zoneFile) error {
 			return fmt.Errorf("the zone has no weather file, and forecast %s looks at it", name)
 		}
 		if name != perfectForecast {
-			z.forecasts[name] = &issued{zone: z, model: name}
+			z.forecasts[name] = nil
 		}
 	}
 	c.zones = append(c.zones, z)
@@ -251,7 +249,6 @@ func (c *Study) list() error {
 		for _, index := range c.file.indices {
 			for _, seed := range c.file.Seeds {
 				cell := &trialCell{zone: z, index: index, seed: seed, order: len(c.cells)}
-				cell.scenario = &sharedScenario{study: c, cell: cell}
 				c.cells = append(c.cells, cell)
 				if err := c.listCell(cell, *shared); err != nil {
 					return err
@@ -291,7 +288,7 @@ func (c *Study) listCell(cell *trialCell, d dependence) error {
 				}}
 				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since = c.fullNames[name], model, cost, t.day,
 					time.Time{}
-				if forecasts := cell.zone.forecasts[model]; forecasts != nil {
+				if _, made := cell.zone.forecasts[model]; made {
 					d.Since = cell.zone.first.UTC()
 				}
 				text, err := json.Marshal(&d)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/predict"
 	"github.com/kubenergy/kubenergy/report"
@@ -18,11 +20,8 @@ import (
 	"github.com/kubenergy/kubenergy/sim/oracle"
 )
 
-// sharedScenario is what the trials of a cell share: it is loaded for the first one and let go after the last.
-type sharedScenario struct {
-	study *Study
-	cell  *trialCell
-
+// shared is what the trials of a cell share: it is loaded for the first one and let go after the last.
+type shared struct {
 	once     sync.Once
 	scenario *sim.Scenario
 	optima   map[string]float64 // by family; empty: not known
@@ -33,69 +32,59 @@ type sharedScenario struct {
 	left     atomic.Int32 // trials
 }
 
-func (s *sharedScenario) get() (*sim.Scenario, error) {
-	s.once.Do(s.load)
-	return s.scenario, s.err
-}
-
 // done lets the scenario go after the last trial.
-func (s *sharedScenario) done() {
-	if s.left.Add(-1) == 0 {
-		s.scenario, s.optima = nil, nil
+func (c *trialCell) done() {
+	if c.left.Add(-1) == 0 {
+		c.scenario, c.optima = nil, nil
 	}
 }
 
-func (s *sharedScenario) load() {
-	file := *s.cell.zone.file
-	file.Start = s.cell.zone.starts[s.cell.index].UTC().Format(time.RFC3339)
-	file.Seed = s.cell.seed
-	if s.scenario, s.err = file.Load(); s.err != nil {
+func (c *trialCell) load(interruptible bool) {
+	if c.scenario, c.err = c.zone.load(c.index, c.seed); c.err != nil {
 		return
 	}
-	for i := range s.scenario.Jobs {
-		j := &s.scenario.Jobs[i]
-		j.Interruptible = s.study.file.Interruptible || j.Scaling != nil
-		if t := j.LatestStart().Add(j.Duration); t.After(s.end) {
-			s.end = t
+	c.known = c.zone.until(c.scenario)
+	for i := range c.scenario.Jobs {
+		j := &c.scenario.Jobs[i]
+		j.Interruptible = interruptible || j.Scaling != nil
+		if t := j.LatestStart().Add(j.Duration); t.After(c.end) {
+			c.end = t
 		}
 	}
-	site := s.scenario.Sites[0]
+	site := c.scenario.Sites[0]
 	for _, series := range [...]*grid.Series{site.Carbon.Series, site.Price.Series} {
-		if series != nil && s.end.After(series.End()) {
-			s.end = series.End()
+		if series != nil && c.end.After(series.End()) {
+			c.end = series.End()
 		}
 	}
-	s.chooseDay(site.Carbon.Series)
-	if s.known, s.err = s.cell.zone.until(s.cell.index); s.err != nil {
-		return
-	}
-	s.optima = map[string]float64{}
+	c.chooseDay(site.Carbon.Series)
+	c.optima = map[string]float64{}
 	families := map[string]oracle.Family{
 		report.NonPreemptive: oracle.FamilyNonPreemptive, report.Interruptible: oracle.FamilyInterruptible,
 	}
-	if s.cell.zone.elastic {
+	if c.zone.elastic {
 		families[report.Elastic] = oracle.FamilyElastic
 	}
 	for name, family := range families {
-		grams, err := oracle.Least(s.scenario, family)
+		grams, err := oracle.Least(c.scenario, family)
 		switch {
 		case err == nil:
-			s.optima[name] = float64(grams)
+			c.optima[name] = float64(grams)
 		case !errors.Is(err, oracle.ErrNotExact):
-			s.err = err
+			c.err = err
 			return
 		}
 	}
 }
 
 // chooseDay takes the second day of the trace, where jobs come on it, or the first: the same for all strategies.
-func (s *sharedScenario) chooseDay(series *grid.Series) {
+func (c *trialCell) chooseDay(series *grid.Series) {
 	const day = 24 * time.Hour
-	second := s.scenario.Start.Add(day)
-	later := slices.ContainsFunc(s.scenario.Jobs, func(j sched.Job) bool { return !j.Submitted.Before(second) })
-	for _, from := range []time.Time{second, s.scenario.Start} {
+	second := c.scenario.Start.Add(day)
+	later := slices.ContainsFunc(c.scenario.Jobs, func(j sched.Job) bool { return !j.Submitted.Before(second) })
+	for _, from := range []time.Time{second, c.scenario.Start} {
 		if (later || !from.Equal(second)) && series.Covers(from, from.Add(day)) {
-			s.day = from
+			c.day = from
 			return
 		}
 	}
@@ -103,14 +92,13 @@ func (s *sharedScenario) chooseDay(series *grid.Series) {
 
 // run plays a trial.
 func (c *Study) run(ctx context.Context, t *Planned) error {
-	shared := t.cell.scenario
-	defer shared.done()
-	scenario, err := shared.get()
-	if err != nil {
-		return err
+	cell := t.cell
+	defer cell.done()
+	if cell.once.Do(func() { cell.load(c.file.Interruptible) }); cell.err != nil {
+		return cell.err
 	}
 	// What a comparison varies is set for every trial, whatever the scenario says.
-	s := *scenario
+	s := *cell.scenario
 	s.Jobs = slices.Clone(s.Jobs)
 	for i := range s.Jobs {
 		s.Jobs[i].RestartCost = t.Trial.RestartCost
@@ -119,12 +107,12 @@ func (c *Study) run(ctx context.Context, t *Planned) error {
 	if c.file.Lengths == lengthsLearnt {
 		s.Learner = func() predict.Learner { return predict.NewSurvival(nil) }
 	}
-	if name := t.Trial.Forecast; name != "" && name != perfectForecast {
-		foresight, err := t.cell.zone.forecasts[name].get(ctx, c.cache)
+	if issued := cell.zone.forecasts[t.Trial.Forecast]; issued != nil {
+		foresight, err := issued()
 		if err != nil {
-			return err
+			return fmt.Errorf("forecast %s for %s: %w", t.Trial.Forecast, cell.zone.Name, err)
 		}
-		s.Foresight = []sim.Foresight{untilThen{foresight, shared.known.Add(-1)}}
+		s.Foresight = []sim.Foresight{untilThen{foresight, cell.known.Add(-1)}}
 	}
 	result, err := sim.Run(ctx, &s, t.Trial.Strategy, c.strategies[t.Trial.Strategy])
 	if err != nil {
@@ -132,13 +120,13 @@ func (c *Study) run(ctx context.Context, t *Planned) error {
 	}
 	// Trials run apart, and nodes may draw power without jobs: all of a cell are accounted up to one end at least.
 	// Those of few nodes may take longer: see align.
-	if err := result.AccountUntil(shared.end); err != nil {
+	if err := result.AccountUntil(cell.end); err != nil {
 		return err
 	}
 	t.Trial.Measure(result)
-	t.Trial.Optima = shared.optima
-	if t.day && !shared.day.IsZero() {
-		t.Trial.Day, err = report.NewDay(result, shared.day)
+	t.Trial.Optima = cell.optima
+	if t.day && !cell.day.IsZero() {
+		t.Trial.Day, err = report.NewDay(result, cell.day)
 	}
 	return err
 }
@@ -174,9 +162,6 @@ type Shard struct{ Index, Count int }
 func (c *Study) Run(ctx context.Context, store *Store, part Shard, workers int,
 	tell func(done, all int),
 ) ([]*Planned, error) {
-	if store != nil {
-		c.cache = c.forecastFolder(store.dir)
-	}
 	if workers == 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
@@ -196,46 +181,41 @@ func (c *Study) runAll(ctx context.Context, store *Store, part Shard, workers in
 			continue
 		}
 		mine = append(mine, t)
-		if known, ok := store.find(t.Key); ok {
+		if known, ok := store.done[t.Key]; ok {
 			t.Trial.TakeFigures(&known)
 			continue
 		}
-		t.cell.scenario.left.Add(1)
+		t.cell.left.Add(1)
 		missing = append(missing, t)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var next, done atomic.Int64
-	errs := make([]error, len(missing))
-	var wait sync.WaitGroup
-	for range min(workers, len(missing)) {
-		wait.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(missing) || ctx.Err() != nil {
-					return
-				}
-				t := missing[i]
-				if errs[i] = c.run(ctx, t); errs[i] == nil {
-					errs[i] = store.keep(t.Key, &t.Trial)
-				}
-				if errs[i] != nil {
-					cancel() // the others need not go on
-					return
-				}
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(workers)
+	c.issueForecasts(ctx, store.dir)
+	var done atomic.Int64
+	for _, t := range missing {
+		work.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			err := c.run(ctx, t)
+			if err == nil {
+				err = store.keep(t)
+			}
+			if err == nil {
 				tell(len(mine)-len(missing)+int(done.Add(1)), len(mine))
 			}
+			if err != nil && !errors.Is(err, context.Canceled) {
+				err = fmt.Errorf("%s: %w", t.Trial.ID(), err)
+			}
+			return err
 		})
 	}
-	wait.Wait()
-	for i, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return nil, fmt.Errorf("%s: %w", missing[i].Trial.ID(), err)
-		}
-	}
-	if int(done.Load()) < len(missing) {
+	switch err := work.Wait(); {
+	case errors.Is(err, context.Canceled):
 		return nil, fmt.Errorf("stopped after %d of %d trials: %w", len(mine)-len(missing)+int(done.Load()), len(mine),
 			context.Canceled)
+	case err != nil:
+		return nil, err
 	}
 	return mine, align(mine)
 }

@@ -1,7 +1,6 @@
 package study
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,12 +21,13 @@ import (
 
 // Store is a folder of results, in which an interrupted comparison finds what it has done already: files of one
 // line of JSON for each trial, each with the hash of what the trial depends on and a checksum of its own. Lines that
-// are damaged, such as the last one after a crash, count as missing. The nil store keeps nothing.
+// are damaged, such as the last one after a crash, count as missing. A store without a folder keeps nothing.
 type Store struct {
-	dir     string
-	own     string // the file that this process writes
-	done    map[string]report.Trial
-	damaged int
+	Damaged int // lines that could not be read
+
+	dir  string
+	own  string // the file that this process writes
+	done map[string]report.Trial
 
 	mu   sync.Mutex
 	file *os.File
@@ -46,23 +47,24 @@ func (s *storedTrial) checksum() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// OpenStore reads what is there. dir "": there is no store.
+// OpenStore reads what is there. dir "": there is no folder.
 func OpenStore(dir string, part Shard) (*Store, error) {
+	s := &Store{dir: dir}
 	if dir == "" {
-		return nil, nil
+		return s, nil
 	}
 	name := "trials.jsonl"
 	if part.Count > 1 {
 		name = fmt.Sprintf("trials-%d-of-%d.jsonl", part.Index, part.Count)
 	}
+	s.own = filepath.Join(dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("opening the results folder: %w", err)
 	}
-	s := &Store{dir: dir, own: filepath.Join(dir, name), done: map[string]report.Trial{}}
-	if err := s.readAll(dir); err != nil {
+	var err error
+	if s.done, s.Damaged, err = ReadTrials(dir); err != nil {
 		return nil, err
 	}
-	var err error
 	// A last line without an end is damaged; what is written now must not become part of it.
 	const flags = os.O_APPEND | os.O_CREATE | os.O_RDWR
 	//nolint:gosec // results are for all who may read the folder
@@ -81,20 +83,6 @@ func Keep(dir string, planned []*Planned) error {
 	return s.close(planned, true)
 }
 
-// ReadTrials returns the trials that a folder of results holds, by their keys.
-func ReadTrials(dir string) (map[string]report.Trial, error) {
-	s := &Store{done: map[string]report.Trial{}}
-	return s.done, s.readAll(dir)
-}
-
-// Damaged counts lines that could not be read.
-func (s *Store) Damaged() int {
-	if s == nil {
-		return 0
-	}
-	return s.damaged
-}
-
 func (s *Store) endLine() error {
 	size, err := s.file.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
@@ -108,44 +96,30 @@ func (s *Store) endLine() error {
 	return err
 }
 
-// maxTrialLine is far above what a trial takes.
-const maxTrialLine = 4 << 20
-
-func (s *Store) readAll(dir string) error {
+// ReadTrials returns the trials that a folder of results holds, by their keys, and how many lines are damaged.
+func ReadTrials(dir string) (trials map[string]report.Trial, damaged int, err error) {
+	trials = map[string]report.Trial{}
 	paths, err := filepath.Glob(filepath.Join(dir, "trials*.jsonl"))
 	for _, path := range paths {
-		err = errors.Join(err, s.read(path))
-	}
-	return err
-}
-
-func (s *Store) read(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("reading earlier results: %w", err)
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, maxTrialLine)
-	for lines.Scan() {
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
-			continue
+		text, failed := os.ReadFile(path)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("reading earlier results: %w", failed))
 		}
-		var line storedTrial
-		var t report.Trial
-		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Sum != line.checksum() ||
-			json.Unmarshal(line.Trial, &t) != nil {
-			s.damaged++
-			continue
+		for text := range bytes.Lines(text) {
+			if text = bytes.TrimSpace(text); len(text) == 0 {
+				continue
+			}
+			var line storedTrial
+			var t report.Trial
+			if json.Unmarshal(text, &line) != nil || line.Sum != line.checksum() ||
+				json.Unmarshal(line.Trial, &t) != nil {
+				damaged++
+				continue
+			}
+			trials[line.Key] = t
 		}
-		s.done[line.Key] = t
 	}
-	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		s.damaged++ // and what follows is done again
-	} else if err != nil {
-		return fmt.Errorf("reading earlier results: %w", err)
-	}
-	return nil
+	return trials, damaged, err
 }
 
 func encodeTrial(key string, t *report.Trial) ([]byte, error) {
@@ -159,21 +133,12 @@ func encodeTrial(key string, t *report.Trial) ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-// find returns a trial that was run before.
-func (s *Store) find(key string) (t report.Trial, ok bool) {
-	if s == nil {
-		return t, false
-	}
-	t, ok = s.done[key]
-	return t, ok
-}
-
 // keep writes a trial down at once.
-func (s *Store) keep(key string, t *report.Trial) error {
-	if s == nil {
+func (s *Store) keep(p *Planned) error {
+	if s.file == nil {
 		return nil
 	}
-	line, err := encodeTrial(key, t)
+	line, err := encodeTrial(p.Key, &p.Trial)
 	if err != nil {
 		return err
 	}
@@ -185,39 +150,30 @@ func (s *Store) keep(key string, t *report.Trial) error {
 	return nil
 }
 
-// close ends the store. If all is done, its file is put in order, so that the same comparison gives the same bytes.
+// close ends the store. If all is done, its file is put in order, so that the same comparison gives the same bytes:
+// first its trials, then those of other settings, which may be asked for again.
 func (s *Store) close(planned []*Planned, complete bool) error {
-	if s == nil {
+	if s.file == nil {
 		return nil
 	}
 	err := s.file.Close()
 	if err != nil || !complete {
 		return err
 	}
-	var b bytes.Buffer
-	written := map[string]bool{}
+	all := slices.Clone(planned)
 	for _, p := range planned {
+		delete(s.done, p.Key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.done)) {
+		all = append(all, &Planned{Key: key, Trial: s.done[key]})
+	}
+	var b bytes.Buffer
+	for _, p := range all {
 		line, err := encodeTrial(p.Key, &p.Trial)
 		if err != nil {
 			return err
 		}
 		_, _ = b.Write(line) // a buffer never fails
-		written[p.Key] = true
-	}
-	var others []string // of other settings, which may be asked for again
-	for key := range s.done {
-		if !written[key] {
-			others = append(others, key)
-		}
-	}
-	slices.Sort(others)
-	for _, key := range others {
-		t := s.done[key]
-		line, err := encodeTrial(key, &t)
-		if err != nil {
-			return err
-		}
-		_, _ = b.Write(line)
 	}
 	return writeResult(s.own, b.Bytes())
 }
