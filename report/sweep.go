@@ -107,7 +107,7 @@ type Interval struct {
 type SweepOptions struct {
 	Name        string
 	Baseline    string
-	Quote       string  // even or odd starts; "": all
+	Quote       string  // even or odd starts; all or "": all
 	CarbonPrice float64 // per tonne; 0: none
 	Seed        uint64
 	Strategies  []string // in the order in which they are shown
@@ -121,7 +121,8 @@ const (
 	QuoteOdd  = "odd"
 )
 
-func (o *SweepOptions) quotes(index int) bool {
+// Quotes reports whether figures are of the start of an index.
+func (o *SweepOptions) Quotes(index int) bool {
 	switch o.Quote {
 	case QuoteEven:
 		return index%2 == 0
@@ -304,7 +305,7 @@ func (c *sweeper) take(t *Trial) {
 		c.zones = append(c.zones, t.Zone)
 	}
 	c.starts = max(c.starts, t.StartIndex+1)
-	if c.options.quotes(t.StartIndex) && !slices.Contains(c.quoted, t.StartIndex) {
+	if c.options.Quotes(t.StartIndex) && !slices.Contains(c.quoted, t.StartIndex) {
 		c.quoted = append(c.quoted, t.StartIndex)
 		slices.Sort(c.quoted)
 	}
@@ -335,7 +336,7 @@ func (c *sweeper) checkQuoted() error {
 	for _, key := range c.order() {
 		for _, zone := range c.zones {
 			if !slices.ContainsFunc(c.rows[key], func(t *Trial) bool {
-				return t.Zone == zone && c.options.quotes(t.StartIndex)
+				return t.Zone == zone && c.options.Quotes(t.StartIndex)
 			}) {
 				return fmt.Errorf("there is no trial of %s in %s whose start is quoted: figures are of %s starts",
 					key.strategy, zone, cmp.Or(c.options.Quote, QuoteAll))

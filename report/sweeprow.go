@@ -118,7 +118,7 @@ func (c *sweeper) row(key rowKey) (*SweepRow, error) {
 			known = false
 		}
 		cells[slices.Index(c.zones, t.Zone)][t.StartIndex].add(cell)
-		if c.options.quotes(t.StartIndex) {
+		if c.options.Quotes(t.StartIndex) {
 			row.include(t, base)
 		}
 	}
@@ -186,7 +186,7 @@ func (c *sweeper) rate(row *SweepRow, cells sumGrid, known bool) {
 	}
 	var others []int
 	for i := range c.starts {
-		if !c.options.quotes(i) {
+		if !c.options.Quotes(i) {
 			others = append(others, i)
 		}
 	}
@@ -200,7 +200,7 @@ func (c *sweeper) byZone(row *SweepRow, cells sumGrid, known bool) {
 		zone := ZoneRow{Zone: name}
 		trials := 0
 		for _, t := range c.rows[rowKey{row.Strategy, row.Forecast, row.RestartCost}] {
-			if t.Zone != name || !c.options.quotes(t.StartIndex) {
+			if t.Zone != name || !c.options.Quotes(t.StartIndex) {
 				continue
 			}
 			trials++

@@ -142,35 +142,18 @@ func (t *Trial) ID() string {
 
 // Measure fills in what a run came to. What names the trial is the caller's.
 func (t *Trial) Measure(r *sim.Result) {
-	s := r.Scenario
+	run := summarise(r)
 	t.Accounted = r.Accounted.UTC()
-	t.Jobs, t.EnergyKWh, t.Grams, t.Cost = len(r.Outcomes), r.Energy.KWh(), float64(r.Carbon), float64(r.Cost)
-	for _, site := range s.Sites {
-		t.Priced = t.Priced || site.Price.Series != nil
-	}
-	var waits []float64
-	var turnaround float64
+	t.Jobs, t.EnergyKWh, t.Grams, t.Cost, t.Priced = run.Jobs, run.EnergyKWh, float64(r.Carbon), run.Cost, run.Priced
+	t.MeanWait, t.P95Wait, t.Turnaround = run.MeanWaitSeconds, run.P95WaitSeconds, run.MeanCompletionSeconds
+	t.Suspensions, t.Violations, t.Tolerated = run.Suspensions, run.DelayViolations, run.Tolerated
+	t.Unplaced = run.UnplacedJobs
 	for i := range r.Outcomes {
-		o, j := &r.Outcomes[i], &s.Jobs[i]
-		if o.Placed.Node == "" {
-			t.Unplaced++
-			continue
-		}
-		waits = append(waits, o.Idle(j).Seconds())
-		turnaround += o.Finish.Sub(j.Submitted).Seconds()
-		t.Suspensions += o.Suspensions
-		t.Lost += o.Lost
-		switch judge(o, j, s.Slack) {
-		case tolerated:
-			t.Tolerated++
-		case violated:
-			t.Violations++
-		}
+		t.Lost += r.Outcomes[i].Lost
 	}
-	t.MeanWait, t.P95Wait, t.Turnaround = mean(waits), quantile(waits, 0.95), over(turnaround, float64(len(waits)))
 	t.NodeEnergy = map[string]float64{}
-	for i := range s.Nodes {
-		t.NodeEnergy[profileName(&s.Nodes[i])] += r.NodeEnergy[i].KWh()
+	for i := range r.Scenario.Nodes {
+		t.NodeEnergy[profileName(&r.Scenario.Nodes[i])] += r.NodeEnergy[i].KWh()
 	}
 }
 

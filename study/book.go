@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -42,18 +43,16 @@ func (c *Study) Book(program string, commandLine []string) *Book {
 }
 
 func (c *Study) manifest(program string, commandLine []string) report.Manifest {
+	options := c.options()
 	m := report.Manifest{
 		APIVersion: sim.APIVersion, Kind: "ComparisonManifest", Program: program, Go: runtime.Version(),
 		Platform:    runtime.GOOS + "/" + runtime.GOARCH,
 		CommandLine: commandLine, Comparison: c.digest, Inputs: c.inputs,
 		Seed: c.file.BootstrapSeed, Seeds: c.file.Seeds,
-		Split: report.Split{Quoted: c.file.Quote, Starts: []int{}, Others: []int{}},
-	}
-	if m.Split.Quoted == "" {
-		m.Split.Quoted = report.QuoteAll
+		Split: report.Split{Quoted: cmp.Or(options.Quote, report.QuoteAll), Starts: []int{}, Others: []int{}},
 	}
 	for _, i := range c.file.indices {
-		if m.Split.Quoted == report.QuoteAll || (i%2 == 0) == (m.Split.Quoted == report.QuoteEven) {
+		if options.Quotes(i) {
 			m.Split.Starts = append(m.Split.Starts, i)
 		} else {
 			m.Split.Others = append(m.Split.Others, i)

@@ -269,39 +269,35 @@ func (f *File) strategy(name string) (sched.Strategy, string, error) {
 	return s, name, err
 }
 
-// base returns the scenario without a grid, and its files as they are named there.
-func (f *File) base() (*sim.File, baseFiles, error) {
-	file := f.Scenario
+// base returns the scenario without a grid, with absolute names of files, and those of its jobs and its nodes as they
+// are seen from the comparison's folder.
+func (f *File) base() (file *sim.File, jobs, nodes string, err error) {
+	scenario, dir := f.Scenario, ""
 	if f.ScenarioFile != "" {
-		var err error
-		if file, err = sim.ReadFile(f.path(f.ScenarioFile)); err != nil {
-			return nil, baseFiles{}, err
+		dir = filepath.Dir(f.ScenarioFile)
+		if scenario, err = sim.ReadFile(f.path(f.ScenarioFile)); err != nil {
+			return nil, "", "", err
 		}
 	}
-	if err := f.checkBase(file); err != nil {
-		return nil, baseFiles{}, err
+	if err := f.checkBase(scenario); err != nil {
+		return nil, "", "", err
 	}
-	names := baseFiles{workload: file.Workload.File, nodes: file.Nodes, dir: filepath.Dir(f.ScenarioFile)}
-	if len(file.Sites) == 1 && file.Sites[0].Nodes != "" {
-		names.nodes = file.Sites[0].Nodes
+	found := *scenario
+	names := []*string{&found.Workload.File, &found.Nodes}
+	if found.Sites = slices.Clone(scenario.Sites); len(found.Sites) == 1 {
+		names = append(names, &found.Sites[0].Nodes)
 	}
-	if f.ScenarioFile != "" {
-		return file, names, nil // it finds its files itself
+	var seen []string
+	for _, name := range names {
+		if *name != "" && !filepath.IsAbs(*name) && !slices.Contains(workload.Presets(), *name) {
+			*name = filepath.Join(dir, *name)
+		}
+		seen = append(seen, *name)
+		if *name, err = f.absolute(*name); err != nil {
+			return nil, "", "", err
+		}
 	}
-	names.dir = ""
-	found := *file
-	found.Workload.File, found.Nodes, found.Sites = f.path(file.Workload.File), f.nodes(file.Nodes),
-		slices.Clone(file.Sites)
-	for i := range found.Sites {
-		found.Sites[i].Nodes = f.nodes(found.Sites[i].Nodes)
-	}
-	return &found, names, nil
-}
-
-// baseFiles are the files of a scenario, as it names them.
-type baseFiles struct {
-	workload, nodes string
-	dir             string // that they are relative to, from the comparison's folder
+	return &found, seen[0], cmp.Or(seen[len(seen)-1], seen[1]), nil
 }
 
 // checkBase refuses what the comparison itself says for every trial.
@@ -324,17 +320,10 @@ func (f *File) checkBase(file *sim.File) error {
 	return nil
 }
 
-func (f *File) nodes(name string) string {
-	if slices.Contains(workload.Presets(), name) {
-		return name
-	}
-	return f.path(name)
-}
-
-// absolute is a file of the comparison as a scenario file in any folder can name it.
+// absolute is a file of the comparison as a scenario file in any folder can name it. Presets of nodes are no files.
 func (f *File) absolute(name string) (string, error) {
-	if name == "" {
-		return "", nil
+	if name == "" || slices.Contains(workload.Presets(), name) {
+		return name, nil
 	}
 	return filepath.Abs(f.path(name))
 }

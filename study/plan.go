@@ -26,7 +26,8 @@ const trialsFormat = 2
 type Study struct {
 	file       *File
 	base       *sim.File
-	baseFiles  baseFiles
+	jobs       string // file
+	nodes      string // file, or a preset
 	program    string // hash of it
 	zones      []*zone
 	strategies map[string]sched.Strategy
@@ -95,7 +96,7 @@ func (f *File) Plan() (*Study, error) {
 		}
 	}
 	var err error
-	if c.base, c.baseFiles, err = f.base(); err != nil {
+	if c.base, c.jobs, c.nodes, err = f.base(); err != nil {
 		return nil, err
 	}
 	if c.program, err = programHash(); err != nil {
@@ -134,15 +135,10 @@ func (c *Study) digestAll() error {
 // options say how trials are summed up.
 func (c *Study) options() report.SweepOptions {
 	f := c.file
-	o := report.SweepOptions{
+	return report.SweepOptions{
 		Name: f.Name, Baseline: f.Baseline, Quote: f.Quote, CarbonPrice: f.CarbonPrice, Seed: f.BootstrapSeed,
-		Strategies: f.Strategies,
-		Published:  f.Published,
+		Strategies: f.Strategies, Published: f.Published,
 	}
-	if o.Quote == report.QuoteAll {
-		o.Quote = ""
-	}
-	return o
 }
 
 func (c *Study) addZone(spec *zoneFile) error {
@@ -153,7 +149,7 @@ func (c *Study) addZone(spec *zoneFile) error {
 	}
 	z.Weather = c.file.path(spec.Weather)
 	for _, name := range []string{spec.Grid.File, spec.Weather, spec.Prices.File} {
-		hash, err := c.hash(name, "")
+		hash, err := c.hash(name)
 		if err != nil {
 			return err
 		}
@@ -180,14 +176,10 @@ func (c *Study) addZone(spec *zoneFile) error {
 	return nil
 }
 
-// hash returns that of a file's content, "" for none. dir, from the comparison's folder, is what its name is relative
-// to.
-func (c *Study) hash(name, dir string) (string, error) {
+// hash returns that of a file's content, "" for none.
+func (c *Study) hash(name string) (string, error) {
 	if name == "" {
 		return "", nil
-	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(dir, name)
 	}
 	text, err := os.ReadFile(c.file.path(name))
 	if err != nil {
@@ -224,11 +216,11 @@ func (c *Study) shared(z *zone) (*dependence, error) {
 		Interruptible: c.file.Interruptible,
 	}
 	var err error
-	if d.Workload, err = c.hash(c.baseFiles.workload, c.baseFiles.dir); err != nil {
+	if d.Workload, err = c.hash(c.jobs); err != nil {
 		return nil, err
 	}
-	if d.Nodes = c.baseFiles.nodes; !slices.Contains(workload.Presets(), d.Nodes) {
-		if d.Nodes, err = c.hash(d.Nodes, c.baseFiles.dir); err != nil {
+	if d.Nodes = c.nodes; !slices.Contains(workload.Presets(), d.Nodes) {
+		if d.Nodes, err = c.hash(d.Nodes); err != nil {
 			return nil, err
 		}
 	}
@@ -268,15 +260,19 @@ func (c *Study) listCell(cell *trialCell, d dependence) error {
 	for _, name := range c.file.Strategies {
 		s := c.strategies[name]
 		family, forecasts, costs := report.NonPreemptive, c.file.Forecasts, c.file.restartCosts
+		// What strategies may say of themselves. Those that do not say may hold.
+		scaler, scales := s.(interface{ Scales() bool })
+		interrupter, interrupts := s.(interface{ Interrupts() bool })
+		holder, says := s.(interface{ Holds() bool })
 		switch {
-		case cell.zone.elastic && is(s, func(s scaler) bool { return s.Scales() }):
+		case cell.zone.elastic && scales && scaler.Scales():
 			family = report.Elastic
-		case is(s, func(s interrupter) bool { return s.Interrupts() }):
+		case interrupts && interrupter.Interrupts():
 			family = report.Interruptible
 		default:
 			costs = []time.Duration{0}
 		}
-		if is(s, func(s holder) bool { return !s.Holds() }) { // a strategy that does not say may hold
+		if says && !holder.Holds() {
 			forecasts = []string{""}
 		}
 		for i, model := range forecasts {
@@ -306,24 +302,8 @@ func (c *Study) listCell(cell *trialCell, d dependence) error {
 
 // firstQuoted is the first cell whose start is quoted, of those that there are; -1: none. It is drawn.
 func (c *Study) firstQuoted() int {
-	return slices.IndexFunc(c.cells, func(cell *trialCell) bool {
-		return c.file.Quote == "" || c.file.Quote == report.QuoteAll ||
-			(cell.index%2 == 0) == (c.file.Quote == report.QuoteEven)
-	})
-}
-
-// What strategies may say of themselves: whether they choose on how many replicas elastic jobs run, suspend running
-// jobs, and put off starts, for which they look at forecasts.
-type (
-	scaler      interface{ Scales() bool }
-	interrupter interface{ Interrupts() bool }
-	holder      interface{ Holds() bool }
-)
-
-// is reports whether a strategy says of itself what a question asks.
-func is[T any](s sched.Strategy, asked func(T) bool) bool {
-	t, ok := s.(T)
-	return ok && asked(t)
+	options := c.options()
+	return slices.IndexFunc(c.cells, func(cell *trialCell) bool { return options.Quotes(cell.index) })
 }
 
 // programHash is what tells one build of this program from another: the commit, or the program itself where it was
