@@ -4,7 +4,6 @@ import (
 	"iter"
 	"math"
 	"math/bits"
-	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -50,62 +49,41 @@ func (b *Booking) charged(a Account) Account {
 	return a
 }
 
-// Postings returns what was used over the whole of the booking, by consumer and account, not yet priced: the batch's
-// shares, those of one consumer together, then what no consumer used. Their energy is what was measured. What a guest
-// takes from its host is not in it: see [Booking.Transfer].
-func (b *Booking) Postings() []Posting {
-	different := 3 // idle, platform, unknown
-	for i, c := range b.Consumers {
-		if i == 0 || c != b.Consumers[i-1] {
-			different++
+// Postings yields what was used over the whole of the booking, by consumer and account, not yet priced: the batch's
+// shares, those of one consumer that follow each other together, then what no consumer used. Their energy is what was
+// measured. What a guest takes from its host is not in it: see [Booking.Transfer]. A posting is valid until the next.
+func (b *Booking) Postings() iter.Seq[*Posting] {
+	return func(yield func(*Posting) bool) {
+		var p Posting
+		for i, c := range b.Consumers {
+			s := &b.Batch.Shares[i]
+			if i == 0 || c != b.Consumers[i-1] && *c != *b.Consumers[i-1] {
+				if i > 0 && !yield(&p) {
+					return
+				}
+				p = Posting{Consumer: *c}
+				p.Consumer.Account = b.charged(c.Account)
+			}
+			p.Amount.Add(&Amount{Dynamic: s.Dynamic, Idle: s.Idle, CPU: s.CPU})
 		}
-	}
-	all := make([]Posting, 0, different)
-	index := make(map[string]int, different)
-	at := 0 // of the share before
-	for i := range b.Batch.Shares {
-		s := &b.Batch.Shares[i]
-		if i == 0 || b.Consumers[i] != b.Consumers[i-1] {
-			c := *b.Consumers[i]
-			c.Account = b.charged(c.Account)
-			at = posted(all, index, &c)
-			if at == len(all) {
-				index[c.Key] = at
-				all = append(all, Posting{Consumer: c})
+		if len(b.Consumers) > 0 && !yield(&p) {
+			return
+		}
+		for _, own := range [...]struct {
+			kind Kind
+			key  string
+			used energy.Microjoules
+		}{
+			{Idle, idleKey, b.Batch.Idle},
+			{Platform, platformKey, b.Batch.Platform},
+			{Unknown, unknownKey, b.Batch.Unknown},
+		} {
+			p = Posting{Consumer{Key: own.key, Account: b.Account(own.kind)}, Amount{Dynamic: own.used}}
+			if own.used != 0 && !yield(&p) {
+				return
 			}
 		}
-		all[at].Amount.Add(&Amount{Dynamic: s.Dynamic, Idle: s.Idle, CPU: s.CPU})
 	}
-	for _, own := range [...]struct {
-		kind Kind
-		key  string
-		used energy.Microjoules
-	}{
-		{Idle, idleKey, b.Batch.Idle},
-		{Platform, platformKey, b.Batch.Platform},
-		{Unknown, unknownKey, b.Batch.Unknown},
-	} {
-		if own.used != 0 {
-			all = append(all, Posting{Consumer{Key: own.key, Account: b.Account(own.kind)}, Amount{Dynamic: own.used}})
-		}
-	}
-	return all
-}
-
-// posted returns where a consumer is among postings, or would be added. index has one of each key.
-func posted(all []Posting, index map[string]int, c *Consumer) int {
-	at, ok := index[c.Key]
-	if ok && all[at].Consumer.Account != c.Account { // one of several
-		at = slices.IndexFunc(all, func(p Posting) bool {
-			return p.Consumer.Key == c.Key &&
-				p.Consumer.Account == c.Account
-		})
-		ok = at >= 0
-	}
-	if !ok {
-		return len(all)
-	}
-	return at
 }
 
 // Transfer returns who takes from a host what its guest tells in more detail; false if the node is no guest. Its
@@ -125,9 +103,10 @@ func (b *Booking) Estimated() bool { return b.Batch.Quality == energy.Estimated 
 // Windows returns the postings of b by window, priced, and with what is transferred from a host. Sums over the
 // windows are those of the whole, exactly, and in each window the transfer is the sum of the others.
 func (b *Booking) Windows() []Window {
-	all := b.Postings()
-	for i := range all {
-		b.Rates.Charge(&all[i].Amount, b.Estimated())
+	var all []Posting
+	for p := range b.Postings() {
+		b.Rates.Charge(&p.Amount, b.Estimated())
+		all = append(all, *p)
 	}
 	transfer, guest := b.Transfer()
 	whole := Amount{Unmeasured: b.Batch.Unmeasured}

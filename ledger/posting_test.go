@@ -22,7 +22,7 @@ func TestPostingsBalance(t *testing.T) {
 			account  ledger.Account
 		}
 		want := map[key]ledger.Amount{}
-		for _, p := range b.Postings() {
+		for p := range b.Postings() {
 			b.Rates.Charge(&p.Amount, b.Estimated())
 			whole.Add(&p.Amount)
 			k := key{p.Consumer.Key, p.Consumer.Account}

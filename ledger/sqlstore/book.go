@@ -248,7 +248,7 @@ func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span
 
 // entry returns what is written of a booking. It is valid until the next call.
 func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, error) {
-	bt, postings := booking.Batch, booking.Postings()
+	bt := booking.Batch
 	node, err := b.node(ctx, bt.Stream.Node)
 	if err != nil {
 		return nil, err
@@ -266,13 +266,15 @@ func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, er
 			return nil, err
 		}
 	}
-	e.Postings = slices.Grow(b.postings[:0], len(postings))[:len(postings)]
-	b.postings = e.Postings
-	for i := range postings {
-		if e.Postings[i], err = b.posting(ctx, node, &postings[i]); err != nil {
+	e.Postings = b.postings[:0]
+	for p := range booking.Postings() {
+		to, err := b.posting(ctx, node, p)
+		if err != nil {
 			return nil, err
 		}
+		e.Postings = append(e.Postings, to)
 	}
+	b.postings = e.Postings
 	sortPostings(e.Postings)
 	return e, nil
 }

@@ -376,14 +376,16 @@ func (s *session) lockSums(ctx context.Context) error {
 }
 
 func insertText(table string, columns []string, n int, clause string) string {
-	rows := make([]string, n)
-	for i := range rows {
-		places := make([]string, len(columns))
-		for j := range places {
-			places[j] = "$" + strconv.Itoa(i*len(columns)+j+1)
+	text := []byte("INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES (")
+	for i := range n * len(columns) {
+		switch {
+		case i == 0:
+		case i%len(columns) == 0:
+			text = append(text, "), ("...)
+		default:
+			text = append(text, ", "...)
 		}
-		rows[i] = "(" + strings.Join(places, ", ") + ")"
+		text = strconv.AppendInt(append(text, '$'), int64(i+1), 10) //nolint:mnd // decimal
 	}
-	return "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES " + strings.Join(rows, ", ") + " " +
-		clause
+	return string(append(text, ") "+clause...))
 }
