@@ -255,12 +255,16 @@ func (a *apiServer) discover(path string) (code int, list metav1.APIResourceList
 	return 200, list, true
 }
 
-// review answers a SubjectAccessReview or a TokenRequest, all that is created.
+// review answers a SelfSubjectReview, a SubjectAccessReview or a TokenRequest, all that is created.
 func (a *apiServer) review(body []byte) (int, any) {
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // clients write what they like
 	if token, ok := object.(*authenticationv1.TokenRequest); ok {
 		token.Status.Token = "made"
 		return 201, token
+	}
+	if self, ok := object.(*authenticationv1.SelfSubjectReview); ok {
+		self.CreationTimestamp = metav1.NewTime(a.date)
+		return 201, self
 	}
 	r, ok := object.(*authorizationv1.SubjectAccessReview)
 	if !ok {

@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/transport"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central"
@@ -156,12 +155,8 @@ func ownToken(ctx context.Context, config *rest.Config) (string, error) {
 	if config.Impersonate.UserName != "" {
 		return "", nil // the token is of another user than the one that is impersonated
 	}
-	wrapped, err := config.TransportConfig()
-	if err != nil {
-		return "", usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
-	}
 	var seen capture
-	through, err := transport.HTTPWrappersForConfig(wrapped, &seen)
+	through, err := rest.HTTPWrappersForConfig(config, &seen)
 	if err != nil {
 		return "", usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
 	}

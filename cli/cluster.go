@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -90,6 +92,23 @@ func clients(config *rest.Config) (kubernetes.Interface, error) {
 		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
 	}
 	return client, nil
+}
+
+// eachPage hands over a list page by page.
+func eachPage[L metav1.ListInterface](ctx context.Context, options metav1.ListOptions,
+	list func(context.Context, metav1.ListOptions) (L, error), take func(L),
+) error {
+	options.Limit = 500
+	for {
+		page, err := list(ctx, options)
+		if err != nil {
+			return err
+		}
+		take(page)
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
 }
 
 func anyExists(paths []string) bool {

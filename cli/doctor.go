@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strings"
 	"text/tabwriter"
@@ -40,7 +39,6 @@ type finding struct {
 type doctor struct {
 	client    kubernetes.Interface
 	config    *rest.Config
-	http      *http.Client
 	namespace string // of our components
 	now       func() time.Time
 
@@ -90,14 +88,11 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 			if f.namespace == "" {
 				return usageError{errors.New("--namespace is empty")}
 			}
-			config, _, err := f.config(t)
+			c, err := f.open(t)
 			if err != nil {
 				return err
 			}
-			d, err := newExamination(config, f.namespace, t.now)
-			if err != nil {
-				return err
-			}
+			d := &doctor{client: c, config: c.config, namespace: f.namespace, now: t.now, fresh: map[string]bool{}}
 			d.examine(cmd.Context())
 			return d.report(t, format.value)
 		},
@@ -107,18 +102,6 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 		"namespace of KubEnergy's components")
 	format = output(cmd.Flags(), "text", "json")
 	return cmd
-}
-
-func newExamination(config *rest.Config, namespace string, now func() time.Time) (*doctor, error) {
-	client, err := clients(config)
-	if err != nil {
-		return nil, err
-	}
-	d := &doctor{client: client, config: config, namespace: namespace, now: now, fresh: map[string]bool{}}
-	if d.http, err = rest.HTTPClientFor(config); err != nil {
-		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
-	}
-	return d, nil
 }
 
 // examine runs all checks. If there is no server to ask, one finding says so.

@@ -405,22 +405,6 @@ func TestDoctorWithoutAServer(t *testing.T) {
 	}
 }
 
-func TestClockSkew(t *testing.T) {
-	at := func(seconds float64) time.Time { return testNow.Add(time.Duration(seconds * float64(time.Second))) }
-	for _, c := range []struct{ theirs, ours, took, want float64 }{
-		{0, 0, 0.1, 0},
-		{0, 0.9, 0.1, 0},  // theirs is cut off: it may be 0.9 as well
-		{0, 1.5, 0.1, .5}, // theirs is less than 1
-		{5, 0, 0.1, -4.9},
-		{5, 0, 6, 0}, // the request took long enough
-	} {
-		if got := clockSkew(at(c.theirs), at(c.ours), time.Duration(c.took*float64(time.Second))); (got -
-			time.Duration(c.want*float64(time.Second))).Abs() > time.Millisecond {
-			t.Errorf("theirs %v, ours %v, took %v: %v, want %v s", c.theirs, c.ours, c.took, got, c.want)
-		}
-	}
-}
-
 // waitingJob is held, with its latest start that far from now.
 func waitingJob(name string, left time.Duration) metav1.Object {
 	j := heldJob(name)

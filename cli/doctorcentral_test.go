@@ -46,10 +46,7 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 			config := &rest.Config{
 				Host: c.server.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 			}
-			d, err := newExamination(config, "kubenergy-system", func() time.Time { return testNow })
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := &doctor{config: config, namespace: "kubenergy-system", now: func() time.Time { return testNow }}
 			d.lookAtCentral(t.Context())
 			var got []string
 			for _, f := range d.findings {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,28 +66,24 @@ const lateness = time.Minute
 func (d *doctor) lookAtHeldJobs(ctx context.Context) {
 	var held int
 	var late, overdueWithoutDate []string
-	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true", Limit: releasePage}
-	for {
-		page, err := d.client.BatchV1().Jobs(v1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			d.unseen("Jobs", err)
-			return
-		}
-		held += len(page.Items)
-		for i := range page.Items {
-			j := &page.Items[i]
-			name := j.Namespace + "/" + j.Name
-			latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart])
-			switch {
-			case err != nil && d.now().Sub(j.CreationTimestamp.Time) > lateness:
-				overdueWithoutDate = append(overdueWithoutDate, name)
-			case err == nil && d.now().After(latest.Add(lateness)):
-				late = append(late, name)
+	err := eachPage(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
+		d.client.BatchV1().Jobs(v1.NamespaceAll).List, func(page *batchv1.JobList) {
+			held += len(page.Items)
+			for i := range page.Items {
+				j := &page.Items[i]
+				name := j.Namespace + "/" + j.Name
+				latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart])
+				switch {
+				case err != nil && d.now().Sub(j.CreationTimestamp.Time) > lateness:
+					overdueWithoutDate = append(overdueWithoutDate, name)
+				case err == nil && d.now().After(latest.Add(lateness)):
+					late = append(late, name)
+				}
 			}
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			break
-		}
+		})
+	if err != nil {
+		d.unseen("Jobs", err)
+		return
 	}
 	const advice = "look whether the scheduler runs; to let them go: kubenergy release --all"
 	if n := len(late); n > 0 {

@@ -180,62 +180,40 @@ func (d *doctor) lookAtLeases(ctx context.Context) {
 	}
 }
 
-// right is something that an account must be able to do, or must not.
-type right struct {
-	verb, group, resource, subresource string
-	in                                 string // namespace; "": everywhere
-	never                              bool
+// rights are the ones that installations break on, by account: a verb, and a resource with its part and its group.
+var rights = map[string][]string{
+	schedulerName: {
+		"create pods/binding", "watch nodes", "watch jobs.batch", "patch jobs.batch", "get cronjobs.batch",
+		"watch gridzones.kubenergy.io", "watch powerprofiles.kubenergy.io", "watch energypolicies.kubenergy.io",
+		"create leases.coordination.k8s.io",
+	},
+	controllerName: {
+		"watch gridzones.kubenergy.io", "patch gridzones/status.kubenergy.io", "watch energypolicies.kubenergy.io",
+		"patch energypolicies/status.kubenergy.io", "watch nodes", "watch jobs.batch",
+		"patch jobs.batch", // overdue ones, where no scheduler runs
+		"create leases.coordination.k8s.io",
+	},
 }
 
-func (r *right) String() string {
-	resource := r.resource
-	if r.subresource != "" {
-		resource += "/" + r.subresource
-	}
-	if r.group != "" {
-		resource += "." + r.group
-	}
-	return r.verb + " " + resource
+// neverRights are the ones that none of our accounts may have.
+var neverRights = []string{
+	"get secrets", "list secrets", "create pods", "create jobs.batch", "delete jobs.batch",
+	"escalate clusterroles.rbac.authorization.k8s.io",
 }
 
-// rights are the ones that installations break on, and the ones that none of our accounts may have.
-func (d *doctor) rights() map[string][]right {
-	forbidden := []right{
-		{verb: "get", resource: "secrets", never: true},
-		{verb: "list", resource: "secrets", never: true},
-		{verb: "create", resource: "pods", never: true},
-		{verb: "create", group: "batch", resource: "jobs", never: true},
-		{verb: "delete", group: "batch", resource: "jobs", never: true},
-		{verb: "escalate", group: "rbac.authorization.k8s.io", resource: "clusterroles", never: true},
+// attributes are what the API server is asked about a right.
+func (d *doctor) attributes(right string) *authorizationv1.ResourceAttributes {
+	verb, what, _ := strings.Cut(right, " ")
+	what, group, _ := strings.Cut(what, ".")
+	resource, part, _ := strings.Cut(what, "/")
+	a := &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Subresource: part}
+	if resource == "leases" {
+		a.Namespace = d.namespace
 	}
-	ours := v1alpha1.GroupVersion.Group
-	return map[string][]right{
-		schedulerName: append([]right{
-			{verb: "create", resource: "pods", subresource: "binding"},
-			{verb: "watch", resource: "nodes"},
-			{verb: "watch", group: "batch", resource: "jobs"},
-			{verb: "patch", group: "batch", resource: "jobs"},
-			{verb: "get", group: "batch", resource: "cronjobs"},
-			{verb: "watch", group: ours, resource: "gridzones"},
-			{verb: "watch", group: ours, resource: "powerprofiles"},
-			{verb: "watch", group: ours, resource: "energypolicies"},
-			{verb: "create", group: "coordination.k8s.io", resource: "leases", in: d.namespace},
-		}, forbidden...),
-		controllerName: append([]right{
-			{verb: "watch", group: ours, resource: "gridzones"},
-			{verb: "patch", group: ours, resource: "gridzones", subresource: "status"},
-			{verb: "watch", group: ours, resource: "energypolicies"},
-			{verb: "patch", group: ours, resource: "energypolicies", subresource: "status"},
-			{verb: "watch", resource: "nodes"},
-			{verb: "watch", group: "batch", resource: "jobs"},
-			{verb: "patch", group: "batch", resource: "jobs"}, // overdue ones, where no scheduler runs
-			{verb: "create", group: "coordination.k8s.io", resource: "leases", in: d.namespace},
-		}, forbidden...),
-	}
+	return a
 }
 
 func (d *doctor) lookAtPermissions(ctx context.Context) {
-	rights := d.rights()
 	for _, account := range []string{schedulerName, controllerName} {
 		if _, err := d.client.CoreV1().ServiceAccounts(d.namespace).Get(ctx, account, metav1.GetOptions{}); err != nil {
 			if apierrors.IsNotFound(err) {
@@ -245,19 +223,19 @@ func (d *doctor) lookAtPermissions(ctx context.Context) {
 			d.unseen("service accounts in "+d.namespace, err)
 			return
 		}
-		if !d.lookAtAccount(ctx, account, rights[account]) {
+		if !d.lookAtAccount(ctx, account) {
 			return
 		}
 	}
 }
 
 // lookAtAccount asks the API server what an account may do. It reports false where we may not ask.
-func (d *doctor) lookAtAccount(ctx context.Context, account string, rights []right) bool {
+func (d *doctor) lookAtAccount(ctx context.Context, account string) bool {
 	var lacks, exceeds []string
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", d.namespace, account)
-	for i := range rights {
-		r := &rights[i]
-		if r.group == v1alpha1.GroupVersion.Group && !d.crds {
+	for i, right := range slices.Concat(rights[account], neverRights) {
+		attributes, never := d.attributes(right), i >= len(rights[account])
+		if attributes.Group == v1alpha1.GroupVersion.Group && !d.crds {
 			continue
 		}
 		review, err := d.client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
@@ -267,19 +245,17 @@ func (d *doctor) lookAtAccount(ctx context.Context, account string, rights []rig
 					Groups: []string{
 						"system:serviceaccounts", "system:serviceaccounts:" + d.namespace, "system:authenticated",
 					},
-					ResourceAttributes: &authorizationv1.ResourceAttributes{
-						Namespace: r.in, Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource,
-					},
+					ResourceAttributes: attributes,
 				},
 			}, metav1.CreateOptions{})
 		switch {
 		case err != nil:
 			d.unseen("the rights of other accounts (create subjectaccessreviews)", err)
 			return false
-		case r.never && review.Status.Allowed:
-			exceeds = append(exceeds, r.String())
-		case !r.never && !review.Status.Allowed:
-			lacks = append(lacks, r.String())
+		case never && review.Status.Allowed:
+			exceeds = append(exceeds, right)
+		case !never && !review.Status.Allowed:
+			lacks = append(lacks, right)
 		}
 	}
 	if len(lacks) > 0 {

@@ -3,15 +3,16 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // What the scheduler is built on. kube-scheduler may be one minor version older than the API server and never newer.
@@ -51,58 +52,31 @@ func (d *doctor) lookAtVersion(context.Context) {
 // maxSkew is by how much the clocks may be apart. Holds are kept to the second.
 const maxSkew = 2 * time.Second
 
+const adviceClock = "synchronise the clocks (NTP): deadlines are instants"
+
 // lookAtClock compares this machine's clock with the API server's.
 func (d *doctor) lookAtClock(ctx context.Context) {
-	host := strings.TrimSuffix(d.config.Host, "/")
-	if !strings.Contains(host, "://") {
-		host = "https://" + host
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		host+strings.TrimSuffix(d.config.APIPath, "/")+"/version", nil)
+	clock := kube.NewServerClock(d.now, func(ctx context.Context, r *authenticationv1.SelfSubjectReview) error {
+		answer, err := d.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, r, metav1.CreateOptions{})
+		if err == nil {
+			*r = *answer
+		}
+		return err
+	})
+	late, err := clock.Compare(ctx)
 	if err != nil {
 		d.unseen("the API server's clock", err)
 		return
 	}
-	sent := d.now()
-	response, err := d.http.Do(request)
-	took := d.now().Sub(sent)
-	if err != nil {
-		d.unseen("the API server's clock", err)
-		return
+	skew := late.Abs().Round(time.Second)
+	switch {
+	case late.Abs() <= maxSkew:
+		d.ok("this machine and the API server agree to %v", maxSkew)
+	case late > 0:
+		d.say(statusWarn, adviceClock, "this machine's clock is %v behind the API server's", skew)
+	default:
+		d.say(statusWarn, adviceClock, "this machine's clock is %v ahead of the API server's", skew)
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16))
-	_ = response.Body.Close()
-	theirs, err := http.ParseTime(response.Header.Get("Date"))
-	if err != nil {
-		d.say(statusWarn, "", "the API server says no time")
-		return
-	}
-	skew := clockSkew(theirs, sent, took)
-	if skew > maxSkew || skew < -maxSkew {
-		d.say(statusWarn, "synchronise the clocks (NTP): deadlines are instants",
-			"this machine's clock is %s the API server's", ahead(skew))
-		return
-	}
-	d.ok("this machine and the API server agree to %v", maxSkew)
-}
-
-// clockSkew is by how much ours is ahead of theirs at least. Theirs is cut off to the second, and was written at an
-// unknown moment while the request took its time.
-func clockSkew(theirs, ours time.Time, took time.Duration) time.Duration {
-	switch earliest, latest := ours, ours.Add(took); {
-	case earliest.After(theirs.Add(time.Second)):
-		return earliest.Sub(theirs.Add(time.Second))
-	case latest.Before(theirs):
-		return latest.Sub(theirs)
-	}
-	return 0
-}
-
-func ahead(skew time.Duration) string {
-	if skew < 0 {
-		return fmt.Sprintf("%v behind", (-skew).Round(time.Second))
-	}
-	return fmt.Sprintf("%v ahead of", skew.Round(time.Second))
 }
 
 // served reports whether a group and version has a resource.

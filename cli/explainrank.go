@@ -93,25 +93,18 @@ func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 // requested adds up what is bound to each node.
 func (e *explainer) requested(ctx context.Context) (map[string]kube.Load, error) {
 	used := map[string]kube.Load{}
-	options := metav1.ListOptions{
-		FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed", Limit: releasePage,
-	}
-	for {
-		page, err := e.client.CoreV1().Pods(v1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			if apierrors.IsResourceExpired(err) {
-				err = fmt.Errorf("the list took too long: %w", err)
-			}
-			return nil, err
-		}
+	err := eachPage(ctx, metav1.ListOptions{
+		FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
+	}, e.client.CoreV1().Pods(v1.NamespaceAll).List, func(page *v1.PodList) {
 		for i := range page.Items {
 			pod := &page.Items[i]
 			l := used[pod.Spec.NodeName]
 			l.Add(pod)
 			used[pod.Spec.NodeName] = l
 		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return used, nil
-		}
+	})
+	if apierrors.IsResourceExpired(err) {
+		err = fmt.Errorf("the list took too long: %w", err)
 	}
+	return used, err
 }

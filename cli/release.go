@@ -31,7 +31,6 @@ const holdPolicy = "kubenergy-hold"
 const (
 	releaseQPS     = 200 // patches per second
 	releaseWorkers = 32
-	releasePage    = 500
 	// For how long nothing must be held once the policy is gone: API servers look at their policies every second.
 	releaseSettle = 4 * time.Second
 	releasePause  = time.Second // between two looks
@@ -255,26 +254,13 @@ func (p *pass) error(released int) error {
 func (r *releaser) pass(ctx context.Context, namespace string) (pass, error) {
 	var p pass
 	for _, selector := range []string{v1alpha1.LabelHeld + "=true", v1alpha1.LabelBudgetSuspended} {
-		if err := r.passOf(ctx, namespace, selector, &p); err != nil {
+		if err := eachPage(ctx, metav1.ListOptions{LabelSelector: selector}, r.client.BatchV1().Jobs(namespace).List,
+			func(page *batchv1.JobList) { r.releasePage(ctx, page.Items, &p) }); err != nil {
 			return p, err
 		}
 	}
 	slices.SortFunc(p.failed, func(a, b failure) int { return strings.Compare(a.job, b.job) })
 	return p, nil
-}
-
-func (r *releaser) passOf(ctx context.Context, namespace, selector string, p *pass) error {
-	options := metav1.ListOptions{LabelSelector: selector, Limit: releasePage}
-	for {
-		page, err := r.client.BatchV1().Jobs(namespace).List(ctx, options)
-		if err != nil {
-			return err
-		}
-		r.releasePage(ctx, page.Items, p)
-		if options.Continue = page.Continue; options.Continue == "" {
-			return nil
-		}
-	}
 }
 
 // waitsBy returns the label by which a Job of ours waits: held, or suspended for a budget; "": it is not ours.
@@ -341,7 +327,7 @@ func releasePatch(job *batchv1.Job, now time.Time) []byte {
 func (r *releaser) notePods(ctx context.Context, w io.Writer, namespace string) {
 	for _, scheduler := range []string{policy.SchedulerName, policy.GardenerSchedulerName, policy.HybridSchedulerName} {
 		pods, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: "status.phase=Pending,spec.nodeName=,spec.schedulerName=" + scheduler, Limit: releasePage,
+			FieldSelector: "status.phase=Pending,spec.nodeName=,spec.schedulerName=" + scheduler, Limit: 500,
 		})
 		if err != nil || len(pods.Items) == 0 {
 			continue

@@ -162,20 +162,20 @@ func (f *reportFlags) statement(ctx context.Context, c *centralUnit, q *ledger.Q
 		return nil, err
 	}
 	savings := f.savings || slices.Contains(q.GroupBy, ledger.ByStrategy)
-	evidence, missing, err := c.evidence(ctx, q, savings, f.decisions)
+	evidence, savings, missing, err := c.evidence(ctx, q, savings, f.decisions)
 	if err != nil {
 		return nil, err
 	}
-	var comparison *report.Comparison
 	if evidence != nil {
-		missing = append(missing, f.narrow(&evidence.Evidence)...)
+		missing = append(missing, f.narrow(evidence)...)
 	}
-	if evidence != nil && evidence.snapshots {
-		if comparison, err = report.Compare(&evidence.Evidence, f.baseline, q.From, f.seed); err != nil {
+	var comparison *report.Comparison
+	if savings {
+		if comparison, err = report.Compare(evidence, f.baseline, q.From, f.seed); err != nil {
 			return nil, err
 		}
 	}
-	s := report.NewStatement(answer, evidence.all(), comparison)
+	s := report.NewStatement(answer, evidence, comparison)
 	s.Notes = append(s.Notes, missing...)
 	s.Filters = f.values()
 	if len(f.namespaces) > 0 {
@@ -258,24 +258,11 @@ func (c *centralUnit) ledger(ctx context.Context, q *ledger.Query,
 	return answer, nil
 }
 
-// evidence is what could be had of it.
-type evidence struct {
-	report.Evidence
-	snapshots bool // of decisions: without them there are no savings
-}
-
-func (e *evidence) all() *report.Evidence {
-	if e == nil {
-		return nil
-	}
-	return &e.Evidence
-}
-
-// evidence collects what turnarounds and savings need. What cannot be had is said, and the rest goes on without it;
-// nil: there is nothing.
+// evidence collects what turnarounds and savings need, and says whether savings can be told. What cannot be had is
+// said, and the rest goes on without it; nil: there is nothing.
 func (c *centralUnit) evidence(ctx context.Context, q *ledger.Query, savings bool,
 	most int,
-) (e *evidence, missing []string, err error) {
+) (e *report.Evidence, saved bool, missing []string, err error) {
 	lack := func(what string, err error) error {
 		refused, ok := errors.AsType[*refusedError](err)
 		if !ok || refused.status >= 500 {
@@ -284,21 +271,28 @@ func (c *centralUnit) evidence(ctx context.Context, q *ledger.Query, savings boo
 		missing = append(missing, what+": "+refused.text)
 		return nil
 	}
-	e = &evidence{snapshots: savings}
-	since, without, err := c.recorded(ctx, q, e, most)
-	if without != "" {
-		savings, missing = false, append(missing, without)
+	records, since, err := c.decisions(ctx, q, savings, most)
+	refused, _ := errors.AsType[*refusedError](err)
+	if savings && refused != nil && refused.status == http.StatusForbidden {
+		// The first refusal says more than a second one.
+		if without, from, again := c.decisions(ctx, q, false, most); again == nil {
+			records, since, err, savings = without, from, nil, false
+			missing = append(missing, "Savings are missing, because what decisions depended on cannot be read: "+
+				refused.text)
+		}
 	}
 	if err != nil {
-		return nil, missing, lack("Decisions cannot be read, so turnaround and savings are missing", err)
+		err = lack("Decisions cannot be read, so turnaround and savings are missing", err)
+		return nil, false, missing, err
 	}
+	e = &report.Evidence{Records: records}
 	if len(e.Records) == 0 {
 		if savings {
 			missing = append(missing, "No decisions are recorded for this time, so nothing is known of savings. "+
 				"If there should be some, the scheduler's log says whether it can tell them to the central unit, and "+
 				"its metric kubenergy_records_total how many it told.")
 		}
-		return nil, missing, nil
+		return nil, false, missing, nil
 	}
 	if !since.IsZero() {
 		missing = append(missing, fmt.Sprintf("There are more decisions than the youngest %d: turnaround and savings "+
@@ -307,15 +301,15 @@ func (c *centralUnit) evidence(ctx context.Context, q *ledger.Query, savings boo
 	}
 	uids, owners, sites := report.Queries(q)
 	if e.Owners, err = c.ledger(ctx, &owners, nil); err != nil {
-		return nil, missing, err
+		return nil, false, missing, err
 	}
 	if e.UIDs, err = c.ledger(ctx, &uids, nil); err != nil {
 		if err := lack("Pods are not remembered for that long; jobs are told apart by name", err); err != nil {
-			return nil, missing, err
+			return nil, false, missing, err
 		}
 	}
 	if !savings {
-		return e, missing, nil
+		return e, false, missing, nil
 	}
 	if e.Sites, err = c.ledger(ctx, &sites, nil); err != nil && len(q.Namespaces) > 0 {
 		// Who may not see all sees what was booked in the namespace: the same rates, of fewer hours.
@@ -325,24 +319,7 @@ func (c *centralUnit) evidence(ctx context.Context, q *ledger.Query, savings boo
 	if err != nil {
 		err = lack("Intensities that were booked at sites cannot be read; forecasts stand in for them", err)
 	}
-	return e, missing, err
-}
-
-// recorded fetches the decisions; without their snapshots, and says so, where those may not be read.
-func (c *centralUnit) recorded(ctx context.Context, q *ledger.Query, e *evidence,
-	most int,
-) (since time.Time, without string, err error) {
-	e.Records, since, err = c.decisions(ctx, q, e.snapshots, most)
-	refused, ok := errors.AsType[*refusedError](err)
-	if !e.snapshots || !ok || refused.status != http.StatusForbidden {
-		return since, "", err
-	}
-	records, since, again := c.decisions(ctx, q, false, most)
-	if again != nil {
-		return since, "", err // the first says more
-	}
-	e.Records, e.snapshots = records, false
-	return since, "Savings are missing, because what decisions depended on cannot be read: " + refused.text, nil
+	return e, true, missing, err
 }
 
 // What is fetched of decisions.
