@@ -78,29 +78,19 @@ func (c *channel) next(s sample, at time.Duration) energy.Reading {
 		return r
 	}
 	c.step = min(c.step, s.step)
-	return c.filled.next(r, c.amount(c.step), energy.Watts(s.watts*c.factor), at, c.maxGap)
+	return c.filled.next(r, c.amount(c.unit, c.step), energy.Watts(s.watts*c.factor), at, c.maxGap)
 }
 
-// amount is what so many counts are.
-func (c *channel) amount(counts uint64) energy.Microjoules {
-	v, _, ok := energy.NewScale(c.unit, c.scale).Take(counts)
-	if !ok {
-		return 0
-	}
+// amount is what so many counts of a unit are, or 0.
+func (c *channel) amount(unit, counts uint64) energy.Microjoules {
+	v, _, _ := energy.NewScale(unit, c.scale).Take(counts)
 	return v
 }
 
 // slack is in how much time a coarse counter moves by a step, at least: a step at once is no more power than there
 // can be.
 func (c *channel) slack(s sample) time.Duration {
-	if s.step == 0 || c.max <= 0 {
-		return 0
-	}
-	step, _, ok := energy.NewScale(s.unit, c.scale).Take(s.step)
-	if !ok {
-		return 0
-	}
-	return time.Duration(float64(step.Joules()) / float64(c.max) * float64(time.Second))
+	return time.Duration(float64(c.amount(s.unit, s.step).Joules()) / float64(c.max) * float64(time.Second))
 }
 
 // filled fills the steps of a coarse counter with the integral of power, so that a minute gets what it used and not

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -25,8 +26,6 @@ const (
 	KindTasmota = "tasmota"
 	KindRedfish = "redfish" // the management controller of a server
 )
-
-var kinds = []string{KindShelly1, KindShelly2, KindTasmota, KindRedfish}
 
 // How a Redfish server is told who asks.
 const (
@@ -75,17 +74,9 @@ type Entry struct {
 
 // Load reads a file of meters. The error names every entry that is wrong.
 func Load(path string) (Config, error) {
-	f, err := os.Open(path)
+	text, err := readFile(path, maxFile)
 	if err != nil {
 		return Config{}, fmt.Errorf("reading the file of meters: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("longer than %d bytes", maxFile)
-	}
-	if err != nil {
-		return Config{}, fmt.Errorf("reading the file of meters %s: %w", path, err)
 	}
 	c, err := Parse(text)
 	if err != nil {
@@ -94,64 +85,74 @@ func Load(path string) (Config, error) {
 	return c, err
 }
 
-// Parse reads meters in YAML, strictly, and completes them.
-func Parse(text []byte) (Config, error) {
-	var c Config
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
-		return Config{}, cmp.Or(entryError(text), err)
+// readFile reads a file that may be so long.
+func readFile(path string, most int) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	return c, c.complete()
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	if err == nil && len(text) > most {
+		err = fmt.Errorf("%s is longer than %d bytes", path, most)
+	}
+	return text, err
 }
 
-// entryError names the entries of a file that cannot be read: the error of the whole does not say where it is. nil:
-// it is none of them alone.
-func entryError(text []byte) error {
+// Parse reads meters in YAML, strictly, and completes them. Each entry is read alone, since an error of the whole does
+// not say where it is.
+func Parse(text []byte) (Config, error) {
 	var file struct {
 		Meters []map[string]any `json:"meters"`
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil || len(file.Meters) > maxMeters {
-		return nil
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+		return Config{}, err
 	}
+	if len(file.Meters) > maxMeters {
+		return Config{}, fmt.Errorf("%d meters: at most %d", len(file.Meters), maxMeters)
+	}
+	c := Config{Meters: make([]Entry, len(file.Meters))}
 	var errs []error
-	for i, entry := range file.Meters {
-		alone, err := yaml.Marshal(entry)
-		if err == nil {
-			err = yaml.UnmarshalStrict(alone, new(Entry))
-		}
-		if err != nil {
-			name, _ := cmp.Or(entry["name"], entry["node"]).(string)
+	taken := map[string]bool{}
+	for i, from := range file.Meters {
+		for _, err := range c.Meters[i].read(from, taken) {
+			name, _ := cmp.Or(from["name"], from["node"]).(string)
 			errs = append(errs, fmt.Errorf("meters[%d] (%.80q): %w", i, name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return c, errors.Join(errs...)
 }
 
-// complete fills in what entries do not say, and checks them.
-func (c *Config) complete() error {
-	if len(c.Meters) > maxMeters {
-		return fmt.Errorf("%d meters: at most %d", len(c.Meters), maxMeters)
+// read reads an entry and returns what is wrong with it. taken are the names and channels of those before, which must
+// not be counted twice.
+func (e *Entry) read(from map[string]any, taken map[string]bool) []error {
+	text, err := yaml.Marshal(from)
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, e)
 	}
-	var errs []error
-	names, places := map[string]bool{}, map[string]bool{}
-	for i := range c.Meters {
-		e := &c.Meters[i]
-		e.fill()
-		found := e.check()
-		if names[e.Name] {
-			found = append(found, errors.New("the name appears twice: give the second one another"))
-		}
-		names[e.Name] = true
-		if slices.ContainsFunc(e.places(), func(place string) bool { return places[place] }) {
-			found = append(found, errors.New("another entry has the same url and channel: it would be counted twice"))
-		}
-		for _, place := range e.places() {
-			places[place] = true
-		}
-		for _, err := range found {
-			errs = append(errs, fmt.Errorf("meters[%d] (%.80q): %w", i, e.Name, err))
-		}
+	if err != nil {
+		return []error{err}
 	}
-	return errors.Join(errs...)
+	e.fill()
+	errs := e.check()
+	if taken["name "+e.Name] {
+		errs = append(errs, errors.New("the name appears twice: give the second one another"))
+	}
+	taken["name "+e.Name] = true
+	places := []string{e.URL}
+	if len(e.Channels) > 0 {
+		places = nil
+	}
+	for _, channel := range e.Channels {
+		places = append(places, e.URL+" "+channel)
+	}
+	for _, place := range places {
+		if taken[place] {
+			errs = append(errs, errors.New("the url and channel appear twice: they would be counted twice"))
+		}
+		taken[place] = true
+	}
+	return errs
 }
 
 func (e *Entry) fill() {
@@ -168,87 +169,56 @@ func (e *Entry) fill() {
 	e.URL = strings.TrimRight(e.URL, "/")
 }
 
-// places are what must not be counted twice.
-func (e *Entry) places() []string {
-	if len(e.Channels) == 0 {
-		return []string{e.URL}
+func (e *Entry) check() (errs []error) {
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	all := make([]string, len(e.Channels))
+	short := func(s string) bool { return plain(s) && len(s) <= maxText }
+	why := validation.IsDNS1123Subdomain(e.Node)
+	bad(len(why) > 0, "node is %.80q: %s", e.Node, strings.Join(why, "; "))
+	bad(!short(e.Name), "name: want 1 to %d printable characters", maxText)
+	_, known := kinds[e.Kind]
+	bad(!known, "kind is %.40q: have %s", e.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+	if err := e.checkURL(); err != nil {
+		errs = append(errs, err)
+	}
+	bad(len(e.Channels) > maxChannels, "%d channels: at most %d", len(e.Channels), maxChannels)
 	for i, channel := range e.Channels {
-		all[i] = e.URL + " " + channel
+		bad(!short(channel), "channels[%d]: want 1 to %d printable characters", i, maxText)
 	}
-	return all
-}
-
-func (e *Entry) check() []error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if why := validation.IsDNS1123Subdomain(e.Node); len(why) > 0 {
-		bad("node is %.80q: %s", e.Node, why[0])
-	}
-	if len(e.Name) > maxText || !plain(e.Name) {
-		bad("name: want 1 to %d printable characters", maxText)
-	}
-	if !slices.Contains(kinds, e.Kind) {
-		bad("kind is %.40q: have %s", e.Kind, strings.Join(kinds, ", "))
-	}
-	errs = slices.Concat(errs, e.checkURL(), e.checkChannels(), e.checkLogin())
-	if d := e.Interval.Duration; d < leastInterval || d > longestInterval {
-		bad("interval is %v: want %v to %v", d, leastInterval, longestInterval)
-	}
+	bad(e.Username != "" && !short(e.Username) || strings.Contains(e.Username, ":"),
+		"username: want at most %d printable characters, none a colon", maxText)
+	bad(e.Auth != "" && (e.Kind != KindRedfish || e.Auth != AuthBasic && e.Auth != AuthSession),
+		"auth is %.40q: %s has %s and %s, others know one way each", e.Auth, KindRedfish, AuthBasic, AuthSession)
+	d := e.Interval.Duration
+	bad(d < leastInterval || d > longestInterval, "interval is %v: want %v to %v", d, leastInterval, longestInterval)
 	if _, err := energy.Millionths(*e.Factor); err != nil {
 		errs = append(errs, err)
 	}
-	if w := *e.MaxWatts; !(w > 0 && w <= mostWatts) {
-		bad("maxWatts is %v: want more than 0, at most %v", w, float64(mostWatts))
-	}
+	bad(!(*e.MaxWatts > 0 && *e.MaxWatts <= mostWatts), "maxWatts is %v: want more than 0, at most %v", *e.MaxWatts,
+		float64(mostWatts))
 	return errs
 }
 
-func (e *Entry) checkLogin() (errs []error) {
-	if e.Username != "" && !plain(e.Username) || len(e.Username) > maxText || strings.Contains(e.Username, ":") {
-		errs = append(errs, fmt.Errorf("username: want at most %d printable characters, none a colon", maxText))
-	}
-	if e.Auth != "" && (e.Kind != KindRedfish || e.Auth != AuthBasic && e.Auth != AuthSession) {
-		errs = append(errs, fmt.Errorf("auth is %.40q: %s has %s and %s, others know one way each", e.Auth, KindRedfish,
-			AuthBasic, AuthSession))
-	}
-	return errs
-}
-
-func (e *Entry) checkURL() []error {
+func (e *Entry) checkURL() error {
 	u, err := url.Parse(e.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Opaque != "": // its text may have a password in it
-		return []error{errors.New("url cannot be read: want http://host or https://host")}
-	case !slices.Contains([]string{"http", "https"}, u.Scheme):
-		return []error{fmt.Errorf("url: the scheme is %.20q: want http or https", u.Scheme)}
+		return errors.New("url cannot be read: want http://host or https://host")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("url: the scheme is %.20q: want http or https", u.Scheme)
 	case u.User != nil:
-		return []error{errors.New(
-			"url has a user or a password in it: name the user as username and the password's file as passwordKey")}
-	}
-	switch {
+		return errors.New(
+			"url has a user or a password in it: name the user as username and the password's file as passwordKey")
 	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return []error{errors.New("url has a path or a query: want scheme and host alone, the rest is known")}
-	case e.Kind == KindRedfish && u.Scheme != "https" && e.PasswordKey != "":
-		return []error{errors.New("url: the password of a server's management is sent over https only")}
-	case e.CAFile != "" && u.Scheme != "https":
-		return []error{errors.New("caFile without https")}
-	}
-	return nil
-}
-
-func (e *Entry) checkChannels() []error {
-	if len(e.Channels) > maxChannels {
-		return []error{fmt.Errorf("%d channels: at most %d", len(e.Channels), maxChannels)}
-	}
-	for i, channel := range e.Channels {
-		if channel == "" || len(channel) > maxText || !plain(channel) {
-			return []error{fmt.Errorf("channels[%d]: want 1 to %d printable characters", i, maxText)}
-		}
-		if slices.Contains(e.Channels[:i], channel) {
-			return []error{fmt.Errorf("channels[%d]: %q is there twice", i, channel)}
-		}
+		return errors.New("url has a path or a query: want scheme and host alone, the rest is known")
+	case u.Scheme == "https":
+	case e.Kind == KindRedfish && e.PasswordKey != "":
+		return errors.New("url: the password of a server's management is sent over https only")
+	case e.CAFile != "":
+		return errors.New("caFile without https")
 	}
 	return nil
 }

@@ -7,11 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -55,22 +53,16 @@ func newDevice(e *Entry, d *Deps) (*device, error) {
 	if err != nil {
 		return nil, errors.New("url cannot be read")
 	}
+	kind := kinds[e.Kind]
 	v := &device{base: base, user: e.Username, key: e.PasswordKey, keys: d.Keys}
 	switch {
 	case e.PasswordKey == "":
-	case e.Kind == KindShelly2:
-		v.manner = digest
-	case e.Kind == KindTasmota:
-		v.manner = inQuery
 	case e.Auth == AuthSession:
 		v.manner = session
 	default:
-		v.manner = basic
+		v.manner = kind.manner
 	}
-	v.Now, v.Timeout, v.Good = d.Clock, simpleLimit, []int{http.StatusCreated, http.StatusNoContent}
-	if e.Kind == KindRedfish {
-		v.Timeout = serverLimit
-	}
+	v.Now, v.Timeout, v.Good = d.Clock, kind.limit, []int{http.StatusCreated, http.StatusNoContent}
 	roots, err := rootsOf(e.CAFile)
 	if err != nil {
 		return nil, err
@@ -87,12 +79,7 @@ func rootsOf(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("caFile: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxCA))
+	text, err := readFile(path, maxCA)
 	if err != nil {
 		return nil, fmt.Errorf("caFile: %w", err)
 	}
@@ -140,13 +127,7 @@ func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte
 func (d *device) send(ctx context.Context, method, path string, query url.Values,
 	payload []byte,
 ) ([]byte, *http.Response, error) {
-	u := *d.base
-	place, err := url.Parse(path)
-	if err != nil {
-		return nil, nil, dial.Refuse(dial.ReasonAddress, "%s: the path cannot be read", d.base.Host)
-	}
-	u.Path, u.RawPath = place.Path, place.RawPath
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(payload))
+	req, err := http.NewRequestWithContext(ctx, method, d.base.Scheme+"://"+d.base.Host+path, bytes.NewReader(payload))
 	if err != nil {
 		return nil, nil, dial.Refuse(dial.ReasonAddress, "%s: the URL cannot be read", d.base.Host)
 	}

@@ -300,7 +300,9 @@ func TestRedfishSession(t *testing.T) {
 	if _, err := device.source.read(t.Context()); err != nil || m.logins != 2 {
 		t.Errorf("%v after %d logins", err, m.logins)
 	}
-	device.device.logout(t.Context())
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	new(Poller).follow(stopped, device)
 	if m.logouts != 1 {
 		t.Errorf("%d sessions ended", m.logouts)
 	}
@@ -336,7 +338,7 @@ func TestForgedRequests(t *testing.T) {
 	refused := 0
 	for _, p := range payloads {
 		t.Run(p.Name, func(t *testing.T) {
-			for _, kind := range kinds {
+			for kind := range kinds {
 				// Some do not even pass as a configuration; here they have.
 				e := Entry{Name: "w", Node: "w", Kind: kind, URL: p.URL}
 				e.fill()
@@ -408,12 +410,12 @@ func TestReboundName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := p.meters[0].source.(*shelly2)
-	if _, err := s.read(t.Context()); err != nil {
+	m := p.meters[0]
+	if _, err := m.source.read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.device.HTTP.CloseIdleConnections()
-	if _, err := s.read(t.Context()); dial.ReasonOf(err) != dial.ReasonAddress {
+	m.device.HTTP.CloseIdleConnections()
+	if _, err := m.source.read(t.Context()); dial.ReasonOf(err) != dial.ReasonAddress {
 		t.Errorf("got %v", err)
 	}
 }
@@ -471,7 +473,7 @@ func TestBadAnswers(t *testing.T) {
 				m := open(t, "passwordKey: plug, kind: "+kind+", url: '"+at+"'")
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				if name == "slow" {
-					shorten(m)
+					m.device.Timeout = 50 * time.Millisecond
 				}
 				_, err := m.source.read(ctx)
 				cancel()
@@ -488,17 +490,5 @@ func TestBadAnswers(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// shorten makes a device impatient.
-func shorten(m *meter) {
-	switch s := m.source.(type) {
-	case *shelly1:
-		s.device.Timeout = 50 * time.Millisecond
-	case *shelly2:
-		s.device.Timeout = 50 * time.Millisecond
-	case *tasmota:
-		s.device.Timeout = 50 * time.Millisecond
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -33,10 +34,7 @@ func readChallenge(h http.Header) *challenge {
 			continue
 		}
 		for _, c := range parseChallenges(line) {
-			if !strings.EqualFold(c.scheme, "Digest") {
-				continue
-			}
-			if met := c.digest(); met != nil {
+			if met := c.digest(); met != nil && strings.EqualFold(c.scheme, "Digest") {
 				return met
 			}
 		}
@@ -44,10 +42,10 @@ func readChallenge(h http.Header) *challenge {
 	return nil
 }
 
-// offered is a scheme and its parameters, in lower case.
+// offered is a scheme and its parameters.
 type offered struct {
 	scheme     string
-	parameters map[string]string
+	parameters map[string]string // by their names in lower case
 }
 
 func (o *offered) digest() *challenge {
@@ -77,71 +75,27 @@ func (o *offered) digest() *challenge {
 // quotable reports whether a text of a server may be sent back in a header.
 func quotable(s string) bool { return s == "" || plain(s) }
 
-// parseChallenges reads a header that may offer several schemes: Basic realm="x", Digest realm="y", nonce="z". What
-// cannot be read ends it.
+// Of a header that may offer several schemes, as Basic realm="x", Digest realm="y", nonce="z": a scheme, or a parameter
+// with the quoted or the bare value behind its name.
+var (
+	challengeWord = regexp.MustCompile(`(?s)([^\s,="]+)(?:[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,="]*)))?`)
+	escaped       = regexp.MustCompile(`(?s)\\(.)`)
+)
+
 func parseChallenges(text string) (all []offered) {
-	for {
-		text = strings.TrimLeft(text, " \t,")
-		word, rest := token(text)
-		if word == "" {
-			return all
-		}
-		if name, value, rest, ok := parameter(word, rest); ok {
-			if len(all) == 0 {
-				return nil // a parameter of nothing
-			}
-			of := all[len(all)-1].parameters
-			if _, twice := of[name]; !twice {
-				of[name] = value
-			}
-			text = rest
-			continue
-		}
-		all = append(all, offered{scheme: word, parameters: map[string]string{}})
-		text = rest
-	}
-}
-
-// parameter reads what follows the name of one.
-func parameter(word, rest string) (name, value, after string, ok bool) {
-	rest, ok = strings.CutPrefix(strings.TrimLeft(rest, " \t"), "=")
-	if !ok {
-		return "", "", "", false
-	}
-	rest = strings.TrimLeft(rest, " \t")
-	if text, quoted := strings.CutPrefix(rest, `"`); quoted {
-		value, after = unquote(text)
-	} else {
-		value, after = token(rest)
-	}
-	return strings.ToLower(word), value, after, true
-}
-
-// unquote reads up to the closing quote.
-func unquote(text string) (value, after string) {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			return b.String(), text[i+1:]
-		case '\\':
-			if i++; i < len(text) {
-				b.WriteByte(text[i])
-			}
-		default:
-			b.WriteByte(text[i])
+	for _, at := range challengeWord.FindAllStringSubmatchIndex(text, -1) {
+		part := func(i int) string { return text[max(at[2*i], 0):max(at[2*i+1], 0)] }
+		last := len(all) - 1
+		switch name := strings.ToLower(part(1)); {
+		case at[4] < 0 && at[6] < 0:
+			all = append(all, offered{scheme: part(1), parameters: map[string]string{}})
+		case last < 0:
+			return nil // a parameter of nothing
+		case all[last].parameters[name] == "":
+			all[last].parameters[name] = escaped.ReplaceAllString(part(2), "$1") + part(3)
 		}
 	}
-	return b.String(), ""
-}
-
-// token reads up to what separates.
-func token(text string) (word, rest string) {
-	end := strings.IndexAny(text, " \t,=\"")
-	if end < 0 {
-		return text, ""
-	}
-	return text[:end], text[end:]
+	return all
 }
 
 // answer returns the header that meets the challenge for one request, and counts it. cnonce is random; "" draws one.
@@ -150,33 +104,25 @@ func (c *challenge) answer(user, password, method, uri, cnonce string) string {
 		cnonce = rand.Text()
 	}
 	c.count++
-	one := hash(user + ":" + c.realm + ":" + password)
+	one, algorithm := hash(user+":"+c.realm+":"+password), "SHA-256"
 	if c.session {
-		one = hash(one + ":" + c.nonce + ":" + cnonce)
+		one, algorithm = hash(one+":"+c.nonce+":"+cnonce), "SHA-256-sess"
 	}
 	two := hash(method + ":" + uri)
-	var b strings.Builder
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-	fmt.Fprintf(&b, `Digest username="%s", realm="%s", nonce="%s", uri="%s", algorithm=%s`,
-		quote.Replace(user), quote.Replace(c.realm), quote.Replace(c.nonce), uri, c.algorithm())
+	header := fmt.Sprintf(`Digest username="%s", realm="%s", nonce="%s", uri="%s", algorithm=%s`,
+		quote.Replace(user), quote.Replace(c.realm), quote.Replace(c.nonce), uri, algorithm)
 	if c.qop {
 		nc := fmt.Sprintf("%08x", c.count)
-		fmt.Fprintf(&b, `, response="%s", qop=auth, nc=%s, cnonce="%s"`,
+		header += fmt.Sprintf(`, response="%s", qop=auth, nc=%s, cnonce="%s"`,
 			hash(strings.Join([]string{one, c.nonce, nc, cnonce, "auth", two}, ":")), nc, cnonce)
 	} else {
-		fmt.Fprintf(&b, `, response="%s"`, hash(one+":"+c.nonce+":"+two))
+		header += fmt.Sprintf(`, response="%s"`, hash(one+":"+c.nonce+":"+two))
 	}
 	if c.opaque != "" {
-		fmt.Fprintf(&b, `, opaque="%s"`, quote.Replace(c.opaque))
+		header += fmt.Sprintf(`, opaque="%s"`, quote.Replace(c.opaque))
 	}
-	return b.String()
-}
-
-func (c *challenge) algorithm() string {
-	if c.session {
-		return "SHA-256-sess"
-	}
-	return "SHA-256"
+	return header
 }
 
 func hash(text string) string {

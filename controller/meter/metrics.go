@@ -1,10 +1,6 @@
 package meter
 
-import (
-	prom "github.com/prometheus/client_golang/prometheus"
-
-	"github.com/kubenergy/kubenergy/controller/dial"
-)
+import prom "github.com/prometheus/client_golang/prometheus"
 
 // Labels are names of the file of meters, and of kinds and reasons that are few.
 var (
@@ -21,12 +17,6 @@ var (
 	descRatio = prom.NewDesc("kubenergy_meter_agent_ratio",
 		"Power at the wall over the power that the node's agent tells, of the last minutes.", []string{"node"}, nil)
 )
-
-// reasons are those for which a poll of a meter gives nothing.
-var reasons = []dial.Reason{
-	dial.ReasonHTTP, dial.ReasonAuth, dial.ReasonAddress, dial.ReasonSize, dial.ReasonShape, dial.ReasonRange,
-	dial.ReasonMissing,
-}
 
 // Describe implements prometheus.Collector.
 func (p *Poller) Describe(ch chan<- *prom.Desc) {
@@ -69,9 +59,7 @@ func (p *Poller) collect(m *meter, ch chan<- prom.Metric) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, outcome := range append([]dial.Reason{outcomeOK}, reasons...) {
-		if n := m.polls[string(outcome)]; n > 0 {
-			ch <- prom.MustNewConstMetric(descPolls, prom.CounterValue, float64(n), m.entry.Name, string(outcome))
-		}
+	for outcome, n := range m.polls {
+		ch <- prom.MustNewConstMetric(descPolls, prom.CounterValue, float64(n), m.entry.Name, string(outcome))
 	}
 }

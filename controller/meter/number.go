@@ -35,6 +35,15 @@ func count(n *json.Number, perOne float64) (uint64, error) {
 	return uint64(math.Round(v)), nil
 }
 
+// metered is the sample of a power, and of a counter of such units, of which there are perOne in what it counts in.
+func metered(power, total *json.Number, perOne float64, unit uint64) (s sample, err error) {
+	s = sample{powered: true, counted: true, unit: unit}
+	if s.watts, err = watts(power); err == nil {
+		s.counts, err = count(total, perOne)
+	}
+	return s, err
+}
+
 // decimals is how many digits stand behind the point: what the smallest step of a number is.
 func decimals(n json.Number) int {
 	text, _, _ := strings.Cut(strings.ToLower(string(n)), "e")

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -72,10 +73,44 @@ type node struct {
 	ratio ratio
 }
 
-// source is a kind of device: what it says of its channels, in their order, all or none. One that keeps something open
-// has a method close.
+// source is a kind of device: what it says of its channels, in their order, all or none.
 type source interface {
 	read(ctx context.Context) ([]sample, error)
+}
+
+// kinds are those of devices: how they are told who asks, how long they may take, and what reads them.
+var kinds = map[string]struct {
+	manner manner
+	limit  time.Duration
+	source func(d *device, channels []string) source
+}{
+	KindShelly1: {basic, simpleLimit, func(d *device, channels []string) source {
+		return &page{d, "/status", (&shelly1{channels: channels}).decode}
+	}},
+	KindShelly2: {digest, simpleLimit, func(d *device, channels []string) source {
+		return &page{d, "/rpc/Shelly.GetStatus", (&shelly2{channels: channels}).decode}
+	}},
+	KindTasmota: {inQuery, simpleLimit, func(d *device, channels []string) source {
+		return &tasmota{device: d, channels: channels}
+	}},
+	KindRedfish: {basic, serverLimit, func(d *device, channels []string) source {
+		return &redfish{device: d, channels: channels}
+	}},
+}
+
+// page is a source that says all at one path.
+type page struct {
+	device *device
+	path   string
+	decode func([]byte) ([]sample, error)
+}
+
+func (p *page) read(ctx context.Context) ([]sample, error) {
+	body, err := p.device.get(ctx, p.path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return p.decode(body)
 }
 
 // meter is one device.
@@ -88,10 +123,9 @@ type meter struct {
 	told     dial.Reason // why it gave nothing, as it was logged last
 	log      *slog.Logger
 
-	mu       sync.Mutex // of what follows, which others read
-	polls    map[string]uint64
-	answered bool
-	now      state
+	mu    sync.Mutex             // of what follows, which others read
+	polls map[dial.Reason]uint64 // by why they gave nothing, or outcomeOK
+	now   state
 }
 
 // state is what was seen at a poll.
@@ -113,9 +147,7 @@ func New(c Config, d Deps) (*Poller, error) {
 	if d.Uptime == nil {
 		d.Uptime = Uptime
 	}
-	if d.Log == nil {
-		d.Log = slog.New(slog.DiscardHandler)
-	}
+	d.Log = cmp.Or(d.Log, slog.New(slog.DiscardHandler))
 	p := &Poller{
 		deps: d, nodes: map[string]*node{},
 		healthy: make(chan struct{}, healthyPlaces), ailing: make(chan struct{}, ailingPlaces),
@@ -141,23 +173,10 @@ func newMeter(e *Entry, d *Deps) (*meter, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &meter{
-		entry: *e, device: v, channels: map[string]*channel{},
-		polls: map[string]uint64{}, log: d.Log.With("meter", e.Name, "node", e.Node),
-	}
-	switch e.Kind {
-	case KindShelly1:
-		m.source = &shelly1{device: v, channels: e.Channels}
-	case KindShelly2:
-		m.source = &shelly2{device: v, channels: e.Channels}
-	case KindTasmota:
-		m.source = &tasmota{device: v, channels: e.Channels}
-	case KindRedfish:
-		m.source = &redfish{device: v, channels: e.Channels}
-	default:
-		return nil, fmt.Errorf("kind is %.40q", e.Kind)
-	}
-	return m, nil
+	return &meter{
+		entry: *e, device: v, source: kinds[e.Kind].source(v, e.Channels), channels: map[string]*channel{},
+		polls: map[dial.Reason]uint64{}, log: d.Log.With("meter", e.Name, "node", e.Node),
+	}, nil
 }
 
 // Run asks until ctx ends.
@@ -175,9 +194,7 @@ func (p *Poller) follow(ctx context.Context, m *meter) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), simpleLimit)
 		defer cancel()
-		if s, ok := m.source.(interface{ close(ctx context.Context) }); ok {
-			s.close(ctx)
-		}
+		m.device.logout(ctx)
 	}()
 	wait := rand.N(m.entry.Interval.Duration)
 	for {
@@ -280,17 +297,18 @@ func (m *meter) noted(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
-		if m.failures > 0 || !m.answered {
+		if m.failures > 0 || m.polls[outcomeOK] == 0 {
 			m.log.Info("meter answers", "watts", float64(m.now.power))
 		}
-		m.failures, m.answered, m.told = 0, true, ""
+		m.failures, m.told = 0, ""
 		m.polls[outcomeOK]++
 		return
 	}
+	reason := dial.ReasonOf(err)
 	m.now.up = false
-	m.polls[string(dial.ReasonOf(err))]++
+	m.polls[reason]++
 	m.failures++
-	if reason := dial.ReasonOf(err); m.told != reason {
+	if m.told != reason {
 		m.told = reason
 		m.log.Warn("meter gives nothing", "reason", string(reason), "error", m.text(err))
 	}

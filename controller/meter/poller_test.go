@@ -22,13 +22,12 @@ import (
 
 // fake is a device of steady power, as slow and as broken as a test likes.
 type fake struct {
-	mu     sync.Mutex
-	watts  float64
-	slow   time.Duration
-	err    error
-	polls  []time.Time
-	closed bool
-	most   *atMost
+	mu    sync.Mutex
+	watts float64
+	slow  time.Duration
+	err   error
+	polls []time.Time
+	most  *atMost
 }
 
 // atMost counts how many are asked at a time.
@@ -70,8 +69,6 @@ func (f *fake) read(ctx context.Context) ([]sample, error) {
 		unit: microjoulesPerMilliwattHour,
 	}}, nil
 }
-
-func (f *fake) close(context.Context) { f.closed = true }
 
 // told is what was said of nodes.
 type told struct {
@@ -137,9 +134,6 @@ func TestPolling(t *testing.T) {
 		for name, f := range fakes {
 			if n := len(f.polls); n < 175 || n > 190 {
 				t.Errorf("%s was asked %d times in half an hour", name, n)
-			}
-			if !f.closed {
-				t.Errorf("%s was not closed", name)
 			}
 		}
 		readings, ok := p.Readings("a")

@@ -64,15 +64,10 @@ type redfishValue struct {
 		Watts *json.Number `json:"PowerConsumedWatts"`
 	} `json:"PowerControl"`
 
-	EnergykWh  *redfishReading `json:"EnergykWh"`
-	PowerWatts *redfishReading `json:"PowerWatts"`
+	EnergykWh, PowerWatts struct{ Reading *json.Number }
 
 	Reading     *json.Number `json:"Reading"`
 	ReadingType string       `json:"ReadingType"`
-}
-
-type redfishReading struct {
-	Reading *json.Number `json:"Reading"`
 }
 
 func (r *redfish) read(ctx context.Context) ([]sample, error) {
@@ -85,23 +80,21 @@ func (r *redfish) read(ctx context.Context) ([]sample, error) {
 	}
 	samples := make([]sample, 0, len(r.targets))
 	for _, t := range r.targets {
+		var s sample
 		body, err := r.device.get(ctx, t.path, nil)
 		if err == nil {
-			var s sample
-			if s, err = t.decode(body); err == nil {
-				samples = append(samples, s)
-				continue
-			}
+			s, err = t.decode(body)
 		}
-		if dial.HasStatus(err, http.StatusNotFound) || dial.ReasonOf(err) == dial.ReasonMissing {
+		if dial.HasStatus(err, http.StatusNotFound) || err != nil && dial.ReasonOf(err) == dial.ReasonMissing {
 			r.targets = nil // it may be elsewhere after an update
 		}
-		return nil, err
+		if err != nil {
+			return nil, err
+		}
+		samples = append(samples, s)
 	}
 	return samples, nil
 }
-
-func (r *redfish) close(ctx context.Context) { r.device.logout(ctx) }
 
 // decode reads what stands at a target.
 func (t target) decode(body []byte) (sample, error) {
@@ -124,7 +117,7 @@ func (t target) decode(body []byte) (sample, error) {
 		return sample{}, dial.Refuse(dial.ReasonShape, "%s is of type %.40q: want Power or EnergykWh", t.path,
 			v.ReadingType)
 	default:
-		power, kWh = v.PowerWatts.value(), v.EnergykWh.value()
+		power, kWh = v.PowerWatts.Reading, v.EnergykWh.Reading
 	}
 	s, err := redfishSample(power, kWh)
 	if err != nil {
@@ -132,13 +125,6 @@ func (t target) decode(body []byte) (sample, error) {
 	}
 	s.channel = t.channel
 	return s, nil
-}
-
-func (r *redfishReading) value() *json.Number {
-	if r == nil {
-		return nil
-	}
-	return r.Reading
 }
 
 func redfishSample(power, kWh *json.Number) (s sample, err error) {

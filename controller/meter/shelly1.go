@@ -1,7 +1,6 @@
 package meter
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -22,7 +21,6 @@ const (
 
 // shelly1 is a Shelly of the first generation. Its counters of relays are lost at each reboot, those of clamps are not.
 type shelly1 struct {
-	device   *device
 	channels []string
 	uptime   int64
 	reboots  int
@@ -39,14 +37,6 @@ type shelly1Meter struct {
 	Power   *json.Number `json:"power"`
 	IsValid *bool        `json:"is_valid"`
 	Total   *json.Number `json:"total"`
-}
-
-func (s *shelly1) read(ctx context.Context) ([]sample, error) {
-	body, err := s.device.get(ctx, "/status", nil)
-	if err != nil {
-		return nil, err
-	}
-	return s.decode(body)
 }
 
 func (s *shelly1) decode(body []byte) ([]sample, error) {
@@ -82,15 +72,7 @@ func (s *shelly1) sample(name string, m *shelly1Meter) (sample, error) {
 	if name[0] == 'e' {
 		unit, perOne, epoch = microjoulesPerMilliwattHour, perWattHour, ""
 	}
-	w, err := watts(m.Power)
-	if err != nil {
-		return sample{}, err
-	}
-	counts, err := count(m.Total, perOne)
-	if err != nil {
-		return sample{}, err
-	}
-	return sample{
-		watts: w, powered: true, counted: true, counts: counts, unit: unit, period: shellyPeriod, epoch: epoch,
-	}, nil
+	v, err := metered(m.Power, m.Total, perOne, unit)
+	v.period, v.epoch = shellyPeriod, epoch
+	return v, err
 }

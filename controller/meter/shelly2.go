@@ -1,7 +1,6 @@
 package meter
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 
@@ -12,13 +11,14 @@ import (
 // components: switches and what else has a meter of its own (switch:0, pm1:0, cover:0, light:0), clamps (em1:0), and
 // clamps of three phases together (em:0), whose counters stand in components of their own.
 type shelly2 struct {
-	device   *device
 	channels []string
 }
 
 type shelly2Component struct {
-	Power   *json.Number `json:"apower"`
-	Energy  *shellyTotal `json:"aenergy"`
+	Power  *json.Number `json:"apower"`
+	Energy struct {
+		Total *json.Number `json:"total"` // watt-hours
+	} `json:"aenergy"`
 	OfClamp *json.Number `json:"act_power"`
 	OfThree *json.Number `json:"total_act_power"`
 	Errors  []string     `json:"errors"`
@@ -26,21 +26,9 @@ type shelly2Component struct {
 	total *json.Number
 }
 
-type shellyTotal struct {
-	Total *json.Number `json:"total"` // watt-hours
-}
-
 type shelly2Data struct {
 	OfClamp *json.Number `json:"total_act_energy"` // watt-hours
 	OfThree *json.Number `json:"total_act"`
-}
-
-func (s *shelly2) read(ctx context.Context) ([]sample, error) {
-	body, err := s.device.get(ctx, "/rpc/Shelly.GetStatus", nil)
-	if err != nil {
-		return nil, err
-	}
-	return s.decode(body)
 }
 
 func (s *shelly2) decode(body []byte) ([]sample, error) {
@@ -71,9 +59,7 @@ func (s *shelly2) decode(body []byte) ([]sample, error) {
 				c.Power, c.total = c.OfThree, data.OfThree
 			}
 		default:
-			if c.Energy != nil {
-				c.total = c.Energy.Total
-			}
+			c.total = c.Energy.Total
 		}
 		if c.total != nil {
 			found[name] = c
@@ -88,15 +74,7 @@ func readShelly2(_ string, c *shelly2Component) (sample, error) {
 			return sample{}, dial.Refuse(dial.ReasonMissing, "it reports the error %.40q", e)
 		}
 	}
-	w, err := watts(c.Power)
-	if err != nil {
-		return sample{}, err
-	}
-	counts, err := count(c.total, perWattHour)
-	if err != nil {
-		return sample{}, err
-	}
-	return sample{
-		watts: w, powered: true, counted: true, counts: counts, unit: microjoulesPerMilliwattHour, period: shellyPeriod,
-	}, nil
+	s, err := metered(c.Power, c.total, perWattHour, microjoulesPerMilliwattHour)
+	s.period = shellyPeriod
+	return s, err
 }
