@@ -167,7 +167,7 @@ func (p *process) addRunners() error {
 	})
 	watchers := []watcher{p.held, p.workloads}
 	if p.unit != nil {
-		watchers = append(watchers, p.directory, p.unit.budgets)
+		watchers = append(watchers, p.directory)
 	}
 	each := func(tell func(watcher, client.Object)) func(client.Object) {
 		return func(o client.Object) {

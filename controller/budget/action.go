@@ -43,12 +43,30 @@ type duty struct {
 // notice is what an action tells of a budget, or of a workload that has one.
 type notice struct {
 	about   v1.ObjectReference
-	at      int32
 	webhook string
-	log     string // message and attributes of the log line
-	attrs   []any
+	attrs   []any  // of the log line
 	text    string // of the event
 	message *Message
+}
+
+// notice returns one of an action at a threshold, as a status tells what was used.
+func (a *account) notice(key string, at int32, webhook string, s *v1alpha1.EnergyBudgetStatus, percent float64,
+	now time.Time, attrs ...any,
+) *notice {
+	namespace, workload := a.object.GetNamespace(), a.workload()
+	if workload != "" {
+		attrs = append(attrs, "workload", workload)
+	}
+	return &notice{
+		about: reference(a.object), webhook: webhook,
+		attrs: append([]any{"at", at, "namespace", namespace, "budget", a.name, "percent", percent}, attrs...),
+		message: &Message{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: key, Time: now.UTC(),
+			Namespace: namespace, Budget: a.name, Workload: workload, At: at, Percent: percent, Exhausted: s.Exhausted,
+			PeriodStart: inUTC(s.PeriodStart), PeriodEnd: inUTC(s.PeriodEnd), Limits: a.limits, Used: s.Used,
+			EstimatedShare: s.EstimatedShare,
+		},
+	}
 }
 
 // dutyOf returns how an action that only tells is carried out.
@@ -57,12 +75,12 @@ func (e *Engine) dutyOf(deed v1alpha1.BudgetDeed, n *notice) duty {
 	switch deed {
 	case v1alpha1.DeedLog:
 		d.do = func(context.Context) error {
-			e.o.Log.Warn(n.log, append([]any{"at", n.at}, n.attrs...)...)
+			e.o.Log.Warn("an energy budget is used up, or nearly", n.attrs...)
 			return nil
 		}
 	case v1alpha1.DeedEvent:
 		reason := eventExceeded
-		if n.at < whole {
+		if n.message.At < whole {
 			reason = eventWarning
 		}
 		d.do = func(ctx context.Context) error { return e.event(ctx, n.about, reason, d.key, n.text) }
@@ -162,21 +180,10 @@ func (c *budgetCase) notice(t *v1alpha1.BudgetActionTaken, now time.Time) *notic
 	if c.use != nil { // nil: a retry, which knows no more than the status says
 		amount = ", " + c.use.used(&b.Spec.Limits)
 	}
-	return &notice{
-		about: reference(b), at: t.At, webhook: t.Webhook,
-		log: "an EnergyBudget is used up, or nearly",
-		attrs: []any{
-			"namespace", b.Namespace, "budget", b.Name, "percent", t.Percent, "periodStart", c.period.from, "periodEnd",
-			c.period.to,
-		},
-		text: fmt.Sprintf("%v%% of the budget for %s is used%s; %s at %d%%", t.Percent, of, amount, t.Do, t.At),
-		message: &Message{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: c.key(t), Time: now.UTC(),
-			Namespace: b.Namespace, Budget: b.Name, At: t.At, Percent: t.Percent, Exhausted: b.Status.Exhausted,
-			PeriodStart: inUTC(b.Status.PeriodStart), PeriodEnd: inUTC(b.Status.PeriodEnd), Limits: &b.Spec.Limits,
-			Used: b.Status.Used, EstimatedShare: b.Status.EstimatedShare,
-		},
-	}
+	n := c.account.notice(c.key(t), t.At, t.Webhook, &b.Status, t.Percent, now, "periodStart", c.period.from, "periodEnd",
+		c.period.to)
+	n.text = fmt.Sprintf("%v%% of the budget for %s is used%s; %s at %d%%", t.Percent, of, amount, t.Do, t.At)
+	return n
 }
 
 func inUTC(t *metav1.Time) *time.Time {

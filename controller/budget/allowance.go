@@ -14,43 +14,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/cached"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
 // allowance is what one Job, or one pod that no Job runs, may use for itself.
 type allowance struct {
-	object   client.Object
+	account
 	job      *batchv1.Job // object, if it is a Job
-	budget   string       // name of the EnergyBudget, or Own
 	label    string
 	id       string // differs where the limits do: a raised limit is one of which nothing was done yet
-	limits   v1alpha1.BudgetLimits
 	actions  []v1alpha1.BudgetAction
 	gardener bool
-	use      *use         // nil: not known
 	siblings []*allowance // all of the same object
 }
 
-// urgency is 0 for allowances that may suspend, which come first.
+// urgency is 0 for allowances that suspend, which come first.
 func (a *allowance) urgency() int {
-	if a.job != nil && slices.ContainsFunc(a.actions, func(x v1alpha1.BudgetAction) bool {
-		return x.Do == v1alpha1.DeedSuspend
-	}) {
-		return 0
+	least := 1
+	for i := range a.actions {
+		least = min(least, rank(a.actions[i].Do))
 	}
-	return 1
+	return least
 }
-
-func (a *allowance) kind() string { return reference(a.object).Kind }
-
-func (a *allowance) workload() string { return a.kind() + "/" + a.object.GetName() }
 
 // percent is of what is known.
 func (a *allowance) percent() float64 {
 	if a.use == nil {
 		return 0
 	}
-	return rounded(a.use.percent(&a.limits))
+	return rounded(a.use.percent(a.limits))
 }
 
 // suspends reports whether the Job is kept suspended: what is used up stays so, whether the ledger answers or not.
@@ -69,13 +62,10 @@ func (e *Engine) allowances(ctx, asking context.Context, s *scene) (all []*allow
 	if err != nil {
 		return nil, false, err
 	}
-	objects, err := e.candidates(ctx, s, namespaces)
+	each := grouped(s.each, (*v1alpha1.EnergyBudget).GetNamespace)
+	objects, err := e.candidates(ctx, namespaces, each)
 	if err != nil {
 		return nil, false, err
-	}
-	each := map[string][]*v1alpha1.EnergyBudget{}
-	for _, b := range s.each {
-		each[b.Namespace] = append(each[b.Namespace], b)
 	}
 	for _, o := range objects {
 		all = append(all, e.allowancesOf(o, each[o.GetNamespace()], namespaces[o.GetNamespace()])...)
@@ -100,43 +90,22 @@ func (e *Engine) givingNamespaces(ctx context.Context) (map[string]*policy.Names
 	return giving, nil
 }
 
-// candidates returns the Jobs and pods that may have a budget for themselves: marked ones, Jobs that are suspended for
-// it, and all in namespaces that give one to each.
-func (e *Engine) candidates(ctx context.Context, s *scene, giving map[string]*policy.NamespaceMarks) (
-	all []client.Object, err error,
-) {
-	namespaces := map[string]bool{}
-	for name := range giving {
-		namespaces[name] = true
+// candidates returns the Jobs and pods that may have a budget for themselves: those whose annotations speak of one, and
+// all in namespaces that give one to each.
+func (e *Engine) candidates(ctx context.Context, giving map[string]*policy.NamespaceMarks,
+	each map[string][]*v1alpha1.EnergyBudget,
+) ([]client.Object, error) {
+	all, err := e.jobsAndPods(ctx, client.MatchingFields{cached.AllowanceIndex: cached.MayHaveAllowance})
+	if err != nil {
+		return nil, err
 	}
-	for _, b := range s.each {
-		namespaces[b.Namespace] = true
-	}
-	for _, namespace := range sortedKeys(namespaces) {
-		some, err := e.jobsAndPods(ctx, namespace)
+	namespaces := append(sortedKeys(giving), sortedKeys(each)...)
+	for _, namespace := range namespaces {
+		some, err := e.jobsAndPods(ctx, client.InNamespace(namespace))
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, some...)
-	}
-	e.marked.Range(func(key, _ any) bool {
-		var o client.Object = &v1.Pod{}
-		if key.(workloadKey).job {
-			o = &batchv1.Job{}
-		}
-		if err = e.o.Client.Get(ctx, key.(workloadKey).NamespacedName, o); err == nil {
-			all = append(all, o)
-		}
-		err = client.IgnoreNotFound(err)
-		return err == nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading a workload with a budget: %w", err)
-	}
-	for _, j := range s.marks.jobs { // even if [Engine.Saw] was not told of it yet
-		if j.Labels[v1alpha1.LabelBudgetSuspended] == policy.OwnBudget {
-			all = append(all, j)
-		}
 	}
 	seen := map[types.UID]bool{}
 	return slices.DeleteFunc(all, func(o client.Object) bool {
@@ -163,10 +132,10 @@ func runByJob(o client.Object) bool {
 	return ok && strings.HasPrefix(ownersOf(p).Owner, "Job/")
 }
 
-// jobsAndPods returns those of a namespace.
-func (e *Engine) jobsAndPods(ctx context.Context, namespace string) (all []client.Object, err error) {
+// jobsAndPods returns those that are wanted.
+func (e *Engine) jobsAndPods(ctx context.Context, wanted client.ListOption) (all []client.Object, err error) {
 	for _, list := range []client.ObjectList{&batchv1.JobList{}, &v1.PodList{}} {
-		if err := e.o.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		if err := e.o.Client.List(ctx, list, wanted); err != nil {
 			return nil, fmt.Errorf("listing Jobs and pods: %w", err)
 		}
 		_ = meta.EachListItem(list, func(o runtime.Object) error { // it fails for what is no list
@@ -195,15 +164,19 @@ func (e *Engine) allowancesOf(o client.Object, each []*v1alpha1.EnergyBudget,
 	}
 	if ok {
 		all = append(all, &allowance{
-			object: o, job: job, budget: policy.OwnBudget, label: policy.OwnBudget, id: fmt.Sprint(own.KWh),
-			gardener: own.Gardener, limits: v1alpha1.BudgetLimits{EnergyKWh: &own.KWh}, actions: withEvent(own.Deed),
+			account: account{
+				object: o, name: policy.OwnBudget, limits: &v1alpha1.BudgetLimits{EnergyKWh: &own.KWh},
+			},
+			job: job, label: policy.OwnBudget, id: fmt.Sprint(own.KWh), gardener: own.Gardener,
+			actions: withEvent(own.Deed),
 		})
 	}
 	for _, b := range each {
 		if work.Owners.InScope(&b.Spec.Scope) {
 			all = append(all, &allowance{
-				object: o, job: job, budget: b.Name, label: policy.BudgetLabel(b.Name), limits: b.Spec.Limits,
-				actions: b.Spec.Actions, id: string(b.UID) + limitsID(&b.Spec.Limits),
+				account: account{object: o, name: b.Name, limits: &b.Spec.Limits}, job: job,
+				label: policy.BudgetLabel(b.Name), actions: b.Spec.Actions,
+				id: string(b.UID) + limitsID(&b.Spec.Limits),
 			})
 		}
 	}

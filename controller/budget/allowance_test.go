@@ -51,7 +51,6 @@ func TestGardenersBudget(t *testing.T) {
 	)
 	e := w.engine("a", nil, clock.now)
 	for _, name := range []string{"annotate", "label", "log", "within", "plain", "nonsense", "of-the-template"} {
-		e.Saw(w.job(name))
 		used := oneKWh * 3 / 4
 		if name == "within" {
 			used = oneKWh / 4
@@ -101,7 +100,6 @@ func TestOwnSuspend(t *testing.T) {
 		v1alpha1.AnnotationBudgetKWh: "0.5", v1alpha1.AnnotationBudgetAction: "suspend",
 	})))
 	e := w.engine("a", nil, clock.now)
-	e.Saw(w.job("j"))
 	w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
 	e.sweepAndWork(t.Context())
 	if j := w.job("j"); !*j.Spec.Suspend || j.Labels[v1alpha1.LabelBudgetSuspended] != policy.OwnBudget {
@@ -114,7 +112,6 @@ func TestOwnSuspend(t *testing.T) {
 		if err := w.api.Update(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
-		e.Saw(j)
 		e.sweepAndWork(t.Context())
 		e.sweepAndWork(t.Context())
 	}
@@ -147,8 +144,6 @@ func TestNames(t *testing.T) {
 		j.CreationTimestamp = metav1.NewTime(monday.Add(3 * time.Hour))
 	}), newJob("older", annotated(map[string]string{v1alpha1.AnnotationBudgetKWh: "10"})))
 	e := w.engine("a", nil, clock.now)
-	e.Saw(w.job("j"))
-	e.Saw(w.job("older"))
 	w.used(monday, monday.Add(time.Minute), 5*oneKWh, "team", "Job/j")
 	w.used(monday.Add(4*time.Hour), monday.Add(4*time.Hour+time.Minute), oneKWh, "team", "Job/j")
 	e.sweepAndWork(t.Context())
@@ -195,7 +190,6 @@ func TestNamesAreAskedTogether(t *testing.T) {
 		if err := w.api.Create(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
-		e.Saw(j)
 		owner := "Job/" + j.Name
 		w.used(monday.Add(-time.Hour), monday.Add(-time.Hour+time.Minute), 5*oneKWh, "team", owner)
 		used := oneKWh / 4
@@ -211,7 +205,6 @@ func TestNamesAreAskedTogether(t *testing.T) {
 	if err := w.api.Create(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	e.Saw(old)
 	e.sweepAndWork(t.Context())
 	for i := range jobs {
 		if name := fmt.Sprint("j", i); w.suspended(name) != (i%3 == 0) {
@@ -254,7 +247,6 @@ func TestPodsAndNamespaces(t *testing.T) {
 	w := newWorld(t, space, all[0], all[1], all[2], all[3], all[4])
 	e := w.engine("a", nil, clock.now)
 	for _, p := range all {
-		e.Saw(p)
 		account := ledger.Account{Kind: ledger.Workload, Namespace: "team", OwnerKind: "Pod", Owner: p.Name}
 		if len(p.OwnerReferences) > 0 {
 			account.OwnerKind, account.Owner = "Deployment", "shop"
@@ -279,13 +271,6 @@ func TestPodsAndNamespaces(t *testing.T) {
 			t.Errorf("%s has lost a label", name)
 		}
 	}
-	for _, p := range all {
-		e.Lost(p)
-	}
-	e.marked.Range(func(key, _ any) bool {
-		t.Error("it is remembered of what is gone:", key)
-		return true
-	})
 }
 
 func TestPerWorkload(t *testing.T) {

@@ -114,7 +114,6 @@ func TestTwoControllers(t *testing.T) {
 				},
 			})
 			e := w.engine(fmt.Sprint("engine-", i), api, clock.now)
-			e.Saw(own)
 			engines = append(engines, e)
 		}
 		look := func() {
@@ -152,7 +151,7 @@ func (w *world) wantOnce(t *testing.T, round int, engines []*Engine) {
 	if got := events["Job/own"]; count(got, eventExceeded) != 1 || count(got, eventSuspended) != 1 {
 		t.Errorf("round %d: events at the Job: %v", round, got)
 	}
-	if n := strings.Count(w.logged(), "an EnergyBudget is used up"); n != 1 {
+	if n := strings.Count(w.logged(), "an energy budget is used up"); n != 1 {
 		t.Errorf("round %d: told %d times in the log", round, n)
 	}
 	suspended, acted := 0.0, 0.0
@@ -232,9 +231,6 @@ func TestControllerDies(t *testing.T) {
 				return err
 			}
 			return w.post(ctx, to, admin, m)
-		}
-		for _, e := range []*Engine{first, second} {
-			e.Saw(own)
 		}
 		first.sweepAndWork(t.Context())
 		told := w.posted()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,8 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -26,12 +24,12 @@ import (
 // Options are what an [Engine] is made of. All must be set but Webhook, Hosts and Identity.
 type Options struct {
 	Ledger Ledger
-	Client client.Client // it may read from a cache
+	Client client.Client // it may read from a cache, and has the index [cached.AllowanceIndex]
 	Direct client.Reader // reads from the API server
 	// MaySuspend reports whether anything may be suspended; see [HoldsEnabled].
 	MaySuspend func(context.Context) (bool, error)
-	// Ready reports whether [Engine.Saw] was told of all Jobs and pods that there are. Until it is, nothing is
-	// resumed: the budget that suspends a Job may not be known yet.
+	// Ready reports whether Client knows all Jobs and pods that there are. Until it does, nothing is resumed: the
+	// budget that suspends a Job may not be known yet.
 	Ready      func() bool
 	Webhook    string   // that Notify posts to where an action names none; administrators write it
 	Hosts      []string // host or host:port of webhooks that may be at private addresses, and without TLS
@@ -57,15 +55,12 @@ const (
 // which is why it does not reconcile them one by one.
 type Engine struct {
 	o       Options
-	marked  sync.Map // workloadKey of the Jobs and pods whose annotations may give them a budget
 	tasks   *tasks
-	full    sync.Map // UID of workloads with more budgets than they can remember
+	full    *cache.LRUExpireCache // UID of workloads with more budgets than they can remember
 	metrics *instruments
 
 	booked  chan struct{}
-	near    bool   // a threshold may be reached soon: each booking causes a sweep
 	refused string // the last error of the ledger, logged once
-	grew    map[types.NamespacedName]growth
 }
 
 // New returns an engine that does nothing until it is run.
@@ -78,14 +73,14 @@ func New(o Options) (*Engine, error) {
 		}
 		o.deliver = hooks.post
 	}
-	e := &Engine{
-		o: o, tasks: newTasks(), metrics: newInstruments(), booked: make(chan struct{}, 1),
-		grew: map[types.NamespacedName]growth{},
-	}
-	if err := o.Registerer.Register(e.metrics); err != nil {
+	metrics, err := newInstruments(o.Registerer)
+	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of budgets: %w", err)
 	}
-	return e, nil
+	return &Engine{
+		o: o, tasks: newTasks(), full: cache.NewLRUExpireCache(mostFull), metrics: metrics,
+		booked: make(chan struct{}, 1),
+	}, nil
 }
 
 // Run sweeps until ctx ends.
@@ -107,15 +102,9 @@ func (e *Engine) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case <-e.booked:
-			// Where a threshold is near, sweep at once. Else sweeping may take a part of the time, so that use which
-			// jumps from far below a threshold is seen soon too.
-			gap := minGap
-			if !e.near {
-				gap = max(minGap, restFactor*took)
-			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(gap - time.Since(hurried)):
+			case <-time.After(max(minGap, min(restFactor*took, every)) - time.Since(hurried)):
 			}
 			hurried = time.Now()
 		}
@@ -126,7 +115,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// Booked says that the ledger has got something new, which is looked at soon: at once where a budget is nearly used up.
+// Booked says that the ledger has got something new, which is looked at soon.
 func (e *Engine) Booked() {
 	select {
 	case e.booked <- struct{}{}:
@@ -146,9 +135,9 @@ func (e *Engine) safely(what string, f func()) {
 
 // budgetCase is a budget as one sweep sees it.
 type budgetCase struct {
+	account
 	budget *v1alpha1.EnergyBudget
 	period period
-	use    *use // nil: not known
 	err    error
 }
 
@@ -191,8 +180,6 @@ func (e *Engine) sweep(ctx context.Context) {
 		e.perWorkload(ctx, s)
 	}
 	e.metrics.show(s.shared, s.own)
-	e.near = slices.ContainsFunc(s.shared, e.nearlyDue) || slices.ContainsFunc(s.own, (*allowance).near)
-	e.forget(list.Items, s.own)
 }
 
 // sort tells budgets that are shared from those per workload.
@@ -204,7 +191,7 @@ func (s *scene) sort(all []v1alpha1.EnergyBudget) {
 		case b.Spec.Per == v1alpha1.PerWorkload:
 			s.each = append(s.each, b)
 		default:
-			s.shared = append(s.shared, &budgetCase{budget: b, period: p, err: err})
+			s.shared = append(s.shared, &budgetCase{accountOf(b), b, p, err})
 		}
 	}
 }
@@ -215,13 +202,7 @@ const askTime = time.Minute
 func (e *Engine) askAll(ctx context.Context, s *scene) error {
 	asking, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	readable := make([]*budgetCase, 0, len(s.shared))
-	for _, c := range s.shared {
-		if c.err == nil {
-			readable = append(readable, c)
-		}
-	}
-	err := e.ask(asking, readable, s.now)
+	err := e.ask(asking, s.shared, s.now)
 	var errOwn error
 	s.own, s.listed, errOwn = e.allowances(ctx, asking, s)
 	return cmp.Or(err, errOwn)
@@ -244,60 +225,35 @@ func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
 	})
 }
 
-// inParallel does something with each of all, several at a time, and returns what failed, by place.
-func inParallel[T any](limit int, all []T, do func(T) error) []error {
-	failed := make([]error, len(all))
+// inParallel does something with each of all, several at a time, and returns with which it was done, and what failed.
+func inParallel[T any](limit int, all []T, do func(T) error) (done []T, failed []error) {
+	errs := make([]error, len(all))
 	work := errgroup.Group{}
 	work.SetLimit(limit)
 	for i, one := range all {
 		work.Go(func() error {
-			failed[i] = do(one)
+			errs[i] = do(one)
 			return nil
 		})
 	}
-	_ = work.Wait() // what failed is in failed
-	return failed
+	_ = work.Wait() // what failed is in errs
+	for i, err := range errs {
+		if err == nil {
+			done = append(done, all[i])
+		} else {
+			failed = append(failed, err)
+		}
+	}
+	return done, failed
 }
 
 // summary returns the first of several errors and their count, without those that are tolerated.
 func summary(doing string, failed []error, tolerated error) error {
-	failed = slices.DeleteFunc(slices.Clone(failed), func(err error) bool {
-		return err == nil || errors.Is(err, tolerated)
-	})
+	failed = slices.DeleteFunc(failed, func(err error) bool { return errors.Is(err, tolerated) })
 	if len(failed) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%s: %d failed, the first: %w", doing, len(failed), failed[0])
-}
-
-// nearly is the share of a threshold from which on each booking is looked at.
-const nearly = 0.9
-
-// growth is by how many percent the use of a budget has grown when it last did.
-type growth struct{ percent, step float64 }
-
-// nearlyDue reports whether the next booking, or the one after that, may reach a threshold.
-func (e *Engine) nearlyDue(c *budgetCase) bool {
-	s, key := &c.budget.Status, client.ObjectKeyFromObject(c.budget)
-	g := e.grew[key]
-	if s.Percent > g.percent {
-		g.step = s.Percent - g.percent
-	}
-	g.percent = s.Percent
-	e.grew[key] = g
-	const ahead = 2
-	return slices.ContainsFunc(c.budget.Spec.Actions, func(a v1alpha1.BudgetAction) bool {
-		at := float64(threshold(&a))
-		return (s.Percent >= nearly*at || s.Percent+ahead*g.step >= at) &&
-			!slices.ContainsFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return is(&a, &t) })
-	})
-}
-
-func (a *allowance) near() bool {
-	percent := a.percent()
-	return percent < whole && slices.ContainsFunc(a.actions, func(x v1alpha1.BudgetAction) bool {
-		return percent >= nearly*float64(threshold(&x)) && percent < float64(threshold(&x))
-	})
 }
 
 // logOnce logs an error when it is another one than before.
@@ -319,7 +275,6 @@ func (e *Engine) logOnce(part string, err error) {
 type suspensions struct {
 	jobs   []*batchv1.Job
 	counts map[[2]string]int32
-	err    error
 }
 
 func (s *suspensions) of(b *v1alpha1.EnergyBudget) int32 {
@@ -329,8 +284,8 @@ func (s *suspensions) of(b *v1alpha1.EnergyBudget) int32 {
 func (e *Engine) suspensions(ctx context.Context) *suspensions {
 	s := &suspensions{counts: map[[2]string]int32{}}
 	var jobs batchv1.JobList
-	if s.err = e.o.Client.List(ctx, &jobs, client.HasLabels{v1alpha1.LabelBudgetSuspended}); s.err != nil {
-		e.o.Log.Warn("listing Jobs that are suspended for budgets: trying again", "error", s.err)
+	if err := e.o.Client.List(ctx, &jobs, client.HasLabels{v1alpha1.LabelBudgetSuspended}); err != nil {
+		e.o.Log.Warn("listing Jobs that are suspended for budgets: trying again", "error", err)
 		return s
 	}
 	for i := range jobs.Items {
@@ -342,51 +297,3 @@ func (e *Engine) suspensions(ctx context.Context) *suspensions {
 	}
 	return s
 }
-
-// forget drops what is remembered of budgets, and of workloads, that are gone.
-func (e *Engine) forget(all []v1alpha1.EnergyBudget, own []*allowance) {
-	there := map[any]bool{}
-	for i := range all {
-		there[client.ObjectKeyFromObject(&all[i])] = true
-	}
-	for _, a := range own {
-		there[a.object.GetUID()] = true
-	}
-	maps.DeleteFunc(e.grew, func(key types.NamespacedName, _ growth) bool { return !there[key] })
-	e.full.Range(func(uid, _ any) bool {
-		if !there[uid] {
-			e.full.Delete(uid)
-		}
-		return true
-	})
-}
-
-// workloadKey names a Job or a pod.
-type workloadKey struct {
-	job bool
-	types.NamespacedName
-}
-
-func keyOf(o client.Object) workloadKey {
-	_, job := o.(*batchv1.Job)
-	return workloadKey{job, client.ObjectKeyFromObject(o)}
-}
-
-// Saw is told of every pod and Job, and of what changes on them.
-func (e *Engine) Saw(o client.Object) {
-	has := policy.MayHaveAllowance(o.GetAnnotations())
-	switch o := o.(type) {
-	case *batchv1.Job:
-		has = has || policy.MayHaveAllowance(o.Spec.Template.Annotations)
-	case *v1.Pod:
-		has = has && !runByJob(o)
-	}
-	if has {
-		e.marked.Store(keyOf(o), nil)
-	} else {
-		e.marked.Delete(keyOf(o))
-	}
-}
-
-// Lost is told of every pod and Job that is gone.
-func (e *Engine) Lost(o client.Object) { e.marked.Delete(keyOf(o)) }

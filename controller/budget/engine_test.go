@@ -241,7 +241,7 @@ func TestEachActionOnce(t *testing.T) {
 	got := w.events()["EnergyBudget/month"]
 	slices.Sort(got)
 	if !slices.Equal(got, []string{eventExceeded, eventWarning}) || w.posted() != 1 ||
-		strings.Count(w.logged(), "an EnergyBudget is used up") != 1 {
+		strings.Count(w.logged(), "an energy budget is used up") != 1 {
 		t.Error(got, w.posted(), w.logged())
 	}
 	m := w.posts[0]

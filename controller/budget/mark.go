@@ -22,7 +22,7 @@ const (
 // mark writes on the Jobs and pods that count, and that go on, that the budget is exceeded.
 func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActionTaken) error {
 	b := c.budget
-	objects, err := e.jobsAndPods(ctx, b.Namespace)
+	objects, err := e.jobsAndPods(ctx, client.InNamespace(b.Namespace))
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActi
 			"objects", len(objects), "marked", maxMarked)
 		objects = objects[:maxMarked]
 	}
-	failed := inParallel(marksAtATime, objects, func(o client.Object) error {
+	_, failed := inParallel(marksAtATime, objects, func(o client.Object) error {
 		return e.patchLatest(ctx, o, false, func(o client.Object) []byte {
 			if has(o.GetAnnotations(), annotations) && has(o.GetLabels(), labels) {
 				return nil

@@ -1,9 +1,10 @@
 package budget
 
 import (
-	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
@@ -19,30 +20,23 @@ var ratioDesc = prometheus.NewDesc("kubenergy_budget_usage_ratio",
 // instruments are the metrics. Those of budgets that are gone go with them.
 type instruments struct {
 	exceeded, warned, suspended *prometheus.CounterVec
-
-	mu    sync.Mutex
-	shown []series
+	shown                       atomic.Pointer[[]prometheus.Metric]
 }
 
-type series struct {
-	namespace, budget, workload, resource string
-	ratio                                 float64
-}
-
-func newInstruments() *instruments {
-	return &instruments{
-		exceeded: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_budget_exceeded_total",
-			Help: "Actions because a budget was used up; owner_kind is that of a workload with a budget for itself.",
-		}, []string{"namespace", "owner_kind", "action"}),
-		warned: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_budget_warnings_total", Help: "Actions because less than all of a budget was used.",
-		}, []string{"namespace", "action"}),
-		suspended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_budget_suspended_jobs_total",
-			Help: "Jobs that were suspended because a budget was used up.",
-		}, []string{"namespace"}),
+func newInstruments(registry prometheus.Registerer) (*instruments, error) {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return promauto.With(registry).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
+	m := &instruments{
+		exceeded: counter("kubenergy_budget_exceeded_total",
+			"Actions because a budget was used up; owner_kind is that of a workload with a budget for itself.",
+			"namespace", "owner_kind", "action"),
+		warned: counter("kubenergy_budget_warnings_total", "Actions because less than all of a budget was used.",
+			"namespace", "action"),
+		suspended: counter("kubenergy_budget_suspended_jobs_total",
+			"Jobs that were suspended because a budget was used up.", "namespace"),
+	}
+	return m, registry.Register(m)
 }
 
 func (m *instruments) took(namespace, ownerKind string, do v1alpha1.BudgetDeed, at int32) {
@@ -55,43 +49,33 @@ func (m *instruments) took(namespace, ownerKind string, do v1alpha1.BudgetDeed, 
 
 // show replaces what is shown of how much is used.
 func (m *instruments) show(shared []*budgetCase, own []*allowance) {
-	var all []series
+	var all []*account
 	for _, c := range shared {
-		if c.use == nil {
-			continue
-		}
-		for _, r := range c.use.ratios(&c.budget.Spec.Limits) {
-			all = append(all, series{c.budget.Namespace, c.budget.Name, "", r.resource, r.ratio})
+		if c.use != nil {
+			all = append(all, &c.account)
 		}
 	}
 	for _, a := range fullest(own, maxSeries) {
-		for _, r := range a.use.ratios(&a.limits) {
-			all = append(all, series{a.object.GetNamespace(), a.budget, a.workload(), r.resource, r.ratio})
+		all = append(all, &a.account)
+	}
+	var shown []prometheus.Metric
+	for _, a := range all {
+		for _, r := range a.use.ratios(a.limits) {
+			shown = append(shown, prometheus.MustNewConstMetric(ratioDesc, prometheus.GaugeValue, r.ratio,
+				a.object.GetNamespace(), a.name, a.workload(), r.resource))
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.shown = all
+	m.shown.Store(&shown)
 }
 
 // Describe implements [prometheus.Collector].
-func (m *instruments) Describe(to chan<- *prometheus.Desc) {
-	to <- ratioDesc
-	for _, c := range []prometheus.Collector{m.exceeded, m.warned, m.suspended} {
-		c.Describe(to)
-	}
-}
+func (*instruments) Describe(to chan<- *prometheus.Desc) { to <- ratioDesc }
 
 // Collect implements [prometheus.Collector].
 func (m *instruments) Collect(to chan<- prometheus.Metric) {
-	m.mu.Lock()
-	shown := m.shown
-	m.mu.Unlock()
-	for _, s := range shown {
-		to <- prometheus.MustNewConstMetric(ratioDesc, prometheus.GaugeValue, s.ratio, s.namespace, s.budget,
-			s.workload, s.resource)
-	}
-	for _, c := range []prometheus.Collector{m.exceeded, m.warned, m.suspended} {
-		c.Collect(to)
+	if shown := m.shown.Load(); shown != nil {
+		for _, s := range *shown {
+			to <- s
+		}
 	}
 }

@@ -85,57 +85,62 @@ func (q *question) inScope(key []string, s *v1alpha1.BudgetScope) bool {
 }
 
 // ask sets what was used of budgets, as far as the ledger says so. Budgets that ask the same share one query.
-func (e *Engine) ask(ctx context.Context, all []*budgetCase, now time.Time) error {
+func (e *Engine) ask(ctx context.Context, all []*budgetCase, now time.Time) (failed error) {
 	together := map[question][]*budgetCase{}
 	for _, c := range all {
-		q := questionOf(c.budget, c.period, now)
-		together[q] = append(together[q], c)
+		if c.err == nil {
+			q := questionOf(c.budget, c.period, now)
+			together[q] = append(together[q], c)
+		}
 	}
-	var failed error
 	for q, cases := range together {
-		failed = cmp.Or(failed, e.answer(ctx, q, cases))
+		by := grouped(cases, func(c *budgetCase) string { return c.budget.Namespace })
+		failed = cmp.Or(failed, sum(ctx, e, by, 1, func(c *budgetCase, key []string) bool {
+			return q.inScope(key, &c.budget.Spec.Scope)
+		}, &ledger.Query{
+			From: q.from, To: q.to, GroupBy: q.dimensions(), Namespaces: sortedKeys(by),
+			Kinds: []ledger.Kind{ledger.Workload},
+		}))
 	}
 	return failed
 }
 
-func (e *Engine) answer(ctx context.Context, q question, cases []*budgetCase) error {
-	byNamespace := map[string][]*budgetCase{}
-	for _, c := range cases {
-		byNamespace[c.budget.Namespace] = append(byNamespace[c.budget.Namespace], c)
+func grouped[T any](all []T, by func(T) string) map[string][]T {
+	groups := map[string][]T{}
+	for _, one := range all {
+		groups[by(one)] = append(groups[by(one)], one)
 	}
-	asked := e.o.Now()
-	rows, err := e.query(ctx, &ledger.Query{
-		From: q.from, To: q.to, GroupBy: q.dimensions(), Namespaces: sortedKeys(byNamespace),
-		Kinds: []ledger.Kind{ledger.Workload},
-	})
-	if err != nil {
-		return err
-	}
-	for _, c := range cases {
-		c.use = &use{asOf: asked}
-	}
-	for i := range rows {
-		for _, c := range byNamespace[rows[i].Key[0]] {
-			if q.inScope(rows[i].Key, &c.budget.Spec.Scope) {
-				c.use.Include(&rows[i])
-			}
-		}
-	}
-	return nil
+	return groups
 }
 
 // queryTimeout keeps a store that hangs from ending all that does not need it.
 const queryTimeout = 20 * time.Second
 
-// query returns rows with as many keys as were asked for.
-func (e *Engine) query(ctx context.Context, q *ledger.Query) ([]ledger.Row, error) {
+// sum asks the ledger, and sets what accounts used: the rows that count of those whose first keys are the account's.
+func sum[T interface{ base() *account }](ctx context.Context, e *Engine, by map[string][]T, keys int,
+	counts func(T, []string) bool, q *ledger.Query,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	a, err := e.o.Ledger.Query(ctx, q)
+	asked := e.o.Now()
+	answer, err := e.o.Ledger.Query(ctx, q)
 	if err != nil {
-		return nil, fmt.Errorf("asking the ledger: %w", err)
+		return fmt.Errorf("asking the ledger: %w", err)
 	}
-	return slices.DeleteFunc(slices.Clone(a.Rows), func(r ledger.Row) bool { return len(r.Key) != len(q.GroupBy) }), nil
+	for _, some := range by {
+		for _, a := range some {
+			a.base().use = &use{asOf: asked}
+		}
+	}
+	for i := range answer.Rows {
+		key := answer.Rows[i].Key
+		for _, a := range by[strings.Join(key[:keys], " ")] {
+			if counts(a, key) {
+				a.base().use.Include(&answer.Rows[i])
+			}
+		}
+	}
+	return nil
 }
 
 // maxNames is how many owners or pods one query names.
@@ -143,37 +148,39 @@ const maxNames = 500
 
 // askOwn asks what was used since each Job or pod was made.
 func (e *Engine) askOwn(ctx context.Context, all []*allowance, now time.Time) error {
-	byOwner, byPod := map[string][]*allowance{}, map[string][]*allowance{}
+	var pods, owners []*allowance
 	for _, a := range all {
 		// What a pod's owner uses is not its own.
 		if p, ok := a.object.(*v1.Pod); ok && policy.PodOwners(p).Owner != a.workload() {
-			byPod[string(p.UID)] = append(byPod[string(p.UID)], a)
+			pods = append(pods, a)
 		} else {
-			byOwner[a.workload()] = append(byOwner[a.workload()], a)
+			owners = append(owners, a)
 		}
 	}
-	for chunk := range slices.Chunk(sortedKeys(byOwner), maxNames) {
-		var some []*allowance
-		for _, owner := range chunk {
-			some = append(some, byOwner[owner]...)
-		}
+	for some := range slices.Chunk(owners, maxNames) {
 		if err := e.askOwners(ctx, some, now); err != nil {
 			return err
 		}
 	}
-	for chunk := range slices.Chunk(sortedKeys(byPod), maxNames) {
-		if err := e.askPods(ctx, chunk, byPod, now); err != nil {
+	for some := range slices.Chunk(pods, maxNames) {
+		by, p := grouped(some, func(a *allowance) string { return string(a.object.GetUID()) }), since(some, now)
+		if err := sum(ctx, e, by, 1, anyRow, &ledger.Query{
+			From: p.from, To: p.to, GroupBy: []ledger.Dimension{ledger.ByUID}, Pods: sortedKeys(by),
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// since returns when the first of some was made.
-func since(all []*allowance) time.Time {
-	return slices.MinFunc(all, func(a, b *allowance) int {
+func anyRow(*allowance, []string) bool { return true }
+
+// since returns the time that the ledger is asked about: from when the first of some was made.
+func since(all []*allowance, now time.Time) period {
+	first := slices.MinFunc(all, func(a, b *allowance) int {
 		return a.object.GetCreationTimestamp().Compare(b.object.GetCreationTimestamp().Time)
-	}).object.GetCreationTimestamp().Time
+	})
+	return period{from: first.object.GetCreationTimestamp().Time}.asked(now)
 }
 
 // hourly bounds the age of Jobs whose names were used before and that are asked about hour by hour, all in one query. A
@@ -181,30 +188,24 @@ func since(all []*allowance) time.Time {
 const hourly = 48 * time.Hour
 
 func (e *Engine) askOwners(ctx context.Context, all []*allowance, now time.Time) error {
-	if err := e.sumOwners(ctx, all, since(all), now, false); err != nil {
+	if err := e.sumOwners(ctx, all, now, false); err != nil {
 		return err
 	}
-	var recent []*allowance
-	older := map[time.Time][]*allowance{}
+	again := map[time.Time][]*allowance{} // by the hour in which they were made; zero: the recent ones
 	for _, a := range all {
 		// Another one had this name before: ask about the time since this one was made, to the hour.
-		switch made := a.made(); {
-		case a.use.First.IsZero() || !a.use.First.Before(made):
+		made := a.made()
+		if a.use.First.IsZero() || !a.use.First.Before(made) {
 			continue
-		case now.Sub(made) < hourly:
-			recent = append(recent, a)
-		default:
-			older[made] = append(older[made], a)
 		}
+		if now.Sub(made) < hourly {
+			made = time.Time{}
+		}
+		again[made] = append(again[made], a)
 		a.use = nil
 	}
-	if len(recent) > 0 {
-		if err := e.sumOwners(ctx, recent, since(recent), now, true); err != nil {
-			return err
-		}
-	}
-	for made, some := range older {
-		if err := e.sumOwners(ctx, some, made, now, false); err != nil {
+	for made, some := range again {
+		if err := e.sumOwners(ctx, some, now, made.IsZero()); err != nil {
 			return err
 		}
 	}
@@ -216,69 +217,24 @@ func (a *allowance) made() time.Time {
 	return a.object.GetCreationTimestamp().UTC().Truncate(time.Hour)
 }
 
-// sumOwners asks what several used from a time on; byHour: each only since the hour in which it was made.
-func (e *Engine) sumOwners(ctx context.Context, all []*allowance, from, now time.Time, byHour bool) error {
-	byAccount := map[[2]string][]*allowance{}
-	owners, namespaces := map[string]bool{}, map[string]bool{}
-	for _, a := range all {
-		account := [2]string{a.object.GetNamespace(), a.workload()}
-		namespaces[account[0]], owners[account[1]] = true, true
-		byAccount[account] = append(byAccount[account], a)
+// sumOwners asks what several used since the first of them was made; byHour: each only since the hour in which it was
+// made.
+func (e *Engine) sumOwners(ctx context.Context, all []*allowance, now time.Time, byHour bool) error {
+	namespaceOf := func(a *allowance) string { return a.object.GetNamespace() }
+	p := since(all, now)
+	q := &ledger.Query{
+		From: p.from.Truncate(time.Hour), To: p.to, GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner},
+		Owners:     sortedKeys(grouped(all, (*allowance).workload)),
+		Namespaces: sortedKeys(grouped(all, namespaceOf)), Kinds: []ledger.Kind{ledger.Workload},
 	}
-	dimensions := []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner}
+	counts := anyRow
 	if byHour {
-		dimensions = append(dimensions, ledger.ByHour)
-	}
-	asked, p := e.o.Now(), period{from: from}.asked(now)
-	rows, err := e.query(ctx, &ledger.Query{
-		From: p.from.Truncate(time.Hour), To: p.to, GroupBy: dimensions, Owners: sortedKeys(owners),
-		Namespaces: sortedKeys(namespaces), Kinds: []ledger.Kind{ledger.Workload},
-	})
-	if err != nil {
-		return err
-	}
-	used := map[*allowance]*use{}
-	for _, a := range all {
-		used[a] = &use{asOf: asked}
-	}
-	for i := range rows {
-		row, hour := &rows[i], time.Time{}
-		if byHour {
-			if hour, err = time.Parse(time.RFC3339, row.Key[2]); err != nil {
-				return fmt.Errorf("the ledger's answer: %w", err)
-			}
-		}
-		for _, a := range byAccount[[2]string{row.Key[0], row.Key[1]}] {
-			if !byHour || !hour.Before(a.made()) {
-				used[a].Include(row)
-			}
+		q.GroupBy = append(q.GroupBy, ledger.ByHour)
+		counts = func(a *allowance, key []string) bool {
+			hour, err := time.Parse(time.RFC3339, key[2])
+			return err != nil || !hour.Before(a.made())
 		}
 	}
-	for a, u := range used {
-		a.use = u
-	}
-	return nil
-}
-
-func (e *Engine) askPods(ctx context.Context, uids []string, byUID map[string][]*allowance, now time.Time) error {
-	var all []*allowance
-	for _, uid := range uids {
-		all = append(all, byUID[uid]...)
-	}
-	asked, p := e.o.Now(), period{from: since(all)}.asked(now)
-	rows, err := e.query(ctx, &ledger.Query{
-		From: p.from, To: p.to, GroupBy: []ledger.Dimension{ledger.ByUID}, Pods: uids,
-	})
-	if err != nil {
-		return err
-	}
-	for _, a := range all {
-		a.use = &use{asOf: asked}
-	}
-	for i := range rows {
-		for _, a := range byUID[rows[i].Key[0]] {
-			a.use.Include(&rows[i])
-		}
-	}
-	return nil
+	by := grouped(all, func(a *allowance) string { return namespaceOf(a) + " " + a.workload() })
+	return sum(ctx, e, by, 2, counts, q)
 }

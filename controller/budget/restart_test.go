@@ -45,7 +45,6 @@ func TestRestartResumesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			first := w.engine("first", nil, clock.now)
-			first.Saw(w.job("j"))
 			w.used(monday, monday.Add(time.Minute), 2*oneKWh, "team", "Job/j")
 			first.sweepAndWork(t.Context()) // and dies
 			second, ready := w.engine("second", nil, clock.now), false

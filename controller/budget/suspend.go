@@ -62,18 +62,11 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	if err := e.mayNow(ctx); err != nil {
 		return err
 	}
-	failed := inParallel(parallel, running, func(j *batchv1.Job) error { return e.suspend(ctx, j, label, c.period.to) })
-	e.sayJobs(succeeded(running, failed), eventSuspended, suspendedText(label))
+	done, failed := inParallel(parallel, running, func(j *batchv1.Job) error {
+		return e.suspend(ctx, j, label, c.period.to)
+	})
+	e.saySuspended(done, label)
 	return summary("suspending Jobs", failed, errChanged) // the next sweep sees what has changed
-}
-
-func succeeded(jobs []*batchv1.Job, failed []error) (some []*batchv1.Job) {
-	for i, j := range jobs {
-		if failed[i] == nil {
-			some = append(some, j)
-		}
-	}
-	return some
 }
 
 // mayNow is asked right before anything is suspended: an uninstall takes the switch away, and resumes everything.
@@ -101,10 +94,10 @@ func (e *Engine) suspend(ctx context.Context, j *batchv1.Job, label string, unti
 	return err
 }
 
-func suspendedText(label string) func(*batchv1.Job) string {
-	return func(*batchv1.Job) string {
+func (e *Engine) saySuspended(jobs []*batchv1.Job, label string) {
+	e.sayJobs(jobs, eventSuspended, func(*batchv1.Job) string {
 		return "suspended, its pods are deleted: the energy budget " + label + " is used up"
-	}
+	})
 }
 
 // sayJobs writes events about Jobs. That is a courtesy: one that fails is not tried again.
@@ -125,10 +118,10 @@ func (e *Engine) sayJobs(jobs []*batchv1.Job, reason string, text func(*batchv1.
 // resumeAll resumes what no budget suspends any longer.
 func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 	over := slices.DeleteFunc(slices.Clone(s.marks.jobs), func(j *batchv1.Job) bool { return !s.over(j) })
-	failed := inParallel(parallel, over, func(j *batchv1.Job) error {
+	done, failed := inParallel(parallel, over, func(j *batchv1.Job) error {
 		return e.patch(ctx, j, types.JSONPatchType, kube.BudgetResumePatch(j, false))
 	})
-	e.sayJobs(succeeded(over, failed), eventResumed, func(j *batchv1.Job) string {
+	e.sayJobs(done, eventResumed, func(j *batchv1.Job) string {
 		return "resumed: the energy budget " + j.Labels[v1alpha1.LabelBudgetSuspended] + " no longer keeps it"
 	})
 	if err := summary("resuming Jobs", failed, errChanged); err != nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -17,6 +19,30 @@ import (
 type use struct {
 	ledger.Row
 	asOf time.Time
+}
+
+// account is what may be used, by whom, and what was.
+type account struct {
+	object client.Object // an EnergyBudget that is shared, or a Job or pod that has one for itself
+	name   string        // of the EnergyBudget, or Own
+	limits *v1alpha1.BudgetLimits
+	use    *use // nil: not known
+}
+
+func accountOf(b *v1alpha1.EnergyBudget) account {
+	return account{object: b, name: b.Name, limits: &b.Spec.Limits}
+}
+
+func (a *account) base() *account { return a }
+
+func (a *account) kind() string { return reference(a.object).Kind }
+
+// workload is kind/name of what has a budget for itself, else "".
+func (a *account) workload() string {
+	if _, shared := a.object.(*v1alpha1.EnergyBudget); shared {
+		return ""
+	}
+	return a.kind() + "/" + a.object.GetName()
 }
 
 const whole = 100 // percent

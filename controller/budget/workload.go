@@ -33,25 +33,9 @@ const (
 	// maxRecordText is how long the annotation may get on an object, of which a cluster has many.
 	maxRecordText = 1000
 	doneLength    = keyLength + len(":d ")
-	begunLength   = keyLength + len(":1234567890.32 ")
 	keyLength     = 10
 	maxRecord     = maxRecordText / doneLength
 )
-
-// length bounds the length of the text, for any number of attempts.
-func (t record) length() (n int) {
-	for _, b := range t {
-		n += lengthOf(b.done)
-	}
-	return n
-}
-
-func lengthOf(done bool) int {
-	if done {
-		return doneLength
-	}
-	return begunLength
-}
 
 // dropFormer forgets what no budget of the object asks for any longer, or not with these limits.
 func (t record) dropFormer(a *allowance) {
@@ -100,7 +84,7 @@ func (t record) String() string {
 
 // key names an action of an allowance in an annotation.
 func (a *allowance) key(x *v1alpha1.BudgetAction) string {
-	return digest(string(a.object.GetUID()), a.budget, a.id, actionText(threshold(x), x.Do), x.Webhook)[:keyLength]
+	return digest(string(a.object.GetUID()), a.name, a.id, actionText(threshold(x), x.Do), x.Webhook)[:keyLength]
 }
 
 // noticeKey names it among those of all workloads, in events, webhooks and tasks.
@@ -127,7 +111,7 @@ func (e *Engine) keep(ctx context.Context, a *allowance, now time.Time, maySuspe
 		if err := e.mayNow(ctx); err == nil {
 			err = e.suspend(ctx, a.job, a.label, time.Time{})
 			if e.complain(a, err); err == nil {
-				e.sayJobs([]*batchv1.Job{a.job}, eventSuspended, suspendedText(a.label))
+				e.saySuspended([]*batchv1.Job{a.job}, a.label)
 			}
 		}
 	}
@@ -153,30 +137,28 @@ func (e *Engine) due(a *allowance, all record, now time.Time, maySuspend bool) (
 // fitting returns what of that which is due can be remembered as well: what could not would be done over and over.
 // Suspending comes first.
 func (a *allowance) fitting(all record, due []v1alpha1.BudgetAction) (some []v1alpha1.BudgetAction) {
-	length, counted := all.length(), maps.Clone(all)
-	slices.SortStableFunc(due, func(x, y v1alpha1.BudgetAction) int {
-		suspends := func(x v1alpha1.BudgetAction) bool { return x.Do == v1alpha1.DeedSuspend }
-		switch {
-		case suspends(x) == suspends(y):
-			return 0
-		case suspends(x):
-			return -1
-		}
-		return 1
-	})
+	counted := maps.Clone(all)
+	slices.SortStableFunc(due, func(x, y v1alpha1.BudgetAction) int { return cmp.Compare(rank(x.Do), rank(y.Do)) })
 	for _, x := range due {
 		key := a.key(&x)
 		if _, was := counted[key]; !was {
-			more := lengthOf(!tells(x.Do))
-			if length+more > maxRecordText {
+			counted[key] = begun{done: !tells(x.Do), at: endOfTime.Unix(), attempts: noticeAttempts}
+			if len(counted.String()) > maxRecordText {
+				delete(counted, key)
 				continue
 			}
-			length += more
-			counted[key] = begun{}
 		}
 		some = append(some, x)
 	}
 	return some
+}
+
+// rank is 0 for what suspends, which comes first.
+func rank(do v1alpha1.BudgetDeed) int {
+	if do == v1alpha1.DeedSuspend {
+		return 0
+	}
+	return 1
 }
 
 // tells reports whether an action tells something, which is done after it was written down. All others are done by the
@@ -185,11 +167,18 @@ func tells(do v1alpha1.BudgetDeed) bool {
 	return do == v1alpha1.DeedLog || do == v1alpha1.DeedEvent || do == v1alpha1.DeedNotify
 }
 
-// sayFull says once of a workload that there is more to do about it than fits.
+const (
+	mostFull  = 10_000
+	fullAgain = 24 * time.Hour
+)
+
+// sayFull says once a day of a workload that there is more to do about it than fits.
 func (e *Engine) sayFull(a *allowance) {
-	if _, said := e.full.LoadOrStore(a.object.GetUID(), true); said {
+	uid := a.object.GetUID()
+	if _, said := e.full.Get(uid); said {
 		return
 	}
+	e.full.Add(uid, nil, fullAgain)
 	const text = "there is more to do about its energy budgets than can be remembered at it: what does not fit is " +
 		"not done; give it fewer budgets, or fewer actions"
 	e.o.Log.Warn("a workload has too many budgets: not all is done that they ask for", "namespace",
@@ -229,7 +218,7 @@ func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1al
 		}
 		all[key] = begun{done: true}
 		if x.Do != v1alpha1.DeedSuspend {
-			moreAnnotations, moreLabels := exceeded(x.Do, a.use, &a.limits, a.gardener)
+			moreAnnotations, moreLabels := exceeded(x.Do, a.use, a.limits, a.gardener)
 			maps.Copy(annotations, moreAnnotations)
 			maps.Copy(labels, moreLabels)
 		} else if suspendable(a) && e.mayNow(ctx) == nil { // else it is suspended when it runs
@@ -247,7 +236,7 @@ func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1al
 	}
 	if suspend {
 		e.metrics.suspended.WithLabelValues(a.object.GetNamespace()).Inc()
-		e.sayJobs([]*batchv1.Job{a.job}, eventSuspended, suspendedText(a.label))
+		e.saySuspended([]*batchv1.Job{a.job}, a.label)
 	}
 	e.carryOut(reference(a.object), duties, func(ctx context.Context, results map[string]error) {
 		var done []string
@@ -261,23 +250,11 @@ func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1al
 }
 
 func (a *allowance) notice(x *v1alpha1.BudgetAction, now time.Time) *notice {
-	var s v1alpha1.EnergyBudgetStatus
-	a.use.writeTo(&s, &a.limits)
-	return &notice{
-		about: reference(a.object), at: threshold(x), webhook: x.Webhook,
-		log: "a workload's energy budget is used up, or nearly",
-		attrs: []any{
-			"namespace", a.object.GetNamespace(), "workload", a.workload(), "budget", a.budget, "percent", a.percent(),
-		},
-		text: fmt.Sprintf("%v%% of its energy budget %s is used: %s", tenths(a.percent()), a.budget,
-			a.use.used(&a.limits)),
-		message: &Message{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: a.noticeKey(a.key(x)), Time: now.UTC(),
-			Namespace: a.object.GetNamespace(), Budget: a.budget, Workload: a.workload(), At: threshold(x),
-			Percent: a.percent(), Exhausted: a.percent() >= whole, Limits: &a.limits, Used: s.Used,
-			EstimatedShare: s.EstimatedShare,
-		},
-	}
+	s := v1alpha1.EnergyBudgetStatus{Exhausted: a.percent() >= whole}
+	a.use.writeTo(&s, a.limits)
+	n := a.account.notice(a.noticeKey(a.key(x)), threshold(x), x.Webhook, &s, a.percent(), now)
+	n.text = fmt.Sprintf("%v%% of its energy budget %s is used: %s", tenths(a.percent()), a.name, a.use.used(a.limits))
+	return n
 }
 
 // noteDone notes on the object, as it is now, what was done.
@@ -301,13 +278,13 @@ func (e *Engine) perWorkload(ctx context.Context, s *scene) {
 	now := s.now
 	most := map[types.NamespacedName]*allowance{}
 	for _, a := range s.own {
-		key := types.NamespacedName{Namespace: a.object.GetNamespace(), Name: a.budget}
+		key := types.NamespacedName{Namespace: a.object.GetNamespace(), Name: a.name}
 		if a.use != nil && (most[key] == nil || most[key].percent() < a.percent()) {
 			most[key] = a
 		}
 	}
 	for _, b := range s.each {
-		c := &budgetCase{budget: b}
+		c := &budgetCase{account: accountOf(b), budget: b}
 		if a := most[client.ObjectKeyFromObject(b)]; a != nil {
 			c.use = a.use
 		}
@@ -324,7 +301,7 @@ func fullest(all []*allowance, most int) []*allowance {
 	known := slices.DeleteFunc(slices.Clone(all), func(a *allowance) bool { return a.use == nil })
 	slices.SortFunc(known, func(a, b *allowance) int {
 		return cmp.Or(cmp.Compare(b.percent(), a.percent()), cmp.Compare(a.object.GetUID(), b.object.GetUID()),
-			cmp.Compare(a.budget, b.budget))
+			cmp.Compare(a.name, b.name))
 	})
 	return known[:min(most, len(known))]
 }

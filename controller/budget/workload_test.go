@@ -2,13 +2,14 @@ package budget
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
+
+const begunLength = len("0123456789:1234567890.32 ")
 
 // TestFormerLimitsAreForgotten: however often a limit changes, each is told of once, and what is remembered stays
 // short.
@@ -24,7 +25,6 @@ func TestFormerLimitsAreForgotten(t *testing.T) {
 		if err := w.api.Update(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
-		e.Saw(j)
 		for range 2 {
 			e.sweepAndWork(t.Context())
 			clock.at = clock.at.Add(time.Minute)
@@ -83,20 +83,15 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 	if n := count(w.events()["Job/j"], eventTooMany); n != 1 || strings.Count(w.logged(), "too many budgets") != 1 {
 		t.Errorf("%d events: %s", n, w.logged())
 	}
-	e.forget(nil, nil)
-	e.full.Range(func(uid, _ any) bool {
-		t.Error("it is remembered of what is gone:", uid)
-		return true
-	})
 }
 
 func TestSuspendingFitsFirst(t *testing.T) {
-	a := &allowance{object: newJob("j", nil), actions: []v1alpha1.BudgetAction{
+	a := &allowance{account: account{object: newJob("j", nil)}, actions: []v1alpha1.BudgetAction{
 		{At: 100, Do: v1alpha1.DeedLog}, {At: 100, Do: v1alpha1.DeedSuspend},
 	}}
 	all := record{}
 	for i := range (maxRecordText - begunLength) / doneLength {
-		all[strconv.Itoa(i)] = begun{done: true}
+		all[fmt.Sprintf("%010d", i)] = begun{done: true}
 	}
 	due := a.fitting(all, a.actions)
 	if len(due) != 1 || due[0].Do != v1alpha1.DeedSuspend {
@@ -104,9 +99,5 @@ func TestSuspendingFitsFirst(t *testing.T) {
 	}
 	if due := a.fitting(record{}, a.actions); len(due) != 2 {
 		t.Errorf("%+v", due)
-	}
-	const longest = "0123456789:1234567890.32 "
-	if len(longest) != begunLength || noticeAttempts > 99 {
-		t.Error("what is remembered is longer than it is taken for")
 	}
 }

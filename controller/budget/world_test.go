@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/cached"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -60,7 +62,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		rates: ledger.Rates{Site: "de", PUE: 1, Carbon: 500, Signal: "average", Price: 0.25, Currency: "EUR"},
 	}
 	w.api = fake.NewClientBuilder().WithScheme(scheme()).WithObjects(objects...).WithStatusSubresource(
-		&v1alpha1.EnergyBudget{}).Build()
+		&v1alpha1.EnergyBudget{}).WithIndex(&batchv1.Job{}, cached.AllowanceIndex, cached.ByAllowance).WithIndex(
+		&v1.Pod{}, cached.AllowanceIndex, cached.ByAllowance).Build()
 	return w
 }
 

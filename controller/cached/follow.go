@@ -7,11 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // NodeIndex is the name of the index of pods by node.
@@ -21,6 +24,23 @@ const NodeIndex = "spec.nodeName"
 func PodsByNode(obj client.Object) []string {
 	if p, ok := obj.(*v1.Pod); ok && p.Spec.NodeName != "" {
 		return []string{p.Spec.NodeName}
+	}
+	return nil
+}
+
+// AllowanceIndex is the name of the index of Jobs and pods by whether their annotations may give them a budget. Those
+// that do are listed under MayHaveAllowance.
+const (
+	AllowanceIndex   = "allowance"
+	MayHaveAllowance = "may-have"
+)
+
+// ByAllowance is the key of [AllowanceIndex].
+func ByAllowance(obj client.Object) []string {
+	job, _ := obj.(*batchv1.Job)
+	if policy.MayHaveAllowance(obj.GetAnnotations()) ||
+		job != nil && policy.MayHaveAllowance(job.Spec.Template.Annotations) {
+		return []string{MayHaveAllowance}
 	}
 	return nil
 }
@@ -76,8 +96,15 @@ func Follow(ctx context.Context, m manager.Manager, kind client.Object, h toolsc
 func register(ctx context.Context, m manager.Manager, kind client.Object,
 	h toolscache.ResourceEventHandler,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	if _, pods := kind.(*v1.Pod); pods {
-		if err := m.GetFieldIndexer().IndexField(ctx, kind, NodeIndex, PodsByNode); err != nil {
+	indexes := map[string]client.IndexerFunc{}
+	switch kind.(type) {
+	case *v1.Pod:
+		indexes[NodeIndex], indexes[AllowanceIndex] = PodsByNode, ByAllowance
+	case *batchv1.Job:
+		indexes[AllowanceIndex] = ByAllowance
+	}
+	for name, key := range indexes {
+		if err := m.GetFieldIndexer().IndexField(ctx, kind, name, key); err != nil {
 			return nil, err
 		}
 	}
