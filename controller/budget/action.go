@@ -180,8 +180,8 @@ func (c *budgetCase) notice(t *v1alpha1.BudgetActionTaken, now time.Time) *notic
 	if c.use != nil { // nil: a retry, which knows no more than the status says
 		amount = ", " + c.use.used(&b.Spec.Limits)
 	}
-	n := c.account.notice(c.key(t), t.At, t.Webhook, &b.Status, t.Percent, now, "periodStart", c.period.from, "periodEnd",
-		c.period.to)
+	n := c.account.notice(c.key(t), t.At, t.Webhook, &b.Status, t.Percent, now, "periodStart", c.period.from,
+		"periodEnd", c.period.to)
 	n.text = fmt.Sprintf("%v%% of the budget for %s is used%s; %s at %d%%", t.Percent, of, amount, t.Do, t.At)
 	return n
 }

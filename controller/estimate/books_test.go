@@ -493,7 +493,9 @@ func TestEndedPods(t *testing.T) {
 	}
 	finish := func(p *v1.Pod, at time.Time) {
 		p.Status.Phase = v1.PodSucceeded
-		p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.Time{Time: at}}}}}
+		p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+			StartedAt: metav1.Time{Time: at.Add(-time.Second)}, FinishedAt: metav1.Time{Time: at},
+		}}}}
 	}
 	finish(&w.pods["n"][3], w.clock.Add(-10*time.Second))
 	w.used(map[string]float64{"/n": 8, "stays": 2, "ends": 2, "deleted": 2})

@@ -7,11 +7,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/controller/cached"
 	"github.com/kubenergy/kubenergy/controller/release"
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // NodePower shows nodes and held Jobs as they are at each scrape. It remembers nothing, so nothing outlives its object.
@@ -77,10 +80,26 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 		show := func(desc *prometheus.Desc, value float64) {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, n.Name)
 		}
-		show(nodePower, float64(node.Power()))
+		show(nodePower, float64(powerOf(&node, workersOf(pods.Items, view))))
 		show(nodePUE, node.Facility())
 		if efficiency, known := node.Efficiency(); known {
 			show(nodeEfficiency, efficiency)
 		}
 	}
+}
+
+// powerOf is what a node draws with these pods: what its CPUs and its own are, and the GPUs as a [scene] counts them.
+func powerOf(n *sched.Node, workers []worker) energy.Watts {
+	s := scene{gpus: n.Capacity.GPU, workers: workers, profile: n.Profile}
+	for i := range workers {
+		workers[i].running = !workers[i].ended // what is bound to the node requests of it
+	}
+	var gpus energy.Watts
+	if n.Jobs > 0 {
+		free := s.gpuPower(func(_ types.UID, held energy.Watts) { gpus += held })
+		gpus += free
+	}
+	without := *n
+	without.Capacity.GPU = 0
+	return without.Power() + gpus
 }

@@ -6,10 +6,36 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 	"github.com/kubenergy/kubenergy/controller/release"
 	"github.com/kubenergy/kubenergy/kube"
 )
+
+// GPUs draw what their class of work says, as they do in estimates of what pods used.
+func TestPowerOfNodesWithGPUs(t *testing.T) {
+	node := kit.Node("n1", "4")
+	node.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("4")
+	pod := kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon)
+	pod.Annotations = map[string]string{gpuClass: "inference"}
+	pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("2")
+	other := kit.On(kit.Pod("team", "q", kit.Noon), "n1", "1", kit.Noon)
+	other.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1")
+	w, view := kit.NewWorld(t, node, pod, other), testView(t)
+	c := &NodePower{
+		Client: w.Client, View: func() *kube.View { return view }, Held: release.NewHeld(),
+		Leads: func() bool { return true }, Log: kit.Silent,
+	}
+	// Half of the cores, two GPUs of inference, one of unknown work and one that no pod holds.
+	if err := testutil.CollectAndCompare(c, strings.NewReader(`
+# HELP kubenergy_node_power_watts Power that a node draws at the load that its pods request, by its power profile, without PUE.
+# TYPE kubenergy_node_power_watts gauge
+kubenergy_node_power_watts{node="n1"} 590
+`), "kubenergy_node_power_watts"); err != nil {
+		t.Error(err)
+	}
+}
 
 // Compute Gardener closes its workers when a node is deleted, and dies when the next one is.
 func TestNodesComeAndGoTwice(t *testing.T) {

@@ -95,21 +95,11 @@ func workersOf(pods []v1.Pod, view *kube.View) []worker {
 			w.start = p.Status.StartTime.Time
 		}
 		if w.ended {
-			w.end = finishedAt(p)
+			w.end = ran(p, time.Time{}).End
 		}
 		all = append(all, w)
 	}
 	return all
-}
-
-// finishedAt returns when the last container of a pod ended, if it says so.
-func finishedAt(p *v1.Pod) (end time.Time) {
-	for i := range p.Status.ContainerStatuses {
-		if t := p.Status.ContainerStatuses[i].State.Terminated; t != nil && t.FinishedAt.After(end) {
-			end = t.FinishedAt.Time
-		}
-	}
-	return end
 }
 
 // look decides what each pod and the whole node use. Where metrics-server says nothing of a pod, it uses what it

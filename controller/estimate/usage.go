@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -36,8 +36,6 @@ const (
 	usageMaxAge = 3 * time.Minute
 	usageAhead  = time.Minute // clocks differ
 
-	pageSize = 500 // metrics-server itself does not page
-	maxPages = 10_000
 	maxItems = 1_000_000
 	// A list of half a million pods is 200 MB; it is read item by item and never held.
 	maxList       = 512 << 20
@@ -143,55 +141,36 @@ const (
 	maxCores    = 1e6
 )
 
-// ofCore are the suffixes of CPU usage. Exponents are none: the quantities of Kubernetes have them, but
-// metrics-server writes none, and resource.ParseQuantity computes 1e-9999999 exactly, which takes for ever.
-var ofCore = map[string]float64{"": 1, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
-
+// cores returns a quantity without an exponent: metrics-server writes none, and resource.ParseQuantity computes
+// 1e-9999999 exactly, which takes for ever.
 func (u *metricsUsage) cores() (float64, bool) {
-	if len(u.CPU) > maxQuantity {
-		return 0, false
-	}
 	number := strings.TrimRight(u.CPU, "numk")
-	unit, known := ofCore[u.CPU[len(number):]]
-	if !known || strings.Trim(number, "0123456789.") != "" {
+	if len(u.CPU) > maxQuantity || number == "" || strings.Trim(number, "0123456789.") != "" {
 		return 0, false
 	}
-	v, err := strconv.ParseFloat(number, 64)
-	return v * unit, err == nil && v*unit <= maxCores
+	q, err := resource.ParseQuantity(u.CPU)
+	cores := q.AsApproximateFloat64()
+	return cores, err == nil && cores <= maxCores
 }
 
-// list calls each for every item of a list, page by page.
+// list calls each for every item of a list. It asks for no pages: metrics-server has none.
 func (m *MetricsServer) list(ctx context.Context, what string, each func(*metricsItem)) error {
-	next, items := "", 0
-	for range maxPages {
-		r := m.client.Get().AbsPath(metricsPath+what).SetHeader("Accept", "application/json").Param("limit",
-			strconv.Itoa(pageSize))
-		if next != "" {
-			r = r.Param("continue", next)
-		}
-		body, err := r.Stream(ctx)
-		if err != nil {
-			return err
-		}
-		before := items
-		next, err = readList(body, func(i *metricsItem) error {
-			if items++; items > maxItems {
-				return fmt.Errorf("more than %d %s", maxItems, what)
-			}
-			each(i)
-			return nil
-		})
-		body.Close()
-		switch {
-		case err != nil:
-			return fmt.Errorf("reading the list of %s: %w", what, err)
-		case next == "":
-			return nil
-		case items == before:
-			return fmt.Errorf("an empty page of %s that goes on", what)
-		}
+	body, err := m.client.Get().AbsPath(metricsPath+what).SetHeader("Accept", "application/json").Stream(ctx)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("more than %d pages of %s", maxPages, what)
+	defer body.Close()
+	items := 0
+	if err := readList(body, func(i *metricsItem) error {
+		if items++; items > maxItems {
+			return fmt.Errorf("more than %d", maxItems)
+		}
+		each(i)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("reading the list of %s: %w", what, err)
+	}
+	return nil
 }
 
 var errItemTooLong = errors.New("an item is longer than any honest one")
@@ -212,37 +191,29 @@ func (r *itemReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readList reads a list without holding it, and returns where it goes on.
-func readList(from io.Reader, each func(*metricsItem) error) (next string, err error) {
+// readList reads a list without holding it.
+func readList(from io.Reader, each func(*metricsItem) error) error {
 	r := &itemReader{from: from, left: maxList, item: maxItem}
 	dec := json.NewDecoder(r)
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
-		return "", cmp.Or(err, errors.New("the answer is no object"))
+		return cmp.Or(err, errors.New("the answer is no object"))
 	}
 	for dec.More() {
 		key, err := dec.Token()
-		if err != nil {
-			return "", err
-		}
-		switch key {
-		case "metadata":
-			var m struct {
-				Continue string `json:"continue"`
-			}
-			err = dec.Decode(&m)
-			next = m.Continue
-		case "items":
+		switch {
+		case err != nil:
+		case key == "items":
 			err = readItems(dec, r, each)
 		default:
 			err = dec.Decode(new(json.RawMessage))
 		}
 		if err != nil {
-			return "", err
+			return err
 		}
 		r.item = maxItem
 	}
-	_, err = dec.Token()
-	return next, err
+	_, err := dec.Token()
+	return err
 }
 
 func readItems(dec *json.Decoder, r *itemReader, each func(*metricsItem) error) error {

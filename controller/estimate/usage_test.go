@@ -106,29 +106,6 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-func TestUsagePages(t *testing.T) {
-	page := func(next string, items ...string) string {
-		return strings.Replace(listOf(items...), `"metadata":{}`, fmt.Sprintf(`"metadata":{"continue":%q}`, next), 1)
-	}
-	m, _ := asked(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("limit") != "500" {
-			t.Errorf("asked for %s", r.URL.RawQuery)
-		}
-		switch {
-		case strings.HasSuffix(r.URL.Path, "/nodes"):
-			_, _ = io.WriteString(w, listOf())
-		case r.URL.Query().Get("continue") == "":
-			_, _ = io.WriteString(w, page("2", item("a", "one", justNow, containers("1"))))
-		default:
-			_, _ = io.WriteString(w, page("", item("a", "two", justNow, containers("2"))))
-		}
-	})
-	u, err := m.Usage(t.Context(), everything)
-	if err != nil || len(u.pods) != 2 {
-		t.Errorf("%v, %v", u, err)
-	}
-}
-
 // Where there is no such API, or no right to it, it is asked again only after minutes; requests count meanwhile.
 func TestUsageThatIsAbsent(t *testing.T) {
 	for _, code := range []int{404, 403, 503, 500} {
@@ -167,8 +144,7 @@ func TestUsageThatIsWrong(t *testing.T) {
 		"empty": "", "list": "[]", "text": `"x"`, "number": "7", "HTML": "<html>",
 		"items are an object": `{"items":{}}`,
 		"items are a text":    `{"items":"x"}`, "cut off": listOf(item("a", "b", justNow, containers("1")))[:90],
-		"item is a list":     `{"items":[[]]}`,
-		"metadata is a list": `{"metadata":[]}`, "another page for ever": `{"metadata":{"continue":"x"},"items":[]}`,
+		"item is a list":    `{"items":[[]]}`,
 		"usage is a number": `{"items":[{"metadata":{"name":"x"},"usage":{"cpu":7}}]}`,
 		"endless item":      `{"items":[{"metadata":{"name":"` + strings.Repeat("x", maxItem+1) + `"}}]}`,
 		"endless key":       `{"extra":"` + strings.Repeat("x", maxItem+1) + `"}`,
@@ -193,7 +169,7 @@ func FuzzUsage(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"continue":"x"},"items":null,"other":[{}]}`))
 	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_, _ = readList(strings.NewReader(string(text)), func(i *metricsItem) error {
+		_ = readList(strings.NewReader(string(text)), func(i *metricsItem) error {
 			if cores, ok := i.cores(now); ok && !(cores >= 0 && cores <= maxCores*maxContainers) {
 				t.Errorf("%v cores", cores)
 			}

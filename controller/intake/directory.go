@@ -14,8 +14,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -33,12 +35,9 @@ type DirectoryOptions struct {
 type Directory struct {
 	o DirectoryOptions
 
-	mu   sync.RWMutex
-	pods map[uid]*entry
-	gone departed[uid]
-
-	parents map[types.NamespacedName]*parent // of Jobs
-	ended   departed[types.NamespacedName]
+	mu      sync.RWMutex
+	pods    register[uid, *entry]
+	parents register[types.NamespacedName, string] // of Jobs
 }
 
 // Batches come late: an agent keeps them while the central unit is away.
@@ -53,24 +52,15 @@ type uid [16]byte
 // entry is a pod. Its strings are those of the object that it was made from: they cost nothing while an informer
 // keeps it.
 type entry struct {
-	name, owner string // the owner of a Job's or Deployment's pod is mostly the beginning of its name
-	kin         unique.Handle[kin]
+	name, owner string                        // the owner of a Job's or Deployment's pod is mostly the beginning of its name
+	account     unique.Handle[ledger.Account] // but for the owner: many pods have it in common
 	node        unique.Handle[string]
 	containers  []container
-	gone        int64 // when it was deleted, Unix seconds; 0: it is there
 }
-
-// kin is what many pods have in common.
-type kin struct{ namespace, ownerKind, team, strategy string }
 
 type container struct {
 	low, high uint32 // of a hash of its ID
 	name      unique.Handle[string]
-}
-
-type parent struct {
-	name string
-	gone int64
 }
 
 var containerSeed = maphash.MakeSeed()
@@ -78,10 +68,7 @@ var containerSeed = maphash.MakeSeed()
 // NewDirectory returns a Directory that knows no pod.
 func NewDirectory(o DirectoryOptions) *Directory {
 	o.MostDeleted = cmp.Or(o.MostDeleted, mostGone)
-	return &Directory{
-		o: o, pods: map[uid]*entry{}, gone: departed[uid]{most: o.MostDeleted},
-		parents: map[types.NamespacedName]*parent{}, ended: departed[types.NamespacedName]{most: o.MostDeleted},
-	}
+	return &Directory{o: o, pods: newRegister[uid, *entry](o), parents: newRegister[types.NamespacedName, string](o)}
 }
 
 // Saw is told of every pod and Job that an informer adds or updates: a pod names its Job, and only the Job names its
@@ -94,8 +81,7 @@ func (d *Directory) Saw(o client.Object) {
 		if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.parents[client.ObjectKeyFromObject(o)] = &parent{name: owner.Name}
-			d.sweep()
+			d.parents.put(client.ObjectKeyFromObject(o), owner.Name)
 		}
 	}
 }
@@ -104,7 +90,7 @@ func (d *Directory) sawPod(p *v1.Pod) {
 	id, e := uidOf(p), d.entryOf(p)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if before := d.pods[id]; before != nil {
+	if before := d.pods.get(id); before != nil {
 		if !before.same(e) {
 			return
 		}
@@ -112,8 +98,7 @@ func (d *Directory) sawPod(p *v1.Pod) {
 			e.containers = before.containers // a pod that has failed may forget them
 		}
 	}
-	d.pods[id] = e
-	d.sweep()
+	d.pods.put(id, e)
 }
 
 // Lost is told of every pod and Job that was deleted. It is known for some more time.
@@ -123,69 +108,62 @@ func (d *Directory) Lost(o client.Object) {
 	switch o := o.(type) {
 	case *v1.Pod:
 		id, last := uidOf(o), d.entryOf(o)
-		e := d.pods[id]
-		if e == nil {
-			e = last
-			d.pods[id] = e
+		if e := d.pods.get(id); e == nil {
+			d.pods.put(id, last)
+		} else if !e.same(last) {
+			return
 		}
-		if e.same(last) && e.gone == 0 {
-			e.gone = d.o.Now().Unix()
-			d.gone.add(id, e.gone)
-		}
+		d.pods.lose(id)
 	case *batchv1.Job:
-		key := client.ObjectKeyFromObject(o)
-		if p := d.parents[key]; p != nil && p.gone == 0 {
-			p.gone = d.o.Now().Unix()
-			d.ended.add(key, p.gone)
+		d.parents.lose(client.ObjectKeyFromObject(o))
+	}
+}
+
+// register holds what there is, and for some time what was deleted.
+type register[K comparable, V any] struct {
+	there map[K]V
+	gone  *cache.LRUExpireCache
+}
+
+func newRegister[K comparable, V any](o DirectoryOptions) register[K, V] {
+	return register[K, V]{map[K]V{}, cache.NewLRUExpireCacheWithClock(o.MostDeleted, clock(o.Now))}
+}
+
+type clock func() time.Time
+
+// Now implements [cache.Clock].
+func (c clock) Now() time.Time { return c() }
+
+// get returns what is or was there, or the zero value.
+func (r *register[K, V]) get(key K) V {
+	v, ok := r.there[key]
+	if !ok {
+		if was, ok := r.gone.Get(key); ok {
+			return was.(V)
 		}
 	}
-	d.sweep()
+	return v
 }
 
-// sweep forgets what was deleted long ago.
-func (d *Directory) sweep() {
-	before := d.o.Now().Add(-keptFor).Unix()
-	d.gone.sweep(before, func(id uid, at int64) {
-		if e := d.pods[id]; e != nil && e.gone == at {
-			delete(d.pods, id)
-		}
-	})
-	d.ended.sweep(before, func(job types.NamespacedName, at int64) {
-		if p := d.parents[job]; p != nil && p.gone == at {
-			delete(d.parents, job)
-		}
-	})
+func (r *register[K, V]) put(key K, v V) {
+	r.there[key] = v
+	r.gone.Remove(key)
 }
 
-// departed is a queue of what was deleted, the oldest first.
-type departed[K any] struct {
-	most  int
-	queue []departure[K]
-}
-
-type departure[K any] struct {
-	key K
-	at  int64
-}
-
-func (q *departed[K]) add(key K, at int64) { q.queue = append(q.queue, departure[K]{key, at}) }
-
-// sweep takes out what was deleted before an instant, and what is too much.
-func (q *departed[K]) sweep(before int64, forget func(K, int64)) {
-	n := 0
-	for n < len(q.queue) && (q.queue[n].at < before || len(q.queue)-n > q.most) {
-		forget(q.queue[n].key, q.queue[n].at)
-		n++
+func (r *register[K, V]) lose(key K) {
+	if v, ok := r.there[key]; ok {
+		delete(r.there, key)
+		r.gone.Add(key, v, keptFor)
 	}
-	q.queue = q.queue[n:] // append moves what is left to a new array, and the old one goes
 }
 
 func (d *Directory) entryOf(p *v1.Pod) *entry {
 	ownerKind, owner := policy.OwnerOf(p)
 	e := &entry{
 		name: p.Name, owner: owner, node: unique.Make(p.Spec.NodeName),
-		kin: unique.Make(kin{
-			namespace: p.Namespace, ownerKind: ownerKind, team: policy.TeamOf(p.Labels), strategy: d.o.Strategy(p),
+		account: unique.Make(ledger.Account{
+			Kind: ledger.Workload, Namespace: p.Namespace, OwnerKind: ownerKind, Team: policy.TeamOf(p.Labels),
+			Strategy: d.o.Strategy(p),
 		}),
 	}
 	if strings.HasPrefix(p.Name, owner) {
@@ -207,7 +185,7 @@ func (d *Directory) entryOf(p *v1.Pod) *entry {
 // same reports whether two are the same pod. UIDs do not come again, but any user can write on a pod that it is the
 // image of another one.
 func (e *entry) same(o *entry) bool {
-	return e.name == o.name && e.kin.Value().namespace == o.kin.Value().namespace
+	return e.name == o.name && e.account.Value().Namespace == o.account.Value().Namespace
 }
 
 // bareID returns a container's ID as its control group is called: without the runtime's name.

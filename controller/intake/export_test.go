@@ -12,7 +12,7 @@ type PodNames struct {
 func (d *Directory) Names(podUID string) (PodNames, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	e := d.pods[parseUID(podUID)]
+	e := d.pods.get(parseUID(podUID))
 	if e == nil {
 		return PodNames{}, false
 	}

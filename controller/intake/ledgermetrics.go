@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,65 +34,44 @@ const gaugesEvery = time.Minute
 // staleAfter is when watts are no longer decided by.
 const staleAfter = 45 * time.Second
 
-func ledgerDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
-}
-
-var (
-	ledgerWritable = ledgerDesc("kubenergy_ledger_writable",
-		"1 while batches can be booked, 0 while the disk or the database fails: agents then keep what they have.")
-	ledgerBookings = ledgerDesc("kubenergy_ledger_bookings_total",
-		"Batches that were to be booked, by what became of them.", "result")
-	ledgerGaps = ledgerDesc("kubenergy_ledger_gaps_total",
-		"Batches before which numbers of their stream are missing: they were lost.")
-	ledgerCommits = ledgerDesc("kubenergy_ledger_commits_total", "Transactions of bookings.", "result")
-	ledgerWriting = ledgerDesc("kubenergy_ledger_commit_seconds_total", "Time spent in them.")
-	ledgerFolds   = ledgerDesc("kubenergy_ledger_folds_total",
-		"Transactions that move bookings from the journal into windows and sums.")
-	ledgerFolding = ledgerDesc("kubenergy_ledger_fold_seconds_total", "Time spent in them.")
-	ledgerWaiting = ledgerDesc("kubenergy_ledger_waiting_bookings", "Batches that wait to be written.")
-	ledgerJournal = ledgerDesc("kubenergy_ledger_journal_bookings",
-		"Batches that are on disk and not in windows and sums yet.")
-	ledgerBytes  = ledgerDesc("kubenergy_ledger_bytes", "Size of the ledger on disk.")
-	meteredNodes = prometheus.NewDesc("kubenergy_metered_nodes",
-		"Nodes that have been metered lately, by whether their watts are decided by.", []string{"state"}, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (m *LedgerMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		ledgerWritable, ledgerBookings, ledgerGaps, ledgerCommits, ledgerWriting, ledgerFolds, ledgerFolding,
-		ledgerWaiting, ledgerJournal, ledgerBytes, meteredNodes,
-	} {
-		ch <- d
-	}
-}
+// Describe implements prometheus.Collector. It says nothing: what is shown is described as it is.
+func (*LedgerMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
-	show := func(kind prometheus.ValueType, d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
-	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
+	show := func(kind prometheus.ValueType, v float64, name, help string, label ...string) {
+		labels := prometheus.Labels{}
+		for pair := range slices.Chunk(label, 2) {
+			labels[pair[0]] = pair[1]
+		}
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, labels), kind, v)
+	}
 	writable := 0.0
 	if ok, _ := m.Ledger.Writable(); ok {
 		writable = 1
 	}
-	show(gauge, ledgerWritable, writable)
+	show(gauge, writable, "kubenergy_ledger_writable",
+		"1 while batches can be booked, 0 while the disk or the database fails: agents then keep what they have.")
 	a := m.Ledger.Activity()
-	show(counter, ledgerBookings, float64(a.Booked), "booked")
-	show(counter, ledgerBookings, float64(a.Again), "again")
-	show(counter, ledgerBookings, float64(a.Refused), "refused")
-	show(counter, ledgerGaps, float64(a.Gaps))
-	show(counter, ledgerCommits, float64(a.Commits), "ok")
-	show(counter, ledgerCommits, float64(a.Failures), "failed")
-	show(counter, ledgerWriting, a.Writing.Seconds())
-	show(counter, ledgerFolds, float64(a.Folds))
-	show(counter, ledgerFolding, a.Folding.Seconds())
-	show(gauge, ledgerWaiting, float64(a.Waiting))
+	for result, n := range map[string]uint64{"booked": a.Booked, "again": a.Again, "refused": a.Refused} {
+		show(counter, float64(n), "kubenergy_ledger_bookings_total",
+			"Batches that were to be booked, by what became of them.", "result", result)
+	}
+	show(counter, float64(a.Gaps), "kubenergy_ledger_gaps_total",
+		"Batches before which numbers of their stream are missing: they were lost.")
+	for result, n := range map[string]uint64{"ok": a.Commits, "failed": a.Failures} {
+		show(counter, float64(n), "kubenergy_ledger_commits_total", "Transactions of bookings.", "result", result)
+	}
+	show(counter, a.Writing.Seconds(), "kubenergy_ledger_commit_seconds_total", "Time spent in them.")
+	show(counter, float64(a.Folds), "kubenergy_ledger_folds_total",
+		"Transactions that move bookings from the journal into windows and sums.")
+	show(counter, a.Folding.Seconds(), "kubenergy_ledger_fold_seconds_total", "Time spent in them.")
+	show(gauge, float64(a.Waiting), "kubenergy_ledger_waiting_bookings", "Batches that wait to be written.")
 	if s, ok := m.gauges(); ok {
-		show(gauge, ledgerJournal, float64(s.Journal))
-		show(gauge, ledgerBytes, float64(s.Bytes))
+		show(gauge, float64(s.Journal), "kubenergy_ledger_journal_bookings",
+			"Batches that are on disk and not in windows and sums yet.")
+		show(gauge, float64(s.Bytes), "kubenergy_ledger_bytes", "Size of the ledger on disk.")
 	}
 	states := map[string]int{"live": 0, "stale": 0, "implausible": 0}
 	now := m.Now()
@@ -106,7 +86,8 @@ func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for state, n := range states {
-		show(gauge, meteredNodes, float64(n), state)
+		show(gauge, float64(n), "kubenergy_metered_nodes",
+			"Nodes that have been metered lately, by whether their watts are decided by.", "state", state)
 	}
 }
 

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"hash/maphash"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,15 +14,10 @@ import (
 
 // account returns what a pod is charged under.
 func (d *Directory) account(e *entry) ledger.Account {
-	k := e.kin.Value()
-	a := ledger.Account{
-		Kind: ledger.Workload, Namespace: k.namespace, OwnerKind: k.ownerKind, Owner: e.owner, Team: k.team,
-		Strategy: k.strategy,
-	}
-	if k.ownerKind == "Job" {
-		if p := d.parents[types.NamespacedName{Namespace: k.namespace, Name: e.owner}]; p != nil {
-			a.Parent = p.name
-		}
+	a := e.account.Value()
+	a.Owner = e.owner
+	if a.OwnerKind == "Job" {
+		a.Parent = d.parents.get(types.NamespacedName{Namespace: a.Namespace, Name: e.owner})
 	}
 	return a
 }
@@ -30,7 +26,7 @@ func (d *Directory) account(e *entry) ledger.Account {
 func (d *Directory) Container(podUID, containerID string) string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if e := d.pods[parseUID(podUID)]; e != nil {
+	if e := d.pods.get(parseUID(podUID)); e != nil {
 		return e.container(containerID)
 	}
 	return ""
@@ -50,8 +46,7 @@ func (e *entry) container(id string) string {
 func (d *Directory) Count() (there, gone int) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	gone = len(d.gone.queue)
-	return max(0, len(d.pods)-gone), gone
+	return len(d.pods.there), len(d.pods.gone.Keys())
 }
 
 // resolution is who the consumers of a batch are.
@@ -78,8 +73,8 @@ func (d *Directory) resolve(node string, shares []energy.Share, news *novelties,
 			continue
 		}
 		if c == nil || podUID != lastUID {
-			e := d.pods[parseUID(podUID)]
-			c = d.pod(e, s.ID[:len(s.ID)-containerPart(containerID)], node, news, now)
+			e := d.pods.get(parseUID(podUID))
+			c = d.pod(e, strings.TrimSuffix(strings.TrimSuffix(s.ID, containerID), "/"), node, news, now)
 			last, lastUID, lastEntry = c, podUID, e
 		}
 		r.consumers[i] = c
@@ -91,14 +86,6 @@ func (d *Directory) resolve(node string, shares []energy.Share, news *novelties,
 		}
 	}
 	return r
-}
-
-// containerPart returns the length of what follows the pod in a consumer's ID.
-func containerPart(containerID string) int {
-	if containerID == "" {
-		return 0
-	}
-	return len("/") + len(containerID)
 }
 
 // pod returns who a pod is, as its node may call it.
