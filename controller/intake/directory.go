@@ -2,14 +2,12 @@ package intake
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"hash/maphash"
 	"strings"
 	"sync"
 	"time"
 	"unique"
 
-	"github.com/google/uuid"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +34,7 @@ type Directory struct {
 	o DirectoryOptions
 
 	mu      sync.RWMutex
-	pods    register[uid, *entry]
+	pods    register[string, *entry]               // by what agents call them
 	parents register[types.NamespacedName, string] // of Jobs
 }
 
@@ -46,16 +44,14 @@ const (
 	mostGone = 200_000
 )
 
-// uid is a UID's 128 bits, or a digest of what is no UUID.
-type uid [16]byte
-
 // entry is a pod. Its strings are those of the object that it was made from: they cost nothing while an informer
 // keeps it.
 type entry struct {
-	name, owner string                        // the owner of a Job's or Deployment's pod is mostly the beginning of its name
-	account     unique.Handle[ledger.Account] // but for the owner: many pods have it in common
-	node        unique.Handle[string]
-	containers  []container
+	name, owner string // an owner is mostly the beginning of its pod's name
+	// but for the owner, which few pods have in common
+	account    unique.Handle[ledger.Account]
+	node       unique.Handle[string]
+	containers []container
 }
 
 type container struct {
@@ -68,7 +64,7 @@ var containerSeed = maphash.MakeSeed()
 // NewDirectory returns a Directory that knows no pod.
 func NewDirectory(o DirectoryOptions) *Directory {
 	o.MostDeleted = cmp.Or(o.MostDeleted, mostGone)
-	return &Directory{o: o, pods: newRegister[uid, *entry](o), parents: newRegister[types.NamespacedName, string](o)}
+	return &Directory{o: o, pods: newRegister[string, *entry](o), parents: newRegister[types.NamespacedName, string](o)}
 }
 
 // Saw is told of every pod and Job that an informer adds or updates: a pod names its Job, and only the Job names its
@@ -203,26 +199,6 @@ func containerOf(id, name string) container {
 
 // uidOf returns what agents call a pod. A static pod's control group bears the hash of its file; the UID of its image
 // in the API server does not appear on the node.
-func uidOf(p *v1.Pod) uid {
-	if hash := p.Annotations["kubernetes.io/config.mirror"]; hash != "" {
-		return digested(hash)
-	}
-	return parseUID(string(p.UID))
-}
-
-// parseUID reads a UUID as Kubernetes writes it. What is written in any other way is something else.
-func parseUID(s string) uid {
-	const length = 36
-	if id, err := uuid.Parse(s); err == nil && len(s) == length && s == strings.ToLower(s) {
-		return uid(id)
-	}
-	return digested(s)
-}
-
-// digested returns bits that no UUID of a pod has: theirs are of version 4.
-func digested(s string) uid {
-	sum := sha256.Sum256([]byte(s))
-	id := uid(sum[:16])
-	id[6] = id[6]&0x0f | 0xf0
-	return id
+func uidOf(p *v1.Pod) string {
+	return cmp.Or(p.Annotations["kubernetes.io/config.mirror"], string(p.UID))
 }

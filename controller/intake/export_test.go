@@ -12,7 +12,7 @@ type PodNames struct {
 func (d *Directory) Names(podUID string) (PodNames, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	e := d.pods.get(parseUID(podUID))
+	e := d.pods.get(podUID)
 	if e == nil {
 		return PodNames{}, false
 	}

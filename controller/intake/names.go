@@ -26,7 +26,7 @@ func (d *Directory) account(e *entry) ledger.Account {
 func (d *Directory) Container(podUID, containerID string) string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if e := d.pods.get(parseUID(podUID)); e != nil {
+	if e := d.pods.get(podUID); e != nil {
 		return e.container(containerID)
 	}
 	return ""
@@ -73,7 +73,7 @@ func (d *Directory) resolve(node string, shares []energy.Share, news *novelties,
 			continue
 		}
 		if c == nil || podUID != lastUID {
-			e := d.pods.get(parseUID(podUID))
+			e := d.pods.get(podUID)
 			c = d.pod(e, strings.TrimSuffix(strings.TrimSuffix(s.ID, containerID), "/"), node, news, now)
 			last, lastUID, lastEntry = c, podUID, e
 		}
