@@ -79,11 +79,8 @@ func Evaluate(ctx context.Context, e Evaluation) ([]Accuracy, error) {
 	var runs []*issuing
 	for _, name := range e.Models {
 		is := &issuing{
-			record: r, model: name, horizon: horizon, refit: int(e.Refit / time.Hour), calibrate: e.Calibrate,
-			now: e.Now,
-			options: LearnOptions{
-				Horizon: time.Duration(horizon) * time.Hour, Daily: e.stride()%day == 0, Seed: e.Seed,
-			},
+			record: r, model: name, refit: int(e.Refit / time.Hour), calibrate: e.Calibrate, now: e.Now,
+			training: training{horizon: horizon, daily: e.stride()%day == 0, seed: e.Seed},
 		}
 		if name != WithWeather && r.weather != nil {
 			without := *r
@@ -114,12 +111,12 @@ func Evaluate(ctx context.Context, e Evaluation) ([]Accuracy, error) {
 func (e *Evaluation) stride() time.Duration { return cmp.Or(e.Stride, day) }
 
 func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error) {
-	length := cmp.Or(e.Horizon, LearntHorizon)
+	horizon, err = fullHours(e.Horizon)
 	switch {
 	case e.History == nil:
 		return nil, nil, 0, errors.New("no history to evaluate forecasts on")
-	case length < 0 || length > LearntHorizon || length%time.Hour != 0:
-		return nil, nil, 0, fmt.Errorf("horizon is %v: want full hours, at most %v", length, LearntHorizon)
+	case err != nil:
+		return nil, nil, 0, err
 	case e.stride() < time.Hour || e.stride()%time.Hour != 0:
 		return nil, nil, 0, fmt.Errorf("stride is %v: want full hours", e.Stride)
 	case e.Windows <= 0:
@@ -127,7 +124,6 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 	case e.Refit < 0 || e.Refit%time.Hour != 0:
 		return nil, nil, 0, fmt.Errorf("models are to be learnt again every %v: want full hours", e.Refit)
 	}
-	horizon = int(length / time.Hour)
 	if r, err = newRecord(e.History, e.Weather, horizon); err != nil {
 		return nil, nil, 0, err
 	}
@@ -138,15 +134,10 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 		return nil, nil, 0, fmt.Errorf("the last of %d windows ends at %s, the history at %s", e.Windows,
 			r.timeOf(last+horizon).Format(time.RFC3339), e.History.End().Format(time.RFC3339))
 	}
-	return r, origins, horizon, e.checkWeather(r.timeOf(0), r.timeOf(origins[len(origins)-1]+horizon))
-}
-
-// checkWeather refuses weather that lacks hours of the training or of forecasts.
-func (e *Evaluation) checkWeather(from, until time.Time) error {
-	if e.Weather == nil || !slices.Contains(e.Models, WithWeather) {
-		return nil
+	if e.Weather != nil && slices.Contains(e.Models, WithWeather) {
+		err = e.Weather.covers(r.timeOf(0), r.timeOf(origins[len(origins)-1]+horizon))
 	}
-	return e.Weather.covers(from, until)
+	return r, origins, horizon, err
 }
 
 // judge compares forecasts with what came. Hours without a positive intensity have no percentage error.
@@ -243,7 +234,7 @@ func (is *issuing) coverage(origins []int, values []float32, terms []term) []Cov
 				for i := t.first; i < t.end; i++ {
 					for h := from; h < until; h++ {
 						y, p := is.values[origins[i]+h], float64(values[i*is.horizon+h])
-						hour := is.hourOfDay(origins[i] + h)
+						hour := is.days[origins[i]+h].hour
 						if y >= p*low[hour] && y <= p*high[hour] {
 							c.Inside++
 						}

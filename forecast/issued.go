@@ -7,7 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -42,21 +42,9 @@ type Span struct{ From, Until time.Time }
 // Issued are forecasts as they would have been issued over a span. It is immutable, and may be asked from many
 // goroutines.
 type Issued struct {
-	model   string
-	key     [sha256.Size]byte
-	pieces  []piece // in order
-	horizon int
-	lag     int
-	known   []float64 // value of the hour before each origin
-	values  []float32 // by origin and hour ahead
+	issuedFile
 
 	last atomic.Pointer[issuedSignal]
-}
-
-// piece are origins that follow each other hour by hour.
-type piece struct {
-	start int64 // hour of the first one, since the epoch
-	first int   // its number among all
 }
 
 type issuedSignal struct {
@@ -67,17 +55,25 @@ type issuedSignal struct {
 // defaultRefit is how often models are learnt again: monthly is enough.
 const defaultRefit = 28 * day
 
+// fullHours returns how many hours ahead to look; 0: as many as learnt models do at most.
+func fullHours(horizon time.Duration) (int, error) {
+	if horizon < 0 || horizon > LearntHorizon || horizon%time.Hour != 0 {
+		return 0, fmt.Errorf("horizon is %v: want full hours, at most %v", horizon, LearntHorizon)
+	}
+	return int(cmp.Or(horizon, LearntHorizon) / time.Hour), nil
+}
+
 // check says what is wrong with the inputs.
 func (o *Issuance) check() error {
-	length := o.length()
+	_, err := fullHours(o.Horizon)
 	switch {
 	case o.History == nil:
 		return errors.New("no history to forecast from")
 	case o.History.Step() != time.Hour || o.History.Start().UnixNano()%int64(time.Hour) != 0:
 		return fmt.Errorf("history has a step of %v from %s: want full hours", o.History.Step(),
 			o.History.Start().Format(time.RFC3339))
-	case length < 0 || length > LearntHorizon || length%time.Hour != 0:
-		return fmt.Errorf("horizon is %v: want full hours, at most %v", length, LearntHorizon)
+	case err != nil:
+		return err
 	case !o.Until.After(o.From):
 		return fmt.Errorf("span from %s until %s is empty", o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
 	case !o.History.Covers(o.From, o.Until):
@@ -174,24 +170,21 @@ func Issue(ctx context.Context, o Issuance) (*Issued, error) {
 	}
 	refit := cmp.Or(o.Refit, defaultRefit)
 	is := &issuing{
-		record: r, model: o.Model, horizon: horizon, refit: max(0, int(refit/time.Hour)),
-		anchor:  new(int(o.anchor() - r.start)),
-		options: LearnOptions{Horizon: time.Duration(horizon) * time.Hour, Seed: o.Seed},
+		record: r, training: training{horizon: horizon, seed: o.Seed}, model: o.Model,
+		refit: max(0, int(refit/time.Hour)), anchor: new(int(o.anchor() - r.start)),
 	}
+	f := &Issued{issuedFile: issuedFile{
+		Key: o.key(), Name: o.Model, Hours: hours, Horizon: horizon, Lag: int(o.Lag / time.Hour),
+		Known: make([]float64, len(hours)),
+	}}
 	origins := make([]int, len(hours))
-	f := &Issued{
-		model: o.Model, key: o.key(), horizon: horizon, lag: int(o.Lag / time.Hour), known: make([]float64, len(hours)),
-	}
 	for i, hour := range hours {
-		if i == 0 || hour != hours[i-1]+1 {
-			f.pieces = append(f.pieces, piece{start: hour, first: i})
-		}
 		origins[i] = int(hour - r.start)
 		if origins[i] >= 1 {
-			f.known[i] = r.values[origins[i]-1]
+			f.Known[i] = r.values[origins[i]-1]
 		}
 	}
-	if f.values, _, err = is.issue(ctx, origins); err != nil {
+	if f.Values, _, err = is.issue(ctx, origins); err != nil {
 		return nil, fmt.Errorf("issuing forecasts with %s: %w", o.Model, err)
 	}
 	return f, nil
@@ -227,53 +220,37 @@ func (o *Issuance) key() (key [sha256.Size]byte) {
 }
 
 // Model returns the name of the model.
-func (f *Issued) Model() string { return f.model }
+func (f *Issued) Model() string { return f.Name }
 
 // hourAsked is when the first question is asked that an origin answers.
 func (f *Issued) hourAsked(origin int64) time.Time {
-	return time.Unix((origin-1+int64(f.lag))*3600, 0).UTC()
+	return time.Unix((origin-1+int64(f.Lag))*3600, 0).UTC()
 }
 
 // Start returns the first hour of the span.
-func (f *Issued) Start() time.Time { return f.hourAsked(f.pieces[0].start) }
+func (f *Issued) Start() time.Time { return f.hourAsked(f.Hours[0]) }
 
 // End returns the first hour after the span.
-func (f *Issued) End() time.Time {
-	last := f.pieces[len(f.pieces)-1]
-	return f.hourAsked(last.start).Add(time.Duration(len(f.known)-last.first) * time.Hour)
-}
-
-// origin returns which of the forecasts is the last one at now, and its hour since the epoch; -1 if there is none yet.
-func (f *Issued) origin(now time.Time) (number int, hour int64) {
-	hour = now.Unix()/3600 + 1 - int64(f.lag)
-	i := sort.Search(len(f.pieces), func(i int) bool { return f.pieces[i].start > hour }) - 1
-	if i < 0 {
-		return -1, 0
-	}
-	p, end := f.pieces[i], len(f.known)
-	if i+1 < len(f.pieces) {
-		end = f.pieces[i+1].first
-	}
-	ahead := min(hour-p.start, int64(end-1-p.first))
-	return p.first + int(ahead), p.start + ahead
-}
+func (f *Issued) End() time.Time { return f.hourAsked(f.Hours[len(f.Hours)-1] + 1) }
 
 // At returns what is known at now: the value of the present hour, unless it comes too late, and then what is
 // forecast. It is absent before the span; after a part of Only it is what was known at its end.
 func (f *Issued) At(now time.Time) grid.Signal {
-	i, start := f.origin(now)
+	next, _ := slices.BinarySearch(f.Hours, now.Unix()/3600+2-int64(f.Lag)) // the first that is issued later
+	i := next - 1
 	if i < 0 {
 		return grid.Signal{}
 	}
 	if last := f.last.Load(); last != nil && last.origin == i {
 		return last.signal
 	}
-	values := make([]float64, 0, f.horizon+1)
-	if f.lag == 0 {
-		values = append(values, f.known[i])
+	start := f.Hours[i]
+	values := make([]float64, 0, f.Horizon+1)
+	if f.Lag == 0 {
+		values = append(values, f.Known[i])
 		start--
 	}
-	for _, v := range f.values[i*f.horizon : (i+1)*f.horizon] {
+	for _, v := range f.Values[i*f.Horizon : (i+1)*f.Horizon] {
 		values = append(values, float64(v))
 	}
 	s, err := grid.NewSeries(time.Unix(start*3600, 0).UTC(), time.Hour, values)

@@ -15,27 +15,22 @@ import (
 )
 
 // methodVersion is part of what cached forecasts are known by. It changes when models forecast otherwise.
-const methodVersion = 4
+const methodVersion = 5
 
-// issuedFile is the written form of Issued.
+// issuedFile is what of Issued is kept in a file.
 type issuedFile struct {
-	Key          [32]byte
-	Model        string
-	Starts       []int64 // of pieces
-	Firsts       []int
-	Horizon, Lag int
-	Known        []float64
-	Values       []float32
+	Key          [32]byte  // digest of what they were made from
+	Name         string    // of the model
+	Hours        []int64   // since the epoch, from which each is issued, in order
+	Horizon, Lag int       // hours
+	Known        []float64 // value of the hour before each
+	Values       []float32 // of all, one after the other, by hour ahead
 }
 
 // MarshalBinary writes the forecasts, with a digest of what they were made from.
 func (f *Issued) MarshalBinary() ([]byte, error) {
-	file := issuedFile{Key: f.key, Model: f.model, Horizon: f.horizon, Lag: f.lag, Known: f.known, Values: f.values}
-	for _, p := range f.pieces {
-		file.Starts, file.Firsts = append(file.Starts, p.start), append(file.Firsts, p.first)
-	}
 	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(file); err != nil {
+	if err := gob.NewEncoder(&b).Encode(f.issuedFile); err != nil {
 		return nil, fmt.Errorf("writing forecasts: %w", err)
 	}
 	return b.Bytes(), nil
@@ -47,16 +42,10 @@ func (f *Issued) UnmarshalBinary(data []byte) error {
 	if err := gob.NewDecoder(bytes.NewReader(data)).Decode(&file); err != nil {
 		return fmt.Errorf("reading forecasts: %w", err)
 	}
-	if file.Horizon <= 0 || len(file.Known) == 0 || len(file.Values) != file.Horizon*len(file.Known) ||
-		len(file.Starts) == 0 || len(file.Starts) != len(file.Firsts) {
+	if n := len(file.Hours); n == 0 || file.Horizon <= 0 || len(file.Known) != n || len(file.Values) != n*file.Horizon {
 		return errors.New("reading forecasts: the parts do not fit together")
 	}
-	f.key, f.model, f.horizon, f.lag, f.known, f.values = file.Key, file.Model, file.Horizon, file.Lag, file.Known,
-		file.Values
-	f.pieces = nil
-	for i, start := range file.Starts {
-		f.pieces = append(f.pieces, piece{start: start, first: file.Firsts[i]})
-	}
+	f.issuedFile = file
 	return nil
 }
 
@@ -71,7 +60,7 @@ func IssueCached(ctx context.Context, folder string, o Issuance) (*Issued, error
 	data, err := os.ReadFile(path)
 	if err == nil {
 		f := &Issued{}
-		if f.UnmarshalBinary(data) == nil && f.key == key {
+		if f.UnmarshalBinary(data) == nil && f.Key == key {
 			return f, nil
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +76,7 @@ func IssueCached(ctx context.Context, folder string, o Issuance) (*Issued, error
 	return f, keep(path, data)
 }
 
-// keep writes a file in one step, so that nobody reads half of it.
+// keep writes a file in one step, so that no reader sees half of it.
 func keep(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a cache of nothing secret
 		return fmt.Errorf("keeping forecasts: %w", err)

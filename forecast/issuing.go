@@ -21,13 +21,12 @@ func Models() []string {
 // issuing is how a model is made to forecast from many origins, knowing at each only what was before.
 type issuing struct {
 	*record
-	model   string
-	horizon int
-	refit   int // hours after which it is learnt again; 0: never
+	training
+	model string
+	refit int // hours after which it is learnt again; 0: never
 	// hour in which it is learnt first, from when on refits are counted; nil: at the first origin of a term
 	anchor    *int
 	calibrate bool
-	options   LearnOptions
 	now       func() time.Time // nil: learning is not timed
 	progress  func()           // called after each term; may be nil
 }
@@ -110,7 +109,7 @@ func (is *issuing) serve(t *term, origins []int, into []float32) error {
 	if is.now != nil {
 		begin = is.now()
 	}
-	l, err := learn(is.record, t.learnt, is.horizon, is.options)
+	l, err := learn(is.record, t.learnt, is.training)
 	if err != nil {
 		return err
 	}

@@ -174,7 +174,7 @@ func (v *view) regress(o *origins, horizon int) (*regressions, error) {
 				return err
 			}
 		}
-		errs[h] = l.errors(parts, o, h, v.hourOfDay)
+		errs[h] = l.errors(parts, o, h, v.days)
 		r.leads[h].full = l.standard.raw(b)
 		for f := range parts {
 			r.leads[h].withoutFold[f] = l.standard.raw(parts[f])
@@ -198,7 +198,7 @@ type timed struct {
 }
 
 // errors returns the errors, over the last year, of what was learnt without them.
-func (l *lesson) errors(parts [folds][]float64, o *origins, h int, hourOfDay func(int) int) []timed {
+func (l *lesson) errors(parts [folds][]float64, o *origins, h int, days []calendar) []timed {
 	var errs []timed
 	hours := o.before(h)
 	p := l.width - 1
@@ -208,7 +208,7 @@ func (l *lesson) errors(parts [folds][]float64, o *origins, h int, hourOfDay fun
 				continue
 			}
 			row := l.rows[i*l.width : (i+1)*l.width]
-			errs = append(errs, timed{hourOfDay(hours[i] + h), row[p] - dot(parts[f], row[:p])})
+			errs = append(errs, timed{days[hours[i]+h].hour, row[p] - dot(parts[f], row[:p])})
 		}
 	}
 	return errs

@@ -66,31 +66,16 @@ func newRecord(history *grid.Series, weather *Weather, ahead int) (*record, erro
 }
 
 // hourOf returns the number of the first hour that does not begin before t.
-func (r *record) hourOf(t time.Time) int {
-	seconds := t.Unix() - r.start*3600
-	if t.Nanosecond() > 0 {
-		seconds++
-	}
-	h := seconds / 3600
-	if seconds > h*3600 {
-		h++
-	}
-	return int(h)
-}
+func (r *record) hourOf(t time.Time) int { return int(t.Add(time.Hour-1).Unix()/3600 - r.start) }
 
 // timeOf returns when hour number i begins.
 func (r *record) timeOf(i int) time.Time {
 	return time.Unix((r.start+int64(i))*3600, 0).UTC()
 }
 
-// hourOfDay returns the hour of the day, UTC, of hour number i.
-func (r *record) hourOfDay(i int) int { return int(mod(r.start+int64(i), 24)) }
-
 func calendarAt(hour int64) calendar {
-	c := calendar{hour: int(mod(hour, 24)), weekday: int(mod(hour/24+4, 7))} // the epoch was a Thursday
-	if hour < 0 {
-		c.weekday = int(time.Unix(hour*3600, 0).UTC().Weekday())
-	}
+	at := time.Unix(hour*3600, 0).UTC()
+	c := calendar{hour: at.Hour(), weekday: int(at.Weekday())}
 	year := 2 * math.Pi * math.Mod(float64(hour)/24, 365.2425) / 365.2425
 	c.year = [4]float64{math.Sin(year), math.Cos(year), math.Sin(2 * year), math.Cos(2 * year)}
 	day := 2 * math.Pi * float64(c.hour) / 24
@@ -99,8 +84,6 @@ func calendarAt(hour int64) calendar {
 	}
 	return c
 }
-
-func mod(a, b int64) int64 { return (a%b + b) % b }
 
 func (c *calendar) weekend() float64 { return indicator(c.weekday == 0 || c.weekday == 6) }
 
