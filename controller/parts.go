@@ -83,7 +83,7 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 	}
 	p.shadow = status.NewShadow(status.ShadowOptions{
 		View: p.objects.View, Leads: p.leads, Events: p.manager.GetEventRecorder("kubenergy-controller"),
-		Signal: p.history.Signal, Log: p.log, Registerer: p.registry,
+		Signal: func() string { return zone.Signal(p.objects.View()) }, Log: p.log, Registerer: p.registry,
 	})
 	p.workloads = estimate.NewWorkloads(estimate.WorkloadOptions{
 		Client: p.manager.GetClient(), View: p.objects.View, Node: p.nodes.Node, Rates: p.rates.Of, Leads: p.leads,
@@ -152,7 +152,7 @@ func (p *process) addReconcilers() error {
 	api := p.manager.GetClient()
 	return errors.Join(
 		p.registry.Register(signals),
-		zone.New(api, p.objects.View, zone.CarbonOf(deps), zone.PriceOf(deps), p.log).SetUp(p.manager),
+		zone.New(api, p.objects.View, zone.CarbonOf(deps), zone.PriceOf(deps)).SetUp(p.manager),
 		(&status.Profiles{Client: api, View: p.objects.View, Now: time.Now}).SetUp(p.manager),
 		status.NewPolicies(status.PolicyOptions{
 			Client: api, Defaults: p.objects.Defaults, Held: p.held.Count, Shadow: p.shadow, Now: time.Now, Log: p.log,
@@ -197,8 +197,6 @@ func (p *process) addRunners() error {
 				p.unit.live.Forget(n.Name)
 			}
 		}), &p.nodesSynced),
-		// They are not waited for: p.objects says whether they are there.
-		follow(&v1alpha1.GridZone{}, cached.Handler(nil, p.history.SawZone, p.history.LostZone), new(atomic.Int32)),
 	} {
 		err = errors.Join(err, p.manager.Add(run))
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // A ridge regression without a penalty finds the coefficients that made the data, whatever the scale of the columns.
@@ -134,6 +136,51 @@ func TestTrainingOriginsAreOfAllHours(t *testing.T) {
 			if !slices.Contains(daily, t0) {
 				t.Fatalf("until hour %d: hour %d, a number of days before, is no origin", until, t0)
 			}
+		}
+	}
+}
+
+// Where noon is harder to foresee than the night, intervals for the next hours are wider at noon: each hour of the day
+// holds the share of values that its interval promises.
+func TestIntervalsFitTheHour(t *testing.T) {
+	const days, asked, ahead = 120, 60, 4
+	random := rand.New(rand.NewPCG(5, 6))
+	values := make([]float64, (days+asked+1)*24)
+	for i := range values {
+		noise := .01
+		if hour := i % 24; hour >= 10 && hour < 14 {
+			noise = .1
+		}
+		values[i] = 300 * math.Exp(noise*random.NormFloat64())
+	}
+	s, err := grid.NewSeries(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC), time.Hour, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRecord(s, nil, ahead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := learn(r, days*24, training{horizon: ahead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newView(r, l.shape)
+	x := make([]float64, v.width+1)
+	for _, hour := range []int{1, 10} {
+		inside := 0
+		for day := range asked {
+			at := (days+day)*24 + hour
+			for h := range ahead {
+				y := math.Log(values[at+h] / l.at(v, x, at, h))
+				of := (hour + h) % 24
+				if y >= l.leads.margins.at(h, of, .1) && y <= l.leads.margins.at(h, of, .9) {
+					inside++
+				}
+			}
+		}
+		if share := float64(inside) / (ahead * asked); share < .7 || share > .9 {
+			t.Errorf("issued at %d:00, %.0f %% of the values lie within an interval of 80 %%", hour, 100*share)
 		}
 	}
 }

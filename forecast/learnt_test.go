@@ -185,31 +185,3 @@ func TestParseWeather(t *testing.T) {
 		}
 	}
 }
-
-// Where noon is harder to foresee than the night, intervals for the next hours are wider at noon: each hour of the day
-// holds the share of values that its interval promises.
-func TestIntervalsFitTheHour(t *testing.T) {
-	const days, asked = 120, 60
-	random := rand.New(rand.NewPCG(5, 6))
-	s := made(t, time.Hour, (days+asked+1)*24, func(i int) float64 {
-		noise := .01
-		if hour := i % 24; hour >= 10 && hour < 14 {
-			noise = .1
-		}
-		return 300 * math.Exp(noise*random.NormFloat64())
-	})
-	for _, hour := range []int{1, 10} {
-		scores, err := forecast.Evaluate(t.Context(), forecast.Evaluation{
-			History: s, Models: []string{forecast.History}, Windows: asked, Horizon: 4 * time.Hour,
-			First: s.Start().Add(time.Duration(days*24+hour) * time.Hour),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range scores[0].Coverage {
-			if c.Level == 80 && (c.Inside < 70 || c.Inside > 90) {
-				t.Errorf("issued at %d:00, %.0f %% of the values lie within an interval of 80 %%", hour, c.Inside)
-			}
-		}
-	}
-}

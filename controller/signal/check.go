@@ -44,49 +44,40 @@ type terms struct {
 	maxAge   time.Duration
 }
 
-// checked is an answer that makes sense: its points sorted, each once, and one of them about now.
-type checked struct {
-	Answer
-	present Point // as of now
-}
-
-// check is the one validation of all sources.
-func (w terms) check(a Answer, now time.Time) (checked, error) {
-	asked := w.zone
-	if a.Asked != "" {
-		asked = a.Asked
-	}
+// check is the one validation of all sources. It sorts the points of an answer, leaves each once, and returns the one
+// of now.
+func (w terms) check(a *Answer, now time.Time) (present Point, err error) {
 	switch {
 	case len(a.Points) == 0:
-		return checked{}, dial.Refuse(dial.ReasonMissing, "the answer has no values")
+		err = dial.Refuse(dial.ReasonMissing, "the answer has no values")
 	case len(a.Points) > maxPoints:
-		return checked{}, dial.Refuse(dial.ReasonSize, "the answer has %d values: want at most %d", len(a.Points),
-			maxPoints)
-	case a.Zone != "" && !strings.EqualFold(string(a.Zone), string(asked)):
-		return checked{}, dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", a.Zone, asked)
+		err = dial.Refuse(dial.ReasonSize, "the answer has %d values: want at most %d", len(a.Points), maxPoints)
+	case a.Zone != "" && !strings.EqualFold(string(a.Zone), string(w.zone)):
+		err = dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", a.Zone, w.zone)
 	case w.quantity == price && a.Currency != "" && a.Currency != w.currency:
-		return checked{}, dial.Refuse(dial.ReasonUnit, "the prices are in %.10q, wanted is %s", a.Currency, w.currency)
+		err = dial.Refuse(dial.ReasonUnit, "the prices are in %.10q, wanted is %s", a.Currency, w.currency)
 	case w.quantity == carbon && a.Marginal != w.marginal:
-		return checked{}, dial.Refuse(dial.ReasonKind, "the intensity is %s, wanted is %s: the two are never mixed",
-			kind(a.Marginal), kind(w.marginal))
+		err = dial.Refuse(dial.ReasonKind, "the intensity is %s, wanted is %s: the two are never mixed",
+			Kind(a.Marginal), Kind(w.marginal))
+	default:
+		err = w.age(a, now)
 	}
-	if err := w.age(a, now); err != nil {
-		return checked{}, err
+	if err != nil {
+		return Point{}, err
 	}
 	points, err := w.sorted(a.Points, now)
+	if err == nil {
+		err = regular(points, a.Step)
+	}
 	if err != nil {
-		return checked{}, err
+		return Point{}, err
 	}
-	if err := regular(points, a.Step); err != nil {
-		return checked{}, err
-	}
-	c := checked{Answer: a}
-	c.Points = points
-	c.present, err = w.present(c, now)
-	return c, err
+	a.Points = points
+	return w.present(a, now)
 }
 
-func kind(marginal bool) string {
+// Kind names a kind of carbon intensity.
+func Kind(marginal bool) string {
 	if marginal {
 		return "marginal"
 	}
@@ -94,7 +85,7 @@ func kind(marginal bool) string {
 }
 
 // age holds the present value against the clock: its own timestamp counts, not when it arrived.
-func (w terms) age(a Answer, now time.Time) error {
+func (w terms) age(a *Answer, now time.Time) error {
 	age := now.Sub(a.IssuedAt)
 	switch {
 	case a.Ageless:
@@ -174,24 +165,24 @@ func regular(points []Point, step time.Duration) error {
 
 // present returns the value of now. An intensity is believed to be the last one known until that is too old. A price is
 // set by the hour: the last one says nothing about the next.
-func (w terms) present(c checked, now time.Time) (Point, error) {
-	if p, ok := c.at(now); ok {
+func (w terms) present(a *Answer, now time.Time) (Point, error) {
+	if p, ok := a.at(now); ok {
 		return p, nil
 	}
-	i := c.upTo(now.Add(clockSkew)) // a clock somewhat ahead of ours
-	if i < 0 || w.quantity == price || c.Ageless {
+	i := a.upTo(now.Add(clockSkew)) // a clock somewhat ahead of ours
+	if i < 0 || w.quantity == price || a.Ageless {
 		return Point{}, dial.Refuse(dial.ReasonMissing, "the answer says nothing about now")
 	}
-	if age := now.Sub(c.Points[i].Time); age > w.maxAge {
+	if age := now.Sub(a.Points[i].Time); age > w.maxAge {
 		return Point{}, dial.Refuse(dial.ReasonStale, "the last value is of %s, %v ago: want at most %v",
-			c.Points[i].Time.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
+			a.Points[i].Time.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
 	}
-	return c.Points[i], nil
+	return a.Points[i], nil
 }
 
 // upTo returns the last point that has begun at t, or -1.
-func (c *checked) upTo(t time.Time) int {
-	i, found := slices.BinarySearchFunc(c.Points, t, func(p Point, t time.Time) int { return p.Time.Compare(t) })
+func (a *Answer) upTo(t time.Time) int {
+	i, found := slices.BinarySearchFunc(a.Points, t, func(p Point, t time.Time) int { return p.Time.Compare(t) })
 	if found {
 		return i
 	}
@@ -199,26 +190,26 @@ func (c *checked) upTo(t time.Time) int {
 }
 
 // at returns the point that holds at t.
-func (c *checked) at(t time.Time) (Point, bool) {
-	i := c.upTo(t)
-	if i < 0 || !t.Before(c.Points[i].Time.Add(c.hold(i))) {
+func (a *Answer) at(t time.Time) (Point, bool) {
+	i := a.upTo(t)
+	if i < 0 || !t.Before(a.Points[i].Time.Add(a.hold(i))) {
 		return Point{}, false
 	}
-	return c.Points[i], true
+	return a.Points[i], true
 }
 
 // hold returns how long point i holds.
-func (c *checked) hold(i int) time.Duration {
+func (a *Answer) hold(i int) time.Duration {
 	switch {
-	case c.Step > 0:
-		return c.Step
-	case len(c.Points) == 1:
+	case a.Step > 0:
+		return a.Step
+	case len(a.Points) == 1:
 		return soleStep
 	}
-	if i+1 == len(c.Points) {
+	if i+1 == len(a.Points) {
 		i--
 	}
-	return c.Points[i+1].Time.Sub(c.Points[i].Time)
+	return a.Points[i+1].Time.Sub(a.Points[i].Time)
 }
 
 // standstill watches for how long the values of a source have been the same: measured ones and, apart from them,
@@ -264,12 +255,12 @@ func (s *stretch) beyond(limit time.Duration) error {
 
 // frozen adds the points of an answer up to now, and says whether they stand still for too long. Estimates whose source
 // expects another value to come do not.
-func (s *standstill) frozen(c checked, now time.Time) error {
-	if c.Ageless {
+func (s *standstill) frozen(a *Answer, now time.Time) error {
+	if a.Ageless {
 		return nil
 	}
 	moves := false
-	for _, p := range c.Points {
+	for _, p := range a.Points {
 		switch {
 		case p.Time.After(now.Add(clockSkew)):
 			moves = moves || p.Value != s.estimated.value

@@ -34,36 +34,36 @@ func sum(points []Point) (total float64) {
 
 func TestElectricityMapsRecorded(t *testing.T) {
 	s := &electricityMaps{spec: &v1alpha1.ElectricityMapsSource{}, zone: "US-CAR-DUK", quantity: carbon}
-	points, _, err := s.decode(data(t, "electricitymaps/latest_carbon_intensity.json"))
+	a, err := s.decode(data(t, "electricitymaps/latest_carbon_intensity.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]Point{{Time: on("2024-03-06T19:00:00Z"), Value: 216, Estimated: true}}, points); diff != "" {
+	if diff := cmp.Diff([]Point{{Time: on("2024-03-06T19:00:00Z"), Value: 216, Estimated: true}}, a.Points); diff != "" {
 		t.Error(diff)
 	}
 	s.zone = "de" // zones are the same in any case
-	points, _, err = s.decode(data(t, "electricitymaps/carbon_intensity_history.json"))
+	a, err = s.decode(data(t, "electricitymaps/carbon_intensity_history.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(points) != 24 || points[0] != (Point{Time: on("2024-03-05T20:00:00Z"), Value: 599}) ||
-		minGap(points) != time.Hour {
-		t.Errorf("%d points from %+v", len(points), points[0])
+	if len(a.Points) != 24 || a.Points[0] != (Point{Time: on("2024-03-05T20:00:00Z"), Value: 599}) ||
+		minGap(a.Points) != time.Hour {
+		t.Errorf("%d points from %+v", len(a.Points), a.Points[0])
 	}
 	var estimated int
-	for _, p := range points {
+	for _, p := range a.Points {
 		if p.Estimated {
 			estimated++
 		}
 	}
-	if total := sum(points); total != 14399 || estimated != 2 {
+	if total := sum(a.Points); total != 14399 || estimated != 2 {
 		t.Errorf("the values sum up to %v, %d are estimated", total, estimated)
 	}
 	for _, name := range []string{
 		"no-data-response.json", "unknown-response.json", "zones.json", "latest_power_breakdown.json",
 	} {
-		if points, _, err := s.decode(data(t, "electricitymaps/"+name)); err == nil {
-			t.Errorf("%s gave %v", name, points)
+		if a, err := s.decode(data(t, "electricitymaps/"+name)); err == nil {
+			t.Errorf("%s gave %v", name, a.Points)
 		}
 	}
 }
@@ -81,13 +81,13 @@ func TestElectricityMapsShapes(t *testing.T) {
 		"zone in rows only": `{"data":[{"zone":"DE","carbonIntensity":75,"datetime":"2026-03-10T12:00:00Z"}]}`,
 		"a gap":             `{"zone":"DE","history":[{"carbonIntensity":null,"datetime":"2026-03-10T11:00Z"},{"carbonIntensity":75,"datetime":"2026-03-10T12:00Z"}]}`,
 	} {
-		points, _, err := s.decode([]byte(text))
-		if diff := cmp.Diff(want, points); err != nil || diff != "" {
+		a, err := s.decode([]byte(text))
+		if diff := cmp.Diff(want, a.Points); err != nil || diff != "" {
 			t.Errorf("%s: %v %s", name, err, diff)
 		}
 	}
 	s.spec.EmissionFactors = "Direct"
-	if _, _, err := s.decode([]byte(latest("DE", at, "75"))); err == nil || dial.ReasonOf(err) != dial.ReasonKind {
+	if _, err := s.decode([]byte(latest("DE", at, "75"))); err == nil || dial.ReasonOf(err) != dial.ReasonKind {
 		t.Errorf("lifecycle for direct: %v", err)
 	}
 }
@@ -178,13 +178,13 @@ func TestElectricityMapsPrices(t *testing.T) {
 
 func TestUKCarbonIntensityRecorded(t *testing.T) {
 	s := &ukCarbonIntensity{spec: new(v1alpha1.UKCarbonIntensitySource)}
-	points, err := s.decode(data(t, "uk_carbonintensity_fw24h_2020-05-24.json"))
+	a, err := s.decode(data(t, "uk_carbonintensity_fw24h_2020-05-24.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := Point{Time: on("2020-05-24T20:30:00Z"), Value: 146, Estimated: true}
-	if len(points) != 49 || points[0] != first || minGap(points) != ukCarbonIntensitySlot || sum(points) != 6292 {
-		t.Errorf("%d slots from %+v, which sum up to %v", len(points), points[0], sum(points))
+	if len(a.Points) != 49 || a.Points[0] != first || minGap(a.Points) != ukCarbonIntensitySlot || sum(a.Points) != 6292 {
+		t.Errorf("%d slots from %+v, which sum up to %v", len(a.Points), a.Points[0], sum(a.Points))
 	}
 }
 
@@ -236,17 +236,17 @@ func TestUKCarbonIntensity(t *testing.T) {
 func TestWattTimeRecorded(t *testing.T) {
 	s := &wattTime{spec: &v1alpha1.WattTimeSource{Region: "CAISO_NORTH"}}
 	const want = 412.5 * 0.453592
-	points, issued, err := s.decode(data(t, "watttime/watttime-forecast-response-example.json"))
-	if err != nil || len(points) != 1 || math.Abs(points[0].Value-want) > 1e-9 ||
-		!points[0].Time.Equal(on("2026-04-01T00:00:00Z")) || !issued.Equal(on("2026-05-03T10:00:00Z")) {
-		t.Errorf("%+v, %v, %v", points, issued, err)
+	a, err := s.decode(data(t, "watttime/watttime-forecast-response-example.json"))
+	if err != nil || len(a.Points) != 1 || math.Abs(a.Points[0].Value-want) > 1e-9 ||
+		!a.Points[0].Time.Equal(on("2026-04-01T00:00:00Z")) || !a.IssuedAt.Equal(on("2026-05-03T10:00:00Z")) {
+		t.Errorf("%+v, %v, %v", a.Points, a.IssuedAt, err)
 	}
-	if points, issued, err = s.decode(data(t, "watttime/watttime-data-response-example.json")); err != nil ||
-		math.Abs(points[0].Value-187.1067) > 1e-9 || !issued.IsZero() {
-		t.Errorf("%+v, %v, %v", points, issued, err)
+	if a, err = s.decode(data(t, "watttime/watttime-data-response-example.json")); err != nil ||
+		math.Abs(a.Points[0].Value-187.1067) > 1e-9 || !a.IssuedAt.IsZero() {
+		t.Errorf("%+v, %v, %v", a.Points, a.IssuedAt, err)
 	}
 	for _, name := range []string{"login", "my-access", "region"} {
-		if _, _, err := s.decode(data(t, "watttime/watttime-"+name+"-response-example.json")); err == nil {
+		if _, err := s.decode(data(t, "watttime/watttime-"+name+"-response-example.json")); err == nil {
 			t.Errorf("%s was taken for values", name)
 		}
 	}

@@ -25,10 +25,6 @@ type Budget interface {
 	// Reserve takes one request out of the budget of a source, which may make perHour in any hour; where there is
 	// none left, it says when to ask again.
 	Reserve(ctx context.Context, source string, perHour int, now time.Time) (granted bool, next time.Time, err error)
-}
-
-// Blocker is a Budget that remembers that a source is not to be asked for some time, over restarts too.
-type Blocker interface {
 	// Block has Reserve refuse a source until then. The last word counts, also where it is an earlier time.
 	Block(ctx context.Context, source string, until, now time.Time) error
 }

@@ -32,15 +32,7 @@ type electricityMaps struct {
 	quantity quantity
 	currency string // of a price
 
-	history, forecast kept
-}
-
-// kept is what was fetched some time ago.
-type kept struct {
-	points  []Point
-	at      time.Time // of the last success
-	tried   time.Time
-	refused bool // the plan does not include it
+	history, forecast extra
 }
 
 func newElectricityMaps(w terms, spec *v1alpha1.ElectricityMapsSource, f *fetcher) *electricityMaps {
@@ -52,90 +44,59 @@ func newElectricityMaps(w terms, spec *v1alpha1.ElectricityMapsSource, f *fetche
 // Fetch asks for the latest value, and at most hourly for the last day and the forecast; or for the day-ahead prices.
 func (s *electricityMaps) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	if s.quantity == price {
-		points, issued, err := s.get(ctx, "price-day-ahead/combined", nil)
-		if issued.IsZero() {
-			issued = newest(points, now)
+		a, err := s.get(ctx, "price-day-ahead/combined", nil)
+		if a.IssuedAt.IsZero() {
+			a.IssuedAt = newest(a.Points, now)
 		}
-		return Answer{Zone: s.zone, Asked: s.zone, Points: points, Step: minGap(points), IssuedAt: issued}, err
+		a.Step = minGap(a.Points)
+		return a, err
 	}
-	points, _, err := s.get(ctx, "carbon-intensity/latest", nil)
+	a, err := s.get(ctx, "carbon-intensity/latest", nil)
 	if err != nil {
 		return Answer{}, err
 	}
-	a := Answer{Zone: s.zone, Asked: s.zone, Points: points, Step: time.Hour}
-	for _, p := range points { // of the hour, not of the text around it, which is new even where the value is old
+	a.Step, a.IssuedAt = time.Hour, time.Time{}
+	for _, p := range a.Points { // of the hour, not of the text around it, which is new even where the value is old
 		a.IssuedAt = later(a.IssuedAt, p.Time)
 	}
-	if a.Lacks, err = s.slow(ctx, &s.history, now, "carbon-intensity/history", nil); err != nil {
-		return Answer{}, err
+	lacks, wrong := s.history.renew(now, electricityMapsSlow, electricityMapsKeep, func() (Answer, error) {
+		return s.get(ctx, "carbon-intensity/history", nil)
+	})
+	if wrong == nil && s.spec.Forecast {
+		var more error
+		more, wrong = s.forecast.renew(now, electricityMapsSlow, electricityMapsKeep, func() (Answer, error) {
+			a, err := s.get(ctx, "carbon-intensity/forecast", url.Values{"horizonHours": {"48"}})
+			return a.estimated(), err
+		})
+		lacks = cmp.Or(more, lacks)
 	}
-	if s.spec.Forecast {
-		lacks, err := s.slow(ctx, &s.forecast, now, "carbon-intensity/forecast", url.Values{"horizonHours": {"48"}})
-		if err != nil {
-			return Answer{}, err
-		}
-		if lacks != nil {
-			a.Lacks = lacks
-		}
+	if wrong != nil {
+		return Answer{}, wrong
 	}
-	a.Points = supplement(supplement(a.Points, s.history.points), s.forecast.points)
+	a.Lacks = lacks
+	a.Points = supplement(supplement(a.Points, s.history.Points), s.forecast.Points)
 	return a, nil
 }
 
-// slow renews what changes hourly. Where that fails on the way, the answer lacks it; where what comes is wrong, nothing
-// that this provider says now is believed.
-func (s *electricityMaps) slow(ctx context.Context, k *kept, now time.Time, path string,
-	query url.Values,
-) (lacks, wrong error) {
-	pause := electricityMapsSlow
-	if k.refused {
-		pause = 24 * time.Hour
-	}
-	if now.Sub(k.tried) < pause {
-		return nil, nil
-	}
-	k.tried = now
-	points, _, err := s.get(ctx, path, query)
-	if err == nil {
-		for i := range points {
-			points[i].Estimated = points[i].Estimated || k == &s.forecast
-		}
-		*k = kept{points: points, at: now, tried: now}
-		return nil, nil
-	}
-	if now.Sub(k.at) > electricityMapsKeep {
-		k.points = nil
-	}
-	switch dial.ReasonOf(err) {
-	case dial.ReasonAuth:
-		k.refused = true
-		return err, nil
-	case dial.ReasonHTTP, dial.ReasonRate:
-		return err, nil
-	}
-	return nil, err
-}
-
 // get asks for one thing.
-func (s *electricityMaps) get(ctx context.Context, path string, query url.Values) ([]Point, time.Time, error) {
-	base := strings.TrimSuffix(cmp.Or(s.spec.URL, electricityMapsURL), "/")
-	r := request{url: base + "/" + cmp.Or(s.spec.Version, "v4") + "/" + path, query: url.Values{
-		"zone":                {string(s.zone)},
-		"temporalGranularity": {"hourly"},
-		// Without these two, the newer and the older name of the same, a zone that is not known is answered with that
-		// of the caller's address.
-		"disableCallerLookup":           {"true"},
-		"shouldUseFallbackCallerLookup": {"false"},
-	}, key: s.spec.Key, keyHeader: "Auth-Token"}
+func (s *electricityMaps) get(ctx context.Context, path string, query url.Values) (Answer, error) {
+	r := request{
+		url: cmp.Or(s.spec.URL, electricityMapsURL), path: "/" + cmp.Or(s.spec.Version, "v4") + "/" + path,
+		query: url.Values{
+			"zone":                {string(s.zone)},
+			"temporalGranularity": {"hourly"},
+			// Without these two, the newer and the older name of the same, a zone that is not known is answered with
+			// that of the caller's address.
+			"disableCallerLookup":           {"true"},
+			"shouldUseFallbackCallerLookup": {"false"},
+		},
+		key: s.spec.Key, keyHeader: "Auth-Token",
+	}
 	if s.quantity == carbon {
 		r.query.Set("emissionFactorType", s.factors())
 	}
 	maps.Copy(r.query, query)
-	body, _, err := s.fetch.get(ctx, r)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	return s.decode(body)
+	return fetched(ctx, s.fetch, r, s.decode)
 }
 
 func (s *electricityMaps) factors() string {
@@ -165,37 +126,35 @@ type electricityMapsText struct {
 
 // decode reads an answer, and when it was last updated. Every row must be of the zone that was asked for, and the
 // answer must say so somewhere.
-func (s *electricityMaps) decode(body []byte) ([]Point, time.Time, error) {
+func (s *electricityMaps) decode(body []byte) (Answer, error) {
 	var text electricityMapsText
 	if err := decode(body, &text); err != nil {
-		return nil, time.Time{}, err
+		return Answer{}, err
 	}
 	rows := slices.Concat(text.Data, text.History, text.Forecast)
 	if len(rows) == 0 {
 		rows = append(rows, text.electricityMapsRow)
 	}
-	issued := text.UpdatedAt.Time
-	points := make([]Point, 0, len(rows))
+	a := Answer{IssuedAt: text.UpdatedAt.Time}
 	for _, row := range rows {
 		row.Zone, row.Unit = cmp.Or(row.Zone, text.Zone), cmp.Or(row.Unit, text.Unit)
 		if !strings.EqualFold(row.Zone, string(s.zone)) {
-			return nil, time.Time{}, dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", row.Zone,
-				s.zone)
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", row.Zone, s.zone)
 		}
 		p, known, err := s.point(row)
 		if err != nil {
-			return nil, time.Time{}, err
+			return Answer{}, err
 		}
 		if !known {
 			continue // a gap
 		}
-		issued = later(issued, row.UpdatedAt.Time)
-		points = append(points, p)
+		a.IssuedAt = later(a.IssuedAt, row.UpdatedAt.Time)
+		a.Points = append(a.Points, p)
 	}
-	if len(points) == 0 {
-		return nil, time.Time{}, dial.Refuse(dial.ReasonMissing, "the answer has no values, or none but null")
+	if len(a.Points) == 0 {
+		return Answer{}, dial.Refuse(dial.ReasonMissing, "the answer has no values, or none but null")
 	}
-	return points, issued, nil
+	return a, nil
 }
 
 // point converts one row, if it has a value.
@@ -222,21 +181,16 @@ func (s *electricityMaps) point(row electricityMapsRow) (p Point, known bool, er
 
 // scale reads the unit, which prices have and intensities may have.
 func (s *electricityMaps) scale(unit string) (float64, error) {
-	if s.quantity == carbon {
-		if unit == "" || strings.EqualFold(unit, "gCO2eq/kWh") || strings.EqualFold(unit, "gCO2e/kWh") {
+	want := s.currency + "/MWh"
+	switch {
+	case s.quantity == price && unit == want:
+		return 1.0 / 1000, nil
+	case s.quantity == price && unit == s.currency+"/kWh":
+		return 1, nil
+	case s.quantity == carbon:
+		if want = "gCO2eq/kWh"; unit == "" || strings.EqualFold(unit, want) || strings.EqualFold(unit, "gCO2e/kWh") {
 			return 1, nil
 		}
-		return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q: want gCO2eq/kWh", unit)
 	}
-	currency, per, _ := strings.Cut(unit, "/")
-	if currency != s.currency {
-		return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q: want %s/MWh", unit, s.currency)
-	}
-	switch per {
-	case "MWh":
-		return 1.0 / 1000, nil
-	case "kWh":
-		return 1, nil
-	}
-	return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q: want %s/MWh", unit, s.currency)
+	return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q: want %s", unit, want)
 }

@@ -39,24 +39,17 @@ func (s *entsoe) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 		return Answer{}, err
 	}
 	today := now.UTC().Truncate(24 * time.Hour)
-	body, _, err := s.fetch.get(ctx, request{
-		url: strings.TrimSuffix(cmp.Or(s.spec.URL, entsoeURL), "/") + "/api",
+	a, err := fetched(ctx, s.fetch, request{
+		url: cmp.Or(s.spec.URL, entsoeURL), path: "/api",
 		query: url.Values{
 			"documentType": {entsoePrices}, "in_Domain": {s.spec.Domain}, "out_Domain": {s.spec.Domain},
 			"periodStart": {today.Format(entsoeTime)}, "periodEnd": {today.Add(48 * time.Hour).Format(entsoeTime)},
 		},
 		secret: url.Values{"securityToken": {token}},
 		accept: "application/xml",
-	})
-	if err != nil {
-		return Answer{}, err
-	}
-	a, err := s.decode(body)
-	if err != nil {
-		return Answer{}, err
-	}
+	}, s.decode)
 	a.IssuedAt = newest(a.Points, now)
-	return a, nil
+	return a, err
 }
 
 // entsoeDocument is a publication of prices, or the acknowledgement that there is none. Fields are known by their local

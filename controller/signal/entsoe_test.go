@@ -48,12 +48,11 @@ func TestENTSOE(t *testing.T) {
 		!a.IssuedAt.Equal(time.Date(2026, 3, 10, 12, 15, 0, 0, time.UTC)) || a.Ageless {
 		t.Errorf("the answer is in %s, every %v, of %v", a.Currency, a.Step, a.IssuedAt)
 	}
-	c, err := terms{quantity: price, currency: "EUR", maxAge: 36 * time.Hour}.check(a, noon)
-	if err != nil {
+	if _, err = (terms{quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&a, noon); err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Points) != 2*96 {
-		t.Errorf("%d prices, want two days of quarter hours", len(c.Points))
+	if len(a.Points) != 2*96 {
+		t.Errorf("%d prices, want two days of quarter hours", len(a.Points))
 	}
 	for at, want := range map[string]float64{
 		"2026-03-09T23:00Z": 0.08110,
@@ -76,12 +75,12 @@ func TestENTSOE(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, ok := c.at(moment)
+		p, ok := a.at(moment)
 		if !ok || math.Abs(p.Value-want) > 1e-12 {
 			t.Errorf("at %s the price is %v, want %v", at, p.Value, want)
 		}
 	}
-	if _, ok := c.at(time.Date(2026, 3, 11, 23, 0, 0, 0, time.UTC)); ok {
+	if _, ok := a.at(time.Date(2026, 3, 11, 23, 0, 0, 0, time.UTC)); ok {
 		t.Error("a price is known after the end of the last period")
 	}
 }
@@ -281,11 +280,11 @@ func TestENTSOERefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.IssuedAt = newest(a.Points, noon)
-	if _, err := (terms{quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(a,
+	if _, err := (terms{quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&a,
 		noon); dial.ReasonOf(err) != dial.ReasonTime {
 		t.Errorf("two prices for each hour: %v", err)
 	}
-	if _, err := (terms{quantity: price, currency: "GBP", maxAge: 36 * time.Hour}).check(a,
+	if _, err := (terms{quantity: price, currency: "GBP", maxAge: 36 * time.Hour}).check(&a,
 		noon); dial.ReasonOf(err) != dial.ReasonUnit {
 		t.Errorf("wanted in pounds: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/controller/dial"
@@ -50,6 +51,7 @@ type fetcher struct {
 // request is what to get. Keys belong into key, header or secret, never into url, which appears in errors.
 type request struct {
 	url    string
+	path   string // behind the URL
 	query  url.Values
 	header http.Header
 	secret url.Values // more of the query, which is never shown
@@ -69,6 +71,15 @@ func newFetcher(reach Reach, private bool) *fetcher {
 		}), Timeout: tryTimeout, Now: time.Now},
 		plain: private || reach.Loopback, sleep: sleep,
 	}
+}
+
+// fetched asks, and reads what comes.
+func fetched[T any](ctx context.Context, f *fetcher, r request, read func(body []byte) (T, error)) (T, error) {
+	body, _, err := f.get(ctx, r)
+	if err != nil {
+		return *new(T), err
+	}
+	return read(body)
 }
 
 // get returns the body of a good answer and its header. It tries again where that may help, as long as it may ask.
@@ -115,6 +126,9 @@ func (f *fetcher) get(ctx context.Context, r request) (body []byte, header http.
 
 // target checks and completes the URL.
 func (f *fetcher) target(r request) (*url.URL, error) {
+	if r.path != "" {
+		r.url = strings.TrimSuffix(r.url, "/") + r.path
+	}
 	u, err := url.Parse(r.url)
 	switch {
 	case err != nil || u.Host == "":

@@ -51,7 +51,7 @@ func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
 		return Answer{}, err
 	}
 	series := s.signal.Series
-	a := Answer{Zone: s.zone, Asked: s.zone, Step: series.Step(), Ageless: true, Marginal: s.marginal}
+	a := Answer{Step: series.Step(), Ageless: true, Marginal: s.marginal}
 	first := max(0, int(from.Sub(series.Start())/series.Step()))
 	for i := first; i < series.Len(); i++ {
 		t := series.Start().Add(time.Duration(i) * series.Step())

@@ -12,30 +12,34 @@ import (
 // believable fails if an answer passes the check that should not, or becomes a reading that nobody may see.
 func believable(t *testing.T, a Answer, marginal bool) {
 	w := terms{zone: "DE", quantity: carbon, marginal: marginal, maxAge: 2 * time.Hour}
-	a.Asked = a.Zone
-	c, err := w.check(a, noon)
+	if a.Zone != "" {
+		w.zone = a.Zone
+	}
+	present, err := w.check(&a, noon)
 	if err != nil {
 		if dial.ReasonOf(err) == "" {
 			t.Errorf("no reason: %v", err)
 		}
 		return
 	}
-	_ = new(standstill).frozen(c, noon)
-	h := new(history)
-	h.add(c.Points, noon)
-	r := read(c, noon, "x")
-	r.complete(h, nil, nil, noon)
-	for _, v := range r.values {
-		if math.IsNaN(v) || v < 0 || v > maxIntensity {
+	_ = new(standstill).frozen(&a, noon)
+	h := &Track{Span: historySpan}
+	h.add(&a, noon)
+	s := w.read(&a, present, noon, "x")
+	l := &link{name: "x"}
+	l.complete(s, h, nil, noon)
+	for i, v := range s.Values {
+		if math.IsNaN(v) || v < 0 || v > maxIntensity || s.Low != nil && (s.Low[i] > v || s.High[i] < v) {
 			t.Fatalf("%v is believed", v)
 		}
 	}
-	if r.expired(noon, w.maxAge) || len(r.values) > maxValues || r.step < minStep {
-		t.Fatalf("%d values of %v from %v", len(r.values), r.step, r.start)
+	if expired(s, noon, w.maxAge) || len(s.Values) > maxValues || s.Step.Duration < minStep {
+		t.Fatalf("%d values of %v from %v", len(s.Values), s.Step, s.Start)
 	}
-	k := &Keeper{terms: w, links: []*link{{name: "x", reading: r}}}
-	if s := k.State(noon); s.Forecast.Validate() != nil || s.Status(noon) == nil {
-		t.Fatalf("%+v: %v", s, s.Forecast.Validate())
+	l.status = s
+	k := &Keeper{terms: w, links: []*link{l}}
+	if got := k.state(noon); !got.Fresh || got.Signal.Series == nil {
+		t.Fatalf("%+v", got)
 	}
 }
 
@@ -46,11 +50,12 @@ func FuzzElectricityMaps(f *testing.F) {
 			`{"zone":"DE","history":[{"value":1,"unit":"gCO2eq/kWh","datetime":"2026-03-10T12:00Z"}],"forecast":[{"carbonIntensity":null}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := &electricityMaps{spec: new(v1alpha1.ElectricityMapsSource), zone: "DE", quantity: carbon}
-		if points, _, err := s.decode(body); err == nil {
-			believable(t, Answer{Points: points, Step: minGap(points), IssuedAt: newest(points, noon)}, false)
+		if a, err := s.decode(body); err == nil {
+			a.Step, a.IssuedAt = minGap(a.Points), newest(a.Points, noon)
+			believable(t, a, false)
 		}
 		s.quantity, s.currency = price, "EUR"
-		_, _, _ = s.decode(body)
+		_, _ = s.decode(body)
 	})
 }
 
@@ -63,9 +68,9 @@ func FuzzUKCarbonIntensity(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, spec := range []v1alpha1.UKCarbonIntensitySource{{}, {Postcode: "RG10"}} {
 			s := &ukCarbonIntensity{spec: &spec}
-			if points, err := s.decode(body); err == nil {
-				believable(t, Answer{Points: points, Step: ukCarbonIntensitySlot, IssuedAt: newest(points, noon)},
-					false)
+			if a, err := s.decode(body); err == nil {
+				a.Step, a.IssuedAt = ukCarbonIntensitySlot, newest(a.Points, noon)
+				believable(t, a, false)
 			}
 		}
 	})
@@ -77,8 +82,9 @@ func FuzzWattTime(f *testing.F) {
 			`{"data":[{"point_time":"2026-03-10T12:15:00+00:00","value":900}],"meta":{"region":"A","signal_type":"co2_moer","units":"lbs_co2_per_mwh","data_point_period_seconds":300}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := &wattTime{spec: &v1alpha1.WattTimeSource{Region: "A"}}
-		if points, issued, err := s.decode(body); err == nil {
-			believable(t, Answer{Points: points, Step: wattTimeStep, IssuedAt: issued, Marginal: true}, true)
+		if a, err := s.decode(body); err == nil {
+			a.Step, a.Marginal = wattTimeStep, true
+			believable(t, a, true)
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/rickar/cal/v2"
@@ -43,7 +42,7 @@ import (
 )
 
 // holidays returns whether a day is a public holiday of a country or subdivision, also where it is kept on another day
-// because it falls on a weekend. "" has none.
+// because it falls on a weekend. "" has none. One goroutine at a time may ask.
 func holidays(place string) (func(day time.Time) bool, error) {
 	if place == "" {
 		return nil, nil
@@ -53,31 +52,12 @@ func holidays(place string) (func(day time.Time) bool, error) {
 		return nil, fmt.Errorf("the holidays of %q are not known: have %s", place,
 			strings.Join(slices.Sorted(maps.Keys(publicHolidays)), ", "))
 	}
-	calendar := &cal.Calendar{}
-	calendar.AddHoliday(known...)
-	type date struct {
-		year  int
-		month time.Month
-		day   int
-	}
 	// Prices are asked for minute by minute, and days of holidays are computed from the phase of the moon.
-	var mutex sync.Mutex
-	seen := map[date]bool{}
+	calendar := &cal.Calendar{Cacheable: true}
+	calendar.AddHoliday(known...)
 	return func(day time.Time) bool {
-		y, m, d := day.Date()
-		key := date{y, m, d}
-		mutex.Lock()
-		defer mutex.Unlock()
-		is, ok := seen[key]
-		if !ok {
-			actual, observed, _ := calendar.IsHoliday(day)
-			is = actual || observed
-			if len(seen) > 1000 {
-				clear(seen)
-			}
-			seen[key] = is
-		}
-		return is
+		actual, observed, _ := calendar.IsHoliday(day)
+		return actual || observed
 	}, nil
 }
 

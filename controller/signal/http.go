@@ -2,7 +2,6 @@ package signal
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -120,26 +119,22 @@ func (s *httpJSON) list(text any) ([]Point, error) {
 }
 
 func (s *httpJSON) number(v any, path string) (float64, error) {
-	switch v := v.(type) {
-	case nil:
+	n, ok := numeral(v)
+	switch {
+	case v == nil:
 		return 0, dial.Refuse(dial.ReasonMissing, "the answer has no value at %q", path)
-	case json.Number:
-		n, err := parseNumber(string(v))
-		return n * s.scale, err
+	case !ok:
+		return 0, dial.Refuse(dial.ReasonShape, "what stands at %q is no number", path)
 	}
-	return 0, dial.Refuse(dial.ReasonShape, "what stands at %q is no number", path)
+	return n * s.scale, nil
 }
 
 // moment reads a time as RFC 3339, or as seconds or milliseconds since 1970.
 func moment(v any, path string) (time.Time, error) {
-	switch v := v.(type) {
-	case string:
-		return parseTime(v)
-	case json.Number:
-		n, err := v.Float64()
-		if err != nil {
-			return time.Time{}, dial.Refuse(dial.ReasonTime, "%.20s is no time", v)
-		}
+	if text, ok := v.(string); ok {
+		return parseTime(text)
+	}
+	if n, ok := numeral(v); ok {
 		return unixTime(n)
 	}
 	return time.Time{}, dial.Refuse(dial.ReasonTime, "the answer has no time at %q", path)

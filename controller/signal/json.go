@@ -2,28 +2,28 @@ package signal
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"strconv"
-	"strings"
 	"time"
+
+	strictjson "sigs.k8s.io/json"
 
 	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
-// maxDepth is deeper than any provider nests its answers.
-const maxDepth = 16
-
-// decode reads a whole answer. Text in which a name stands twice is refused: either may be meant.
+// decode reads a whole answer. Names count as they are documented, in their case; text in which one stands twice is
+// refused: either may be meant.
 func decode(body []byte, into any) error {
-	if err := scan(body); err != nil {
-		return err
+	if len(bytes.TrimSpace(body)) == 0 {
+		return dial.Refuse(dial.ReasonShape, "the answer is empty")
 	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.UseNumber()
-	err := dec.Decode(into)
+	twice, err := strictjson.UnmarshalStrict(body, into, strictjson.DisallowDuplicateFields)
+	if err == nil && len(twice) > 0 {
+		return dial.Refuse(dial.ReasonShape, "a name stands twice in the answer: %.80v", twice[0])
+	}
 	if err == nil {
 		return nil
 	}
@@ -31,81 +31,20 @@ func decode(body []byte, into any) error {
 		return err
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := e.Field
-		if field == "" {
-			field = "the answer"
-		}
-		return dial.Refuse(dial.ReasonShape, "%s is not as documented: JSON %s", field, e.Value)
+		return dial.Refuse(dial.ReasonShape, "%s is not as documented: JSON %s", cmp.Or(e.Field, "the answer"), e.Value)
 	}
-	return dial.Refuse(dial.ReasonShape, "the answer is no such JSON as is documented: %w", err)
+	return dial.Refuse(dial.ReasonShape, "the answer is no JSON, or cut off: %w", err)
 }
 
-// scan checks what encoding/json lets pass: depth, names that come twice, text after the end.
-func scan(body []byte) error {
-	s := scanner{dec: json.NewDecoder(bytes.NewReader(body))}
-	s.dec.UseNumber()
-	if len(bytes.TrimSpace(body)) == 0 {
-		return dial.Refuse(dial.ReasonShape, "the answer is empty")
+// numeral returns the number that decode has made of one, where it was not told what to make.
+func numeral(v any) (float64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return float64(v), true
+	case float64:
+		return v, true
 	}
-	if err := s.value(0); err != nil {
-		return err
-	}
-	if _, err := s.dec.Token(); err != io.EOF {
-		return dial.Refuse(dial.ReasonShape, "there is more than one value in the answer")
-	}
-	return nil
-}
-
-type scanner struct {
-	dec *json.Decoder
-}
-
-// value reads one value and all in it.
-func (s scanner) value(depth int) error {
-	token, err := s.dec.Token()
-	if err != nil {
-		return dial.Refuse(dial.ReasonShape, "the answer is no JSON, or cut off: %w", err)
-	}
-	open, ok := token.(json.Delim)
-	if !ok {
-		return nil
-	}
-	if depth >= maxDepth {
-		return dial.Refuse(dial.ReasonShape, "the answer is nested more than %d deep", maxDepth)
-	}
-	var names map[string]bool
-	if open == '{' {
-		names = make(map[string]bool)
-	}
-	for s.dec.More() {
-		if names != nil {
-			if err := s.name(names); err != nil {
-				return err
-			}
-		}
-		if err := s.value(depth + 1); err != nil {
-			return err
-		}
-	}
-	if _, err := s.dec.Token(); err != nil {
-		return dial.Refuse(dial.ReasonShape, "the answer is no JSON, or cut off: %w", err)
-	}
-	return nil
-}
-
-// name reads the name of a field. Those that differ by case alone are the same to encoding/json.
-func (s scanner) name(names map[string]bool) error {
-	token, err := s.dec.Token()
-	if err != nil {
-		return dial.Refuse(dial.ReasonShape, "the answer is no JSON, or cut off: %w", err)
-	}
-	text, _ := token.(string)
-	folded := strings.ToLower(text)
-	if names[folded] {
-		return dial.Refuse(dial.ReasonShape, "the name %.40q stands twice in the answer", text)
-	}
-	names[folded] = true
-	return nil
+	return 0, false
 }
 
 // number is a JSON number that may be null or absent.

@@ -35,8 +35,8 @@ type Keeper struct {
 	links   []*link
 	typical *forecast.Curve // for the days ahead; nil where there is none
 
-	mu      sync.Mutex // guards what follows, and reading, lacks and err of links
-	history history
+	mu      sync.Mutex // guards what follows, and status, issued and err of links
+	history Track
 }
 
 // link is a source in a chain.
@@ -56,18 +56,20 @@ type link struct {
 	fails int
 	still standstill
 
-	reading *reading // the last good one; nil: none
-	err     error    // of the last poll
+	status *v1alpha1.SignalStatus // what is believed since the last good answer, from then on; nil: nothing
+	issued time.Time              // when what it says ahead was forecast
+	err    error                  // of the last poll
 }
 
 // NewCarbonKeeper returns a keeper of a zone's carbon intensity.
-func NewCarbonKeeper(zone grid.Zone, spec *v1alpha1.CarbonSpec, d Deps) (*Keeper, error) {
-	if spec == nil {
-		spec = &v1alpha1.CarbonSpec{}
+func NewCarbonKeeper(zone grid.Zone, of *v1alpha1.CarbonSpec, d Deps) (*Keeper, error) {
+	var sources []spec
+	for _, s := range of.Sources {
+		sources = append(sources, spec{CarbonSource: s})
 	}
 	k, err := newKeeper(terms{
-		zone: zone, quantity: carbon, marginal: spec.Signal == signalMarginal, maxAge: defaultCarbonAge,
-	}, spec.MaxAge, d, spec.Sources, (*builder).carbonSource)
+		zone: zone, quantity: carbon, marginal: of.Signal == signalMarginal, maxAge: defaultCarbonAge,
+	}, of.MaxAge, d, sources)
 	if err != nil {
 		return nil, fmt.Errorf("carbon intensity of zone %s: %w", zone, err)
 	}
@@ -79,21 +81,20 @@ func NewCarbonKeeper(zone grid.Zone, spec *v1alpha1.CarbonSpec, d Deps) (*Keeper
 }
 
 // NewPriceKeeper returns a keeper of a zone's price of electricity.
-func NewPriceKeeper(zone grid.Zone, spec *v1alpha1.PriceSpec, d Deps) (*Keeper, error) {
-	if spec == nil {
-		spec = &v1alpha1.PriceSpec{}
+func NewPriceKeeper(zone grid.Zone, of *v1alpha1.PriceSpec, d Deps) (*Keeper, error) {
+	var sources []spec
+	for _, s := range of.Sources {
+		sources = append(sources, specOf(s))
 	}
-	k, err := newKeeper(terms{zone: zone, quantity: price, currency: spec.Currency, maxAge: defaultPriceAge},
-		spec.MaxAge, d, spec.Sources, (*builder).priceSource)
+	k, err := newKeeper(terms{zone: zone, quantity: price, currency: of.Currency, maxAge: defaultPriceAge}, of.MaxAge,
+		d, sources)
 	if err != nil {
 		return nil, fmt.Errorf("price of zone %s: %w", zone, err)
 	}
 	return k, nil
 }
 
-func newKeeper[S any](w terms, maxAge *metav1.Duration, d Deps, sources []S,
-	add func(*builder, S) error,
-) (*Keeper, error) {
+func newKeeper(w terms, maxAge *metav1.Duration, d Deps, sources []spec) (*Keeper, error) {
 	if len(sources) == 0 {
 		return nil, errors.New("want a source")
 	}
@@ -102,28 +103,24 @@ func newKeeper[S any](w terms, maxAge *metav1.Duration, d Deps, sources []S,
 	}
 	b := builder{terms: w, deps: d.withDefaults(), names: make(map[string]int)}
 	for _, s := range sources {
-		if err := add(&b, s); err != nil {
+		if err := b.add(s); err != nil {
 			return nil, err
 		}
 	}
-	return &Keeper{terms: w, deps: b.deps, links: b.links}, nil
+	return &Keeper{terms: w, deps: b.deps, links: b.links, history: Track{Span: historySpan}}, nil
 }
 
-// Run polls until the context ends. It calls changed when State says something else than before.
+// Run polls until the context ends. It calls changed when Look may say something else than before.
 func (k *Keeper) Run(ctx context.Context, changed func()) {
 	k.deps.Metrics.add(k)
 	defer k.deps.Metrics.remove(k)
 	k.start(k.deps.Clock())
-	var said State
 	for {
 		next := k.poll(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if s := k.State(k.deps.Clock()); !s.same(said) {
-			said = s
-			changed()
-		}
+		changed()
 		if sleep(ctx, max(time.Second, next.Sub(k.deps.Clock()))) != nil {
 			return
 		}
@@ -138,9 +135,9 @@ func (k *Keeper) start(now time.Time) {
 		switch {
 		case !l.asks:
 			l.next = now
-		case !l.reading.expired(now, k.terms.maxAge):
+		case !expired(l.status, now, k.terms.maxAge):
 			wait := l.every/2 + rand.N(l.every/2+1)
-			l.next = earlier(now.Add(wait), l.reading.end(k.terms.maxAge))
+			l.next = earlier(now.Add(wait), end(l.status, k.terms.maxAge))
 		default:
 			l.next = now.Add(rand.N(firstPollWithin))
 		}
@@ -157,7 +154,7 @@ func earlier(a, b time.Time) time.Time {
 // ask polls one source.
 func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	l.asked = true
-	r, lacks, err := k.fetch(ctx, l, now)
+	lacks, err := k.fetch(ctx, l, now)
 	if err != nil && ctx.Err() != nil {
 		return // we were stopped: that says nothing about the source
 	}
@@ -181,9 +178,6 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	k.mu.Lock()
 	changed := told(l.err) != told(said)
 	l.err = said
-	if err == nil {
-		l.reading = r
-	}
 	k.mu.Unlock()
 	switch {
 	case !changed:
@@ -218,12 +212,8 @@ func (l *link) concealed(err error) error {
 // remember has the budget refuse a source for as long as its provider said, or as long as asking again is of no use, so
 // that this holds for a process that starts anew too.
 func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time) {
-	blocker, ok := k.deps.Calls.(Blocker)
-	if !ok || l.account == "" {
-		return
-	}
 	e, ok := errors.AsType[*dial.Error](err)
-	if !ok || e.Status == 0 {
+	if !ok || e.Status == 0 || l.account == "" {
 		return
 	}
 	wait := e.Wait
@@ -233,7 +223,7 @@ func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time
 	if wait <= maxInPlace {
 		return
 	}
-	if err := blocker.Block(ctx, l.account, now.Add(wait), now); err != nil {
+	if err := k.deps.Calls.Block(ctx, l.account, now.Add(wait), now); err != nil {
 		k.deps.Log.Warn("Could not write down that a source is not to be asked for some time", "source", l.account,
 			"err", err)
 	}
@@ -266,42 +256,37 @@ func told(err error) dial.Reason {
 }
 
 // fetch asks a source, checks what it says and forecasts from it. A source that panics has failed.
-func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (r *reading, lacks, err error) {
+func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r, lacks, err = nil, nil, dial.Refuse(dial.ReasonShape, "reading the answer: %v", p)
+			lacks, err = nil, dial.Refuse(dial.ReasonShape, "reading the answer: %v", p)
 		}
 	}()
 	a, err := l.source.Fetch(ctx, now)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	now = k.deps.Clock() // an answer that took a minute is not from the future
-	c, err := k.terms.check(a, now)
+	present, err := k.terms.check(&a, now)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if k.terms.quantity == carbon {
-		if err := l.still.frozen(c, now); err != nil {
-			return nil, nil, err
+		if err := l.still.frozen(&a, now); err != nil {
+			return nil, err
 		}
 	}
-	r = read(c, now, l.name)
+	s := k.terms.read(&a, present, now, l.name)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	observed := c.Points
-	if c.Ageless || l.kind == "typical" {
-		observed = nil // known already for as long as one likes, and no observation
-	}
-	k.history.add(observed, now)
 	past := &k.history
-	if c.Ageless {
-		past = new(history)
-		past.add(c.Points, now)
+	if a.Ageless { // known already for as long as one likes
+		past = &Track{Span: historySpan}
 	}
-	r.complete(past, l.reading, k.typical, now)
-	if err := r.forecast(0).Validate(); err != nil {
-		return nil, nil, dial.Refuse(dial.ReasonShape, "%w", err)
+	if l.kind != "typical" { // which is no observation
+		past.add(&a, now)
 	}
-	return r, a.Lacks, nil
+	issued := l.complete(s, past, k.typical, now)
+	l.status, l.issued = s, issued
+	return a.Lacks, nil
 }

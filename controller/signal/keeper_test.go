@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,7 +85,7 @@ func TestFallback(t *testing.T) {
 		if minute > 60+100 && minute < 600 { // last good: of 13:00, known at 13:10 or so, too old after 15:00
 			want = "second"
 		}
-		s := k.State(now)
+		s := k.state(now)
 		if s.Source != want {
 			if minute >= 600 && minute < 620 {
 				continue // the first is polled again within its interval
@@ -129,7 +130,7 @@ func TestSourcePanics(t *testing.T) {
 		&scripted{name: "sane", fetch: func(now time.Time) (Answer, error) { return hourly(now, 0, 5), nil }},
 	)
 	k.poll(t.Context())
-	if s := k.State(now); s.Source != "sane" || s.Reason != dial.ReasonShape {
+	if s := k.state(now); s.Source != "sane" || s.Reason != dial.ReasonShape {
 		t.Errorf("%+v", s)
 	}
 }
@@ -183,20 +184,21 @@ func TestGoodSignals(t *testing.T) {
 		{"steps that last until the next one", irregular, 1, 16}, // two hours, seven, and seven more
 	} {
 		w := terms{zone: "DE", quantity: carbon, maxAge: 2 * time.Hour}
-		checked, err := w.check(c.answer, noon)
+		a := c.answer
+		present, err := w.check(&a, noon)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if err := new(standstill).frozen(checked, noon); err != nil {
+		if err := new(standstill).frozen(&a, noon); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		r := read(checked, noon, "x")
-		if r.values[0] != c.first || !r.start.Equal(hour) || r.step != time.Hour {
-			t.Errorf("%s: %+v", c.name, r)
+		s := w.read(&a, present, noon, "x")
+		if s.Values[0] != c.first || !s.Start.Time.Equal(hour) || s.Step.Duration != time.Hour {
+			t.Errorf("%s: %+v", c.name, s)
 		}
-		if len(r.values) != c.known {
-			t.Errorf("%s: %d hours are known, want %d", c.name, len(r.values), c.known)
+		if len(s.Values) != c.known {
+			t.Errorf("%s: %d hours are known, want %d", c.name, len(s.Values), c.known)
 		}
 	}
 }
@@ -225,8 +227,7 @@ func TestFrozenOverPolls(t *testing.T) {
 		var refused time.Duration
 		for after := time.Duration(0); after < 72*time.Hour && refused == 0; after += c.every {
 			t0 := noon.Add(after)
-			if s.frozen(checked{Answer: Answer{Points: []Point{{Time: t0, Value: c.value, Estimated: c.estimated}}}},
-				t0) != nil {
+			if s.frozen(&Answer{Points: []Point{{Time: t0, Value: c.value, Estimated: c.estimated}}}, t0) != nil {
 				refused = after
 			}
 		}
@@ -234,9 +235,9 @@ func TestFrozenOverPolls(t *testing.T) {
 			t.Errorf("%s: refused after %v, want %v", c.name, refused, c.refuse)
 		}
 		moved := noon.Add(80 * time.Hour)
-		if err := s.frozen(checked{Answer: Answer{Points: []Point{{
+		if err := s.frozen(&Answer{Points: []Point{{
 			Time: moved, Value: c.value + 1, Estimated: c.estimated,
-		}}}}, moved); err != nil {
+		}}}, moved); err != nil {
 			t.Errorf("%s: moved, but %v", c.name, err)
 		}
 	}
@@ -251,11 +252,11 @@ func TestFrozenFeedIsLeft(t *testing.T) {
 	}})
 	for ; now.Before(noon.Add(9 * time.Hour)); now = now.Add(5 * time.Minute) {
 		k.poll(t.Context())
-		if s := k.State(now); now.Sub(noon) < 5*time.Hour && s.Source != "frozen" {
+		if s := k.state(now); now.Sub(noon) < 5*time.Hour && s.Source != "frozen" {
 			t.Fatalf("after %v: %+v", now.Sub(noon), s)
 		}
 	}
-	if s := k.State(now); s.Source != "alive" || s.Reason != dial.ReasonFrozen {
+	if s := k.state(now); s.Source != "alive" || s.Reason != dial.ReasonFrozen {
 		t.Errorf("%+v", s)
 	}
 }
@@ -287,24 +288,21 @@ func TestCompletion(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			k := chain(t, &now, &scripted{name: "src", fetch: func(time.Time) (Answer, error) { return c.answer, nil }})
 			k.poll(t.Context())
-			s := k.State(now)
-			if !s.Fresh || s.Signal.Quality != c.quality || s.Signal.Series.Len() < 46 ||
+			s := k.state(now)
+			if !s.Fresh || s.Quality != c.quality.String() || s.Signal.Series.Len() < 46 ||
 				s.Signal.Series.Value(0) != swing(now) {
 				t.Fatalf("%+v, %d hours", s, s.Signal.Series.Len())
 			}
-			if err := s.Forecast.Validate(); err != nil {
-				t.Error(err)
-			}
 			switch {
-			case c.model == "" && (s.Forecast.Model == "src" || s.Forecast.Model == "typical"):
-				t.Errorf("%q forecast", s.Forecast.Model)
-			case c.model == "src+" && !strings.HasPrefix(s.Forecast.Model, "src+"), c.model == "src" &&
-				s.Forecast.Model != "src":
-				t.Errorf("%q forecast", s.Forecast.Model)
-			case c.model == "typical" && !strings.Contains(s.Forecast.Model, "typical"):
-				t.Errorf("%q forecast", s.Forecast.Model)
+			case c.model == "" && (s.ForecastSource == "src" || s.ForecastSource == "typical"):
+				t.Errorf("%q forecast", s.ForecastSource)
+			case c.model == "src+" && !strings.HasPrefix(s.ForecastSource, "src+"), c.model == "src" &&
+				s.ForecastSource != "src":
+				t.Errorf("%q forecast", s.ForecastSource)
+			case c.model == "typical" && !strings.Contains(s.ForecastSource, "typical"):
+				t.Errorf("%q forecast", s.ForecastSource)
 			}
-			if c.ranged && s.Forecast.Low == nil {
+			if c.ranged && s.Low == nil {
 				t.Error("there are no percentiles")
 			}
 			if c.model == "" {
@@ -326,7 +324,7 @@ func TestSeed(t *testing.T) {
 	k.start(now)
 	now = now.Add(firstPollWithin)
 	k.poll(t.Context())
-	status := k.State(now).Status(now)
+	status, _ := k.Look(now)
 	if status == nil || status.Source != "electricityMaps" || status.Now != 300 || status.Unit != "gCO2e/kWh" ||
 		len(status.Values) < 47 || len(status.Values) > 49 ||
 		!status.Start.Equal(&metav1.Time{Time: noon.Truncate(time.Hour)}) || !status.AsOf.Equal(&status.Start) {
@@ -338,7 +336,7 @@ func TestSeed(t *testing.T) {
 		again.Seed(status)
 		again.start(now)
 		again.poll(t.Context())
-		written := again.State(now).Status(now)
+		written, _ := again.Look(now)
 		if diff := cmp.Diff(status, written); diff != "" {
 			t.Fatalf("restart %d: %s", i, diff)
 		}
@@ -349,7 +347,7 @@ func TestSeed(t *testing.T) {
 	now = now.Add(3 * time.Hour)
 	late := carbonKeeper(t, d, electricityMapsAt(p.URL), staticSource(9))
 	late.Seed(status)
-	if late.State(now).Fresh {
+	if late.state(now).Fresh {
 		t.Error("a seed that is too old is believed")
 	}
 	late.start(now)
@@ -383,7 +381,7 @@ func TestSeedRefuses(t *testing.T) {
 		status := good.DeepCopy()
 		spoil(status)
 		k.Seed(status)
-		if got := k.State(now).Fresh; got != (name == "") {
+		if got := k.state(now).Fresh; got != (name == "") {
 			t.Errorf("%q: believed is %v", name, got)
 		}
 	}
@@ -400,15 +398,12 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 	k := chain(t, &now, &scripted{name: "src", fetch: func(time.Time) (Answer, error) { return minutes, nil }})
 	k.poll(t.Context())
-	status := k.State(now).Status(now)
+	status, _ := k.Look(now)
 	if len(status.Values) != maxValues || status.Values[8] != 101.1 || status.Now != 100 {
 		t.Errorf("%d values, %v", len(status.Values), status.Values[:9])
 	}
 	if got := rounded(price, []float64{0.123456789, -0.000001}); got[0] != 0.12346 || got[1] != 0 {
 		t.Errorf("%v", got)
-	}
-	if k.State(now.Add(48*time.Hour)).Status(now) != nil {
-		t.Error("a state of nothing has a status")
 	}
 }
 
@@ -424,24 +419,24 @@ func TestPrices(t *testing.T) {
 		k.poll(t.Context())
 		return k
 	}
-	s := keeper("EUR", -0.21).State(now)
+	s := keeper("EUR", -0.21).state(now)
 	if s.Unit != "EUR/kWh" || !s.Fresh || s.Signal.Series.At(now) != -0.21 || !s.Signal.AsOf.IsZero() ||
-		s.Signal.Quality != energy.Measured || s.Signal.Series.Len() != 48 {
+		s.Quality != energy.Measured.String() || s.Signal.Series.Len() != 48 {
 		t.Errorf("%+v", s)
 	}
 	for currency, fresh := range map[string]bool{"EUR": false, "JPY": true, "HUF": true, "NOK": true} {
-		if s := keeper(currency, 31).State(now); s.Fresh != fresh || !fresh && s.Reason != dial.ReasonRange {
+		if s := keeper(currency, 31).state(now); s.Fresh != fresh || !fresh && s.Reason != dial.ReasonRange {
 			t.Errorf("31 %s: %+v", currency, s)
 		}
 	}
 	// Yesterday's auction says nothing about an hour that it has no price for.
 	last := hourly(now, 3, 0.1, 0.2)
-	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(last,
+	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&last,
 		now); err == nil || dial.ReasonOf(err) != dial.ReasonMissing {
 		t.Errorf("a price that has ended: %v", err)
 	}
 	last.Points[1].Time, last.Currency = now.Truncate(time.Hour), "USD"
-	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(last,
+	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(&last,
 		now); err == nil || dial.ReasonOf(err) != dial.ReasonUnit {
 		t.Errorf("a price in another currency: %v", err)
 	}
@@ -450,8 +445,8 @@ func TestPrices(t *testing.T) {
 func TestKeeperRefuses(t *testing.T) {
 	now := noon
 	d := testDeps(&now)
-	if _, err := NewCarbonKeeper("DE", nil, d); err == nil {
-		t.Error("no spec")
+	if _, err := NewCarbonKeeper("DE", new(v1alpha1.CarbonSpec), d); err == nil {
+		t.Error("no source")
 	}
 	if _, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{{}}}, d); err == nil {
 		t.Error("a source of no kind")
@@ -475,6 +470,8 @@ type ledger struct {
 	refused int
 	down    bool
 }
+
+func (*ledger) Block(context.Context, string, time.Time, time.Time) error { return nil }
 
 func (b *ledger) Reserve(_ context.Context, source string, perHour int, now time.Time) (bool, time.Time, error) {
 	b.mu.Lock()
@@ -559,7 +556,7 @@ func TestCallsPerHour(t *testing.T) {
 					k.Run(life, func() {
 						mu.Lock()
 						defer mu.Unlock()
-						if status := k.State(time.Now()).Status(time.Now()); status != nil {
+						if status, _ := k.Look(time.Now()); status != nil {
 							written = status
 						}
 					})
@@ -588,18 +585,19 @@ func TestBudgetDown(t *testing.T) {
 	d.Calls = budget
 	k := carbonKeeper(t, d, electricityMapsAt(p.URL))
 	k.poll(t.Context())
-	if s := k.State(now); p.requests.Load() != 0 || s.Fresh || s.Reason != dial.ReasonRate {
+	if s := k.state(now); p.requests.Load() != 0 || s.Fresh || s.Reason != dial.ReasonRate {
 		t.Errorf("%d requests, %+v", p.requests.Load(), s)
 	}
 	budget.down = false
 	now = now.Add(time.Hour)
 	p.serve(says("%s", latest("DE", now.Truncate(time.Hour), "300")))
-	if k.poll(t.Context()); !k.State(now).Fresh {
-		t.Errorf("%+v", k.State(now))
+	if k.poll(t.Context()); !k.state(now).Fresh {
+		t.Errorf("%+v", k.state(now))
 	}
 }
 
-// Run reports what changes: the first answer, each new one, and that the last is too old; and it ends when told to.
+// Run reports what may have changed: the first answer, each new one, and that the last is too old; and it ends when
+// told to.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -623,7 +621,7 @@ func TestRun(t *testing.T) {
 		go func() {
 			defer close(done)
 			k.Run(ctx, func() {
-				s := k.State(time.Now())
+				s := k.state(time.Now())
 				now := "none"
 				if s.Fresh {
 					now = fmt.Sprint(s.Signal.Series.Value(0))
@@ -642,7 +640,7 @@ func TestRun(t *testing.T) {
 		}
 		cancel()
 		<-done
-		if reports[0] != "0s 300 http" || !strings.HasSuffix(reports[len(reports)-1], "none http") {
+		if !slices.Contains(reports, "0s 300 http") || !strings.HasSuffix(reports[len(reports)-1], "none http") {
 			t.Errorf("%q", reports)
 		}
 		if n := testutil.CollectAndCount(d.Metrics, "kubenergy_signal_rejected_total",
@@ -717,7 +715,7 @@ func TestMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	used := int64(after.HeapAlloc) - int64(before.HeapAlloc)
-	if hours := len(keepers[0].history.hours); hours < 28*24-1 || hours > 28*24+1 {
+	if hours := len(keepers[0].history.values) / 12; hours < 28*24-1 || hours > 28*24+1 {
 		t.Errorf("%d hours are remembered", hours)
 	}
 	if used > 10<<20 {
@@ -729,44 +727,50 @@ func TestMemory(t *testing.T) {
 
 func TestHistory(t *testing.T) {
 	hour := noon.Truncate(time.Hour)
-	var h history
+	h := Track{Span: historySpan}
+	observe := func(now time.Time, points ...Point) { h.add(&Answer{Points: points, Step: time.Hour}, now) }
 	// Values one by one: the mean of an hour grows with them.
 	for m := 0; m < 180; m += 5 {
 		at := hour.Add(time.Duration(m-180) * time.Minute)
-		h.add([]Point{{Time: at, Value: float64(m / 60)}}, at)
+		observe(at, Point{Time: at, Value: float64(m / 60)})
 	}
 	none := func(time.Time) (float64, bool) { return 0, false }
-	hours := func(s *grid.Series) string { return fmt.Sprint(s.Start().Sub(hour), values(s)) }
-	if got := hours(h.series(hour, none)); got != "-3h0m0s [0 1 2]" {
+	hours := func(s *grid.Series) string {
+		var values []float64
+		for i := range s.Len() {
+			values = append(values, s.Value(i))
+		}
+		return fmt.Sprint(s.Start().Sub(hour), values)
+	}
+	if got := hours(h.hourly(hour, none)); got != "-3h0m0s [0 1 2]" {
 		t.Errorf("one by one: %s", got)
 	}
-	// An answer that begins within an hour does not spoil the mean of all of it; what is not past is no history.
-	h.add(nil, hour.Add(5*time.Hour))
-	h.add([]Point{{Time: hour.Add(-5 * time.Minute), Value: 900}, {Time: hour.Add(6 * time.Hour), Value: 900}},
-		hour.Add(5*time.Hour))
-	if got := hours(h.series(hour.Add(7*time.Hour), none)); got != "-3h0m0s [0 1 2]" {
+	// An answer that begins within an hour says nothing of what was before; what is not past is no history.
+	observe(hour.Add(-time.Minute), Point{Time: hour.Add(-5 * time.Minute), Value: 14},
+		Point{Time: hour.Add(6 * time.Hour), Value: 900})
+	if got := hours(h.hourly(hour.Add(7*time.Hour), none)); got != "-3h0m0s [0 1 3]" {
 		t.Errorf("an answer that begins late: %s", got)
 	}
 	// Short gaps are filled, long ones end what counts, the end is left open, and the future is taken from ahead.
-	h = history{}
+	h = Track{Span: historySpan}
 	at := func(hours int, v float64) Point {
 		return Point{Time: hour.Add(time.Duration(hours) * time.Hour), Value: v}
 	}
-	h.add([]Point{at(-20, 1), at(-19, 2), at(-10, 3), at(-7, 4), at(-6, 5)}, hour)
-	if got := hours(h.series(hour, none)); got != "-10h0m0s [3 3 3 4 5]" {
+	observe(hour, at(-20, 1), at(-19, 2), at(-10, 3), at(-7, 4), at(-6, 5))
+	if got := hours(h.hourly(hour, none)); got != "-10h0m0s [3 3 3 4 5]" {
 		t.Errorf("gaps: %s", got)
 	}
 	ahead := func(t time.Time) (float64, bool) { return 7, !t.Before(hour.Add(-2 * time.Hour)) }
-	if got := hours(h.series(hour.Add(2*time.Hour), ahead)); got != "-10h0m0s [3 3 3 4 5 5 5 5 7 7 7 7]" {
+	if got := hours(h.hourly(hour.Add(2*time.Hour), ahead)); got != "-10h0m0s [3 3 3 4 5 5 5 5 7 7 7 7]" {
 		t.Errorf("ahead: %s", got)
 	}
 	// Older ones come later, and the oldest go.
-	h.add([]Point{at(-30, 8), at(-24*40, 9)}, hour)
-	h.add([]Point{at(24*27, 6)}, hour.Add(27*24*time.Hour))
-	if got := len(h.hours); got != 24*28 && got != 24*28+1 {
-		t.Errorf("%d hours", got)
+	observe(hour, at(-30, 8), at(-24*40, 9))
+	observe(hour.Add(27*24*time.Hour), at(24*27, 6))
+	if got := len(h.values); got > int(historySpan/slot) || got < 27*24*12 {
+		t.Errorf("%d values", got)
 	}
-	if (&history{}).series(hour, none) != nil {
+	if new(Track).hourly(hour, none) != nil {
 		t.Error("no history is a series")
 	}
 }

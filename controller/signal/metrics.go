@@ -61,15 +61,14 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	// Two objects may speak of one zone; a series may be collected only once, and is that of the one that came first.
 	seen := make(map[string]bool)
 	for _, k := range m.keepers {
-		id := string(k.terms.zone) + "/" + string(k.terms.quantity) + "/" + k.terms.currency + kind(k.terms.marginal)
-		s := k.State(now)
-		if !s.Fresh || seen[id] {
+		id := string(k.terms.zone) + "/" + string(k.terms.quantity) + "/" + k.terms.currency + Kind(k.terms.marginal)
+		s, _ := k.Look(now)
+		if s == nil || seen[id] {
 			continue
 		}
-		value := s.Signal.Series.Value(0)
 		var age time.Duration
-		if !s.Signal.AsOf.IsZero() {
-			age = now.Sub(s.Signal.AsOf)
+		if s.AsOf != nil {
+			age = now.Sub(s.AsOf.Time)
 		}
 		seen[id] = true
 		zone := string(k.terms.zone)
@@ -78,10 +77,10 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 			ch <- prom.MustNewConstMetric(descAge, prom.GaugeValue, age.Seconds(), zone, string(k.terms.quantity))
 		}
 		if k.terms.quantity == carbon {
-			ch <- prom.MustNewConstMetric(descCarbon, prom.GaugeValue, value, zone, kind(k.terms.marginal),
-				s.Signal.Quality.String())
+			ch <- prom.MustNewConstMetric(descCarbon, prom.GaugeValue, s.Now, zone, Kind(k.terms.marginal),
+				s.Quality)
 		} else {
-			ch <- prom.MustNewConstMetric(descPrice, prom.GaugeValue, value, zone, k.terms.currency)
+			ch <- prom.MustNewConstMetric(descPrice, prom.GaugeValue, s.Now, zone, k.terms.currency)
 		}
 	}
 }

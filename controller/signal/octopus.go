@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -26,22 +25,14 @@ type octopus struct {
 func (s *octopus) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	from := now.UTC().Truncate(octopusSlot).Add(-24 * time.Hour)
 	until := from.Add(72 * time.Hour)
-	body, _, err := s.fetch.get(ctx, request{
-		url: strings.TrimSuffix(cmp.Or(s.spec.URL, octopusURL), "/") + "/v1/products/" +
-			url.PathEscape(s.spec.Product) +
+	points, err := fetched(ctx, s.fetch, request{
+		url: cmp.Or(s.spec.URL, octopusURL), path: "/v1/products/" + url.PathEscape(s.spec.Product) +
 			"/electricity-tariffs/" + url.PathEscape(s.spec.Tariff) + "/standard-unit-rates/",
 		query: url.Values{
 			"period_from": {from.Format(time.RFC3339)}, "period_to": {until.Format(time.RFC3339)}, "page_size": {"300"},
 		},
-	})
-	if err != nil {
-		return Answer{}, err
-	}
-	points, err := octopusRates(body, from, until)
-	if err != nil {
-		return Answer{}, err
-	}
-	return Answer{Points: points, Step: octopusSlot, IssuedAt: newest(points, now), Currency: "GBP"}, nil
+	}, func(body []byte) ([]Point, error) { return octopusRates(body, from, until) })
+	return Answer{Points: points, Step: octopusSlot, IssuedAt: newest(points, now), Currency: "GBP"}, err
 }
 
 // octopusRate is the price of a period, in pence per kWh. One without an end holds until further notice.

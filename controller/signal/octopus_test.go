@@ -38,8 +38,7 @@ func TestOctopusOfARecordedAnswer(t *testing.T) {
 	if a.Currency != "GBP" || a.Step != 30*time.Minute || !a.IssuedAt.Equal(now.Truncate(30*time.Minute)) {
 		t.Errorf("the answer is in %s, every %v, of %v", a.Currency, a.Step, a.IssuedAt)
 	}
-	c, err := terms{quantity: price, currency: "GBP", maxAge: 36 * time.Hour}.check(a, now)
-	if err != nil {
+	if _, err = (terms{quantity: price, currency: "GBP", maxAge: 36 * time.Hour}).check(&a, now); err != nil {
 		t.Fatal(err)
 	}
 	// 21.966 p/kWh from 17:30, as recorded, and 7.2975 p/kWh in the last half hour that is known.
@@ -48,12 +47,12 @@ func TestOctopusOfARecordedAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, ok := c.at(now.Truncate(24 * time.Hour).Add(clock.Sub(clock.Truncate(24 * time.Hour))))
+		got, ok := a.at(now.Truncate(24 * time.Hour).Add(clock.Sub(clock.Truncate(24 * time.Hour))))
 		if !ok || got.Value < want-1e-9 || got.Value > want+1e-9 {
 			t.Errorf("at %s the price is %v, want %v", at, got.Value, want)
 		}
 	}
-	if _, ok := c.at(now.Add(6 * time.Hour)); ok {
+	if _, ok := a.at(now.Add(6 * time.Hour)); ok {
 		t.Error("a price is known that was not published yet")
 	}
 }

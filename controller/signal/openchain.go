@@ -73,17 +73,6 @@ func (b *builder) open(kind string, every *metav1.Duration, perHour *int32, priv
 	return l, l.fetcher
 }
 
-// set completes a link with its source, or with the error that it says each time that it is asked.
-func (b *builder) set(l *link, source Source, err error) error {
-	if l.asks && b.deps.Calls == nil {
-		return fmt.Errorf("source %s asks others: want a budget of calls", l.name)
-	}
-	if l.source = source; err != nil {
-		l.source, l.asks = broken{err}, false
-	}
-	return nil
-}
-
 // fetcher returns one that counts.
 func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetcher {
 	f := newFetcher(b.deps.Reach, private)
@@ -110,16 +99,47 @@ func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetc
 	return f
 }
 
-// carbonSource adds a source of intensities. One that knows the other kind of intensity is never asked.
-func (b *builder) carbonSource(s v1alpha1.CarbonSource) error {
+// spec is a source of either quantity.
+type spec struct {
+	v1alpha1.CarbonSource
+	tariff  *v1alpha1.TariffSource
+	entsoe  *v1alpha1.ENTSOESource
+	octopus *v1alpha1.OctopusSource
+}
+
+func specOf(s v1alpha1.PriceSource) spec {
+	return spec{tariff: s.Tariff, entsoe: s.ENTSOE, octopus: s.Octopus, CarbonSource: v1alpha1.CarbonSource{
+		Every: s.Every, MaxCallsPerHour: s.MaxCallsPerHour, ElectricityMaps: s.ElectricityMaps,
+		Prometheus: s.Prometheus, HTTP: s.HTTP, File: s.File, Static: s.Static,
+	}}
+}
+
+// add adds a source. One that knows another quantity, the other kind of intensity or another currency is never asked.
+func (b *builder) add(s spec) error {
 	var l *link
 	open := func(kind string, private bool) (f *fetcher) {
 		l, f = b.open(kind, s.Every, s.MaxCallsPerHour, private)
 		return f
 	}
-	var source Source
-	var err error
-	marginal := false
+	source, marginal, err := b.source(s, open)
+	switch {
+	case l == nil:
+		return fmt.Errorf("source %d names no kind", len(b.links))
+	case l.asks && b.deps.Calls == nil:
+		return fmt.Errorf("source %s asks others: want a budget of calls", l.name)
+	case b.quantity == carbon && marginal != b.marginal:
+		err = dial.Refuse(dial.ReasonKind, "this source knows %s intensity, wanted is %s: the two are never mixed",
+			Kind(marginal), Kind(b.marginal))
+	}
+	if l.source = source; err != nil {
+		l.source, l.asks = broken{err}, false
+	}
+	return nil
+}
+
+// source makes the source that is named; marginal is which kind of intensity it knows.
+func (b *builder) source(s spec, open func(kind string, private bool) *fetcher,
+) (source Source, marginal bool, err error) {
 	switch {
 	case s.ElectricityMaps != nil:
 		source = newElectricityMaps(b.terms, s.ElectricityMaps, open("electricityMaps", false))
@@ -129,63 +149,29 @@ func (b *builder) carbonSource(s v1alpha1.CarbonSource) error {
 		source, marginal = &wattTime{spec: s.WattTime, fetch: open("wattTime", false)}, true
 	case s.Prometheus != nil:
 		marginal = s.Prometheus.Signal == signalMarginal
-		source, err = newPrometheus(s.Prometheus, carbon, open("prometheus", s.Prometheus.AllowPrivateAddress))
+		source, err = newPrometheus(s.Prometheus, b.quantity, open("prometheus", s.Prometheus.AllowPrivateAddress))
 	case s.HTTP != nil:
 		marginal = s.HTTP.Signal == signalMarginal
-		source, err = newHTTP(b.zone, s.HTTP, carbon, open("http", s.HTTP.AllowPrivateAddress))
+		source, err = newHTTP(b.zone, s.HTTP, b.quantity, open("http", s.HTTP.AllowPrivateAddress))
 	case s.File != nil:
 		open("file", false)
 		marginal = s.File.Signal == signalMarginal
 		source, err = newFile(b.terms, s.File, b.deps.Data)
 	case s.Static != nil:
 		open("static", false)
-		source, marginal = &static{s.Static.Value, carbon, b.marginal}, b.marginal
+		source, marginal = &static{s.Static.Value, b.quantity, b.marginal}, b.marginal
 	case s.Typical != nil:
 		open("typical", false)
 		source = newTypical(b.zone, s.Typical)
-	default:
-		return fmt.Errorf("source %d names no kind", len(b.links))
-	}
-	if marginal != b.marginal {
-		err = dial.Refuse(dial.ReasonKind, "this source knows %s intensity, wanted is %s: the two are never mixed",
-			kind(marginal), kind(b.marginal))
-	}
-	return b.set(l, source, err)
-}
-
-// priceSource adds a source of prices.
-func (b *builder) priceSource(s v1alpha1.PriceSource) error {
-	var l *link
-	open := func(kind string, private bool) (f *fetcher) {
-		l, f = b.open(kind, s.Every, s.MaxCallsPerHour, private)
-		return f
-	}
-	var source Source
-	var err error
-	switch {
-	case s.Tariff != nil:
+	case s.tariff != nil:
 		open("tariff", false)
-		source, err = newTariff(s.Tariff, b.currency, b.deps.Data)
-	case s.ENTSOE != nil:
-		source = &entsoe{s.ENTSOE, open("entsoe", false)}
-	case s.ElectricityMaps != nil:
-		source = newElectricityMaps(b.terms, s.ElectricityMaps, open("electricityMaps", false))
-	case s.Octopus != nil:
-		if source = (&octopus{s.Octopus, open("octopus", false)}); b.currency != "GBP" {
+		source, err = newTariff(s.tariff, b.currency, b.deps.Data)
+	case s.entsoe != nil:
+		source = &entsoe{s.entsoe, open("entsoe", false)}
+	case s.octopus != nil:
+		if source = (&octopus{s.octopus, open("octopus", false)}); b.currency != "GBP" {
 			err = dial.Refuse(dial.ReasonUnit, "the prices are in GBP, wanted is %s", b.currency)
 		}
-	case s.Prometheus != nil:
-		source, err = newPrometheus(s.Prometheus, price, open("prometheus", s.Prometheus.AllowPrivateAddress))
-	case s.HTTP != nil:
-		source, err = newHTTP(b.zone, s.HTTP, price, open("http", s.HTTP.AllowPrivateAddress))
-	case s.File != nil:
-		open("file", false)
-		source, err = newFile(b.terms, s.File, b.deps.Data)
-	case s.Static != nil:
-		open("static", false)
-		source = &static{s.Static.Value, price, false}
-	default:
-		return fmt.Errorf("source %d names no kind", len(b.links))
 	}
-	return b.set(l, source, err)
+	return source, marginal, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -29,20 +28,13 @@ func newPrometheus(spec *v1alpha1.PrometheusSource, q quantity, f *fetcher) (Sou
 
 // Fetch asks for the value at the server's present.
 func (s *prometheus) Fetch(ctx context.Context, _ time.Time) (Answer, error) {
-	body, _, err := s.fetch.get(ctx, request{
-		url: strings.TrimSuffix(s.spec.URL, "/") + "/api/v1/query", query: url.Values{"query": {s.spec.Query}},
-		key: s.spec.Key, scheme: "Bearer ",
-	})
-	if err != nil {
-		return Answer{}, err
-	}
-	p, err := decodePrometheus(body)
-	if err != nil {
-		return Answer{}, err
-	}
+	p, err := fetched(ctx, s.fetch, request{
+		url: s.spec.URL, path: "/api/v1/query", query: url.Values{"query": {s.spec.Query}}, key: s.spec.Key,
+		scheme: "Bearer ",
+	}, decodePrometheus)
 	p.Value *= s.scale
 	p.Estimated = !s.spec.Measured
-	return Answer{Points: []Point{p}, IssuedAt: p.Time, Marginal: s.marginal}, nil
+	return Answer{Points: []Point{p}, IssuedAt: p.Time, Marginal: s.marginal}, err
 }
 
 // decodePrometheus reads an answer to an instant query: a vector of one sample, or a scalar.
@@ -88,15 +80,11 @@ func decodePrometheus(body []byte) (Point, error) {
 
 // prometheusSample reads a time in seconds and a value as a string.
 func prometheusSample(sample [2]any) (Point, error) {
-	seconds, ok := sample[0].(json.Number)
+	seconds, ok := numeral(sample[0])
 	if !ok {
 		return Point{}, dial.Refuse(dial.ReasonTime, "the value has no time")
 	}
-	v, err := seconds.Float64()
-	if err != nil {
-		return Point{}, dial.Refuse(dial.ReasonTime, "%.20s is no time", seconds)
-	}
-	at, err := unixTime(v)
+	at, err := unixTime(seconds)
 	if err != nil {
 		return Point{}, err
 	}

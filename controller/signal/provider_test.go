@@ -18,6 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // noon is the present of most tests.
@@ -98,6 +101,8 @@ func status(code int, header ...string) http.HandlerFunc {
 // endless grants every request and counts them.
 type endless struct{ granted atomic.Int64 }
 
+func (*endless) Block(context.Context, string, time.Time, time.Time) error { return nil }
+
 func (b *endless) Reserve(context.Context, string, int, time.Time) (bool, time.Time, error) {
 	b.granted.Add(1)
 	return true, time.Time{}, nil
@@ -154,6 +159,27 @@ func atPath(answers map[string]http.HandlerFunc) http.HandlerFunc {
 		}
 		answer(w, r)
 	}
+}
+
+// state is what a keeper says at a moment, and what is read from it.
+type state struct {
+	v1alpha1.SignalStatus
+	Signal    grid.Signal
+	Fresh     bool
+	LastError string
+	Reason    dial.Reason
+}
+
+func (k *Keeper) state(now time.Time) (s state) {
+	status, err := k.Look(now)
+	if s.Fresh = status != nil; s.Fresh {
+		s.SignalStatus = *status
+		s.Signal, _ = kube.Signal(status, nil)
+	}
+	if err != nil {
+		s.LastError, s.Reason = err.Error(), dial.ReasonOf(err)
+	}
+	return s
 }
 
 // data returns a recorded answer of a provider, which lies outside of the repository.

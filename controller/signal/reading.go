@@ -1,10 +1,15 @@
 package signal
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
@@ -15,188 +20,191 @@ const (
 	buildAhead = horizon + 2*time.Hour // so that it still is when the next answer comes
 	nearEnough = horizon - 2*time.Hour // a source that knows as much needs no model of ours
 	maxValues  = 2016                  // of a status
-	bridging   = 3                     // steps without a value that do not end what a source says ahead
 	tailSpan   = 24 * time.Hour        // for which a forecast is kept where there is no history to make a new one from
 )
 
-// reading is what is believed: an answer as a series from the present on, completed by a forecast.
-type reading struct {
-	start     time.Time
-	step      time.Duration
-	values    []float64
-	low, high []float64 // percentiles; nil where they are not known for all
-	asOf      time.Time // zero: it does not age
-	issuedAt  time.Time // of the forecast
-	quality   energy.Quality
-	model     string // who forecast
+// read returns what is believed of a checked answer, as a status from the present on: what the source itself knows
+// ahead, and no more.
+func (w terms) read(a *Answer, present Point, now time.Time, source string) *v1alpha1.SignalStatus {
+	s := &v1alpha1.SignalStatus{
+		Unit: w.unit(), Quality: measured, Source: source, ForecastSource: cmp.Or(a.Model, source),
+	}
+	if !a.Ageless {
+		s.AsOf = &metav1.Time{Time: a.IssuedAt}
+	}
+	if present.Estimated {
+		s.Quality = energy.Estimated.String()
+	}
+	var offset time.Duration   // of the grid from the hour
+	sole := len(a.Points) == 1 // it may be of any moment, and says nothing of the next hour
+	step := a.Step
+	switch {
+	case sole:
+		step = max(step, soleStep)
+	case step == 0:
+		step = commonStep(a.Points)
+	default:
+		offset = time.Duration(a.Points[0].Time.UnixNano() % int64(step))
+	}
+	s.Step.Duration = step
+	s.Start = metav1.NewTime(time.Unix(0, now.UnixNano()-(now.UnixNano()-int64(offset))%int64(step)).UTC())
+	add(s, present)
+	last, ranged := present, true
+	for t := until(s); !sole && t.Before(now.Add(buildAhead)) && len(s.Values) < maxValues; t = t.Add(step) {
+		p, ok := a.at(t)
+		if ok {
+			last = p
+		} else if !a.resumes(t) {
+			break
+		} else {
+			derive(s)
+		}
+		add(s, last)
+		ranged = ranged && last.hasRange()
+	}
+	if !ranged || len(s.Values) == 1 {
+		s.Low, s.High = nil, nil
+	}
+	return s
 }
 
-// expired reports whether a reading is too old, or says nothing about now.
-func (r *reading) expired(now time.Time, maxAge time.Duration) bool {
-	return r == nil || now.Before(r.start.Add(-clockSkew)) || r.index(now) >= len(r.values) ||
-		!r.asOf.IsZero() && now.Sub(r.asOf) > maxAge
+var measured, derived = energy.Measured.String(), energy.Derived.String()
+
+// derive notes that not all of a status was measured.
+func derive(s *v1alpha1.SignalStatus) {
+	if s.Quality == measured {
+		s.Quality = derived
+	}
+}
+
+// add adds a value, and its percentiles or itself in place of them.
+func add(s *v1alpha1.SignalStatus, p Point) {
+	if !p.hasRange() {
+		p.Low, p.High = p.Value, p.Value
+	}
+	s.Values, s.Low, s.High = append(s.Values, p.Value), append(s.Low, p.Low), append(s.High, p.High)
+}
+
+// until returns the first instant that a status does not know.
+func until(s *v1alpha1.SignalStatus) time.Time {
+	return s.Start.Add(time.Duration(len(s.Values)) * s.Step.Duration)
 }
 
 // index returns the number of the value that holds at t.
-func (r *reading) index(t time.Time) int { return max(0, int(t.Sub(r.start)/r.step)) }
-
-// end returns when the reading ceases to be believed.
-func (r *reading) end(maxAge time.Duration) time.Time {
-	last := r.start.Add(time.Duration(len(r.values)) * r.step)
-	if r.asOf.IsZero() || r.asOf.Add(maxAge).After(last) {
-		return last
-	}
-	return r.asOf.Add(maxAge)
+func index(s *v1alpha1.SignalStatus, t time.Time) int {
+	return max(0, int(t.Sub(s.Start.Time)/s.Step.Duration))
 }
 
-// read turns a checked answer into a reading: what the source itself knows ahead, and no more.
-func read(c checked, now time.Time, source string) *reading {
-	r := &reading{step: c.Step, asOf: c.IssuedAt, issuedAt: c.IssuedAt, model: c.Model, quality: energy.Measured}
-	if c.Ageless {
-		r.asOf, r.issuedAt = time.Time{}, now
+// point returns value number i.
+func point(s *v1alpha1.SignalStatus, i int) Point {
+	p := Point{Time: s.Start.Add(time.Duration(i) * s.Step.Duration), Value: s.Values[i]}
+	if s.Low != nil {
+		p.Low, p.High = s.Low[i], s.High[i]
 	}
-	if r.model == "" {
-		r.model = source
-	}
-	if c.present.Estimated {
-		r.quality = energy.Estimated
-	}
-	var offset time.Duration   // of the grid from the hour
-	sole := len(c.Points) == 1 // it may be of any moment, and says nothing of the next hour
-	switch {
-	case sole:
-		r.step = max(c.Step, soleStep)
-	case r.step == 0:
-		r.step = commonStep(c.Points)
-	default:
-		offset = time.Duration(c.Points[0].Time.UnixNano() % int64(r.step))
-	}
-	r.start = time.Unix(0, now.UnixNano()-(now.UnixNano()-int64(offset))%int64(r.step)).UTC()
-	r.append(c.present)
-	last, ranged := c.present, true
-	for t := r.start.Add(r.step); !sole && t.Before(now.Add(buildAhead)) &&
-		len(r.values) < maxValues; t = t.Add(r.step) {
-		p, ok := c.at(t)
-		if ok {
-			last = p
-		} else if !r.bridge(c, t) {
-			break
-		}
-		r.append(last)
-		ranged = ranged && last.hasRange()
-	}
-	if !ranged || len(r.values) == 1 {
-		r.low, r.high = nil, nil
-	}
-	return r
+	return p
 }
 
-// bridge reports whether a gap at t is short enough to be filled, of which the quality tells.
-func (r *reading) bridge(c checked, t time.Time) bool {
-	if !c.resumes(t) {
-		return false
+// expired reports whether a status is too old, or says nothing about now.
+func expired(s *v1alpha1.SignalStatus, now time.Time, maxAge time.Duration) bool {
+	return s == nil || now.Before(s.Start.Add(-clockSkew)) || !now.Before(until(s)) ||
+		s.AsOf != nil && now.Sub(s.AsOf.Time) > maxAge
+}
+
+// end returns when a status ceases to be believed.
+func end(s *v1alpha1.SignalStatus, maxAge time.Duration) time.Time {
+	if s.AsOf == nil {
+		return until(s)
 	}
-	if r.quality == energy.Measured {
-		r.quality = energy.Derived
-	}
-	return true
+	return earlier(until(s), s.AsOf.Add(maxAge))
 }
 
 // resumes reports whether a gap at t is short: a point of the answer begins again within a few steps.
-func (c *checked) resumes(t time.Time) bool {
-	for range bridging {
-		t = t.Add(c.Step)
-		if _, ok := c.at(t); ok {
+func (a *Answer) resumes(t time.Time) bool {
+	for range bridged {
+		t = t.Add(a.Step)
+		if _, ok := a.at(t); ok {
 			return true
 		}
 	}
 	return false
 }
 
-// append adds a value, and its percentiles or itself in place of them.
-func (r *reading) append(p Point) {
-	if !p.hasRange() {
-		p.Low, p.High = p.Value, p.Value
-	}
-	r.values, r.low, r.high = append(r.values, p.Value), append(r.low, p.Low), append(r.high, p.High)
-}
-
 // commonStep returns the longest usual step on whose grid all points begin, a minute if there is none.
 func commonStep(points []Point) time.Duration {
 	for _, step := range []time.Duration{time.Hour, 30 * time.Minute, 15 * time.Minute, 5 * time.Minute} {
-		fits := true
-		for _, p := range points {
-			fits = fits && p.Time.UnixNano()%int64(step) == 0
-		}
-		if fits {
+		if !slices.ContainsFunc(points, func(p Point) bool { return p.Time.UnixNano()%int64(step) != 0 }) {
 			return step
 		}
 	}
 	return minStep
 }
 
-// until returns the first instant that a reading does not know.
-func (r *reading) until() time.Time { return r.start.Add(time.Duration(len(r.values)) * r.step) }
-
-// complete adds a forecast where the source gave none, or one that is too short. before is what was believed of the
-// source until now, or nil; curve is the zone's typical day, or nil.
-func (r *reading) complete(h *history, before *reading, curve *forecast.Curve, now time.Time) {
-	from, end := r.until(), now.Add(buildAhead)
+// complete adds a forecast to a new status of a source where that gave none, or one that is too short, and returns when
+// what is said ahead was forecast. curve is the zone's typical day, or nil.
+func (l *link) complete(s *v1alpha1.SignalStatus, past *Track, curve *forecast.Curve, now time.Time) time.Time {
+	issued := now
+	if s.AsOf != nil {
+		issued = s.AsOf.Time
+	}
+	from, last := until(s), now.Add(buildAhead)
 	if from.Sub(now) >= nearEnough {
-		return
+		return issued
 	}
-	next, name, issued := r.expected(h, before, curve, now)
+	next, name, made := l.expected(s, past, curve, now)
 	if next == nil {
-		return // nothing is known ahead, and nothing is made up
+		return issued // nothing is known ahead, and nothing is made up
 	}
-	r.issuedAt = issued
-	if r.quality == energy.Measured {
-		r.quality = energy.Derived
+	derive(s)
+	ranged := s.Low != nil
+	if len(s.Values) == 1 {
+		ranged, s.ForecastSource = true, name
+		s.Low, s.High = slices.Clone(s.Values), slices.Clone(s.Values)
+	} else if s.ForecastSource != name {
+		s.ForecastSource += "+" + name
 	}
-	ranged := r.low != nil
-	if len(r.values) == 1 {
-		ranged, r.model = true, name
-		r.low, r.high = []float64{r.values[0]}, []float64{r.values[0]}
-	} else if r.model != name {
-		r.model += "+" + name
-	}
-	for t := from; t.Before(end) && len(r.values) < maxValues; t = t.Add(r.step) {
+	for t := from; t.Before(last) && len(s.Values) < maxValues; t = t.Add(s.Step.Duration) {
 		p, ok := next(t)
 		if !ok {
 			break
 		}
 		ranged = ranged && p.hasRange()
-		r.append(p)
+		add(s, p)
 	}
 	if !ranged {
-		r.low, r.high = nil, nil
+		s.Low, s.High = nil, nil
 	}
+	return made
 }
 
-// expected returns what is to be expected after the reading, who says so, and since when: the best of our models on
-// the history; or where that is too short, as it is for a day after a restart, what was expected before; or the
-// typical curve. It is nil if there is nothing of that.
-func (r *reading) expected(h *history, before *reading, curve *forecast.Curve,
+// expected returns what is to be expected after a new status, who says so, and since when: the best of our models on
+// the history; or where that is too short, as it is for a day after a restart, what was expected before, unless that
+// was made long ago or from no more than a typical day; or the typical curve. It is nil if there is nothing of that.
+func (l *link) expected(s *v1alpha1.SignalStatus, past *Track, curve *forecast.Curve,
 	now time.Time,
 ) (next func(time.Time) (Point, bool), name string, issued time.Time) {
-	from, end := r.until(), now.Add(buildAhead)
-	past := h.series(from, func(t time.Time) (float64, bool) {
-		if t.Add(time.Hour).Before(r.start) {
-			return 0, false
-		}
-		return r.values[min(r.index(t), len(r.values)-1)], true
+	from, last := until(s), now.Add(buildAhead)
+	hours := past.hourly(from, func(t time.Time) (float64, bool) {
+		return s.Values[min(index(s, t), len(s.Values)-1)], !t.Add(time.Hour).Before(s.Start.Time)
 	})
-	if f, err := forecast.Best(past, from, end.Sub(from)); err == nil {
+	if f, err := forecast.Best(hours, from, last.Sub(from)); err == nil {
 		return pointsOf(f), f.Model, now
 	}
-	if name, ok := before.tail(from, now); ok {
-		return before.at, name, before.issuedAt
+	if before := l.status; before != nil && until(before).After(from) && now.Sub(l.issued) <= tailSpan {
+		name = before.ForecastSource[strings.LastIndexByte(before.ForecastSource, '+')+1:]
+		if name != forecast.TypicalModel {
+			return func(t time.Time) (Point, bool) {
+				if i := index(before, t); !t.Before(before.Start.Time) && i < len(before.Values) {
+					return point(before, i), true
+				}
+				return Point{}, false
+			}, name, l.issued
+		}
 	}
 	if curve == nil {
 		return nil, "", now
 	}
 	known := from.Add(-time.Second) // of the hour of the last known value
-	f, err := forecast.Typical(*curve, r.values[len(r.values)-1], known, end.Sub(known))
+	f, err := forecast.Typical(*curve, s.Values[len(s.Values)-1], known, last.Sub(known))
 	if err != nil {
 		return nil, "", now // its horizon is two days
 	}
@@ -212,50 +220,6 @@ func pointsOf(f grid.Forecast) func(time.Time) (Point, bool) {
 		}
 		return p, true
 	}
-}
-
-// tail returns who forecast what a reading says after a moment, if that is of use still: it was made not long ago,
-// and from more than a typical day.
-func (r *reading) tail(from, now time.Time) (name string, ok bool) {
-	if r == nil || !r.until().After(from) || now.Sub(r.issuedAt) > tailSpan {
-		return "", false
-	}
-	name = r.model[strings.LastIndexByte(r.model, '+')+1:]
-	return name, name != forecast.TypicalModel
-}
-
-// at returns the value that a reading says holds at t.
-func (r *reading) at(t time.Time) (Point, bool) {
-	i := r.index(t)
-	if t.Before(r.start) || i >= len(r.values) {
-		return Point{}, false
-	}
-	p := Point{Time: t, Value: r.values[i]}
-	if r.low != nil {
-		p.Low, p.High = r.low[i], r.high[i]
-	}
-	return p, true
-}
-
-// forecast returns a reading's values from number first on as a forecast.
-func (r *reading) forecast(first int) grid.Forecast {
-	return grid.Forecast{
-		Series: r.series(r.values, first), Low: r.series(r.low, first), High: r.series(r.high, first),
-		IssuedAt: r.issuedAt, Model: r.model,
-	}
-}
-
-// series returns values from number first on.
-func (r *reading) series(values []float64, first int) *grid.Series {
-	if values == nil {
-		return nil
-	}
-	last := min(len(values), first+int((horizon+r.step-1)/r.step))
-	s, err := grid.NewSeries(r.start.Add(time.Duration(first)*r.step), r.step, values[first:last])
-	if err != nil {
-		return nil // there is a value, a step, and nothing that is not finite
-	}
-	return s
 }
 
 // rounded keeps as many digits as a value of the quantity has that mean anything.

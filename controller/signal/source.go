@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/grid"
 )
 
@@ -19,7 +20,6 @@ type Source interface {
 // Answer is what a source said.
 type Answer struct {
 	Zone     grid.Zone     // that the answer says it is of; "" where it does not say
-	Asked    grid.Zone     // that the source was asked about, where it calls the zone otherwise
 	Points   []Point       // past, present and future, in any order
 	Step     time.Duration // how long a point holds; 0: until the next one, the last as long as the one before
 	IssuedAt time.Time     // when the source issued its present value; zero where Ageless
@@ -36,6 +36,47 @@ type Point struct {
 	Value     float64
 	Estimated bool    // the source says that it did not measure this one
 	Low, High float64 // tenth and ninetieth percentile of a forecast; both 0 where it gives none
+}
+
+// estimated marks all points as estimated.
+func (a Answer) estimated() Answer {
+	for i := range a.Points {
+		a.Points[i].Estimated = true
+	}
+	return a
+}
+
+// extra is what a source is asked for beside the present, and less often.
+type extra struct {
+	Answer
+	came time.Time
+	next time.Time // when it is asked for again
+}
+
+// renew asks for it once its time has come. Where that fails on the way, the answer lacks it, for a day if the plan
+// does not include it; where what comes is wrong, nothing that this provider says now is believed. What came before is
+// of use for some time.
+func (e *extra) renew(now time.Time, every, keep time.Duration, ask func() (Answer, error)) (lacks, wrong error) {
+	if now.Before(e.next) {
+		return nil, nil
+	}
+	e.next = now.Add(every)
+	a, err := ask()
+	if err == nil {
+		e.Answer, e.came = a, now
+		return nil, nil
+	}
+	if now.Sub(e.came) > keep {
+		e.Answer = Answer{}
+	}
+	switch dial.ReasonOf(err) {
+	case dial.ReasonAuth:
+		e.next = now.Add(24 * time.Hour)
+	case dial.ReasonHTTP, dial.ReasonRate, dial.ReasonMissing:
+	default:
+		return nil, err
+	}
+	return err, nil
 }
 
 // supplement adds to points those of more at other times. The first are newer or better, and win.

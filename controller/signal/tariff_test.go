@@ -54,8 +54,7 @@ func TestTariffSource(t *testing.T) {
 	if !a.Ageless || a.Step != 15*time.Minute {
 		t.Errorf("a tariff answers ageless %v, every %v", a.Ageless, a.Step)
 	}
-	c, err := terms{quantity: price, currency: "EUR", maxAge: time.Hour}.check(a, noon)
-	if err != nil {
+	if _, err = (terms{quantity: price, currency: "EUR", maxAge: time.Hour}).check(&a, noon); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []struct {
@@ -69,7 +68,7 @@ func TestTariffSource(t *testing.T) {
 		{9 * time.Hour, 0.05},
 		{48 * time.Hour, 0.1},
 	} {
-		p, ok := c.at(noon.Add(want.ahead))
+		p, ok := a.at(noon.Add(want.ahead))
 		if !ok || p.Value != want.value || p.Estimated {
 			t.Errorf("in %v the price is %+v, want %v", want.ahead, p, want.value)
 		}

@@ -24,21 +24,21 @@ func TestTypicalSource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checked, err := terms{zone: c.zone, quantity: carbon, maxAge: time.Hour}.check(a, noon)
+		present, err := terms{zone: c.zone, quantity: carbon, maxAge: time.Hour}.check(&a, noon)
 		if err != nil {
 			t.Fatalf("%s: %v", c.zone, err)
 		}
 		curve, _ := forecast.TypicalDay(c.of)
-		if !a.Ageless || a.Model != forecast.TypicalModel || checked.present.Value != float64(curve.At(noon)) {
-			t.Errorf("%s: ageless %v, of %s, %v now, want %v", c.zone, a.Ageless, a.Model, checked.present.Value,
+		if !a.Ageless || a.Model != forecast.TypicalModel || present.Value != float64(curve.At(noon)) {
+			t.Errorf("%s: ageless %v, of %s, %v now, want %v", c.zone, a.Ageless, a.Model, present.Value,
 				curve.At(noon))
 		}
-		for _, p := range checked.Points {
+		for _, p := range a.Points {
 			if !p.Estimated {
 				t.Fatalf("%s: the value of %v is not marked as estimated", c.zone, p.Time)
 			}
 		}
-		if _, ok := checked.at(noon.Add(48 * time.Hour)); !ok {
+		if _, ok := a.at(noon.Add(48 * time.Hour)); !ok {
 			t.Errorf("%s: nothing is said of the day after tomorrow", c.zone)
 		}
 	}

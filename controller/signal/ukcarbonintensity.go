@@ -24,8 +24,7 @@ type ukCarbonIntensity struct {
 	spec  *v1alpha1.UKCarbonIntensitySource
 	fetch *fetcher
 
-	past      []Point
-	pastAsked time.Time
+	past extra
 }
 
 func newUKCarbonIntensity(zone grid.Zone, spec *v1alpha1.UKCarbonIntensitySource, f *fetcher) (Source, error) {
@@ -42,29 +41,21 @@ func newUKCarbonIntensity(zone grid.Zone, spec *v1alpha1.UKCarbonIntensitySource
 func (s *ukCarbonIntensity) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	slot := now.Truncate(ukCarbonIntensitySlot)
 	// From the slot before: the service counts the slot in which the moment lies, or the next one.
-	ahead, err := s.get(ctx, slot.Add(-ukCarbonIntensitySlot), "fw48h")
+	a, err := s.get(ctx, slot.Add(-ukCarbonIntensitySlot), "fw48h")
 	if err != nil {
 		return Answer{}, err
 	}
-	a := Answer{Points: ahead, Step: ukCarbonIntensitySlot, IssuedAt: newest(ahead, now)}
-	if now.Sub(s.pastAsked) >= 2*time.Hour {
-		s.pastAsked = now
-		switch past, err := s.get(ctx, slot, "pt24h"); {
-		case err == nil:
-			s.past = past
-		case dial.ReasonOf(err) == dial.ReasonHTTP || dial.ReasonOf(err) == dial.ReasonRate ||
-			dial.ReasonOf(err) == dial.ReasonMissing:
-			a.Lacks = err
-		default:
-			return Answer{}, err
-		}
-	}
-	a.Points = supplement(a.Points, s.past)
-	return a, nil
+	a.Step, a.IssuedAt = ukCarbonIntensitySlot, newest(a.Points, now)
+	var wrong error
+	a.Lacks, wrong = s.past.renew(now, 2*time.Hour, 24*time.Hour, func() (Answer, error) {
+		return s.get(ctx, slot, "pt24h")
+	})
+	a.Points = supplement(a.Points, s.past.Points)
+	return a, wrong
 }
 
 // get asks for the slots before or after a moment.
-func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string) ([]Point, error) {
+func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string) (Answer, error) {
 	path := "/intensity/" + from.UTC().Format("2006-01-02T15:04Z") + "/" + span
 	switch {
 	case s.spec.Postcode != "":
@@ -72,12 +63,7 @@ func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string
 	case s.spec.RegionID != 0:
 		path = fmt.Sprintf("/regional%s/regionid/%d", path, s.spec.RegionID)
 	}
-	body, _, err := s.fetch.get(ctx, request{url: strings.TrimSuffix(cmp.Or(s.spec.URL, ukCarbonIntensityURL), "/") +
-		path})
-	if err != nil {
-		return nil, err
-	}
-	return s.decode(body)
+	return fetched(ctx, s.fetch, request{url: cmp.Or(s.spec.URL, ukCarbonIntensityURL), path: path}, s.decode)
 }
 
 // ukSlot is a half hour.
@@ -98,28 +84,27 @@ type ukRegion struct {
 }
 
 // decode reads an answer: a list of slots for the nation, an object around such a list for a region.
-func (s *ukCarbonIntensity) decode(body []byte) ([]Point, error) {
+func (s *ukCarbonIntensity) decode(body []byte) (a Answer, err error) {
 	var text struct {
 		Data json.RawMessage `json:"data"`
 	}
 	if err := decode(body, &text); err != nil {
-		return nil, err
+		return a, err
 	}
 	if len(text.Data) == 0 {
-		return nil, dial.Refuse(dial.ReasonMissing, "the answer has no data")
+		return a, dial.Refuse(dial.ReasonMissing, "the answer has no data")
 	}
 	var region ukRegion
 	if s.spec.Postcode == "" && s.spec.RegionID == 0 {
 		if err := decode(text.Data, &region.Data); err != nil {
-			return nil, err
+			return a, err
 		}
 	} else if err := s.region(text.Data, &region); err != nil {
-		return nil, err
+		return a, err
 	}
-	points := make([]Point, 0, len(region.Data))
 	for _, slot := range region.Data {
 		if slot.From.IsZero() || slot.To.Sub(slot.From.Time) != ukCarbonIntensitySlot {
-			return nil, dial.Refuse(dial.ReasonTime, "a slot is from %s to %s: want half an hour",
+			return a, dial.Refuse(dial.ReasonTime, "a slot is from %s to %s: want half an hour",
 				slot.From.Format(time.RFC3339), slot.To.Format(time.RFC3339))
 		}
 		value, actual := slot.Intensity.Forecast, slot.Intensity.Actual
@@ -129,12 +114,9 @@ func (s *ukCarbonIntensity) decode(body []byte) ([]Point, error) {
 		if !value.set {
 			continue // neither is known: a gap
 		}
-		points = append(points, Point{Time: slot.From.Time, Value: value.value, Estimated: !actual.set})
+		a.Points = append(a.Points, Point{Time: slot.From.Time, Value: value.value, Estimated: !actual.set})
 	}
-	if len(points) == 0 {
-		return nil, dial.Refuse(dial.ReasonMissing, "the answer has no values")
-	}
-	return points, nil
+	return a, nil
 }
 
 // region reads a regional answer, which must be of the region that was asked for.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
-	"github.com/kubenergy/kubenergy/grid"
 )
 
 const (
@@ -28,75 +27,51 @@ type wattTime struct {
 
 	token      string
 	tokenUntil time.Time
-	unforeseen time.Time // until then no forecast is asked for: the plan does not include it
+	ahead      extra
 }
 
-// Fetch asks for the day past, which ends at about now, and for two days ahead.
+// Fetch asks for the day past, which ends at about now, and for two days ahead. Either half of the answer stands alone.
 func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
-	past, _, err := s.get(ctx, now, "/v3/historical", url.Values{
-		"start": {now.Add(-24 * time.Hour).UTC().Format(time.RFC3339)},
-		"end":   {now.UTC().Format(time.RFC3339)},
+	var past extra
+	lacks, wrong := past.renew(now, 0, 0, func() (Answer, error) {
+		return s.get(ctx, now, "/v3/historical", url.Values{
+			"start": {now.Add(-24 * time.Hour).UTC().Format(time.RFC3339)},
+			"end":   {now.UTC().Format(time.RFC3339)},
+		})
 	})
-	if err != nil && !passing(err) {
-		return Answer{}, err
+	if wrong != nil || dial.HasStatus(lacks, http.StatusUnauthorized) {
+		return Answer{}, cmp.Or(wrong, lacks)
 	}
-	a := Answer{
-		Zone: grid.Zone(s.spec.Region), Asked: grid.Zone(s.spec.Region), Step: wattTimeStep, Marginal: true, Lacks: err,
+	more, wrong := s.ahead.renew(now, 0, 0, func() (Answer, error) {
+		a, err := s.get(ctx, now, "/v3/forecast", url.Values{"horizon_hours": {"48"}})
+		return a.estimated(), err
+	})
+	if wrong != nil || len(past.Points)+len(s.ahead.Points) == 0 {
+		return Answer{}, cmp.Or(wrong, more, lacks)
 	}
-	a.Points, a.IssuedAt = past, newest(past, now)
-	if now.Before(s.unforeseen) {
-		return a, err
-	}
-	ahead, issued, failed := s.get(ctx, now, "/v3/forecast", url.Values{"horizon_hours": {"48"}})
-	switch {
-	case failed == nil:
-		for i := range ahead {
-			ahead[i].Estimated = true
-		}
-		if a.Points = supplement(a.Points, ahead); issued.After(a.IssuedAt) {
-			a.IssuedAt = issued
-		}
-		return a, nil
-	case err != nil || !passing(failed):
-		return Answer{}, failed
-	case dial.ReasonOf(failed) == dial.ReasonAuth:
-		s.unforeseen = now.Add(24 * time.Hour)
-	}
-	a.Lacks = failed
-	return a, nil
-}
-
-// passing reports whether an error leaves the other half of an answer believable.
-func passing(err error) bool {
-	switch dial.ReasonOf(err) {
-	case dial.ReasonHTTP, dial.ReasonRate, dial.ReasonMissing:
-		return true
-	case dial.ReasonAuth:
-		return dial.HasStatus(err, http.StatusForbidden) // known to the service, but not entitled
-	}
-	return false
+	return Answer{
+		Points: supplement(past.Points, s.ahead.Points), Step: wattTimeStep, Marginal: true, Lacks: cmp.Or(more, lacks),
+		IssuedAt: later(newest(past.Points, now), s.ahead.IssuedAt),
+	}, nil
 }
 
 // get asks once, with a token; and once more with a new one if that is refused.
-func (s *wattTime) get(ctx context.Context, now time.Time, path string, query url.Values) ([]Point, time.Time, error) {
+func (s *wattTime) get(ctx context.Context, now time.Time, path string, query url.Values) (Answer, error) {
 	query.Set("region", s.spec.Region)
 	query.Set("signal_type", wattTimeSignal)
 	for again := true; ; again = false {
 		if err := s.login(ctx, now); err != nil {
-			return nil, time.Time{}, err
+			return Answer{}, err
 		}
-		body, _, err := s.fetch.get(ctx, request{
-			url: s.base() + path, query: query, header: http.Header{"Authorization": {"Bearer " + s.token}},
-		})
-		switch {
-		case err == nil:
-			return s.decode(body)
-		case dial.HasStatus(err, http.StatusUnauthorized):
-			if s.token = ""; again {
-				continue
-			}
+		a, err := fetched(ctx, s.fetch, request{
+			url: s.url(), path: path, query: query, header: http.Header{"Authorization": {"Bearer " + s.token}},
+		}, s.decode)
+		if !dial.HasStatus(err, http.StatusUnauthorized) {
+			return a, err
 		}
-		return nil, time.Time{}, err
+		if s.token = ""; !again {
+			return Answer{}, err
+		}
 	}
 }
 
@@ -113,26 +88,22 @@ func (s *wattTime) login(ctx context.Context, now time.Time) error {
 		return dial.Refuse(dial.ReasonAuth, "key %q: want user name and password, separated by a colon", s.spec.Key)
 	}
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte(key))
-	body, _, err := s.fetch.get(ctx, request{url: s.base() + "/login", header: http.Header{"Authorization": {basic}}})
-	if err != nil {
-		return err
-	}
 	var text struct {
 		Token string `json:"token"`
 	}
-	if err := decode(body, &text); err != nil {
+	r := request{url: s.url(), path: "/login", header: http.Header{"Authorization": {basic}}}
+	_, err = fetched(ctx, s.fetch, r, func(body []byte) (any, error) { return nil, decode(body, &text) })
+	switch {
+	case err != nil:
 		return err
-	}
-	if text.Token == "" || strings.ContainsAny(text.Token, "\r\n") {
+	case text.Token == "" || strings.ContainsAny(text.Token, "\r\n"):
 		return dial.Refuse(dial.ReasonAuth, "the login gave no token")
 	}
 	s.token, s.tokenUntil = text.Token, now.Add(wattTimeToken)
 	return nil
 }
 
-func (s *wattTime) base() string {
-	return strings.TrimSuffix(cmp.Or(s.spec.URL, wattTimeURL), "/")
-}
+func (s *wattTime) url() string { return cmp.Or(s.spec.URL, wattTimeURL) }
 
 // wattTimeText is an answer about a region.
 type wattTimeText struct {
@@ -150,10 +121,10 @@ type wattTimeText struct {
 }
 
 // decode reads an answer, and when a forecast was made.
-func (s *wattTime) decode(body []byte) ([]Point, time.Time, error) {
+func (s *wattTime) decode(body []byte) (Answer, error) {
 	var text wattTimeText
 	if err := decode(body, &text); err != nil {
-		return nil, time.Time{}, err
+		return Answer{}, err
 	}
 	meta := text.Meta
 	var err error
@@ -172,18 +143,18 @@ func (s *wattTime) decode(body []byte) ([]Point, time.Time, error) {
 		err = dial.Refuse(dial.ReasonMissing, "the answer has no values")
 	}
 	if err != nil {
-		return nil, time.Time{}, err
+		return Answer{}, err
 	}
-	points := make([]Point, 0, len(text.Data))
+	a := Answer{IssuedAt: meta.GeneratedAt.Time}
 	for _, p := range text.Data {
 		if p.PointTime.IsZero() {
-			return nil, time.Time{}, dial.Refuse(dial.ReasonTime, "a value has no point_time")
+			return Answer{}, dial.Refuse(dial.ReasonTime, "a value has no point_time")
 		}
 		if !p.Value.set {
-			return nil, time.Time{}, dial.Refuse(dial.ReasonMissing, "the value of %s is null or absent",
+			return Answer{}, dial.Refuse(dial.ReasonMissing, "the value of %s is null or absent",
 				p.PointTime.Format(time.RFC3339))
 		}
-		points = append(points, Point{Time: p.PointTime.Time, Value: p.Value.value * gramsPerKWhOfPoundsPerMWh})
+		a.Points = append(a.Points, Point{Time: p.PointTime.Time, Value: p.Value.value * gramsPerKWhOfPoundsPerMWh})
 	}
-	return points, meta.GeneratedAt.Time, nil
+	return a, nil
 }

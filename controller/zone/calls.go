@@ -34,7 +34,7 @@ type Calls struct {
 	namespace string
 
 	pending chan []*reservation // the reservations that are not being written yet; its one element is the lock on them
-	writing chan struct{}       // held by the one who writes
+	writing chan struct{}       // held by the goroutine that writes
 	last    *v1.ConfigMap       // as it was written last; of the writer
 }
 
@@ -51,7 +51,7 @@ type reservation struct {
 	err     error
 }
 
-var _ signal.Blocker = (*Calls)(nil)
+var _ signal.Budget = (*Calls)(nil)
 
 func NewCalls(c client.Client, namespace string) *Calls {
 	k := &Calls{client: c, namespace: namespace, pending: make(chan []*reservation, 1), writing: make(chan struct{}, 1)}
@@ -192,16 +192,15 @@ func callsKey(name string) string {
 	return fmt.Sprintf("%.*s.%x", longest, key, h.Sum64())
 }
 
-// callLog is the calls of the last hour, oldest first, written as "second:count second:count", behind "until=second"
-// where there is a pause.
+// callLog is the calls of the last hour, oldest first, written as "minute:count/60 minute:count/60", behind
+// "until=second" where there is a pause; both are seconds of Unix time.
 type callLog struct {
 	until int64 // Unix seconds; 0: no pause
 	calls []callCount
 }
 
 type callCount struct {
-	from  int64 // Unix seconds; the calls were made within its grain
-	grain int64 // seconds
+	from  int64 // Unix seconds; the calls were made within a minute from then on
 	calls int
 }
 
@@ -210,6 +209,8 @@ const (
 	// for as much longer than an hour, so that those who see it early and late together stay within the limit of an
 	// hour.
 	clockSkew = int64(time.Minute / time.Second)
+	// minute is how exactly a call is dated, so that a key stays short.
+	minute = int64(time.Minute / time.Second)
 	// window is how long a call counts.
 	window = int64(time.Hour/time.Second) + clockSkew
 	// What is further ahead of our clock than this was written by one that is wrong.
@@ -217,9 +218,6 @@ const (
 	// longestPause is the longest that a provider is obeyed.
 	longestPause = int64(24 * time.Hour / time.Second)
 )
-
-// Above this many calls per hour they are counted by the minute, so that a key stays short.
-const exactly = 60
 
 const untilPrefix = "until="
 
@@ -249,18 +247,14 @@ func readCallLog(text string, now time.Time) callLog {
 
 func readCallCount(entry string) (c callCount, ok bool) {
 	second, rest, _ := strings.Cut(entry, ":")
-	count, grain, coarse := strings.Cut(rest, "/")
+	count, _, _ := strings.Cut(rest, "/")
 	from, err1 := strconv.ParseInt(second, 10, 64)
 	calls, err2 := strconv.Atoi(count)
-	c = callCount{from: from, grain: 1, calls: calls}
-	if coarse {
-		c.grain, _ = strconv.ParseInt(grain, 10, 64)
-	}
-	return c, err1 == nil && err2 == nil && calls > 0 && c.grain >= 1 && c.grain <= window
+	return callCount{from, calls}, err1 == nil && err2 == nil && calls > 0
 }
 
 // expires returns the second from which on none of the calls counts.
-func (c callCount) expires() int64 { return c.from + c.grain + window }
+func (c callCount) expires() int64 { return c.from + minute + window }
 
 // block replaces the pause.
 func (b *callLog) block(until, now time.Time) {
@@ -287,33 +281,23 @@ func (b *callLog) grant(now time.Time, perHour int) (ok bool, next time.Time) {
 			return false, time.Unix(c.expires(), 0)
 		}
 	}
-	second, grain := now.Unix(), int64(1)
-	if perHour > exactly {
-		grain = 60
-		second -= second % grain
-	}
-	if i := slices.IndexFunc(b.calls, func(c callCount) bool { return c.from == second && c.grain == grain }); i >= 0 {
+	from := now.Unix() - now.Unix()%minute
+	if i := slices.IndexFunc(b.calls, func(c callCount) bool { return c.from == from }); i >= 0 {
 		b.calls[i].calls++
 	} else {
-		b.calls = append(b.calls, callCount{second, grain, 1})
+		b.calls = append(b.calls, callCount{from, 1})
 	}
 	return true, time.Time{}
 }
 
 // String renders the log as it is stored.
 func (b callLog) String() string {
-	var text strings.Builder
+	var words []string
 	if b.until > 0 {
-		fmt.Fprintf(&text, untilPrefix+"%d ", b.until)
+		words = append(words, fmt.Sprintf(untilPrefix+"%d", b.until))
 	}
-	for i, c := range b.calls {
-		if i > 0 {
-			text.WriteByte(' ')
-		}
-		fmt.Fprintf(&text, "%d:%d", c.from, c.calls)
-		if c.grain > 1 {
-			fmt.Fprintf(&text, "/%d", c.grain)
-		}
+	for _, c := range b.calls {
+		words = append(words, fmt.Sprintf("%d:%d/%d", c.from, c.calls, minute))
 	}
-	return strings.TrimSpace(text.String())
+	return strings.Join(words, " ")
 }

@@ -1,10 +1,11 @@
 // Package zone keeps what is known of the electricity grid: it fills the status of GridZones, remembers what carbon
 // intensities and prices were, and says what a joule of a node emitted and cost.
 //
-// The walk of a signal has three forms: a [signal.Keeper] asks providers and holds readings; the status of the
-// GridZone is what all readers take of it, as a [grid.Signal] in a [kube.View]; [History] keeps what held, in slots of
-// five minutes. Keepers run in the replica that leads. The history runs in every replica, from views, so that a new
-// leader knows what was. It is not the keepers' own history, which holds hourly means of four weeks to forecast from.
+// On its way a signal has three forms: a [signal.Answer] is what a source said; the status of the GridZone is what a
+// [signal.Keeper] believes and all readers take; a [grid.Signal] in a [kube.View] is what decisions read of it. What
+// held is kept in a [signal.Track] of five-minute slots, one type for two uses: a keeper's, of four weeks, to forecast
+// from, and that of [History], of three days, to say what finished work emitted. Keepers run in the replica that leads.
+// The History runs in every replica, from views, so that a new leader knows what was.
 //
 // Invariants, and the tests that hold them:
 //

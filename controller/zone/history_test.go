@@ -4,149 +4,128 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-func carbonOf(h *History, from, to time.Time) (grid.Signal, bool) {
-	s, _ := h.during("home", from, to)
-	return s, s.Series != nil
-}
-
-func priceOf(h *History, from, to time.Time) (grid.Signal, bool) {
-	_, s := h.during("home", from, to)
-	return s, s.Series != nil
-}
-
-func whole(t *track, from, to time.Time) (grid.Signal, bool) {
-	s := t.during(from, to)
-	return s, s.Series != nil
+func constant(t *testing.T, value float64) grid.Signal {
+	t.Helper()
+	s, err := grid.Constant(kit.Noon.Add(-100*time.Hour), 1000*time.Hour, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return grid.Signal{Series: s}
 }
 
 // When a GridZone asks for another kind of carbon intensity, or another currency, what was recorded is of no use any
-// more, and nothing is recorded until status and view are of that kind.
+// more, and nothing is recorded until the signals are of that kind.
 func TestHistoryNeverMixesUnits(t *testing.T) {
-	signalOf := func(value float64) grid.Signal {
-		s, err := grid.Constant(kit.Noon.Add(-time.Hour), 100*time.Hour, value)
-		if err != nil {
-			t.Fatal(err)
+	viewOf := func(value float64, units map[string]kube.Units) *kube.View {
+		t.Helper()
+		c := kube.Contents{Units: units}
+		for name := range units {
+			c.Sites = append(c.Sites, &sched.Site{
+				Name: name, Carbon: constant(t, value), Price: constant(t, value),
+			})
 		}
-		return grid.Signal{Series: s}
-	}
-	viewOf := func(value float64) *kube.View {
-		v,
-			err := (&kube.Contents{Sites: []*sched.Site{{
-			Name: "home", Carbon: signalOf(value), Price: signalOf(value),
-		}}}).View()
+		v, err := c.View()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return v
 	}
+	home := func(value float64, is kube.Units) *kube.View { return viewOf(value, map[string]kube.Units{"home": is}) }
 	h := NewHistory()
-	zone := kit.Zone("home", 1)
-	zone.Spec.Price = &v1alpha1.PriceSpec{Currency: "EUR"}
-	zone.Status.ObservedGeneration = 1
-	h.sawZone(zone, kit.Noon)
-	h.Sample(viewOf(100), kit.Noon)
+	know := func(from, to time.Time) (carbon, price *grid.Series) {
+		c, p := h.during("home", from, to)
+		return c.Series, p.Series
+	}
+	average := kube.Units{Currency: "EUR"}
+	h.Sample(home(100, kube.Units{Currency: "EUR", Behind: true}), kit.Noon.Add(-10*time.Minute))
+	h.Sample(home(100, average), kit.Noon)
 	now := kit.Noon.Add(10 * time.Minute)
-	h.Sample(viewOf(100), now)
-	if _, ok := carbonOf(h, kit.Noon, now); !ok || h.Signal() != SignalAverage {
-		t.Fatalf("not recorded; the signal is %s", h.Signal())
+	h.Sample(home(100, average), now)
+	if c, p := know(kit.Noon, now); c == nil || p == nil || Signal(home(100, average)) != "average" {
+		t.Fatal("not recorded")
 	}
-	zone = zone.DeepCopy()
-	zone.Generation, zone.Spec.Carbon.Signal = 2, "Marginal"
-	h.sawZone(zone, now)
-	h.Sample(viewOf(100), now.Add(time.Second)) // the view still has the average
-	if _, ok := carbonOf(h, now, now.Add(time.Second)); ok {
-		t.Error("the average was recorded as marginal")
+	if c, _ := know(kit.Noon.Add(-10*time.Minute), now); c != nil {
+		t.Error("recorded before it was known of which kind it is")
 	}
-	if _, ok := priceOf(h, kit.Noon, now); !ok {
-		t.Error("prices were forgotten with the carbon intensity")
+	// The spec has changed otherwise: the signals are of the kind that they were.
+	h.Sample(home(100, kube.Units{Currency: "EUR", Behind: true}), now.Add(5*time.Minute))
+	now = now.Add(5 * time.Minute)
+	if c, _ := know(kit.Noon, now); c == nil {
+		t.Error("not recorded after a change of something else")
 	}
-	zone = zone.DeepCopy()
-	zone.Status.ObservedGeneration = 2
-	h.sawZone(zone, now.Add(30*time.Second))
-	h.Sample(viewOf(100), now.Add(31*time.Second))
-	if _, ok := carbonOf(h, now, now.Add(31*time.Second)); ok {
-		t.Error("the average was recorded as marginal")
+	for range 2 { // the status still has the average
+		h.Sample(home(100, kube.Units{Marginal: true, Currency: "EUR", Behind: true}), now.Add(time.Second))
+	}
+	if c, p := know(now, now.Add(time.Second)); c != nil || p == nil {
+		t.Error("the average was recorded as marginal, or prices were forgotten with it")
 	}
 	now = now.Add(10 * time.Minute)
-	h.Sample(viewOf(700), now)
-	if s, ok := carbonOf(h, now, now.Add(time.Second)); !ok || s.Series.At(now) != 700 {
+	marginal := kube.Units{Marginal: true, Currency: "EUR"}
+	h.Sample(home(700, marginal), now)
+	if c, _ := know(now, now.Add(time.Second)); c == nil || c.At(now) != 700 {
 		t.Error("the marginal intensity is not recorded")
 	}
-	if _, ok := carbonOf(h, kit.Noon, now); ok {
+	if c, _ := know(kit.Noon, now); c != nil {
 		t.Error("one track holds both")
 	}
-	if u := h.Units("home"); u.Signal != SignalMarginal || u.Currency != "EUR" {
-		t.Errorf("the units are %+v", u)
+	if got := Signal(viewOf(1, map[string]kube.Units{"home": marginal, "other": average})); got != "mixed" {
+		t.Errorf("together the zones are %s", got)
 	}
-	other := kit.Zone("other", 1)
-	h.sawZone(other, now)
-	if h.Signal() != SignalMixed {
-		t.Errorf("together the zones are %s", h.Signal())
-	}
-	h.LostZone(other)
-	zone = zone.DeepCopy()
-	zone.Generation, zone.Status.ObservedGeneration, zone.Spec.Price.Currency = 3, 3, "USD"
-	h.sawZone(zone, now)
-	if _, ok := priceOf(h, kit.Noon, now.Add(-10*time.Minute)); ok || h.Signal() != SignalMarginal {
+	h.Sample(home(700, kube.Units{Marginal: true, Currency: "USD"}), now)
+	if _, p := know(now.Add(-10*time.Minute), now); p != nil {
 		t.Error("prices in euros are believed to be dollars")
 	}
 }
 
 func TestHistory(t *testing.T) {
-	var track track
-	signalOf := func(value float64) grid.Signal {
-		s, err := grid.Constant(kit.Noon.Add(-100*time.Hour), 1000*time.Hour, value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return grid.Signal{Series: s}
-	}
+	track := newTrack()
+	note := func(value float64, now time.Time) { track.Note(now, value) }
 	for i := range 12 {
-		track.note(signalOf(float64(i)), kit.Noon.Add(time.Duration(i)*slot))
+		note(float64(i), kit.Noon.Add(time.Duration(i)*5*time.Minute))
 	}
-	got, ok := whole(&track, kit.Noon.Add(10*time.Minute), kit.Noon.Add(20*time.Minute))
-	if !ok || got.Series.At(kit.Noon.Add(12*time.Minute)) != 2 || got.Series.At(kit.Noon.Add(19*time.Minute)) != 3 {
-		t.Errorf("known %v: %v", ok, got.Series)
+	got := track.During(kit.Noon.Add(10*time.Minute), kit.Noon.Add(20*time.Minute))
+	if got == nil || got.At(kit.Noon.Add(12*time.Minute)) != 2 || got.At(kit.Noon.Add(19*time.Minute)) != 3 {
+		t.Errorf("known %v", got)
 	}
 	for name, w := range map[string][2]time.Duration{
 		"before": {-time.Hour, time.Minute}, "after": {50 * time.Minute, 2 * time.Hour},
 		"reversed": {time.Minute * 30, time.Minute * 20},
 	} {
-		if _, ok := whole(&track, kit.Noon.Add(w[0]), kit.Noon.Add(w[1])); ok {
+		if track.During(kit.Noon.Add(w[0]), kit.Noon.Add(w[1])) != nil {
 			t.Errorf("%s: known", name)
 		}
 	}
 	// A short gap is bridged, a long one is a gap.
-	track.note(signalOf(20), kit.Noon.Add(70*time.Minute))
-	if got, ok := whole(&track, kit.Noon, kit.Noon.Add(70*time.Minute)); !ok ||
-		got.Series.At(kit.Noon.Add(65*time.Minute)) != 11 {
-		t.Errorf("after a short gap: known %v", ok)
+	note(20, kit.Noon.Add(70*time.Minute))
+	if got := track.During(kit.Noon, kit.Noon.Add(70*time.Minute)); got == nil ||
+		got.At(kit.Noon.Add(65*time.Minute)) != 11 {
+		t.Errorf("after a short gap: known %v", got)
 	}
-	track.note(grid.Signal{}, kit.Noon.Add(75*time.Minute))
-	track.note(signalOf(30), kit.Noon.Add(3*time.Hour))
-	if _, ok := whole(&track, kit.Noon, kit.Noon.Add(3*time.Hour)); ok {
+	note(30, kit.Noon.Add(3*time.Hour))
+	if track.During(kit.Noon, kit.Noon.Add(3*time.Hour)) != nil {
 		t.Error("a gap of two hours is known")
 	}
-	if _, ok := whole(&track, kit.Noon.Add(3*time.Hour), kit.Noon.Add(3*time.Hour+time.Minute)); !ok {
+	if track.During(kit.Noon.Add(3*time.Hour), kit.Noon.Add(3*time.Hour+time.Minute)) == nil {
 		t.Error("what follows the gap is not known")
 	}
 	// However long it runs, it remembers no more than three days.
-	for i := range 3 * most {
-		track.note(signalOf(1), kit.Noon.Add(4*time.Hour).Add(time.Duration(i)*slot))
+	start, last := kit.Noon.Add(4*time.Hour), time.Time{}
+	for i := range 3 * int(remembered/time.Minute) / 5 {
+		last = start.Add(time.Duration(i) * 5 * time.Minute)
+		note(1, last)
 	}
-	if int64(len(track.values)) != most {
-		t.Errorf("%d values are remembered", len(track.values))
+	if from := last.Add(-remembered); track.During(from, last) != nil ||
+		track.During(from.Add(5*time.Minute), last) == nil {
+		t.Error("more or less than three days are remembered")
 	}
-	track.note(signalOf(1), kit.Noon.Add(1000*time.Hour).Add(-remembered))
-	track.note(signalOf(1), kit.Noon.Add(20000*time.Hour)) // outside of the signal
-	if n := len(track.values); int64(n) > most {
-		t.Errorf("%d values are remembered", n)
+	note(1, kit.Noon.Add(20000*time.Hour))
+	if track.During(last, last) != nil {
+		t.Error("what was years ago is remembered")
 	}
 }

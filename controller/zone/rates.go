@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -35,17 +36,17 @@ func (r *Rates) Of(node string, from, to time.Time) ledger.Rates {
 	if site == nil {
 		return ledger.Rates{PUE: max(1, pue), Carbon: math.NaN(), Price: math.NaN()}
 	}
-	is := r.History.Units(site.Name)
+	is := v.Units(site.Name)
 	carbon, price := r.History.during(site.Name, from, to)
-	if carbon.Series == nil {
+	if carbon.Series == nil && !is.Behind {
 		carbon = site.Carbon
 	}
-	if price.Series == nil {
+	if price.Series == nil && !is.Behind {
 		price = site.Price
 	}
 	return ledger.Rates{
-		Site: site.Name, PUE: max(1, pue), Carbon: mean(carbon, from, to), Signal: is.Signal,
-		Price: mean(price, from, to), Currency: is.Currency,
+		Site: site.Name, PUE: max(1, pue), Carbon: mean(carbon, from, to),
+		Signal: signal.Kind(is.Marginal), Price: mean(price, from, to), Currency: cmp.Or(is.Currency, "unknown"),
 	}
 }
 

@@ -2,7 +2,6 @@ package zone
 
 import (
 	"context"
-	"log/slog"
 	"reflect"
 	"sync"
 	"time"
@@ -28,14 +27,8 @@ import (
 type keeper interface {
 	Seed(last *v1alpha1.SignalStatus)
 	Run(ctx context.Context, changed func())
-	look(now time.Time) reading
-}
-
-// reading is what a keeper knows at a moment.
-type reading struct {
-	status  *v1alpha1.SignalStatus // nil: nothing
-	fresh   bool
-	trouble string // of the last attempt; "" if it went well
+	// Look returns what is known at a moment, nil for nothing, and what was wrong with the last attempt.
+	Look(now time.Time) (*v1alpha1.SignalStatus, error)
 }
 
 // How often the status of a zone is looked at, and at most written while its spec stays the same.
@@ -46,17 +39,18 @@ const (
 	zonePatience = 10 * time.Second
 )
 
-// A Reconciler fills the status of GridZones. One goroutine reconciles; Start runs the keepers and outlives it.
+// A Reconciler fills the status of GridZones. One goroutine reconciles; keepers run until Start ends.
 type Reconciler struct {
-	client   client.Client
-	view     func() *kube.View
-	carbon   func(*v1alpha1.GridZone) (keeper, error)
-	price    func(*v1alpha1.GridZone) (keeper, error)
-	now      func() time.Time
-	log      *slog.Logger
-	launches chan func(context.Context)
-	changes  chan event.GenericEvent
-	known    map[string]*knownZone // of the one goroutine that reconciles
+	client  client.Client
+	view    func() *kube.View
+	carbon  func(*v1alpha1.GridZone) (keeper, error)
+	price   func(*v1alpha1.GridZone) (keeper, error)
+	now     func() time.Time
+	keeping context.Context // of all keepers
+	end     context.CancelFunc
+	running sync.WaitGroup
+	changes chan event.GenericEvent
+	known   map[string]*knownZone // of the one goroutine that reconciles
 }
 
 // knownZone is a zone that keepers run for.
@@ -76,14 +70,13 @@ type knownSignal struct {
 }
 
 // New returns a Reconciler that knows no zone; carbon and price make the keepers of a zone's signals.
-func New(c client.Client, view func() *kube.View, carbon, price func(*v1alpha1.GridZone) (keeper, error),
-	log *slog.Logger,
-) *Reconciler {
-	return &Reconciler{
-		client: c, view: view, carbon: carbon, price: price, now: time.Now, log: log,
-		launches: make(chan func(context.Context)), changes: make(chan event.GenericEvent, 1024),
-		known: map[string]*knownZone{},
+func New(c client.Client, view func() *kube.View, carbon, price func(*v1alpha1.GridZone) (keeper, error)) *Reconciler {
+	z := &Reconciler{
+		client: c, view: view, carbon: carbon, price: price, now: time.Now,
+		changes: make(chan event.GenericEvent, 1024), known: map[string]*knownZone{},
 	}
+	z.keeping, z.end = context.WithCancel(context.Background())
+	return z
 }
 
 // SetUp adds the reconciler and its keepers to a manager.
@@ -97,18 +90,12 @@ func (z *Reconciler) SetUp(m manager.Manager) error {
 		Complete(z)
 }
 
-// Start runs keepers until ctx ends, and waits for them.
+// Start ends the keepers with ctx, and waits for them.
 func (z *Reconciler) Start(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case run := <-z.launches:
-			running.Go(func() { run(ctx) })
-		}
-	}
+	<-ctx.Done()
+	z.end()
+	z.running.Wait()
+	return nil
 }
 
 // Reconcile implements [reconcile.Reconciler].
@@ -120,10 +107,7 @@ func (z *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	known, err := z.keep(ctx, &zone)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
+	known := z.keep(&zone)
 	now := z.now()
 	if wait := known.began.Add(zonePatience).Sub(now); wait > 0 && known.waiting(now) {
 		// for the first answers: what is in the status is better than nothing
@@ -151,7 +135,7 @@ func (z *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 // count returns how many nodes the zone feeds, by the rule that schedules on them; what was counted before where
-// nobody can say.
+// that cannot be told.
 func (z *Reconciler) count(ctx context.Context, zone *v1alpha1.GridZone) *int32 {
 	var all v1.NodeList
 	view := z.view()
@@ -168,7 +152,7 @@ func (z *Reconciler) count(ctx context.Context, zone *v1alpha1.GridZone) *int32 
 }
 
 // keep makes sure that keepers run for what the spec asks for. A keeper stays as long as what it was made from does.
-func (z *Reconciler) keep(ctx context.Context, zone *v1alpha1.GridZone) (*knownZone, error) {
+func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 	known := z.known[zone.Name]
 	if known == nil {
 		known = &knownZone{}
@@ -185,8 +169,13 @@ func (z *Reconciler) keep(ctx context.Context, zone *v1alpha1.GridZone) (*knownZ
 	if zone.Spec.Price != nil {
 		price = zone.Spec.Price
 	}
-	name := zone.Name // the keepers run while the zone is written
-	var runs []func(context.Context)
+	about := event.GenericEvent{Object: &v1alpha1.GridZone{ObjectMeta: metav1.ObjectMeta{Name: zone.Name}}}
+	changed := func() {
+		select {
+		case z.changes <- about:
+		default: // the regular look will find it
+		}
+	}
 	renew := func(s *knownSignal, spec any, build func(*v1alpha1.GridZone) (keeper, error),
 		last *v1alpha1.SignalStatus,
 	) {
@@ -207,71 +196,24 @@ func (z *Reconciler) keep(ctx context.Context, zone *v1alpha1.GridZone) (*knownZ
 			s.keeper.Seed(last)
 		}
 		known.began = z.now()
-		own, stop := context.WithCancel(context.Background())
+		var own context.Context
+		own, s.stop = context.WithCancel(z.keeping)
 		k := s.keeper
-		s.stop = stop
-		runs = append(runs, func(ctx context.Context) {
-			defer context.AfterFunc(ctx, stop)()
-			defer stop()
-			z.run(own, name, k)
-		})
+		z.running.Go(func() { k.Run(own, changed) })
 	}
 	renew(&known.carbon, carbon, z.carbon, zone.Status.Carbon)
 	renew(&known.price, price, z.price, zone.Status.Price)
-	for _, run := range runs {
-		select {
-		case z.launches <- run:
-		case <-ctx.Done():
-			z.forget(name) // and begin anew, since some keepers do not run
-			return nil, ctx.Err()
-		}
-	}
-	return known, nil
+	return known
 }
 
 // waiting reports whether a keeper has neither an answer nor an excuse.
 func (k *knownZone) waiting(now time.Time) bool {
 	for _, s := range []*knownSignal{&k.carbon, &k.price} {
-		if s.keeper == nil {
-			continue
-		}
-		if r := s.keeper.look(now); r.status == nil && r.trouble == "" {
+		if is, err := s.look(now); s.keeper != nil && is == nil && err == nil {
 			return true
 		}
 	}
 	return false
-}
-
-// run runs a keeper until ctx ends, and reports its changes. A panic in a source costs that keeper a minute, not the
-// process.
-func (z *Reconciler) run(ctx context.Context, name string, k keeper) {
-	changed := func() {
-		about := &v1alpha1.GridZone{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		select {
-		case z.changes <- event.GenericEvent{Object: about}:
-		default: // the regular look will find it
-		}
-	}
-	for ctx.Err() == nil {
-		if z.survive(name, func() { k.Run(ctx, changed) }) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Minute):
-		}
-	}
-}
-
-// survive reports whether f came to its end.
-func (z *Reconciler) survive(name string, f func()) (ended bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			z.log.Error("asking the sources of a GridZone panicked", "gridZone", name, "panic", r)
-		}
-	}()
-	f()
-	return true
 }
 
 func (z *Reconciler) forget(name string) {

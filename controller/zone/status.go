@@ -26,8 +26,9 @@ func (z *Reconciler) statusOf(zone *v1alpha1.GridZone, known *knownZone, now tim
 	s := &v1alpha1.GridZoneStatus{
 		ObservedGeneration: zone.Generation, Conditions: slices.Clone(zone.Status.Conditions),
 	}
-	carbon, price := known.carbon.look(now), known.price.look(now)
-	s.Carbon, s.Price = carbon.status, price.status
+	var carbonErr, priceErr error
+	s.Carbon, carbonErr = known.carbon.look(now)
+	s.Price, priceErr = known.price.look(now)
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, ObservedGeneration: zone.Generation, LastTransitionTime: metav1.NewTime(now),
 	}
@@ -35,14 +36,15 @@ func (z *Reconciler) statusOf(zone *v1alpha1.GridZone, known *knownZone, now tim
 	stale := was != nil && (was.Reason == reasonFresh || was.Reason == reasonStale)
 	switch {
 	case known.carbon.spec != nil:
-		ready.Status, ready.Reason, ready.Message = known.carbon.verdict(carbon, stale)
+		ready.Status, ready.Reason, ready.Message = known.carbon.verdict(s.Carbon, carbonErr, stale)
 		if known.price.spec != nil {
-			if ok, _, message := known.price.verdict(price, zone.Status.Price != nil); ok != metav1.ConditionTrue {
+			had := zone.Status.Price != nil
+			if ok, _, message := known.price.verdict(s.Price, priceErr, had); ok != metav1.ConditionTrue {
 				ready.Message += "; price: " + message
 			}
 		}
 	case known.price.spec != nil:
-		ready.Status, ready.Reason, ready.Message = known.price.verdict(price, stale)
+		ready.Status, ready.Reason, ready.Message = known.price.verdict(s.Price, priceErr, stale)
 	default:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonNoSignal,
 			"the spec asks for neither carbon intensity nor price"
@@ -52,33 +54,31 @@ func (z *Reconciler) statusOf(zone *v1alpha1.GridZone, known *knownZone, now tim
 	return s
 }
 
-func (s *knownSignal) look(now time.Time) reading {
+func (s *knownSignal) look(now time.Time) (*v1alpha1.SignalStatus, error) {
 	if s.keeper == nil {
-		return reading{}
+		return nil, s.err
 	}
-	return s.keeper.look(now)
+	return s.keeper.Look(now)
 }
 
 // verdict says whether a signal that is asked for can be used. had says that it could be before.
-func (s *knownSignal) verdict(r reading, had bool) (status metav1.ConditionStatus, reason, message string) {
+func (s *knownSignal) verdict(is *v1alpha1.SignalStatus, trouble error, had bool,
+) (status metav1.ConditionStatus, reason, message string) {
+	status, message, reason = metav1.ConditionFalse, "no source has answered well yet", reasonNoData
+	colon := ": "
 	switch {
 	case s.err != nil:
-		return metav1.ConditionFalse, reasonInvalidSpec, s.err.Error()
-	case r.fresh && r.status != nil:
-		message = "known from " + r.status.Source
-		if r.trouble != "" {
-			message += "; others did not answer well: " + r.trouble
-		}
-		return metav1.ConditionTrue, reasonFresh, message
+		return status, reasonInvalidSpec, s.err.Error()
+	case is != nil:
+		status, reason = metav1.ConditionTrue, reasonFresh
+		message, colon = "known from "+is.Source, "; others did not answer well: "
 	case had:
 		message, reason = "the last good answer is too old", reasonStale
-	default:
-		message, reason = "no source has answered well yet", reasonNoData
 	}
-	if r.trouble != "" {
-		message += ": " + r.trouble
+	if trouble != nil {
+		message += colon + trouble.Error()
 	}
-	return metav1.ConditionFalse, reason, message
+	return status, reason, message
 }
 
 // zoneChanged reports whether a status says something that the other one does not.
