@@ -53,15 +53,7 @@ func Scale(c *grid.Series, e *Elastic) (plan []Stretch, cost float64, err error)
 			e.From.Format(time.RFC3339), e.Until.Format(time.RFC3339),
 			c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339))
 	}
-	var pieces []piece
-	from := e.From
-	for t := range c.Steps(e.From, e.Until) {
-		pieces = append(pieces, piece{from, t, c.At(from)})
-		from = t
-	}
-	if from.Before(e.Until) {
-		pieces = append(pieces, piece{from, e.Until, c.At(from)})
-	}
+	pieces := piecesOf(nil, c, e.From, e.Until)
 	a := allotment{scaling: e.scaling(), pieces: pieces, room: e.Least + len(e.Throughput) - 1}
 	if left := a.fill(func(int) float64 { return 0 }, e.Work.Seconds()); left > 1e-9*e.Work.Seconds() {
 		return nil, 0, fmt.Errorf("elastic job: %v of %v of work are left at %s",

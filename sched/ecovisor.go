@@ -8,25 +8,20 @@ import "time"
 // is that of the day from then on, where GAIA keeps the one of the submission; and where nothing in that day is lower
 // than now, the job runs. It goes by a limit and reckons no saving, so there is none that [Policy].MinSaving could be
 // compared with.
-func ecovisor(s *Snapshot, j *Job) (Window, Reason, time.Time) {
-	o, why, ok := s.outlook(j)
+func ecovisor(s *Snapshot, j *Job, o outlook) (Window, Reason, time.Time) {
 	series := o.signal()
-	if ok && series == nil {
-		why, ok = NothingToSave, false // all times are alike
-	}
-	if !ok {
-		w, r := atOnce(s, j, why)
-		return w, r, time.Time{}
+	if series == nil { // all times are alike
+		return j.window(s.Now), Reason{Kind: NothingToSave}, time.Time{}
 	}
 	const lowShare = 0.3
-	var buffer [32]share
+	var buffer [32]piece
 	limit, day := quantile(series, s.Now, s.Now.Add(aDay), lowShare, buffer[:0])
 	r := Reason{Kind: WithinThreshold, Present: series.At(s.Now), Threshold: limit, Unit: unitCarbon}
 	if o.carbon == nil {
 		r.Unit = unitPrice
 	}
 	again := o.nextStep(s.Now, s.latest(j))
-	if r.Present < limit || !less(day[0].value, r.Present) {
+	if r.Present < limit || !less(day[0].rate, r.Present) {
 		return j.window(s.Now), r, again
 	}
 	r.Kind, r.Latest = AboveThreshold, s.latest(j)

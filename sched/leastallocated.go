@@ -8,15 +8,18 @@ import "math"
 // for affinity, spreading or images. Stock breaks ties at random, and so does this with a seed.
 func leastAllocated(c *costing, n *Node) (float64, bool) {
 	used := n.Capacity.Sub(n.Free)
-	request := stockRequest(c.job.Request)
-	cpu := leastRequestedScore(used.MilliCPU+request.MilliCPU, n.Capacity.MilliCPU)
-	memory := leastRequestedScore(used.Memory+request.Memory, n.Capacity.Memory)
-	score := (cpu+memory)/2 + balancedScore(used, c.job.Request, n.Capacity)
-	cost := float64(-score)
+	then := used.Add(stockRequest(c.job.Request))
+	return stockCost(c, n, used, leastRequestedScore(then.MilliCPU, n.Capacity.MilliCPU)+
+		leastRequestedScore(then.Memory, n.Capacity.Memory)), true
+}
+
+// stockCost takes the scores of CPU and memory together.
+func stockCost(c *costing, n *Node, used Resources, scores int64) float64 {
+	cost := float64(-(scores/2 + balancedScore(used, c.job.Request, n.Capacity)))
 	if seed := c.snapshot.Policy.Seed; seed != 0 {
 		cost += tieBreak(seed, c.job.ID, n.Name)
 	}
-	return cost, true
+	return cost
 }
 
 // Stock counts a container without a request as this much when it scores, so that such pods do not pile up.

@@ -5,15 +5,9 @@ package sched
 // Arithmetic and ties are those of "least-allocated".
 func mostAllocated(c *costing, n *Node) (float64, bool) {
 	used := n.Capacity.Sub(n.Free)
-	request := stockRequest(c.job.Request)
-	cpu := mostRequestedScore(used.MilliCPU+request.MilliCPU, n.Capacity.MilliCPU)
-	memory := mostRequestedScore(used.Memory+request.Memory, n.Capacity.Memory)
-	score := (cpu+memory)/2 + balancedScore(used, c.job.Request, n.Capacity)
-	cost := float64(-score)
-	if seed := c.snapshot.Policy.Seed; seed != 0 {
-		cost += tieBreak(seed, c.job.ID, n.Name)
-	}
-	return cost, true
+	then := used.Add(stockRequest(c.job.Request))
+	return stockCost(c, n, used, mostRequestedScore(then.MilliCPU, n.Capacity.MilliCPU)+
+		mostRequestedScore(then.Memory, n.Capacity.Memory)), true
 }
 
 // mostRequestedScore takes more than everything as everything: what is assumed of containers without a request may

@@ -27,23 +27,13 @@ type (
 		Version  int               `json:"version"`
 		Now      time.Time         `json:"now"`
 		Last     string            `json:"last,omitempty"`
-		Policy   writtenPolicy     `json:"policy"`
+		Policy   Policy            `json:"policy"`
 		Sites    []writtenSite     `json:"sites,omitempty"`
 		Offered  []int             `json:"offered,omitempty"` // Snapshot.Sites, in their order
 		Profiles []energy.Profile  `json:"profiles,omitempty"`
 		Runtimes []writtenRuntimes `json:"runtimes,omitempty"`
 		Nodes    []writtenNode     `json:"nodes,omitempty"`
 		Queue    []writtenJob      `json:"queue"`
-	}
-
-	writtenPolicy struct {
-		Weights      *Weights      `json:"weights,omitempty"`
-		MaxDelay     time.Duration `json:"maxDelay,omitempty"` // nanoseconds, as all durations
-		MaxSignalAge time.Duration `json:"maxSignalAge,omitempty"`
-		MinSaving    float64       `json:"minSaving,omitempty"`
-		Seed         uint64        `json:"seed,omitempty"`
-		Closed       time.Time     `json:"closed,omitzero"`
-		Budget       string        `json:"budget,omitempty"`
 	}
 
 	writtenSite struct {
@@ -94,7 +84,7 @@ type (
 		AllowedDelay  time.Duration     `json:"allowedDelay,omitempty"`
 		FinishBy      time.Time         `json:"finishBy,omitzero"`
 		Released      bool              `json:"released,omitempty"`
-		Limits        *Limits           `json:"limits,omitempty"`
+		Limits        Limits            `json:"limits,omitzero"`
 		Class         string            `json:"class,omitempty"`
 		GPUClass      string            `json:"gpuClass,omitempty"`
 		PUE           float64           `json:"pue,omitempty"`
@@ -125,20 +115,10 @@ type (
 // below zero allows none.
 func Encode(s *Snapshot) ([]byte, error) {
 	w := writer{
-		snapshot: s, until: s.horizon(), sites: map[*Site]int{}, profiles: map[*energy.Profile]int{},
-		lives: map[*Runtimes]int{}, same: map[string]int{},
+		snapshot: s, until: s.horizon(), known: map[any]int{}, same: map[string]int{},
 	}
-	w.out = writtenSnapshot{Version: recordVersion, Now: s.Now.UTC(), Last: s.Last, Policy: writtenPolicy{
-		MaxDelay: s.Policy.MaxDelay, MaxSignalAge: s.Policy.MaxSignalAge, MinSaving: s.Policy.MinSaving,
-		Seed:   s.Policy.Seed,
-		Budget: s.Policy.Budget,
-	}}
-	if !s.Policy.Closed.IsZero() {
-		w.out.Policy.Closed = s.Policy.Closed.UTC()
-	}
-	if s.Policy.Weights != (Weights{}) {
-		w.out.Policy.Weights = new(s.Policy.Weights)
-	}
+	w.out = writtenSnapshot{Version: recordVersion, Now: s.Now.UTC(), Last: s.Last, Policy: s.Policy}
+	w.out.Policy.Closed = s.Policy.Closed.UTC()
 	for _, site := range s.Sites {
 		w.out.Offered = append(w.out.Offered, w.site(site))
 	}
@@ -175,9 +155,7 @@ type writer struct {
 	snapshot *Snapshot
 	until    time.Time
 	out      writtenSnapshot
-	sites    map[*Site]int
-	profiles map[*energy.Profile]int
-	lives    map[*Runtimes]int
+	known    map[any]int    // positions of sites, profiles and run times
 	same     map[string]int // by their written form, for those that are alike and not the same
 	err      error
 }
@@ -186,51 +164,42 @@ func (w *writer) site(s *Site) int {
 	if s == nil {
 		return -1
 	}
-	if i, ok := w.sites[s]; ok {
-		return i
-	}
-	site := writtenSite{Name: s.Name, Zone: s.Zone, PUE: s.PUE, Carbon: w.signal(&s.Carbon), Price: w.signal(&s.Price)}
-	i, fresh := w.position("site", &site, len(w.out.Sites))
-	if fresh {
-		w.out.Sites = append(w.out.Sites, site)
-	}
-	w.sites[s] = i
-	return i
+	return once(w, s, "site", &w.out.Sites, func() writtenSite {
+		return writtenSite{
+			Name: s.Name, Zone: s.Zone, PUE: s.PUE, Carbon: w.signal(&s.Carbon), Price: w.signal(&s.Price),
+		}
+	})
 }
 
 func (w *writer) profile(p *energy.Profile) int {
 	if p == nil {
 		return -1
 	}
-	if i, ok := w.profiles[p]; ok {
-		return i
-	}
-	if err := p.Validate(); err != nil {
-		w.err = errors.Join(w.err, err)
-	}
-	profile := *p
-	profile.Source = "" // a text for people
-	i, fresh := w.position("profile", &profile, len(w.out.Profiles))
-	if fresh {
-		w.out.Profiles = append(w.out.Profiles, profile)
-	}
-	w.profiles[p] = i
-	return i
+	return once(w, p, "profile", &w.out.Profiles, func() energy.Profile {
+		w.err = errors.Join(w.err, p.Validate())
+		profile := *p
+		profile.Source = "" // a text for people
+		return profile
+	})
 }
 
-// position returns where what is written alike stands already, else the next one.
-func (w *writer) position(kind string, what any, next int) (i int, fresh bool) {
-	text, err := json.Marshal(what)
-	if err != nil {
-		w.err = errors.Join(w.err, err)
-		return 0, false
+// once returns the position of something in a list, in which it stands once, as does all that is written alike.
+func once[V any](w *writer, of any, kind string, list *[]V, write func() V) int {
+	if i, ok := w.known[of]; ok {
+		return i
 	}
+	written := write()
+	text, err := json.Marshal(&written)
+	w.err = errors.Join(w.err, err)
 	key := kind + string(text)
-	if i, ok := w.same[key]; ok {
-		return i, false
+	i, ok := w.same[key]
+	if !ok {
+		i = len(*list)
+		*list = append(*list, written)
+		w.same[key] = i
 	}
-	w.same[key] = next
-	return next, true
+	w.known[of] = i
+	return i
 }
 
 // signal cuts what is known to what a decision may look at. The steps stay where they are.
@@ -246,10 +215,7 @@ func (w *writer) signal(s *grid.Signal) *writtenSignal {
 	first, last := at(w.snapshot.Now), at(w.until)
 	out := &writtenSignal{
 		Start: series.Start().Add(time.Duration(first) * step), Step: step, Values: make([]float64, 0, last-first+1),
-		Quality: s.Quality, MaxAge: s.MaxAge,
-	}
-	if !s.AsOf.IsZero() {
-		out.AsOf = s.AsOf.UTC()
+		Quality: s.Quality, MaxAge: s.MaxAge, AsOf: s.AsOf.UTC(),
 	}
 	for i := first; i <= last; i++ {
 		out.Values = append(out.Values, series.Value(i))
@@ -300,7 +266,7 @@ func (w *writer) job(j *Job) writtenJob {
 		AllowedDelay: max(0, j.AllowedDelay), Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
 		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost,
 		Running: j.Running, Done: j.Done, Worked: j.Worked,
-		Scaling: j.Scaling, RoomAssured: j.RoomAssured,
+		Scaling: j.Scaling, RoomAssured: j.RoomAssured, FinishBy: j.FinishBy.UTC(), Limits: j.Limits,
 	}
 	for _, d := range [...]struct {
 		what   string
@@ -312,12 +278,6 @@ func (w *writer) job(j *Job) writtenJob {
 	}
 	if j.Runtimes != nil {
 		out.Runtimes = new(w.runtimes(j.Runtimes))
-	}
-	if !j.FinishBy.IsZero() {
-		out.FinishBy = j.FinishBy.UTC()
-	}
-	if j.Limits != (Limits{}) {
-		out.Limits = new(j.Limits)
 	}
 	if j.HasPerformanceWeight {
 		out.Performance = new(j.PerformanceWeight)
@@ -408,21 +368,17 @@ func (r *reader) read() *Snapshot {
 	if r.err != nil {
 		return nil
 	}
-	s := &Snapshot{Now: r.instant("now", in.Now), Last: in.Last, Policy: Policy{
-		MaxDelay:     r.duration("maxDelay", in.Policy.MaxDelay),
-		MaxSignalAge: r.duration("maxSignalAge", in.Policy.MaxSignalAge),
-		MinSaving:    in.Policy.MinSaving, Seed: in.Policy.Seed, Closed: r.instant("closed", in.Policy.Closed),
-		Budget: in.Policy.Budget,
-	}}
+	s := &Snapshot{Now: r.instant("now", in.Now), Last: in.Last, Policy: in.Policy}
+	r.duration("maxDelay", in.Policy.MaxDelay)
+	r.duration("maxSignalAge", in.Policy.MaxSignalAge)
+	s.Policy.Closed = r.instant("closed", in.Policy.Closed)
 	r.text("a budget", in.Policy.Budget)
 	r.want(!s.Now.IsZero(), "now is missing")
 	r.text("last", in.Last)
 	r.number("minSaving", in.Policy.MinSaving)
-	if w := in.Policy.Weights; w != nil {
-		s.Policy.Weights = *w
-		for _, v := range [...]float64{w.Carbon, w.Wait, w.Price, w.Utilisation} {
-			r.number("a weight", math.Abs(v))
-		}
+	w := &in.Policy.Weights
+	for _, v := range [...]float64{w.Carbon, w.Wait, w.Price, w.Utilisation} {
+		r.number("a weight", math.Abs(v))
 	}
 	sites := make([]*Site, len(in.Sites))
 	for i := range in.Sites {
@@ -565,7 +521,7 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 		Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible,
 		RestartCost: r.duration("restartCost", in.RestartCost),
 		Running:     in.Running, Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked),
-		Scaling: in.Scaling, RoomAssured: in.RoomAssured,
+		Scaling: in.Scaling, RoomAssured: in.RoomAssured, Limits: in.Limits,
 	}
 	if in.Scaling != nil {
 		err := in.Scaling.Validate()
@@ -574,12 +530,9 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	if in.Runtimes != nil {
 		j.Runtimes = at(r, "distribution of run times", runtimes, *in.Runtimes)
 	}
-	if l := in.Limits; l != nil {
-		j.Limits = *l
-		r.number("a limit of carbon", float64(l.Carbon))
-		r.want(l.Percentile >= 0 && l.Percentile < 1, "a percentile is %v", l.Percentile)
-		r.number("a limit of the price", math.Abs(float64(l.Price)))
-	}
+	r.number("a limit of carbon", float64(in.Limits.Carbon))
+	r.want(in.Limits.Percentile >= 0 && in.Limits.Percentile < 1, "a percentile is %v", in.Limits.Percentile)
+	r.number("a limit of the price", math.Abs(float64(in.Limits.Price)))
 	if in.Performance != nil {
 		j.PerformanceWeight, j.HasPerformanceWeight = *in.Performance, true
 	}

@@ -8,23 +8,17 @@ import (
 
 // runtimes writes a distribution once, however many jobs share it.
 func (w *writer) runtimes(r *Runtimes) int {
-	if i, ok := w.lives[r]; ok {
-		return i
-	}
-	n := len(r.survival)
-	for n > 2 && r.survival[n-2] == 0 { // the zero after the last one that is none ends it
-		n--
-	}
-	out := writtenRuntimes{Step: r.step, Survival: make([]byte, 0, 8*n)}
-	for _, v := range r.survival[:n] {
-		out.Survival = binary.LittleEndian.AppendUint64(out.Survival, math.Float64bits(v))
-	}
-	i, fresh := w.position("runtimes", &out, len(w.out.Runtimes))
-	if fresh {
-		w.out.Runtimes = append(w.out.Runtimes, out)
-	}
-	w.lives[r] = i
-	return i
+	return once(w, r, "runtimes", &w.out.Runtimes, func() writtenRuntimes {
+		n := len(r.survival)
+		for n > 2 && r.survival[n-2] == 0 { // the zero after the last one that is none ends it
+			n--
+		}
+		out := writtenRuntimes{Step: r.step, Survival: make([]byte, 0, 8*n)}
+		for _, v := range r.survival[:n] {
+			out.Survival = binary.LittleEndian.AppendUint64(out.Survival, math.Float64bits(v))
+		}
+		return out
+	})
 }
 
 // lives reads the distributions that jobs refer to.

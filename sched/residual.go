@@ -20,16 +20,11 @@ import (
 // after which the job must run. The plan is exact for a known length if pauses begin with slots.
 //
 // A job that may not be suspended is started as "rolling" does it.
-func residual(s *Snapshot, j *Job) (Window, Reason, time.Time) {
+func residual(s *Snapshot, j *Job, o outlook) (Window, Reason, time.Time) {
 	if !j.Interruptible {
-		return rolling(s, j)
+		return rolling(s, j, o)
 	}
 	restart := max(j.RestartCost, leastRestart)
-	o, why, ok := s.outlook(j)
-	if !ok {
-		w, r := atOnce(s, j, why)
-		return w, r, time.Time{}
-	}
 	latest := s.latest(j)
 	slack := latest.Sub(s.Now)
 	next, slot := o.slots()

@@ -11,14 +11,9 @@ import "time"
 // for the forecast z and the share S(x) of jobs that run for longer than x. Starts are tried at the beginning of
 // every slot and at the end of the delay; a job whose length is known also such that it ends with a slot, which makes
 // the choice exact for the signals given.
-func rolling(s *Snapshot, j *Job) (Window, Reason, time.Time) {
+func rolling(s *Snapshot, j *Job, o outlook) (Window, Reason, time.Time) {
 	if j.Runtimes == nil {
-		return rollingKnown(s, j)
-	}
-	o, why, ok := s.outlook(j)
-	if !ok {
-		w, r := atOnce(s, j, why)
-		return w, r, time.Time{}
+		return rollingKnown(s, j, o)
 	}
 	next, slot := o.slots()
 	slack, first := s.latest(j).Sub(s.Now), next.Sub(s.Now)
@@ -58,15 +53,10 @@ func rolling(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 
 // rollingKnown chooses the window of least cost for a job whose length is known, anew at every slot. As
 // [cheapestWindow] it only tries windows one end of which meets a step.
-func rollingKnown(s *Snapshot, j *Job) (Window, Reason, time.Time) {
+func rollingKnown(s *Snapshot, j *Job, o outlook) (Window, Reason, time.Time) {
 	length := j.remaining()
-	o, why, ok := s.outlook(j)
-	if ok && length <= 0 {
-		why, ok = NothingToSave, false
-	}
-	if !ok {
-		w, r := atOnce(s, j, why)
-		return w, r, time.Time{}
+	if length <= 0 {
+		return j.window(s.Now), Reason{Kind: NothingToSave}, time.Time{}
 	}
 	latest := s.latest(j)
 	was := o.over(s.Now, s.Now.Add(length))

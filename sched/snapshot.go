@@ -16,14 +16,17 @@ type Snapshot struct {
 
 // Policy holds weights and limits.
 type Policy struct {
-	Weights      Weights
-	MaxDelay     time.Duration // no hold lasts longer, whatever a job allows; 0: no such limit
-	MaxSignalAge time.Duration // an older signal is no signal; 0: signals do not age
-	MinSaving    float64       // share of the cost of starting now that a hold must save; 0: anything
-	Seed         uint64        // breaks ties of least-allocated as stock does, at random; 0: by node name
+	Weights Weights `json:"weights,omitzero"`
+	// no hold lasts longer, whatever a job allows; 0: no such limit. Written in nanoseconds, as all durations
+	MaxDelay     time.Duration `json:"maxDelay,omitempty"`
+	MaxSignalAge time.Duration `json:"maxSignalAge,omitempty"` // an older signal is no signal; 0: signals do not age
+	// share of the cost of starting now that a hold must save; 0: anything
+	MinSaving float64 `json:"minSaving,omitempty"`
+	// breaks ties of least-allocated as stock does, at random; 0: by node name
+	Seed uint64 `json:"seed,omitempty"`
 	// a budget is used up: what may wait starts no earlier, or at its latest start; zero: none is
-	Closed time.Time
-	Budget string // and which one
+	Closed time.Time `json:"closed,omitzero"`
+	Budget string    `json:"budget,omitempty"` // and which one
 }
 
 // Weights turn an estimate into one number, in grams of CO2e. The zero Weights count carbon alone.

@@ -59,7 +59,7 @@ type opening struct {
 // firstOpening returns the site that keeps to the limits first, no later than the latest start; if none does, the first
 // one that says why.
 func (s *Snapshot) firstOpening(sites []*Site, l *Limits, latest time.Time) (first opening) {
-	var buffer []share // reused from site to site
+	var buffer []piece // reused from site to site
 	for _, site := range sites {
 		here := opening{site: site, limits: siteLimits{price: math.Inf(1)}}
 		here.limits.carbon, buffer = carbonLimit(l, site.Carbon.Series, s.Now, buffer)
@@ -124,7 +124,7 @@ func (l *siteLimits) reason(site *Site, now time.Time) Reason {
 }
 
 // carbonLimit returns the intensity that a start must not exceed, +Inf if there is no limit.
-func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []share) (limit float64, _ []share) {
+func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []piece) (limit float64, _ []piece) {
 	limit = math.Inf(1)
 	if !l.limitsCarbon() {
 		return limit, buffer
@@ -141,33 +141,19 @@ func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []share) 
 	return limit, buffer
 }
 
-// share is a value and how long it holds.
-type share struct {
-	value float64
-	time  time.Duration
-}
-
 // quantile returns the least value of the series such that what is not above it holds for at least share p of the time
 // between now and until, as far as the series goes; it must cover now. The buffer is reused.
-func quantile(series *grid.Series, now, until time.Time, p float64, buffer []share) (float64, []share) {
+func quantile(series *grid.Series, now, until time.Time, p float64, buffer []piece) (float64, []piece) {
 	if end := series.End(); end.Before(until) {
 		until = end
 	}
-	buffer = buffer[:0]
-	from := now
-	for t := range series.Steps(now, until) {
-		buffer = append(buffer, share{series.At(from), t.Sub(from)})
-		from = t
-	}
-	if from.Before(until) {
-		buffer = append(buffer, share{series.At(from), until.Sub(from)})
-	}
-	slices.SortFunc(buffer, func(a, b share) int { return cmp.Compare(a.value, b.value) })
+	buffer = piecesOf(buffer[:0], series, now, until)
+	slices.SortFunc(buffer, func(a, b piece) int { return cmp.Compare(a.rate, b.rate) })
 	want, held := p*float64(until.Sub(now)), time.Duration(0)
 	for _, part := range buffer {
-		if held += part.time; float64(held) >= want {
-			return part.value, buffer
+		if held += part.end.Sub(part.start); float64(held) >= want {
+			return part.rate, buffer
 		}
 	}
-	return buffer[len(buffer)-1].value, buffer
+	return buffer[len(buffer)-1].rate, buffer
 }

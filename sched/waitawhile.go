@@ -5,24 +5,21 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // waitAwhile is the when "wait-awhile" (Wiesner et al., Middleware 2021; GAIA's WaitAwhile): the work that is left of
 // a job of known length goes into the cheapest parts of the time that its delay leaves for it, of equally cheap ones
 // into the earliest. With a perfect forecast that is what a clairvoyant who may suspend at no cost does. A job that
 // may not be suspended gets its cheapest window instead.
-func waitAwhile(s *Snapshot, j *Job) (Window, Reason, time.Time) {
+func waitAwhile(s *Snapshot, j *Job, o outlook) (Window, Reason, time.Time) {
 	if !j.Interruptible {
-		return rollingKnown(s, j)
+		return rollingKnown(s, j, o)
 	}
 	left := j.remaining()
-	o, why, ok := s.outlook(j)
-	if ok && (left <= 0 || j.Done >= j.Duration) { // its length is told, so there is nothing to expect beyond it
-		why, ok = NothingToSave, false
-	}
-	if !ok {
-		w, r := atOnce(s, j, why)
-		return w, r, time.Time{}
+	if left <= 0 || j.Done >= j.Duration { // its length is told, so there is nothing to expect beyond it
+		return j.window(s.Now), Reason{Kind: NothingToSave}, time.Time{}
 	}
 	deadline := s.latest(j).Add(left)
 	var buffer [128]piece
@@ -54,6 +51,18 @@ func waitAwhile(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 type piece struct {
 	start, end time.Time
 	rate       float64
+}
+
+// piecesOf appends the values of a series between two instants.
+func piecesOf(dst []piece, series *grid.Series, from, until time.Time) []piece {
+	for t := range series.Steps(from, until) {
+		dst = append(dst, piece{from, t, series.At(from)})
+		from = t
+	}
+	if from.Before(until) {
+		dst = append(dst, piece{from, until, series.At(from)})
+	}
+	return dst
 }
 
 // pieces cuts the time from now until an instant where signals change, in what is forecast and beyond.

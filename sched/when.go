@@ -10,7 +10,7 @@ type startRule func(s *Snapshot, j *Job) (Window, Reason)
 
 // rollingRule returns when a job should start or go on, and when it is to be asked about again if that is later than
 // now. The answer holds until then.
-type rollingRule func(s *Snapshot, j *Job) (w Window, r Reason, again time.Time)
+type rollingRule func(s *Snapshot, j *Job, o outlook) (w Window, r Reason, again time.Time)
 
 // rule is a when: either start or roll is set.
 type rule struct {
@@ -58,7 +58,12 @@ func (u *rule) ask(s *Snapshot, j *Job) (w Window, r Reason, again time.Time) {
 		w, r = u.start(s, j)
 		return w, r, time.Time{}
 	}
-	w, r, again = u.roll(s, j)
+	o, why, ok := s.outlook(j)
+	if !ok {
+		w, r = atOnce(s, j, why)
+		return w, r, time.Time{}
+	}
+	w, r, again = u.roll(s, j, o)
 	if !suspends && !w.Start.After(s.Now) {
 		again = time.Time{} // it runs to its end
 	}
