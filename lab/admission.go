@@ -11,11 +11,13 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
@@ -53,13 +55,10 @@ func (c *Cluster) AdmitHolds(ctx context.Context) error {
 
 // AddKinds creates the definitions of our kinds and returns when they are served.
 func (c *Cluster) AddKinds(ctx context.Context) error {
-	client, err := dynamic.NewForConfig(c.config)
+	client, err := apiextensions.NewForConfig(c.config)
 	if err != nil {
 		return err
 	}
-	definitions := client.Resource(schema.GroupVersionResource{
-		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-	})
 	for _, document := range charts.CRDs() {
 		crds, err := objects(document)
 		if err != nil {
@@ -71,8 +70,8 @@ func (c *Cluster) AddKinds(ctx context.Context) error {
 			}
 			err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true,
 				func(ctx context.Context) (bool, error) {
-					got, err := definitions.Get(ctx, crd.GetName(), metav1.GetOptions{})
-					return err == nil && established(got), err
+					got, err := client.CustomResourceDefinitions().Get(ctx, crd.GetName(), metav1.GetOptions{})
+					return apihelpers.IsCRDConditionTrue(got, apiextensionsv1.Established), err
 				})
 			if err != nil {
 				return fmt.Errorf("waiting for the kind %s: %w", crd.GetName(), err)
@@ -80,16 +79,6 @@ func (c *Cluster) AddKinds(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func established(crd *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-	for _, condition := range conditions {
-		if m, ok := condition.(map[string]any); ok && m["type"] == "Established" {
-			return m["status"] == "True"
-		}
-	}
-	return false
 }
 
 // objects reads a file of manifests.

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"crypto"
 	"crypto/rand"
 	"crypto/x509"
@@ -14,12 +13,12 @@ import (
 	"path/filepath"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/kubenergy/kubenergy/lab/kubelet"
 )
 
 // serviceIPRange is where cluster IPs come from; its first address is the API server's service.
@@ -68,7 +67,9 @@ func newCredentials(dir string) (*credentials, error) {
 
 // writeKubeconfig writes the administrator's kubeconfig and returns the same as a rest.Config.
 func (c *credentials) writeKubeconfig(host string) (*rest.Config, error) {
-	if err := writeKubeconfig(c.kubeconfig, host, c.servingBytes, c.adminToken); err != nil {
+	config := kubelet.Kubeconfig(clientcmdapi.Cluster{Server: host, CertificateAuthorityData: c.servingBytes},
+		clientcmdapi.AuthInfo{Token: c.adminToken}, "")
+	if err := clientcmd.WriteToFile(*config, c.kubeconfig); err != nil {
 		return nil, err
 	}
 	return &rest.Config{
@@ -77,29 +78,6 @@ func (c *credentials) writeKubeconfig(host string) (*rest.Config, error) {
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.servingBytes},
 		QPS:             -1, // a test that creates a thousand objects must not measure its own client's limiter
 	}, nil
-}
-
-// KubeconfigOf writes a kubeconfig for a service account, so that a process of this machine has its rights and no
-// others.
-func (c *Cluster) KubeconfigOf(ctx context.Context, namespace, account, path string) error {
-	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600))}},
-		metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("asking for a token of %s: %w", account, err)
-	}
-	return writeKubeconfig(path, c.config.Host, c.creds.servingBytes, token.Status.Token)
-}
-
-// writeKubeconfig writes a kubeconfig that only its owner may read.
-func writeKubeconfig(path, host string, ca []byte, token string) error {
-	const name = "kubenergy-lab"
-	cfg := clientcmdapi.NewConfig()
-	cfg.Clusters[name] = &clientcmdapi.Cluster{Server: host, CertificateAuthorityData: ca}
-	cfg.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
-	cfg.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	cfg.CurrentContext = name
-	return clientcmd.WriteToFile(*cfg, path)
 }
 
 // writeKey writes a new key. It is elliptic: an RSA key takes a noticeable part of the whole start.

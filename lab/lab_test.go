@@ -58,7 +58,11 @@ func TestCluster(t *testing.T) {
 	t.Run("kubeconfig", func(t *testing.T) { checkKubeconfig(t, c) })
 
 	lap = stopwatch(t)
-	if err := c.AddNodes(ctx, Nodes("node", 3, Capacity(4, 16), map[string]string{"zone": "a"})); err != nil {
+	var nodes []NodeSpec
+	for _, name := range []string{"node-0000", "node-0001", "node-0002"} {
+		nodes = append(nodes, NodeSpec{Name: name, Capacity: Capacity(4, 16), Labels: map[string]string{"zone": "a"}})
+	}
+	if err := c.AddNodes(ctx, nodes); err != nil {
 		t.Fatal(err)
 	}
 	lap("3 nodes")

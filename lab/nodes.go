@@ -33,15 +33,6 @@ func Capacity(cpus, memoryGiB int64) corev1.ResourceList {
 	}
 }
 
-// Nodes returns n equal nodes, named prefix-0000 and so on: names sort as the numbers do.
-func Nodes(prefix string, n int, capacity corev1.ResourceList, labels map[string]string) []NodeSpec {
-	specs := make([]NodeSpec, n)
-	for i := range specs {
-		specs[i] = NodeSpec{Name: fmt.Sprintf("%s-%04d", prefix, i), Capacity: capacity, Labels: labels}
-	}
-	return specs
-}
-
 // AddNodes creates simulated nodes and returns when KWOK has taken charge of all of them. They are born
 // ready: otherwise kube-controller-manager would lift the taint of each new node with a few requests, and
 // with its default client limits a hundred nodes would take 20 s.

@@ -107,24 +107,16 @@ func (r *Replay) Prepare(ctx context.Context) error {
 
 // addNodes adds the scenario's nodes, once for each trial.
 func (r *Replay) addNodes(ctx context.Context) error {
-	trials := r.Trials
-	if len(trials) == 0 {
-		trials = []Trial{{}}
-	}
 	var specs []NodeSpec
-	for k := range trials {
+	for _, t := range r.Trials {
 		for i := range r.Scenario.Nodes {
-			specs = append(specs, r.nodeSpec(&trials[k], &r.Scenario.Nodes[i]))
+			spec := NodeSpecOf(&r.Scenario.Nodes[i])
+			spec.Name = t.namespace + "-" + spec.Name
+			spec.Labels[labelTrial] = t.namespace
+			specs = append(specs, spec)
 		}
 	}
 	return r.Cluster.AddNodes(ctx, specs)
-}
-
-func (r *Replay) nodeSpec(t *Trial, n *sched.Node) NodeSpec {
-	spec := NodeSpecOf(n)
-	spec.Name = t.nodeName(n.Name)
-	spec.Labels[labelTrial] = t.namespace
-	return spec
 }
 
 // NodeSpecOf returns a node of the core as a simulated node, with labels for its site and its power profile.
@@ -140,13 +132,6 @@ func NodeSpecOf(n *sched.Node) NodeSpec {
 		capacity["nvidia.com/gpu"] = *resource.NewQuantity(n.Capacity.GPU, resource.DecimalSI)
 	}
 	return NodeSpec{Name: n.Name, Labels: labels, Capacity: capacity}
-}
-
-func (t *Trial) nodeName(name string) string {
-	if t.namespace == "" {
-		return name
-	}
-	return t.namespace + "-" + name
 }
 
 func (r *Replay) waitForServiceAccounts(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,8 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			return o.replay(cmd, file, filepath.Join("out", "run"))
+			o.dir = cmp.Or(o.dir, filepath.Join("out", "run"))
+			return o.replay(cmd, file)
 		},
 	}
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "scenario file")
@@ -65,11 +67,8 @@ func newDemo() *cobra.Command {
   kubenergy-lab demo --workload jobs.csv --grid DE_2022.csv.gz --zone DE`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir := o.dir
-			if dir == "" {
-				dir = filepath.Join("out", "demo")
-			}
-			file, err := o.bundled(dir)
+			o.dir = cmp.Or(o.dir, filepath.Join("out", "demo"))
+			file, err := o.bundled(o.dir)
 			if err != nil {
 				return err
 			}
@@ -80,7 +79,7 @@ func newDemo() *cobra.Command {
 			if o.over.Workload != "" && o.over.MaxDelay == "" {
 				o.over.MaxDelay = "6h" // traces of others seldom say how long their jobs may wait
 			}
-			return o.replay(cmd, file, filepath.Join("out", "demo"))
+			return o.replay(cmd, file)
 		},
 	}
 	o.inputFlags(cmd)
@@ -96,7 +95,7 @@ func (o *commandFlags) check() error {
 	return report.CheckFormat(o.output, "table", "json", "csv")
 }
 
-func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir string) error {
+func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File) error {
 	stderr := cmd.ErrOrStderr()
 	if err := o.check(); err != nil {
 		return usageError{err}
@@ -126,19 +125,15 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	if factor <= 0 {
 		factor = max(1, span(scenario).Minutes()/o.minutes)
 	}
-	dir := o.dir
-	if dir == "" {
-		dir = defaultDir
-	}
 	// A release counts as late beyond one second of the wall, which is what the scheduler promises.
 	scenario.Slack = time.Duration(factor * float64(time.Second))
 	var results []*sim.Result
-	err = withCluster(cmd, dir, nil, func(ctx context.Context, c *Cluster) error {
+	err = withCluster(cmd, o.dir, nil, func(ctx context.Context, c *Cluster) error {
 		r := &Replay{
 			Cluster: c, Scenario: scenario, Factor: factor, Trials: trials,
 			Progress: progressTo(stderr, len(scenario.Jobs)),
 		}
-		results, err = r.play(ctx, dir, stderr)
+		results, err = r.play(ctx, o.dir, stderr)
 		return err
 	})
 	if err != nil {
@@ -149,7 +144,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits hold "+
 		"Kubernetes' latencies so many times over. Energy is modelled from the placements, not metered.",
 		KubernetesVersion, factor)
-	written, err := report.WriteDir(filepath.Join(dir, "report"), summary, results)
+	written, err := report.WriteDir(filepath.Join(o.dir, "report"), summary, results)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/lab/kubelet"
 )
 
 // Scheduler says how one kube-scheduler is run.
@@ -33,12 +36,7 @@ type Scheduler struct {
 	OnReady func(*scheduler.Scheduler)
 }
 
-func (s Scheduler) name() string {
-	if s.Name == "" {
-		return "kube-scheduler"
-	}
-	return s.Name
-}
+func (s Scheduler) name() string { return cmp.Or(s.Name, "kube-scheduler") }
 
 // configzName is the key under which every kube-scheduler registers itself, process-wide, without
 // ever taking it back.
@@ -131,14 +129,9 @@ func (c *Cluster) schedulerConfig(s Scheduler) (string, error) {
 			return "", fmt.Errorf("reading %s: %w", s.ConfigFile, err)
 		}
 	}
-	connection, _ := config["clientConnection"].(map[string]any)
-	if connection == nil {
-		connection = map[string]any{}
+	if _, err := kubelet.SetKubeconfig(config, c.Kubeconfig()); err != nil {
+		return "", fmt.Errorf("reading %s: %w", s.ConfigFile, err)
 	}
-	if connection["kubeconfig"] == nil || connection["kubeconfig"] == "" {
-		connection["kubeconfig"] = c.Kubeconfig()
-	}
-	config["clientConnection"] = connection
 	config["leaderElection"] = map[string]any{"leaderElect": false}
 	raw, err := yaml.Marshal(config)
 	if err != nil {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,15 +45,8 @@ stand beside this one. All other pods are simulated.`,
 	return cmd
 }
 
-func (o *commandFlags) upDir() string {
-	if o.dir == "" {
-		return filepath.Join("out", "lab")
-	}
-	return o.dir
-}
-
 func (o *commandFlags) up(cmd *cobra.Command) error {
-	dir := o.upDir()
+	dir := cmp.Or(o.dir, filepath.Join("out", "lab"))
 	file, err := o.bundled(dir)
 	if err != nil {
 		return err
@@ -62,8 +56,11 @@ func (o *commandFlags) up(cmd *cobra.Command) error {
 		return usageError{err}
 	}
 	return withCluster(cmd, dir, nil, func(ctx context.Context, c *Cluster) error {
-		r := &Replay{Cluster: c, Scenario: scenario, Factor: 1}
-		if err := r.addNodes(ctx); err != nil {
+		var nodes []NodeSpec
+		for i := range scenario.Nodes {
+			nodes = append(nodes, NodeSpecOf(&scenario.Nodes[i]))
+		}
+		if err := c.AddNodes(ctx, nodes); err != nil {
 			return err
 		}
 		clock := Clock{Trace: scenario.Start, Wall: time.Now(), Factor: 1}
@@ -108,7 +105,8 @@ func (o *commandFlags) upStock(cmd *cobra.Command) error {
 		return err
 	}
 	processes := &Processes{Dir: filepath.Dir(binary), Images: OurImages()}
-	return withCluster(cmd, o.upDir(), processes, func(ctx context.Context, c *Cluster) error {
+	dir := cmp.Or(o.dir, filepath.Join("out", "lab"))
+	return withCluster(cmd, dir, processes, func(ctx context.Context, c *Cluster) error {
 		if err := c.StartStock(ctx); err != nil {
 			return err
 		}

@@ -71,19 +71,23 @@ func (p *pod) writeKubeconfig(object *corev1.Pod) error {
 	if !ok {
 		return nil
 	}
-	const name = "kubenergy-lab"
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{
+	text, err := clientcmd.Write(*Kubeconfig(clientcmdapi.Cluster{
 		Server: p.kubelet.Config.Host, CertificateAuthority: filepath.Join(dir, corev1.ServiceAccountRootCAKey),
-	}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: filepath.Join(dir, corev1.ServiceAccountTokenKey)}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: object.Namespace}
-	config.CurrentContext = name
-	text, err := clientcmd.Write(*config)
+	}, clientcmdapi.AuthInfo{TokenFile: filepath.Join(dir, corev1.ServiceAccountTokenKey)}, object.Namespace))
 	if err != nil {
 		return err
 	}
 	return replace(p.kubeconfig(), text)
+}
+
+// Kubeconfig returns the configuration of clients of the lab.
+func Kubeconfig(cluster clientcmdapi.Cluster, user clientcmdapi.AuthInfo, namespace string) *clientcmdapi.Config {
+	const name = "kubenergy-lab"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name], config.AuthInfos[name] = &cluster, &user
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: namespace}
+	config.CurrentContext = name
+	return config
 }
 
 // account returns the folder of the account that one of the containers mounts.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
 // Restarts come after a pause that doubles, as a kubelet's, but short: a lab's user does not wait for minutes.
@@ -57,13 +58,7 @@ func (c *container) supervise(ctx context.Context) bool {
 }
 
 func (c *container) again(code int) bool {
-	switch policy := c.pod.object().Spec.RestartPolicy; {
-	case policy == corev1.RestartPolicyNever:
-		return false
-	case policy == corev1.RestartPolicyOnFailure || c.init:
-		return code != 0
-	}
-	return true
+	return !(c.init && code == 0) && podutil.ContainerShouldRestart(*c.spec, c.pod.object().Spec, int32(code))
 }
 
 // command waits until all that the process needs is there. It returns false if the pod must end.
@@ -106,7 +101,7 @@ func (c *container) program() (string, error) {
 
 // runOnce runs the process to its end and returns its exit code.
 func (c *container) runOnce(cmd *exec.Cmd) int {
-	p, err := c.pod.kubelet.starter.start(cmd, c.pod.kubelet.logPath(c.pod.object(), c.spec.Name))
+	p, err := start(cmd, c.pod.kubelet.logPath(c.pod.object(), c.spec.Name))
 	if err != nil {
 		c.set(func(s *containerState) { s.end(time.Now(), 128, "StartError", err.Error()) })
 		return 128

@@ -14,7 +14,7 @@ import (
 
 const parentEnv = "KUBELET_TEST_PARENT"
 
-// TestNothingOutlivesKill kills a program that has started another by the starter, as kill -9 does: the other ends too,
+// TestNothingOutlivesKill kills a program that has started another as kill -9 does: the other ends too,
 // and does not when merely the goroutine that asked for it ends.
 func TestNothingOutlivesKill(t *testing.T) {
 	if dir := os.Getenv(parentEnv); dir != "" {
@@ -66,10 +66,9 @@ func ended(pid int) bool {
 
 // parent starts a child from a goroutine that ends, and waits to be killed.
 func parent(dir string) {
-	s := newStarter()
 	started := make(chan *process)
 	go func() {
-		p, err := s.start(exec.Command("sleep", "60"), filepath.Join(dir, "log"))
+		p, err := start(exec.Command("sleep", "60"), filepath.Join(dir, "log"))
 		if err != nil {
 			panic(err)
 		}

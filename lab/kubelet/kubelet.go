@@ -36,7 +36,6 @@ type Options struct {
 // kubelet carries out all pods of all nodes that its options name.
 type kubelet struct {
 	Options
-	starter  *starter
 	services *services
 	running  sync.WaitGroup
 
@@ -46,8 +45,7 @@ type kubelet struct {
 
 // Run carries out pods until ctx ends, and returns when all their processes have ended.
 func Run(ctx context.Context, o Options) error {
-	k := &kubelet{Options: o, starter: newStarter(), pods: map[types.UID]*pod{}}
-	defer k.starter.stop()
+	k := &kubelet{Options: o, pods: map[types.UID]*pod{}}
 	// Independent of ctx: processes may use them as long as they run.
 	k.services = newServices(context.WithoutCancel(ctx), k.targets, k.Log)
 	defer k.services.stop()

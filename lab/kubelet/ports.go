@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/kubernetes/pkg/probe"
 )
 
 // PortsAnnotation on a pod says which port of this machine each of its ports is: "8081=40123,8443=40124".
@@ -114,17 +115,9 @@ func probePort(p *corev1.Probe) *intstr.IntOrString {
 
 // probed is the port of this machine that a probe asks.
 func (p ports) probed(c *corev1.Container, port intstr.IntOrString) (int, error) {
-	number := port.IntValue()
-	if port.Type == intstr.String {
-		number = 0
-		for _, declared := range c.Ports {
-			if declared.Name == port.StrVal {
-				number = int(declared.ContainerPort)
-			}
-		}
-	}
+	number, err := probe.ResolveContainerPort(port, c)
 	mine, ok := p[number]
-	if !ok {
+	if err != nil || !ok {
 		return 0, fmt.Errorf("container %s has no port %s", c.Name, port.String())
 	}
 	return mine, nil

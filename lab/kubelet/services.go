@@ -27,8 +27,6 @@ const (
 	findEvery = 250 * time.Millisecond
 	// dialFor is long for a port of this machine.
 	dialFor = 2 * time.Second
-	// mostConnections of one port of a Service; others wait to be accepted.
-	mostConnections = 128
 )
 
 // A port of a Service as URLs and addresses name it. The byte before says that the name begins there: a name with more
@@ -118,27 +116,16 @@ func (s *services) serve(l net.Listener, of servicePort) {
 	detach := context.AfterFunc(s.ctx, func() { l.Close() })
 	defer detach()
 	defer l.Close()
-	places := make(chan struct{}, mostConnections)
 	for {
-		select {
-		case <-s.ctx.Done():
+		switch conn, err := l.Accept(); {
+		case err == nil:
+			s.running.Go(func() { s.forward(conn.(*net.TCPConn), of) })
+		case errors.Is(err, net.ErrClosed):
 			return
-		case places <- struct{}{}:
-		}
-		conn, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // no descriptor is free, or the caller has gone
-			<-places
+		default: // no descriptor is free, or the caller has gone
 			s.log.Warn("Taking a connection to a Service", "service", of.String(), "error", err)
-			s.sleep(findEvery)
-			continue
+			time.Sleep(findEvery)
 		}
-		s.running.Go(func() {
-			defer func() { <-places }()
-			s.forward(conn.(*net.TCPConn), of)
-		})
 	}
 }
 
@@ -210,13 +197,6 @@ func (s *services) dial(ctx context.Context, of servicePort) (*net.TCPConn, erro
 	return nil, err
 }
 
-func (s *services) sleep(d time.Duration) {
-	select {
-	case <-s.ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // targets are the ports of this machine of the ready pods that a Service selects.
 func (k *kubelet) targets(ctx context.Context, of servicePort) ([]int, error) {
 	service, err := k.Client.CoreV1().Services(of.service.Namespace).Get(ctx, of.service.Name, metav1.GetOptions{})
@@ -245,13 +225,9 @@ func (k *kubelet) targets(ctx context.Context, of servicePort) ([]int, error) {
 // targetPort is the pods' port that a Service's port stands for.
 func targetPort(service *corev1.Service, port int32) (intstr.IntOrString, bool) {
 	for _, p := range service.Spec.Ports {
-		if p.Port != port || p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
-			continue
+		if p.Port == port && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
+			return p.TargetPort, true
 		}
-		if p.TargetPort == (intstr.IntOrString{}) {
-			return intstr.FromInt32(port), true
-		}
-		return p.TargetPort, true
 	}
 	return intstr.IntOrString{}, false
 }

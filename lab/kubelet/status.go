@@ -3,12 +3,14 @@ package kubelet
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
 // address of all pods and nodes: everything runs on this machine.
@@ -167,7 +169,8 @@ func (p *pod) annotate(ctx context.Context, key, value string) error {
 // status is the state as the API has it.
 func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 	status := &corev1.PodStatus{
-		Phase: s.phase(p), StartTime: &metav1.Time{Time: s.started},
+		Conditions: slices.Clone(p.Status.Conditions), // which say since when they hold
+		Phase:      s.phase(p), StartTime: &metav1.Time{Time: s.started},
 		HostIP: address, HostIPs: []corev1.HostIP{{IP: address}}, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
 		InitContainerStatuses: s.statuses(p.Spec.InitContainers, true),
 		ContainerStatuses:     s.statuses(p.Spec.Containers, false),
@@ -177,7 +180,7 @@ func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 		corev1.PodInitialized: s.initDone, corev1.ContainersReady: ready, corev1.PodReady: ready,
 		corev1.PodReadyToStartContainers: !s.final,
 	} {
-		status.Conditions = append(status.Conditions, condition(p, kind, value, status.Phase))
+		podutil.UpdatePodCondition(status, condition(kind, value, status.Phase))
 	}
 	return status
 }
@@ -191,9 +194,8 @@ func (s *state) ready(p *corev1.Pod) bool {
 	return ready
 }
 
-// condition keeps the time of its last change.
-func condition(p *corev1.Pod, kind corev1.PodConditionType, value bool, phase corev1.PodPhase) corev1.PodCondition {
-	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now()}
+func condition(kind corev1.PodConditionType, value bool, phase corev1.PodPhase) *corev1.PodCondition {
+	c := &corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse}
 	switch {
 	case value:
 		c.Status = corev1.ConditionTrue
@@ -203,11 +205,6 @@ func condition(p *corev1.Pod, kind corev1.PodConditionType, value bool, phase co
 		c.Reason = "PodFailed"
 	case kind == corev1.ContainersReady || kind == corev1.PodReady:
 		c.Reason = "ContainersNotReady"
-	}
-	for _, old := range p.Status.Conditions {
-		if old.Type == kind && old.Status == c.Status {
-			c.LastTransitionTime = old.LastTransitionTime
-		}
 	}
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/kubernetes/pkg/fieldpath"
 	"k8s.io/kubernetes/pkg/volume/configmap"
 	"k8s.io/kubernetes/pkg/volume/secret"
@@ -162,18 +163,21 @@ func (p *pod) withKubeconfig(text []byte) []byte {
 	if err := yaml.Unmarshal(text, &config); err != nil || config["kind"] != "KubeSchedulerConfiguration" {
 		return text
 	}
-	connection, _ := config["clientConnection"].(map[string]any)
-	if connection == nil {
-		connection = map[string]any{}
-	}
-	if named, _ := connection["kubeconfig"].(string); named != "" {
+	if set, err := SetKubeconfig(config, p.kubeconfig()); err != nil || !set {
 		return text
 	}
-	connection["kubeconfig"] = p.kubeconfig()
-	config["clientConnection"] = connection
 	changed, err := yaml.Marshal(config)
 	if err != nil {
 		return text
 	}
 	return changed
+}
+
+// SetKubeconfig gives a KubeSchedulerConfiguration a kubeconfig, unless it names one.
+func SetKubeconfig(config map[string]any, path string) (set bool, err error) {
+	keys := []string{"clientConnection", "kubeconfig"}
+	if named, _, _ := unstructured.NestedString(config, keys...); named != "" {
+		return false, nil
+	}
+	return true, unstructured.SetNestedField(config, path, keys...)
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
@@ -34,7 +33,7 @@ var (
 func TestMain(m *testing.M) { os.Exit(plane.Main(m)) }
 
 func setUp(ctx context.Context, c *cluster.Cluster) error {
-	if err := c.AddNodes(ctx, lab.Nodes("node", 10, lab.Capacity(64, 256), nil)); err != nil {
+	if err := c.AddNodes(ctx, cluster.Nodes(10)); err != nil {
 		return err
 	}
 	if err := c.AdmitHolds(ctx); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
 // A process has one control plane, and some are compared: each has a process of its own, which is this program once
@@ -74,7 +75,7 @@ func servePlane(text string, questions io.Reader, answers io.Writer) error {
 		return err
 	}
 	defer c.Stop()
-	if err := c.AddNodes(ctx, lab.Nodes("node", o.Nodes, lab.Capacity(64, 256), nil)); err != nil {
+	if err := c.AddNodes(ctx, cluster.Nodes(o.Nodes)); err != nil {
 		return err
 	}
 	if err := c.AdmitHolds(ctx); err != nil {

@@ -88,12 +88,32 @@ func (s *Shared) Main(m *testing.M) int {
 	return m.Run()
 }
 
+// Nodes returns so many equal nodes, named node-0000 and so on.
+func Nodes(n int) (nodes []lab.NodeSpec) {
+	for i := range n {
+		nodes = append(nodes, lab.NodeSpec{Name: fmt.Sprintf("node-%04d", i), Capacity: lab.Capacity(64, 256)})
+	}
+	return nodes
+}
+
 // Account returns the path of a kubeconfig with the rights of one of our service accounts, and a client's configuration
 // from it.
 func (c *Cluster) Account(t testing.TB, account string) (path string, config *rest.Config) {
 	t.Helper()
 	path = filepath.Join(c.Dir, account+".kubeconfig")
-	err := c.KubeconfigOf(t.Context(), v1alpha1.SystemNamespace, account, path)
+	token, err := c.Client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(t.Context(), account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600))}},
+		metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	if err == nil {
+		for _, user := range kubeconfig.AuthInfos {
+			user.Token = token.Status.Token
+		}
+		err = clientcmd.WriteToFile(*kubeconfig, path)
+	}
 	if err == nil {
 		config, err = clientcmd.BuildConfigFromFlags("", path)
 	}
