@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -47,25 +48,15 @@ var (
 	priceAlone  = Weights{Price: 1}
 )
 
-func (w Weights) orDefault() Weights {
-	if w == (Weights{}) {
-		return carbonAlone
-	}
-	return w
-}
-
 // weights returns the weights that hold for j. What is left where carbon is not to count is price alone, if nothing
 // else has a weight.
 func (s *Snapshot) weights(j *Job) Weights {
 	w := s.Policy.Weights
 	if !j.Limits.NoCarbon {
-		return w.orDefault()
+		return cmp.Or(w, carbonAlone)
 	}
 	w.Carbon = 0
-	if w == (Weights{}) {
-		return priceAlone
-	}
-	return w
+	return cmp.Or(w, priceAlone)
 }
 
 // countCarbon and countPrice report which signals a cost depends on; no other has to be known for it.

@@ -60,9 +60,7 @@ func (a *accountant) settle(i int, n *sched.Node, t time.Time) error {
 	a.book(i, e)
 	// it mostly lies in one interval
 	if k := window.Start.Sub(a.start) / a.step; !t.After(a.start.Add((k + 1) * a.step)) {
-		b := a.bin(window.Start)
-		b.energy += e.Energy
-		b.carbon += e.Carbon
+		a.bin(window.Start, e)
 		return nil
 	}
 	a.chart(site, power, window)
@@ -76,9 +74,7 @@ func (a *accountant) wake(i int, n *sched.Node, t time.Time) {
 	}
 	e := a.sites[i].Account(0, n.Profile.WakeUp, sched.Window{Start: t, End: t})
 	a.book(i, e)
-	b := a.bin(t)
-	b.energy += e.Energy
-	b.carbon += e.Carbon
+	a.bin(t, e)
 }
 
 func (a *accountant) book(i int, e sched.Estimate) {
@@ -96,18 +92,17 @@ func (a *accountant) chart(site *sched.Site, power energy.Watts, w sched.Window)
 		if part.End.After(w.End) {
 			part.End = w.End
 		}
-		e := site.Account(power, 0, part)
-		b := a.bin(w.Start)
-		b.energy += e.Energy
-		b.carbon += e.Carbon
+		a.bin(w.Start, site.Account(power, 0, part))
 		w.Start = part.End
 	}
 }
 
-func (a *accountant) bin(t time.Time) *bin {
+// bin adds to the interval of the timeline that t lies in.
+func (a *accountant) bin(t time.Time, e sched.Estimate) {
 	k := int(t.Sub(a.start) / a.step)
 	for len(a.bins) <= k {
 		a.bins = append(a.bins, bin{})
 	}
-	return &a.bins[k]
+	a.bins[k].energy += e.Energy
+	a.bins[k].carbon += e.Carbon
 }

@@ -31,20 +31,29 @@ func newElastic(s *Scenario, strategy sched.Strategy, sure bool) elastic {
 
 // roomForAll reports whether every node has room for all jobs at their largest that may run at one time.
 func (s *Scenario) roomForAll() bool {
+	most := s.Peak(func(j *sched.Job) (sched.Job, time.Duration) {
+		sized := *j
+		if j.Scaling != nil {
+			sized = j.On(j.Scaling.Most())
+		}
+		return sized, j.Duration + j.RestartCost // one that is resumed at the last moment takes a restart longer
+	})
+	return !slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return !most.Within(n.Capacity) })
+}
+
+// Peak returns the most of each resource that jobs may want at one time: as sized makes them, each of them from its
+// submission until it has run for so long from its latest start on.
+func (s *Scenario) Peak(sized func(*sched.Job) (sched.Job, time.Duration)) (most sched.Resources) {
 	type change struct {
 		at time.Time
 		by sched.Resources
 	}
-	var none, used, most sched.Resources
+	var none, used sched.Resources
 	changes := make([]change, 0, 2*len(s.Jobs))
 	for i := range s.Jobs {
-		j := s.Jobs[i]
-		if j.Scaling != nil {
-			j = j.On(j.Scaling.Most())
-		}
-		// A job that is resumed at the last moment takes a restart longer.
+		j, length := sized(&s.Jobs[i])
 		changes = append(changes, change{j.Submitted, j.Request},
-			change{j.LatestStart().Add(j.Duration + j.RestartCost), none.Sub(j.Request)})
+			change{j.LatestStart().Add(length), none.Sub(j.Request)})
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { return a.at.Compare(b.at) })
 	for k, c := range changes {
@@ -56,7 +65,7 @@ func (s *Scenario) roomForAll() bool {
 			}
 		}
 	}
-	return !slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return !most.Within(n.Capacity) })
+	return most
 }
 
 // catchUp returns how much sooner than on its least replicas a job can be done with what is left, if it is sure to

@@ -178,17 +178,10 @@ func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
 		}
 		s.Sites = append(s.Sites, site)
 	}
-	if err := f.loadStart(s); err != nil {
-		return nil, err
-	}
-	if err := f.loadNodes(s); err != nil {
-		return nil, err
-	}
-	if err := f.loadJobs(s); err != nil {
-		return nil, err
-	}
-	if err := f.loadLive(s); err != nil {
-		return nil, err
+	for _, load := range [...]func(*Scenario) error{f.loadStart, f.loadNodes, f.loadJobs, f.loadLive} {
+		if err := load(s); err != nil {
+			return nil, err
+		}
 	}
 	if err := f.loadKnowledge(ctx, s); err != nil {
 		return nil, err
@@ -309,10 +302,7 @@ func (f *File) loadSite(in *SiteFile) (*sched.Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	site := &sched.Site{Name: in.Name, Zone: zone, PUE: in.PUE, Carbon: signal}
-	if site.Name == "" {
-		site.Name = string(zone)
-	}
+	site := &sched.Site{Name: cmp.Or(in.Name, string(zone)), Zone: zone, PUE: in.PUE, Carbon: signal}
 	switch {
 	case in.Price != nil && in.Prices.File != "":
 		return nil, fmt.Errorf("site %q has both price and prices", site.Name)
@@ -353,10 +343,7 @@ func (f *File) loadNodes(s *Scenario) error {
 			EmptyNodesIdle)
 	}
 	for i := range f.Sites {
-		source := f.Sites[i].Nodes
-		if source == "" {
-			source = f.Nodes
-		}
+		source := cmp.Or(f.Sites[i].Nodes, f.Nodes)
 		if source == "" {
 			return errors.New("the scenario has no nodes: give a file or one of the presets " +
 				fmt.Sprint(workload.Presets()))
@@ -416,17 +403,14 @@ func (f *File) loadJobs(s *Scenario) error {
 	if err != nil {
 		return err
 	}
-	jobs := trace.Jobs
-	s.Jobs, s.Use = jobs, trace.Use
-	limit := time.Duration(0)
-	if f.MaxDelay != "" {
-		if limit, err = workload.ParseDuration(f.MaxDelay, "6h or 90m"); err != nil {
-			return fmt.Errorf("%s: %w", f.called("maxDelay"), err)
-		}
+	s.Jobs, s.Use = trace.Jobs, trace.Use
+	limit, err := duration(f.called("maxDelay"), f.MaxDelay, 0)
+	if err != nil {
+		return err
 	}
-	for i := range jobs {
-		jobs[i].Limits = f.Limits.limits()
-		delay := &jobs[i].AllowedDelay
+	for i := range s.Jobs {
+		s.Jobs[i].Limits = f.Limits.limits()
+		delay := &s.Jobs[i].AllowedDelay
 		if *delay == workload.NoDelayGiven || f.MaxDelay != "" && *delay > limit {
 			*delay = limit
 		}

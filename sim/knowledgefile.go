@@ -49,7 +49,7 @@ var learners = map[string]func() predict.Learner{
 
 // loadKnowledge sets what strategies are told of what they cannot know, and how the queue is served.
 func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
-	restart, err := duration(f.called("restartCost"), f.RestartCost)
+	restart, err := duration(f.called("restartCost"), f.RestartCost, 0)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 		return fmt.Errorf("%s: %q: want %s or %s", f.called("power"), f.Power, powerOfProfiles, powerLearnt)
 	}
 	s.Queue = QueueRules{Window: f.Queue.Window, PerStep: f.Queue.PerStep}
-	if s.Queue.Step, err = duration("queue.step", f.Queue.Step); err != nil {
+	if s.Queue.Step, err = duration("queue.step", f.Queue.Step, 0); err != nil {
 		return err
 	}
 	if s.Queue.PerStep > 0 && s.Queue.Step == 0 {
@@ -84,10 +84,10 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	return f.loadForecasts(ctx, s)
 }
 
-// duration parses a duration that may be left out.
-func duration(name, text string) (time.Duration, error) {
+// duration parses a duration; where it is left out, it is otherwise.
+func duration(name, text string, otherwise time.Duration) (time.Duration, error) {
 	if text == "" {
-		return 0, nil
+		return otherwise, nil
 	}
 	d, err := workload.ParseDuration(text, "5m or 1s")
 	if err != nil {
@@ -137,10 +137,10 @@ func (in *ForecastFile) check() error {
 func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site int) (Foresight, error) {
 	o := forecast.Issuance{History: s.Sites[site].Carbon.Series, Model: in.Model, From: s.Start, Seed: f.Seed}
 	var err error
-	if o.Refit, err = duration("refit", in.Refit); err != nil {
+	if o.Refit, err = duration("refit", in.Refit, 0); err != nil {
 		return nil, err
 	}
-	if o.Lag, err = duration("lag", in.Lag); err != nil {
+	if o.Lag, err = duration("lag", in.Lag, 0); err != nil {
 		return nil, err
 	}
 	if in.Weather != "" {

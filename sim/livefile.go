@@ -1,12 +1,12 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/workload"
 )
 
 // LiveFile is how well strategies know what nodes draw just now.
@@ -27,19 +27,13 @@ const jobClass = "scenario"
 
 // loadLive sets what strategies see of meters and benchmarks. Only those that look at them are changed by it.
 func (f *File) loadLive(s *Scenario) error {
-	s.Live = Live{Off: f.Live.Disabled, Period: livePeriod, MaxAge: liveMaxAge}
-	for _, field := range [...]struct {
-		name, text string
-		to         *time.Duration
-	}{{"period", f.Live.Period, &s.Live.Period}, {"maxAge", f.Live.MaxAge, &s.Live.MaxAge}} {
-		if field.text == "" {
-			continue
-		}
-		d, err := workload.ParseDuration(field.text, "15s, or 0s")
-		if err != nil {
-			return fmt.Errorf("live.%s: %w", field.name, err)
-		}
-		*field.to = d
+	s.Live.Off = f.Live.Disabled
+	var err error
+	if s.Live.Period, err = duration("live.period", f.Live.Period, livePeriod); err != nil {
+		return err
+	}
+	if s.Live.MaxAge, err = duration("live.maxAge", f.Live.MaxAge, liveMaxAge); err != nil {
+		return err
 	}
 	named := map[string]bool{}
 	for i := range s.Nodes {
@@ -69,13 +63,9 @@ func (f *File) loadLive(s *Scenario) error {
 // modelled returns the benchmark that the simulator's own model of a node would pass: all of its cores at work, and its
 // GPUs.
 func modelled(n *sched.Node) energy.Benchmark {
-	speed := n.Speed
-	if speed == 0 {
-		speed = 1
-	}
 	gpus := energy.Watts(n.Capacity.GPU)
 	return energy.Benchmark{
-		Rate:  speed * float64(n.Capacity.MilliCPU) / 1000,
+		Rate:  cmp.Or(n.Speed, 1) * float64(n.Capacity.MilliCPU) / 1000,
 		Power: n.Profile.Power(1) + gpus*n.Profile.GPUMax, Idle: n.Profile.Power(0) + gpus*n.Profile.GPUIdle,
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 
@@ -74,15 +75,9 @@ func (f *File) overrideSite(o *Overrides) error {
 	if o.Grid != "" {
 		site.Grid = GridFile{File: fromHere(o.Grid)}
 	}
-	if o.Column != "" {
-		site.Grid.Column = o.Column
-	}
-	if o.Zone != "" {
-		site.Zone = o.Zone
-	}
-	if o.Forecast != "" {
-		site.Forecast.Model = o.Forecast
-	}
+	site.Grid.Column = cmp.Or(o.Column, site.Grid.Column)
+	site.Zone = cmp.Or(o.Zone, site.Zone)
+	site.Forecast.Model = cmp.Or(o.Forecast, site.Forecast.Model)
 	if o.Weather != "" {
 		site.Forecast.Weather = fromHere(o.Weather)
 	}

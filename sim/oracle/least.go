@@ -1,10 +1,10 @@
 package oracle
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -22,17 +22,6 @@ const (
 	FamilyInterruptible               // suspend and resume it too, where the job allows it
 	FamilyElastic                     // and choose on how many replicas it runs, where it is elastic
 )
-
-// String returns the name of the family.
-func (f Family) String() string {
-	switch f {
-	case FamilyInterruptible:
-		return "interruptible"
-	case FamilyElastic:
-		return "elastic"
-	}
-	return "non-preemptive"
-}
 
 // ErrNotExact is why [Least] has no answer: jobs of the scenario touch each other, or a node's power is not that of its
 // jobs, so that the sum over jobs is no optimum, and what was saved cannot be put in relation to it.
@@ -107,12 +96,7 @@ func uniform(s *sim.Scenario) (*sched.Node, error) {
 		return nil, fmt.Errorf("%w: site %s has no carbon intensity", ErrNotExact, first.Site.Name)
 	}
 	perCore := func(n *sched.Node) float64 { return float64(n.Profile.Power(1)) / float64(n.Capacity.MilliCPU) }
-	speed := func(n *sched.Node) float64 {
-		if n.Speed == 0 {
-			return 1
-		}
-		return n.Speed
-	}
+	speed := func(n *sched.Node) float64 { return cmp.Or(n.Speed, 1) }
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if !proportional(n) {
@@ -150,37 +134,13 @@ func proportional(n *sched.Node) bool {
 // uncapacitated makes sure that every job has room whenever it may run. On one node that is exact; several nodes might
 // leave no room for a job though they have it together, so one of them must have it for all.
 func uncapacitated(s *sim.Scenario, f Family) error {
-	type change struct {
-		at    time.Time
-		by    sched.Resources
-		start bool
-	}
-	var none, used, most sched.Resources
-	changes := make([]change, 0, 2*len(s.Jobs))
-	for i := range s.Jobs {
-		j := s.Jobs[i]
+	most := s.Peak(func(j *sched.Job) (sched.Job, time.Duration) {
+		sized := *j
 		if f == FamilyElastic && j.Scaling != nil {
-			j = j.On(j.Scaling.Most())
+			sized = j.On(j.Scaling.Most())
 		}
-		end := j.LatestStart().Add(s.Nodes[0].Runtime(&j))
-		changes = append(changes, change{j.Submitted, j.Request, true}, change{end, none.Sub(j.Request), false})
-	}
-	slices.SortFunc(changes, func(a, b change) int {
-		if c := a.at.Compare(b.at); c != 0 || a.start == b.start {
-			return c
-		}
-		if a.start {
-			return 1
-		}
-		return -1
+		return sized, s.Nodes[0].Runtime(&sized)
 	})
-	for _, c := range changes {
-		used = used.Add(c.by)
-		most = sched.Resources{
-			MilliCPU: max(most.MilliCPU, used.MilliCPU), Memory: max(most.Memory, used.Memory),
-			GPU: max(most.GPU, used.GPU),
-		}
-	}
 	for i := range s.Nodes {
 		if most.Within(s.Nodes[i].Capacity) {
 			return selected(s, i)
