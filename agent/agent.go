@@ -2,7 +2,7 @@
 // counters, and attributes what was used; the sums are served as metrics, pushed in batches, and published to virtual
 // machines.
 //
-// The loop is one goroutine. What is slow or foreign, a scrape, the network, a meter behind HTTP, stands beside it and
+// The loop is one goroutine. What is slow or foreign, a client, the network, a meter behind HTTP, stands beside it and
 // never makes it wait.
 package agent
 

@@ -61,7 +61,7 @@ func kindOf(id string) kind {
 type consumer struct {
 	id      string
 	kind    kind
-	labels  []byte // replaced, never changed
+	labels  []byte
 	account account
 	quality energy.Quality // of its last share
 	seen    time.Duration

@@ -45,14 +45,12 @@ const (
 
 // An Exporter adds up attributions and shows the sums. The zero value is not ready: see New.
 //
-// Add and SetStatus are the metering loop's, once a tick; they take microseconds, and wait no longer for a scrape,
-// which renders a copy. Everything is safe for use by several goroutines.
+// Add and SetStatus are the metering loop's, once a tick. Everything is safe for use by several goroutines.
 type Exporter struct {
 	options Options
 	node    []byte // the label
 
-	mu         sync.Mutex // guards the sums
-	generation uint64     // counts their changes
+	mu         sync.Mutex // guards all but what does not change
 	ticks      uint64     // counts attributions
 	now        time.Duration
 	quality    energy.Quality // of the last interval
@@ -72,12 +70,10 @@ type Exporter struct {
 	health     health
 
 	temperatures []meter.Temperature // replaced, never changed
+	size         int                 // of the last page
 
-	rendering sync.Mutex // guards the pages
-	rows      []row      // the copy that is rendered
-	pages     [2]page    // plain, OpenMetrics
-	scrapes   chan struct{}
-	process   prometheus.Gatherer
+	scrapes chan struct{}
+	process prometheus.Gatherer
 }
 
 // source is what one meter counted.
@@ -108,7 +104,6 @@ func New(o Options) *Exporter {
 func (e *Exporter) Add(a *energy.Attribution, source string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.generation++
 	e.ticks++
 	e.now = max(e.now, a.End)
 	e.bookNode(a, source)
@@ -305,10 +300,8 @@ func (e *Exporter) SetNames(names map[string]batch.Names) {
 		e.names[uid] = n
 		for _, c := range e.ofPod(uid) {
 			if c.isOf(uid) {
-				// never in place: a page may be made of the old ones
 				c.labels = c.appendLabels(slices.Clone(e.node), e.names)
 			}
 		}
-		e.generation++
 	}
 }

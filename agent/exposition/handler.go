@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
 )
 
 const (
@@ -25,11 +27,6 @@ const (
 	forwardTimeout = 30 * time.Second
 )
 
-const (
-	plainType = "text/plain; version=0.0.4; charset=utf-8"
-	openType  = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-)
-
 // ServeHTTP answers with the page. A slow client makes no other wait: it reads a page of its own.
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
@@ -39,33 +36,16 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
 		return
 	}
-	open := acceptsOpenMetrics(r.Header.Get("Accept"))
+	open := strings.HasPrefix(string(expfmt.NegotiateIncludingOpenMetrics(r.Header)), string(expfmt.FmtOpenMetrics_1_0_0))
 	page := e.page(open)
 	h := w.Header()
-	h.Set("Content-Type", plainType)
+	h.Set("Content-Type", string(expfmt.FmtText))
 	if open {
-		h.Set("Content-Type", openType)
+		h.Set("Content-Type", string(expfmt.FmtOpenMetrics_1_0_0))
 	}
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	setWriteDeadline(w, scrapeTimeout)
 	_, _ = w.Write(page) // an error says that the client has gone
-}
-
-// acceptsOpenMetrics reports whether a client names the version of OpenMetrics that we write. Its preferences do not
-// matter: a client that names it reads it.
-func acceptsOpenMetrics(accept string) bool {
-	for part := range strings.SplitSeq(accept, ",") {
-		fields := strings.Split(part, ";")
-		if strings.TrimSpace(fields[0]) != "application/openmetrics-text" {
-			continue
-		}
-		for _, field := range fields[1:] {
-			if strings.TrimSpace(field) == "version=1.0.0" {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // setWriteDeadline does nothing where there is no connection, as in tests.

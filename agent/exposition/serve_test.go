@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
 )
 
 // start serves on a port of its own until the test ends, and returns the address.
@@ -68,7 +70,7 @@ func TestServe(t *testing.T) {
 	body, err := io.ReadAll(answer.Body)
 	answer.Body.Close()
 	if err != nil || answer.StatusCode != 200 || answer.ContentLength != int64(len(body)) ||
-		answer.Header.Get("Content-Type") != plainType {
+		answer.Header.Get("Content-Type") != string(expfmt.FmtText) {
 		t.Errorf("%d, %d bytes, %q, %v", answer.StatusCode, len(body), answer.Header.Get("Content-Type"), err)
 	}
 	wantConserved(t, parse(t, string(body)))

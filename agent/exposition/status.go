@@ -35,7 +35,6 @@ type Status struct {
 func (e *Exporter) SetTemperatures(list []meter.Temperature) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.generation++
 	e.temperatures = list
 }
 
@@ -71,7 +70,6 @@ var tickBounds = [...]time.Duration{
 func (e *Exporter) SetStatus(s *Status) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.generation++
 	meters := append(e.status.Meters[:0], s.Meters...)
 	e.status = *s
 	e.status.Meters = meters
