@@ -7,10 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/kubenergy/kubenergy/central"
 )
 
 // ServeOptions say where to serve, and to which clients.
@@ -52,7 +53,7 @@ func serve(ctx context.Context, listener net.Listener, config string, handler ht
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- web.Serve(limit(listener, maxConnections), server, &web.FlagConfig{WebConfigFile: &config}, log)
+		done <- web.Serve(central.Limit(listener, maxConnections), server, &web.FlagConfig{WebConfigFile: &config}, log)
 	}()
 	select {
 	case err := <-done:
@@ -69,40 +70,4 @@ func serve(ctx context.Context, listener net.Listener, config string, handler ht
 		err = errors.Join(err, served)
 	}
 	return err
-}
-
-// limited is a listener that closes connections beyond a number at once, so that they cost no memory.
-type limited struct {
-	net.Listener
-	free chan struct{}
-}
-
-func limit(l net.Listener, connections int) net.Listener {
-	return &limited{l, make(chan struct{}, connections)}
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.free <- struct{}{}:
-			return &counted{Conn: conn, done: sync.OnceFunc(func() { <-l.free })}, nil
-		default:
-			conn.Close()
-		}
-	}
-}
-
-// counted gives its place back when it is closed.
-type counted struct {
-	net.Conn
-	done func()
-}
-
-func (c *counted) Close() error {
-	defer c.done()
-	return c.Conn.Close()
 }

@@ -1,7 +1,6 @@
 package exposition
 
 import (
-	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -308,53 +307,4 @@ func TestAuthentication(t *testing.T) {
 	// And while it is broken, nobody is let in.
 	write(t, dir, "web.yml", "basic_auth_users: [\n")
 	want(ask(theirs, pair(ours, "prometheus"), "GET", "/metrics", ""), "no answer", "with a broken configuration")
-}
-
-// TestTooManyConnections checks that connections beyond the limit are closed, and that closed ones make room.
-func TestTooManyConnections(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := limit(inner, 2)
-	defer l.Close()
-	accepted := make(chan net.Conn, 8)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				close(accepted)
-				return
-			}
-			_, _ = c.Write([]byte("hello\n"))
-			accepted <- c
-		}
-	}()
-	greeted := func() bool {
-		c, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-		line, _ := bufio.NewReader(c).ReadString('\n')
-		return line == "hello\n"
-	}
-	for range 2 {
-		if !greeted() {
-			t.Error("two are not let in")
-		}
-	}
-	if greeted() {
-		t.Error("a third is let in")
-	}
-	c := <-accepted
-	c.Close()
-	c.Close() // gives its place back once
-	if !greeted() {
-		t.Error("nobody is let in after one has gone")
-	}
-	if greeted() {
-		t.Error("two are let in after one has gone")
-	}
 }

@@ -8,11 +8,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kubenergy/kubenergy/central"
 )
 
 // What a server allows its callers.
@@ -50,7 +51,7 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // strangers could fill the log otherwise
 	}
-	listener = &limitedListener{listener, make(chan struct{}, maxConnections)}
+	listener = central.Limit(listener, maxConnections)
 	if config != nil {
 		config = config.Clone()
 		config.NextProtos = []string{"h2", "http/1.1"}
@@ -76,39 +77,6 @@ func loopback(addr string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.IsLoopback()
-}
-
-// limitedListener closes connections beyond a number. That of golang.org/x/net would leave them waiting unanswered.
-type limitedListener struct {
-	net.Listener
-	places chan struct{}
-}
-
-// Accept implements [net.Listener].
-func (l *limitedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.places <- struct{}{}:
-			return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
-		default:
-			_ = c.Close()
-		}
-	}
-}
-
-type limitedConn struct {
-	net.Conn
-	leave func()
-}
-
-// Close implements [net.Conn].
-func (c *limitedConn) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
 }
 
 // Certificates returns how to speak TLS with the certificate in two files, and the watcher that reads them anew when

@@ -212,44 +212,6 @@ func TestCertificateFiles(t *testing.T) {
 	}
 }
 
-func TestTooManyConnections(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &limitedListener{inner, make(chan struct{}, 2)}
-	defer l.Close()
-	accepted := make(chan net.Conn, 8)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = c.Write([]byte("x"))
-			accepted <- c
-		}
-	}()
-	greeted := func() bool {
-		c, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		n, _ := c.Read(make([]byte, 1))
-		return n == 1
-	}
-	if first, second, third := greeted(), greeted(), greeted(); !first || !second || third {
-		t.Error("two are let in, a third is not")
-	}
-	c := <-accepted
-	c.Close()
-	c.Close() // gives its place back once
-	if !greeted() || greeted() {
-		t.Error("one is let in after one has gone")
-	}
-}
-
 // issue writes a certificate that is signed by itself.
 func issue(t *testing.T, dir, name string, pool *x509.CertPool) {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -16,7 +17,7 @@ import (
 func scan(data []byte) (*Batch, error) {
 	s := scanner{data: data}
 	b := new(Batch)
-	s.object(func(key []byte) { s.batch(b, key) })
+	object(&s, b, ofBatch)
 	if s.space(); s.err == nil && s.at < len(data) {
 		s.fail("something follows the value")
 	}
@@ -28,7 +29,6 @@ type scanner struct {
 	data []byte
 	at   int
 	err  error
-	seen uint32 // keys of the object that it is in
 }
 
 func (s *scanner) fail(format string, args ...any) {
@@ -44,109 +44,50 @@ func (s *scanner) check(err error) {
 	}
 }
 
-// keys are the fields of a batch and of what is in it. Those that are called alike mean the same.
-var keys = func() map[string]uint {
-	numbers := map[string]uint{}
-	for i, key := range []string{
-		"version", "stream", "node", "boot", "epoch", "first", "last", "parent", "host", "vm",
-		"start", "end", "startSinceBoot", "endSinceBoot", "unmeasured", "source", "quality", "idlePolicy",
-		"measured", "idle", "platform", "unknown", "shares", "id", "dynamic", "cpu", "ended",
-	} {
-		numbers[key] = uint(i)
-	}
-	return numbers
-}()
-
-func (s *scanner) batch(b *Batch, key []byte) {
-	switch string(key) {
-	case "version":
-		b.Version = int(s.integer(math.MaxInt))
-	case "stream":
-		s.object(func(key []byte) { s.stream(&b.Stream, key) })
-	case "first":
-		b.First = s.integer(math.MaxUint64)
-	case "last":
-		b.Last = s.integer(math.MaxUint64)
-	case "parent":
-		b.Parent = new(Parent)
-		s.object(func(key []byte) { s.parent(b.Parent, key) })
-	case "shares":
-		b.Shares = s.shares()
-	case "source":
-		b.Source = s.text()
-	case "idlePolicy":
-		b.IdlePolicy = s.text()
-	case "quality":
-		s.check(b.Quality.UnmarshalText(s.bytes()))
-	case "start":
-		b.Start = s.time()
-	case "end":
-		b.End = s.time()
-	default:
-		s.amount(b, key)
-	}
+// A field is a key of an object, and what reads its value.
+type field[T any] struct {
+	key  string
+	read func(s *scanner, to *T)
 }
 
-func (s *scanner) amount(b *Batch, key []byte) {
-	switch string(key) {
-	case "startSinceBoot":
-		b.StartSinceBoot = s.duration()
-	case "endSinceBoot":
-		b.EndSinceBoot = s.duration()
-	case "unmeasured":
-		b.Unmeasured = s.duration()
-	case "measured":
-		b.Measured = s.energy()
-	case "idle":
-		b.Idle = s.energy()
-	case "platform":
-		b.Platform = s.energy()
-	case "unknown":
-		b.Unknown = s.energy()
-	default:
-		s.fail("key %.40q is not one of this object", key)
-	}
+var ofBatch = []field[Batch]{
+	{"version", func(s *scanner, b *Batch) { b.Version = int(s.integer(math.MaxInt)) }},
+	{"stream", func(s *scanner, b *Batch) { object(s, &b.Stream, ofStream) }},
+	{"first", func(s *scanner, b *Batch) { b.First = s.integer(math.MaxUint64) }},
+	{"last", func(s *scanner, b *Batch) { b.Last = s.integer(math.MaxUint64) }},
+	{"parent", func(s *scanner, b *Batch) { b.Parent = object(s, new(Parent), ofParent) }},
+	{"start", func(s *scanner, b *Batch) { b.Start = s.time() }},
+	{"end", func(s *scanner, b *Batch) { b.End = s.time() }},
+	{"startSinceBoot", func(s *scanner, b *Batch) { b.StartSinceBoot = s.duration() }},
+	{"endSinceBoot", func(s *scanner, b *Batch) { b.EndSinceBoot = s.duration() }},
+	{"unmeasured", func(s *scanner, b *Batch) { b.Unmeasured = s.duration() }},
+	{"source", func(s *scanner, b *Batch) { b.Source = s.text() }},
+	{"quality", func(s *scanner, b *Batch) { s.check(b.Quality.UnmarshalText(s.bytes())) }},
+	{"idlePolicy", func(s *scanner, b *Batch) { b.IdlePolicy = s.text() }},
+	{"measured", func(s *scanner, b *Batch) { b.Measured = s.energy() }},
+	{"idle", func(s *scanner, b *Batch) { b.Idle = s.energy() }},
+	{"platform", func(s *scanner, b *Batch) { b.Platform = s.energy() }},
+	{"unknown", func(s *scanner, b *Batch) { b.Unknown = s.energy() }},
+	{"shares", func(s *scanner, b *Batch) { b.Shares = s.shares() }},
 }
 
-func (s *scanner) stream(to *Stream, key []byte) {
-	switch string(key) {
-	case "node":
-		to.Node = s.text()
-	case "boot":
-		to.Boot = s.text()
-	case "epoch":
-		to.Epoch = s.text()
-	default:
-		s.fail("key %.40q is not one of this object", key)
-	}
+var ofStream = []field[Stream]{
+	{"node", func(s *scanner, to *Stream) { to.Node = s.text() }},
+	{"boot", func(s *scanner, to *Stream) { to.Boot = s.text() }},
+	{"epoch", func(s *scanner, to *Stream) { to.Epoch = s.text() }},
 }
 
-func (s *scanner) parent(to *Parent, key []byte) {
-	switch string(key) {
-	case "host":
-		to.Host = s.text()
-	case "vm":
-		to.VM = s.text()
-	default:
-		s.fail("key %.40q is not one of this object", key)
-	}
+var ofParent = []field[Parent]{
+	{"host", func(s *scanner, to *Parent) { to.Host = s.text() }},
+	{"vm", func(s *scanner, to *Parent) { to.VM = s.text() }},
 }
 
-func (s *scanner) share(to *energy.Share, key []byte) {
-	switch string(key) {
-	case "id":
-		to.ID = s.text()
-	case "dynamic":
-		to.Dynamic = s.energy()
-	case "idle":
-		to.Idle = s.energy()
-	case "cpu":
-		to.CPU = s.duration()
-	case "ended":
-		to.Ended = s.truth()
-	default:
-		s.fail("key %.40q is not one of this object", key)
-	}
+var ofShare = []field[energy.Share]{
+	{"id", func(s *scanner, to *energy.Share) { to.ID = s.text() }},
+	{"dynamic", func(s *scanner, to *energy.Share) { to.Dynamic = s.energy() }},
+	{"idle", func(s *scanner, to *energy.Share) { to.Idle = s.energy() }},
+	{"cpu", func(s *scanner, to *energy.Share) { to.CPU = s.duration() }},
+	{"ended", func(s *scanner, to *energy.Share) { to.Ended = s.truth() }},
 }
 
 func (s *scanner) shares() []energy.Share {
@@ -162,9 +103,8 @@ func (s *scanner) shares() []energy.Share {
 			s.fail("more than %d shares", MaxShares)
 			return nil
 		}
-		var share energy.Share
-		s.object(func(key []byte) { s.share(&share, key) })
-		all = append(all, share)
+		all = append(all, energy.Share{})
+		object(s, &all[len(all)-1], ofShare)
 		if s.next() != ',' {
 			s.expect(']')
 			return all
@@ -175,39 +115,32 @@ func (s *scanner) shares() []energy.Share {
 }
 
 // object reads an object whose keys are known and each there once.
-func (s *scanner) object(value func(key []byte)) {
-	outer := s.seen
-	s.seen = 0
-	defer func() { s.seen = outer }()
+func object[T any](s *scanner, to *T, known []field[T]) *T {
 	s.expect('{')
 	if s.next() == '}' {
 		s.at++
-		return
+		return to
 	}
-	for s.err == nil {
+	for seen := uint32(0); s.err == nil; s.at++ {
 		key, _ := s.raw()
-		s.once(key)
+		i := slices.IndexFunc(known, func(f field[T]) bool { return f.key == string(key) })
+		if i < 0 || seen&(1<<i) != 0 {
+			s.fail("key %.40q is not known, or there twice", key)
+			break
+		}
+		seen |= 1 << i
 		s.expect(':')
 		if s.next() == 'n' {
 			s.word("null") // as if the key were not there
 		} else {
-			value(key)
+			known[i].read(s, to)
 		}
 		if s.next() != ',' {
 			s.expect('}')
-			return
+			break
 		}
-		s.at++
 	}
-}
-
-func (s *scanner) once(key []byte) {
-	number, known := keys[string(key)]
-	bit := uint32(1) << number
-	if !known || s.seen&bit != 0 {
-		s.fail("key %.40q is not known, or there twice", key)
-	}
-	s.seen |= bit
+	return to
 }
 
 func (s *scanner) space() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -158,14 +159,24 @@ func checkKeys(data []byte) error {
 			if rest := bytes.TrimLeft(data[i+1:], " \t\r\n"); len(rest) == 0 || rest[0] != ':' {
 				continue
 			}
-			number, known := keys[string(text)]
-			if bit := uint32(1) << number; !known || seen[depth]&bit != 0 {
+			number := slices.Index(keys, string(text))
+			if number < 0 || seen[depth]&(1<<number) != 0 {
 				return fmt.Errorf("key %.40q is not known, or there twice", text)
 			}
 			seen[depth] |= 1 << number
 		}
 	}
 	return nil
+}
+
+// keys are those of all objects in a batch.
+var keys = slices.Concat(keysOf(ofBatch), keysOf(ofStream), keysOf(ofParent), keysOf(ofShare))
+
+func keysOf[T any](fields []field[T]) (keys []string) {
+	for _, f := range fields {
+		keys = append(keys, f.key)
+	}
+	return keys
 }
 
 // textLength returns how long a text is in JSON, up to its closing quote.

@@ -1,0 +1,57 @@
+package central
+
+import (
+	"bufio"
+	"net"
+	"testing"
+	"time"
+)
+
+// TestTooManyConnections checks that connections beyond the limit are closed, and that closed ones make room.
+func TestTooManyConnections(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Limit(inner, 2)
+	defer l.Close()
+	accepted := make(chan net.Conn, 8)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				close(accepted)
+				return
+			}
+			_, _ = c.Write([]byte("hello\n"))
+			accepted <- c
+		}
+	}()
+	greeted := func() bool {
+		c, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		line, _ := bufio.NewReader(c).ReadString('\n')
+		return line == "hello\n"
+	}
+	for range 2 {
+		if !greeted() {
+			t.Error("two are not let in")
+		}
+	}
+	if greeted() {
+		t.Error("a third is let in")
+	}
+	c := <-accepted
+	c.Close()
+	c.Close() // gives its place back once
+	if !greeted() {
+		t.Error("none is let in after one has gone")
+	}
+	if greeted() {
+		t.Error("two are let in after one has gone")
+	}
+}
