@@ -201,25 +201,18 @@ func (q *Queue) differs(m Meta) bool {
 // usable leaves out what a node says of itself where no central unit would take it, as a host of the node's own name:
 // the energy counts without it.
 func (q *Queue) usable(m Meta) Meta {
-	if m.Source != q.lastMeta.Source || q.sentMeta.Source == "" {
-		q.lastMeta.Source, q.sentMeta.Source = m.Source, m.Source
+	if m.Source != q.lastMeta.Source || q.sentMeta.Source == "" || !sameParent(m.Parent, q.lastMeta.Parent) {
+		q.lastMeta, q.sentMeta = m, m
 		if err := q.checkMeta(Meta{Source: m.Source, IdlePolicy: batch.Mixed}); err != nil {
 			q.sentMeta.Source = "unknown"
 			if m.Source != "" {
 				q.log.Warn("the source of the energy cannot be sent", "source", m.Source, "err", err)
 			}
 		}
-	}
-	if !sameParent(m.Parent, q.lastMeta.Parent) {
-		q.lastMeta.Parent, q.sentMeta.Parent = nil, nil
-		if m.Parent != nil {
-			parent := *m.Parent
-			q.lastMeta.Parent, q.sentMeta.Parent = &parent, &parent
-			if err := q.checkMeta(Meta{Source: "none", IdlePolicy: batch.Mixed, Parent: &parent}); err != nil {
-				q.sentMeta.Parent = nil
-				q.log.Warn("the host of this machine cannot be named: sums over nodes count this one beside it",
-					"host", parent.Host, "vm", parent.VM, "err", err)
-			}
+		if err := q.checkMeta(Meta{Source: "none", IdlePolicy: batch.Mixed, Parent: m.Parent}); err != nil {
+			q.sentMeta.Parent = nil
+			q.log.Warn("the host of this machine cannot be named: sums over nodes count this one beside it",
+				"host", m.Parent.Host, "vm", m.Parent.VM, "err", err)
 		}
 	}
 	m.Source, m.Parent = q.sentMeta.Source, q.sentMeta.Parent
@@ -240,36 +233,26 @@ func sameParent(a, b *batch.Parent) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// add is Fold in place.
 func (q *Queue) add(a *energy.Attribution, m Meta) {
 	b := &q.open
 	if q.empty {
-		q.empty = false
 		b.Parent, b.Source, b.IdlePolicy, b.Quality = m.Parent, m.Source, m.IdlePolicy, a.Quality
-		b.StartSinceBoot, b.EndSinceBoot = a.Start, a.Start
+		b.StartSinceBoot = a.Start
 		if q.end > 0 {
-			b.StartSinceBoot, b.EndSinceBoot = q.end, q.end // the batches of a stream leave no time out
+			b.StartSinceBoot = q.end // the batches of a stream leave no time out
 		}
-	} else {
-		b.Quality = batch.JoinQuality(b.Quality, b.Measured, a.Quality, a.Measured)
-		b.Source = batch.JoinSources(b.Source, m.Source)
-		if b.IdlePolicy != m.IdlePolicy {
-			b.IdlePolicy = batch.Mixed
-		}
+		b.EndSinceBoot = b.StartSinceBoot
 	}
-	b.Unmeasured += a.Unmeasured + (a.Start - b.EndSinceBoot)
-	b.EndSinceBoot = a.End
-	q.end = a.End
-	b.SetWall(m.Wall)
-	b.Measured += a.Measured
-	b.Idle += a.Idle
-	b.Platform += a.Platform
-	b.Unknown += a.Unknown
-	shares := a.Shares
-	if batch.Missing(b.Shares, shares) > 0 {
-		shares = named(shares)
+	next := batch.Batch{
+		Last: b.Last, StartSinceBoot: a.Start, EndSinceBoot: a.End, End: m.Wall, Unmeasured: a.Unmeasured,
+		Source: m.Source, Quality: a.Quality, IdlePolicy: m.IdlePolicy,
+		Measured: a.Measured, Idle: a.Idle, Platform: a.Platform, Unknown: a.Unknown, Shares: a.Shares,
 	}
-	b.Shares = batch.Merge(b.Shares, shares)
+	if batch.Missing(b.Shares, a.Shares) > 0 {
+		next.Shares = named(a.Shares)
+	}
+	b.Extend(&next)
+	q.empty, q.end = false, a.End
 	if len(b.Shares) > q.opts.MaxConsumers {
 		b.Shares = batch.Condense(b.Shares, q.opts.MaxConsumers)
 	}

@@ -38,27 +38,31 @@ func Fold(a, b *Batch) (*Batch, error) {
 	if err := Foldable(a, b); err != nil {
 		return nil, fmt.Errorf("folding batches: %w", err)
 	}
-	f := *b
-	f.First = a.First
-	f.StartSinceBoot = a.StartSinceBoot
-	// By one wall clock, the later one, which was set right where the two differ.
-	f.SetWall(b.End)
-	f.Unmeasured = a.Unmeasured + b.Unmeasured + (b.StartSinceBoot - a.EndSinceBoot)
-	f.Quality = JoinQuality(a.Quality, a.Measured, b.Quality, b.Measured)
-	f.Source = JoinSources(a.Source, b.Source)
-	if a.IdlePolicy != b.IdlePolicy {
-		f.IdlePolicy = Mixed
-	}
-	f.Measured += a.Measured
-	f.Idle += a.Idle
-	f.Platform += a.Platform
-	f.Unknown += a.Unknown
-	f.Shares = Merge(slices.Grow(slices.Clone(a.Shares), len(b.Shares)/8), b.Shares)
+	f := *a
+	f.Shares = slices.Grow(slices.Clone(a.Shares), len(b.Shares)/8)
+	f.Extend(b)
 	return &f, nil
 }
 
-// JoinQuality returns the quality of a sum: the lesser one, where a part without energy does not count.
-func JoinQuality(a energy.Quality, ofA energy.Microjoules, b energy.Quality, ofB energy.Microjoules) energy.Quality {
+// Extend counts to b, in place, the batch that follows it.
+func (b *Batch) Extend(next *Batch) {
+	b.Unmeasured += next.Unmeasured + (next.StartSinceBoot - b.EndSinceBoot)
+	b.Last, b.EndSinceBoot = next.Last, next.EndSinceBoot
+	b.SetWall(next.End) // by one wall clock, the later one, which was set right where the two differ
+	b.Quality = joinQuality(b.Quality, b.Measured, next.Quality, next.Measured)
+	b.Source = joinSources(b.Source, next.Source)
+	if b.IdlePolicy != next.IdlePolicy {
+		b.IdlePolicy = Mixed
+	}
+	b.Measured += next.Measured
+	b.Idle += next.Idle
+	b.Platform += next.Platform
+	b.Unknown += next.Unknown
+	b.Shares = merge(b.Shares, next.Shares)
+}
+
+// joinQuality returns the quality of a sum: the lesser one, where a part without energy does not count.
+func joinQuality(a energy.Quality, ofA energy.Microjoules, b energy.Quality, ofB energy.Microjoules) energy.Quality {
 	switch {
 	case ofB == 0 && ofA != 0:
 		return a
@@ -68,8 +72,8 @@ func JoinQuality(a energy.Quality, ofA energy.Microjoules, b energy.Quality, ofB
 	return min(a, b)
 }
 
-// JoinSources names the sources of a sum, each once.
-func JoinSources(a, b string) string {
+// joinSources names the sources of a sum, each once.
+func joinSources(a, b string) string {
 	if a == b || b == "" {
 		return a
 	}
@@ -85,9 +89,9 @@ func JoinSources(a, b string) string {
 	return "several"
 }
 
-// Merge adds shares to others and returns them, sorted by ID; both must be. It writes into the first slice. Where all
+// merge adds shares to others and returns them, sorted by ID; both must be. It writes into the first slice. Where all
 // consumers are there already, as in most intervals, it allocates nothing and moves nothing.
-func Merge(into, more []energy.Share) []energy.Share {
+func merge(into, more []energy.Share) []energy.Share {
 	missing := Missing(into, more)
 	if missing == 0 {
 		i := 0
