@@ -36,7 +36,8 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
 		return
 	}
-	open := strings.HasPrefix(string(expfmt.NegotiateIncludingOpenMetrics(r.Header)), string(expfmt.FmtOpenMetrics_1_0_0))
+	wanted := string(expfmt.NegotiateIncludingOpenMetrics(r.Header))
+	open := strings.HasPrefix(wanted, string(expfmt.FmtOpenMetrics_1_0_0))
 	page := e.page(open)
 	h := w.Header()
 	h.Set("Content-Type", string(expfmt.FmtText))
