@@ -43,11 +43,8 @@ func NeverHeldPod(pod *v1.Pod) (why string, never bool) {
 	}
 	// Released is final, and this is what a release leaves behind where the scheduler found no room. It is also what is
 	// left of it after a restart.
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
-			return "the scheduler tried it before and found no room", true
-		}
+	if c := Scheduled(pod); c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
+		return "the scheduler tried it before and found no room", true
 	}
 	return "", false
 }

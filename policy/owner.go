@@ -15,6 +15,16 @@ func KeepsAwake(pod *v1.Pod) bool {
 	return owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node"
 }
 
+// Scheduled returns what the condition PodScheduled of a pod says; nothing if it has none.
+func Scheduled(pod *v1.Pod) v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == v1.PodScheduled {
+			return pod.Status.Conditions[i]
+		}
+	}
+	return v1.PodCondition{}
+}
+
 // OwnerOf returns what people know a pod by, as far as the pod itself says: its controller, or the pod itself where
 // it has none. A ReplicaSet's name is its Deployment's and a hash. A static pod's controller is its node, which
 // nobody knows it by.

@@ -2,8 +2,6 @@ package batch
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -26,25 +24,6 @@ type Limits struct {
 	MostPods  int             `json:"mostPods"`  // in a plan; 0: none is made
 	Believed  metav1.Duration `json:"believed"`  // how long a plan counts, from when the nodes were copied
 	Options   int             `json:"options"`   // nodes that a pod may go to beside its planned one
-}
-
-// MostOptions keeps a narrowed cycle much shorter than one over all nodes.
-const MostOptions = 20
-
-// Validate reports everything that is wrong with l.
-func (l *Limits) Validate() error {
-	var errs []error
-	wants := func(ok bool, name string, value any, want string) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("batch.%s is %v: want %s", name, value, want))
-		}
-	}
-	wants(l.TimeLimit.Duration > 0, "timeLimit", l.TimeLimit.Duration, "more than 0")
-	wants(l.Believed.Duration > 0, "believed", l.Believed.Duration, "more than 0")
-	wants(l.LeastPods >= 1, "leastPods", l.LeastPods, "1 or more")
-	wants(l.MostPods >= 0, "mostPods", l.MostPods, "0 (no plans) or more")
-	wants(l.Options >= 0 && l.Options <= MostOptions, "options", l.Options, fmt.Sprintf("0 to %d", MostOptions))
-	return errors.Join(errs...)
 }
 
 // Strategy is what plans; see [sched.Greedy].

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // The reasons of our events.
@@ -199,12 +200,8 @@ func (l *Loop) writeCondition(h *hold) note {
 // heldBefore reports whether the pod carries our condition. Pods with scheduling gates are given one of the same
 // reason by the API server, and keep it until something else is written.
 func heldBefore(pod *v1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
-			return c.Reason == v1.PodReasonSchedulingGated && c.Message != messageOfGates
-		}
-	}
-	return false
+	c := policy.Scheduled(pod)
+	return c.Reason == v1.PodReasonSchedulingGated && c.Message != messageOfGates
 }
 
 const messageOfGates = "Scheduling is blocked due to non-empty scheduling gates" // in pods that are created with any

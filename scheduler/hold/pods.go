@@ -95,7 +95,8 @@ func (l *Loop) awaited(pod *v1.Pod) (uid types.UID, ok bool) {
 
 // changed is called for every change to a pod that has no node.
 func (l *Loop) changed(before, pod *v1.Pod) {
-	if noRoom(pod) && !noRoom(before) {
+	if policy.Scheduled(pod).Reason == v1.PodReasonUnschedulable &&
+		policy.Scheduled(before).Reason != v1.PodReasonUnschedulable {
 		if start, ok := l.awaited(pod); ok {
 			l.post(func() { l.cancelStart(start) }) // how long it takes tells nothing about releases
 		}
@@ -103,15 +104,6 @@ func (l *Loop) changed(before, pod *v1.Pod) {
 	if t, ours := l.gate.ticket(pod.UID); ours && !t.released.Load() {
 		l.post(func() { l.sawPod(pod, refusal{}) })
 	}
-}
-
-func noRoom(pod *v1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
-			return c.Reason == v1.PodReasonUnschedulable
-		}
-	}
-	return false
 }
 
 // sawPod takes in a pod that the gate holds or refuses to hold, or what has changed on it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -68,26 +69,36 @@ func DefaultArgs() EnergyArgs {
 
 // Validate reports everything that is wrong with a.
 func (a *EnergyArgs) Validate() error {
-	var errs []error
+	errs := []error{checkWhere(a.Strategy)}
 	if a.APIVersion != ArgsAPIVersion || a.Kind != ArgsKind {
 		errs = append(errs, fmt.Errorf("args are %q %q: want %q %q", a.APIVersion, a.Kind, ArgsAPIVersion, ArgsKind))
 	}
-	errs = append(errs, checkWhere(a.Strategy))
-	if a.Scope != Marked && a.Scope != All {
-		errs = append(errs, fmt.Errorf("scope is %q: want %s or %s", a.Scope, Marked, All))
+	b := &a.Batch
+	for _, option := range []struct {
+		ok    bool
+		name  string
+		value any
+		want  string
+	}{
+		{a.Scope == Marked || a.Scope == All, "scope", strconv.Quote(string(a.Scope)), "Marked or All"},
+		{a.MaxSignalAge.Duration >= 0, "maxSignalAge", a.MaxSignalAge.Duration, "0 (any age) or more"},
+		{a.ExpectedDuration.Duration > 0, "expectedDuration", a.ExpectedDuration.Duration, "more than 0"},
+		{a.Shortlist >= 0 && a.Shortlist <= fewNodes, "shortlist", a.Shortlist, fmt.Sprint("0 (none) to ", fewNodes)},
+		{b.TimeLimit.Duration > 0, "batch.timeLimit", b.TimeLimit.Duration, "more than 0"},
+		{b.Believed.Duration > 0, "batch.believed", b.Believed.Duration, "more than 0"},
+		{b.LeastPods >= 1, "batch.leastPods", b.LeastPods, "1 or more"},
+		{b.MostPods >= 0, "batch.mostPods", b.MostPods, "0 (no plans) or more"},
+		{b.Options >= 0 && b.Options <= mostOptions, "batch.options", b.Options, fmt.Sprint("0 to ", mostOptions)},
+	} {
+		if !option.ok {
+			errs = append(errs, fmt.Errorf("%s is %v: want %s", option.name, option.value, option.want))
+		}
 	}
-	if a.MaxSignalAge.Duration < 0 {
-		errs = append(errs, fmt.Errorf("maxSignalAge is %v: want 0 (any age) or more", a.MaxSignalAge.Duration))
-	}
-	if a.ExpectedDuration.Duration <= 0 {
-		errs = append(errs, fmt.Errorf("expectedDuration is %v: want more than 0", a.ExpectedDuration.Duration))
-	}
-	if a.Shortlist < 0 || a.Shortlist > fewNodes {
-		errs = append(errs, fmt.Errorf("shortlist is %d: want 0 (none) to %d", a.Shortlist, fewNodes))
-	}
-	errs = append(errs, a.Batch.Validate())
 	return errors.Join(errs...)
 }
+
+// mostOptions keeps a cycle that a plan has narrowed much shorter than one over all nodes.
+const mostOptions = 20
 
 // checkWhere refuses what is not the name of a where, and nothing more.
 func checkWhere(strategy string) error {

@@ -65,7 +65,7 @@ func (e *Energy) podHandler(b *batching, profile string) cache.ResourceEventHand
 		}
 	}
 	put := func(obj any) {
-		defer func() { e.rescue.from("informer", recover()) }()
+		defer e.rescue.from("informer", nil)
 		pod := obj.(*v1.Pod)
 		if p, ok := e.readBatch(pod); ok && b.plans(p.Where) {
 			b.planner.Put(p)
@@ -248,7 +248,7 @@ func (f *following) score(node string) int64 {
 		return bestScore
 	}
 	if i := slices.Index(f.Next, node); i >= 0 {
-		return bestScore - 1 - int64(i) // more than 0: see batch.MostOptions
+		return bestScore - 1 - int64(i) // more than 0: see mostOptions
 	}
 	return 0
 }
@@ -285,7 +285,7 @@ func (e *Energy) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod
 	_ fwk.NodeToStatusReader,
 ) (_ *fwk.PostFilterResult, status *fwk.Status) {
 	status = passOn
-	defer func() { e.rescue.from("PostFilter", recover()) }()
+	defer e.rescue.from("PostFilter", nil)
 	// whatever the view says of the pod by now: its cycle was narrowed under an earlier one
 	data, err := state.Read(requestKey)
 	if err != nil {

@@ -188,11 +188,7 @@ var skip = fwk.NewStatus(fwk.Skip)
 func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	nodes []fwk.NodeInfo,
 ) (_ *fwk.PreFilterResult, status *fwk.Status) {
-	defer func() {
-		if e.rescue.from("PreFilter", recover()) {
-			status = skip
-		}
-	}()
+	defer e.rescue.from("PreFilter", func() { status = skip })
 	e.retries.wakeFailed(pod)
 	r := e.read(pod)
 	if r == nil {
@@ -220,11 +216,7 @@ func (*Energy) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	nodes []fwk.NodeInfo,
 ) (status *fwk.Status) {
-	defer func() {
-		if e.rescue.from("PreScore", recover()) {
-			status = skip
-		}
-	}()
+	defer e.rescue.from("PreScore", func() { status = skip })
 	if r := e.request(state, pod); r != nil && (e.rankByPlan(state, r, nodes) || e.plan(r, nodes)) {
 		return nil
 	}
@@ -338,13 +330,11 @@ func (e *Energy) ScoreExtensions() fwk.ScoreExtensions { return e }
 func (e *Energy) NormalizeScore(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	scores fwk.NodeScoreList,
 ) *fwk.Status {
-	defer func() {
-		if e.rescue.from("NormalizeScore", recover()) {
-			for i := range scores {
-				scores[i].Score = 0
-			}
+	defer e.rescue.from("NormalizeScore", func() {
+		for i := range scores {
+			scores[i].Score = 0
 		}
-	}()
+	})
 	r := e.request(state, pod)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -357,7 +347,7 @@ func (e *Energy) NormalizeScore(_ context.Context, state fwk.CycleState, pod *v1
 // Reserve notes the node that the scheduler chose. That is known here for sure: a single feasible node is never scored,
 // and others have a say in the scores.
 func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	defer func() { e.rescue.from("Reserve", recover()) }()
+	defer e.rescue.from("Reserve", nil)
 	r := e.request(state, pod)
 	if r == nil {
 		return nil
@@ -378,7 +368,7 @@ func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 // Unreserve takes back the pod's watts, and what would be recorded. The turn of round-robin stays: the decision was
 // carried out, the binding failed.
 func (e *Energy) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
-	defer func() { e.rescue.from("Unreserve", recover()) }()
+	defer e.rescue.from("Unreserve", nil)
 	if _, err := state.Read(requestKey); err != nil {
 		return
 	}
@@ -416,11 +406,7 @@ var unsigned = fwk.NewStatus(fwk.Unschedulable, "its score depends on other pods
 // SignPod lets kube-scheduler reuse the scores of one pod for the next that is alike, where the strategy's scores
 // allow it. Pods that we do not score need no fragment of ours.
 func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, status *fwk.Status) {
-	defer func() {
-		if e.rescue.from("SignPod", recover()) {
-			status = unsigned
-		}
-	}()
+	defer e.rescue.from("SignPod", func() { status = unsigned })
 	r := e.read(pod)
 	if r == nil {
 		return nil, nil

@@ -32,11 +32,7 @@ func (e *Energy) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, n fw
 	if err != nil {
 		return nil
 	}
-	defer func() {
-		if e.rescue.from("Filter", recover()) {
-			status = nil
-		}
-	}()
+	defer e.rescue.from("Filter", func() { status = nil })
 	r := data.(*request)
 	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 { // the cycle is narrowed, and so not skipped
 		return nil

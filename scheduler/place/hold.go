@@ -103,11 +103,7 @@ func (h *Hold) PreEnqueue(_ context.Context, pod *v1.Pod) (status *fwk.Status) {
 	if !h.running.Load() {
 		h.running.Store(true)
 	}
-	defer func() {
-		if h.rescue.from("PreEnqueue", recover()) {
-			status = nil
-		}
-	}()
+	defer h.rescue.from("PreEnqueue", func() { status = nil })
 	if until, ok := h.gate.Hold(pod); ok && h.clock().Before(until) {
 		return held
 	}

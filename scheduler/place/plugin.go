@@ -97,14 +97,17 @@ type rescue struct {
 	logged atomic.Bool
 }
 
-// from is called deferred; it reports whether there was a panic.
-func (r *rescue) from(point string, panicked any) bool {
+// from is called deferred. It ends a panic, and then answers as stock would, where there is an answer.
+func (r *rescue) from(point string, stock func()) {
+	panicked := recover()
 	if panicked == nil {
-		return false
+		return
 	}
 	if !r.logged.Swap(true) {
 		r.log.Error("panic in a plugin: going on as stock does; later ones are not logged",
 			"point", point, "panic", panicked, "stack", string(debug.Stack()))
 	}
-	return true
+	if stock != nil {
+		stock()
+	}
 }

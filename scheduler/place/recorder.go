@@ -82,6 +82,6 @@ func (e *Energy) takeDraft(state fwk.CycleState) *record.Draft {
 
 // PostBind records the placement. One that was not carried out is none: the pod is placed again.
 func (e *Energy) PostBind(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ string) {
-	defer func() { e.rescue.from("PostBind", recover()) }()
+	defer e.rescue.from("PostBind", nil)
 	e.recorder.Send(e.takeDraft(state))
 }

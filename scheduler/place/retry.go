@@ -9,6 +9,8 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/lru"
+
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // fewNodes is the number up to which kube-scheduler always looks at all nodes. Narrowing a cycle among so few saves
@@ -75,11 +77,8 @@ func (r *retries) retry(pod *v1.Pod, why string) *fwk.Status {
 // untried reports whether the pod has not yet failed, as far as is known. Its status tells for good, but only after a
 // while.
 func (r *retries) untried(pod *v1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse &&
-			c.Reason == v1.PodReasonUnschedulable {
-			return false
-		}
+	if c := policy.Scheduled(pod); c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
+		return false
 	}
 	_, failed := r.failed.Get(pod.UID)
 	return !failed

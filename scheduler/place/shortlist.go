@@ -3,6 +3,7 @@ package place
 import (
 	"math"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -393,10 +394,7 @@ func (e *Energy) insertBest(c choice) {
 		}
 		l.best = l.best[:l.most-1]
 	}
-	i := len(l.best)
-	for i > 0 && e.ahead(c, l.best[i-1]) {
-		i--
-	}
+	i := sort.Search(len(l.best), func(i int) bool { return e.ahead(c, l.best[i]) })
 	l.best = slices.Insert(l.best, i, c)
 }
 
