@@ -49,12 +49,11 @@ func (d *deadlines) drop(h *hold) bool {
 		delete(d.fresh, h)
 		return true
 	}
-	want := deadlineOf(h)
 	// Those that are gone have lost their name, so of equal ones the first is sought, and then the very hold.
-	at, _ := slices.BinarySearchFunc(d.sorted, want, func(e, t deadline) int {
-		return cmp.Or(cmp.Compare(e.latest, t.latest), cmp.Compare(e.rank, t.rank))
-	})
-	for ; at < len(d.sorted) && d.sorted[at].latest == want.latest && d.sorted[at].rank == want.rank; at++ {
+	want := deadlineOf(h)
+	want.hold = nil
+	at, _ := slices.BinarySearchFunc(d.sorted, want, deadline.compare)
+	for ; at < len(d.sorted) && d.sorted[at].compare(want) == 0; at++ {
 		if d.sorted[at].hold == h {
 			d.sorted[at].hold = nil
 			d.gone++

@@ -21,7 +21,7 @@
 //     It goes no faster than two limits that people may set: TestReleaseRateIsKept, TestRampIsKept.
 //   - A window that has opened stays open, and released is final: TestLimitsChangeWhileATurnIsAwaited,
 //     TestWindowsStayOpenUnderANewLeader, TestReleasedIsFinal.
-//   - A plan that only a forecast changes is changed seldom, and only for a gain; the numbers stand in replan.go:
+//   - A plan that only a forecast changes is changed seldom, and only for a gain; the numbers stand in plan.go:
 //     TestOscillatingForecastsDoNotMoveHolds, TestPlansMoveForAGain.
 //   - What was never to be held (package policy has the list) is let go when it is seen:
 //     TestJobsThatAreNotToBeHeldAreLetGo, TestGateHoldsOnlyWhatMayWait.

@@ -3,6 +3,7 @@ package hold
 import (
 	"hash/maphash"
 	"math/bits"
+	"strings"
 	"time"
 	"unique"
 
@@ -59,7 +60,11 @@ const (
 type hold struct {
 	kube.HeldJob // of a pod, its UID and version
 
-	work  policy.KeptWork
+	name      string
+	submitted time.Time                  // when the object was created
+	finishBy  time.Time                  // that it asks for: an instant, so many differ in it
+	alike     unique.Handle[policy.Work] // what else was read of it: see remember
+
 	queue *queue // nil: none yet
 	asked uint64 // what its plan depends on besides the view: see asks
 	rank  int64  // the lower, the earlier its turn: see rankOf
@@ -143,6 +148,27 @@ func byWindow(a, b *hold) bool {
 	return byRank(a, b)
 }
 
+// remember takes in what was read of the object. What is the same in many, as runs of one CronJob and Jobs of one
+// template are, is there once.
+func (h *hold) remember(w policy.Work) {
+	h.name, h.submitted, h.finishBy = w.Name, w.Submitted, w.Marks.FinishBy
+	w.Owners.Owner = strings.TrimSuffix(w.Owners.Owner, "/"+w.Name) // most objects are charged to themselves
+	w.Name, w.Submitted, w.Marks.FinishBy = "", time.Time{}, time.Time{}
+	h.alike = unique.Make(w)
+}
+
+// work returns what was read of the object.
+func (h *hold) work() policy.Work {
+	w := h.alike.Value()
+	w.Name, w.Submitted, w.Marks.FinishBy = h.name, h.submitted, h.finishBy
+	if !strings.Contains(w.Owners.Owner, "/") {
+		w.Owners.Owner += "/" + h.name
+	}
+	return w
+}
+
+func (h *hold) namespace() string { return h.alike.Value().Namespace }
+
 // why returns the reason of the plan, for people.
 func (h *hold) why() string {
 	if h.reason == (unique.Handle[string]{}) {
@@ -161,5 +187,5 @@ func (h *hold) cause(now time.Time, lead time.Duration) string {
 
 // object refers to the Job or the pod.
 func (h *hold) object() v1.ObjectReference {
-	return h.queue.object(h.UID, h.work.Namespace(), h.work.Name())
+	return h.queue.object(h.UID, h.namespace(), h.name)
 }

@@ -23,25 +23,23 @@ const forgetStart = 5 * time.Minute
 
 // takeStart ends the wait for a start; nil if there is none.
 func (l *Loop) takeStart(uid types.UID) *start {
-	st := l.starts[uid]
-	if st != nil {
-		delete(l.starts, uid)
-		l.awaiting.Delete(uid)
+	if st, ok := l.starts.LoadAndDelete(uid); ok {
+		return st.(*start)
 	}
-	return st
+	return nil
 }
 
 // awaitStart begins to follow what is released now.
 func (l *Loop) awaitStart(h *hold, now time.Time, ours bool) {
-	if _, ok := l.starts[h.UID]; ok {
+	if _, ok := l.starts.Load(h.UID); ok {
 		return
 	}
 	latest := h.latest
 	if h.cut {
 		latest = now // no release could have kept it
 	}
-	l.starts[h.UID] = &start{departure: h.queue.congestion.leave(now), queue: h.queue, latest: latest, ours: ours}
-	l.awaiting.Store(h.UID, struct{}{})
+	d := h.queue.congestion.leave(now)
+	l.starts.Store(h.UID, &start{departure: d, queue: h.queue, latest: latest, ours: ours})
 }
 
 // cancelStart forgets what will not start, or whose start will tell nothing about the cluster.
@@ -73,13 +71,14 @@ func (l *Loop) giveUpStarts(now time.Time) {
 	}
 	l.startsChecked = now
 	lost := map[*congestion]int{}
-	for uid, st := range l.starts {
+	for uid, of := range l.starts.Range {
+		st := of.(*start)
 		if c := st.queue.congestion; !st.lost && c.overdue(now, st.departure) {
 			st.lost = true
 			lost[c]++
 		}
 		if waited := now.Sub(st.at); waited > forgetStart && st.lost {
-			l.takeStart(uid)
+			l.takeStart(uid.(types.UID))
 		}
 	}
 	for c, n := range lost {

@@ -30,11 +30,11 @@ import (
 func readJob(j *batchv1.Job) *hold {
 	work, err := policy.ReadJob(j)
 	h := &hold{
-		HeldJob: kube.SeenJob(j), work: work.Keep(),
-		rank:      rankOf(work.Submitted, ptr.Deref(j.Spec.Template.Spec.Priority, 0)),
+		HeldJob: kube.SeenJob(j), rank: rankOf(work.Submitted, ptr.Deref(j.Spec.Template.Spec.Priority, 0)),
 		idleMarks: policy.Unsupported(j.Annotations, j.Spec.Template.Annotations), state: waiting,
 		told: timeIn(j, v1alpha1.AnnotationHeldUntil), latest: timeIn(j, v1alpha1.AnnotationLatestStart),
 	}
+	h.remember(work)
 	why, never := policy.NeverHeldJob(j)
 	switch {
 	case err != nil:
@@ -52,6 +52,19 @@ func readJob(j *batchv1.Job) *hold {
 		}
 	}
 	return h
+}
+
+// readHeld returns what is kept of an object that was seen; nil if it is no Job with our label.
+func readHeld(obj any) *hold {
+	switch o := obj.(type) {
+	case *hold: // of a list that was streamed: see Transformer
+		return o
+	case *batchv1.Job:
+		if o.Labels[v1alpha1.LabelHeld] == "true" {
+			return readJob(o)
+		}
+	}
+	return nil
 }
 
 // timeIn returns the time that an annotation names; zero: none.
@@ -105,14 +118,10 @@ type jobStore struct{ l *Loop }
 
 // Add implements [cache.ReflectorStore].
 func (s jobStore) Add(obj any) error {
-	j, ok := obj.(*batchv1.Job)
-	if !ok {
-		return nil
-	}
-	if j.Labels[v1alpha1.LabelHeld] != "true" {
+	seen := readHeld(obj)
+	if seen == nil {
 		return s.Delete(obj)
 	}
-	seen := readJob(j)
 	s.l.post(func() { s.l.sawJob(seen) })
 	return nil
 }
@@ -133,10 +142,7 @@ func (s jobStore) Delete(obj any) error {
 // complete than afterwards.
 func (jobStore) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
-		if j, ok := obj.(*batchv1.Job); ok && j.Labels[v1alpha1.LabelHeld] == "true" {
-			return readJob(j), nil
-		}
-		return nil, nil
+		return readHeld(obj), nil
 	}
 }
 
@@ -145,15 +151,10 @@ func (jobStore) Transformer() cache.TransformFunc {
 func (s jobStore) Replace(list []any, _ string) error {
 	seen := make([]*hold, 0, len(list))
 	for i, obj := range list {
-		switch j := obj.(type) {
-		case *hold:
-			seen = append(seen, j)
-		case *batchv1.Job:
-			if j.Labels[v1alpha1.LabelHeld] == "true" {
-				seen = append(seen, readJob(j))
-			}
-			list[i] = nil // a hundred thousand Jobs are more than their holds
+		if h := readHeld(obj); h != nil {
+			seen = append(seen, h)
 		}
+		list[i] = nil // a hundred thousand Jobs are more than their holds
 	}
 	s.l.post(func() { s.l.sawJobs(seen) })
 	return nil
@@ -198,7 +199,7 @@ func (l *Loop) sawJob(seen *hold) {
 		l.jobs.add(h)
 		l.warnOfIdleMarks(h)
 	}
-	h.HeldJob, h.work, h.cron = seen.HeldJob, seen.work, seen.cron
+	h.HeldJob, h.finishBy, h.alike, h.cron = seen.HeldJob, seen.finishBy, seen.alike, seen.cron
 	if seen.state == freed {
 		l.jobs.free(h, seen.why())
 		h.told = time.Time{} // it was never held, or others released it: there is nothing to tell
@@ -214,8 +215,7 @@ func (l *Loop) sawJob(seen *hold) {
 // firstDeadline returns the latest start of a Job that is seen for the first time. Until policies are known it is what
 // an earlier process wrote on it, since what is not known must neither hold a Job for longer nor let go of it at once.
 func (h *hold) firstDeadline(view *kube.View) time.Time {
-	work := h.work.Work()
-	job, settings := view.Settle(&work)
+	job, settings := h.settled(view)
 	latest := job.LatestStart()
 	if view.Settled() {
 		return latest
@@ -283,7 +283,7 @@ func (l *Loop) releaseJob(h *hold, now time.Time) {
 	if !h.Queued {
 		l.awaitStart(h, now, true)
 	}
-	namespace, name, uid := h.work.Namespace(), h.work.Name(), h.UID
+	namespace, name, uid := h.namespace(), h.name, h.UID
 	l.calls.add(func(ctx context.Context) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()

@@ -65,7 +65,7 @@ type Loop struct {
 	podCache  atomic.Pointer[podCache]
 	activator atomic.Pointer[func(map[string]*v1.Pod)]
 	events    atomic.Int64 // written so far: two at one instant need two names
-	awaiting  sync.Map     // types.UID → struct{}: released and not known to have started
+	starts    sync.Map     // types.UID → *start: of what was released; the goroutine of Run alone changes it
 
 	calls   calls
 	lookups chan struct{}
@@ -79,7 +79,6 @@ type Loop struct {
 	warned        map[string]bool // sentences about annotations without effect, by namespace
 	pendingNotes  map[*hold]struct{}
 	jobs, pods    *queue
-	starts        map[types.UID]*start // of what was released
 	startsChecked time.Time
 	swept         time.Time
 	turned        time.Time // the last turn
@@ -93,7 +92,7 @@ func New(c Config) *Loop {
 		mail:    mailbox{ready: make(chan struct{}, 1)},
 		lookups: make(chan struct{}, parallelLookups),
 		notes:   make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),
-		warned: map[string]bool{}, pendingNotes: map[*hold]struct{}{}, starts: map[types.UID]*start{},
+		warned: map[string]bool{}, pendingNotes: map[*hold]struct{}{},
 		jobs: newQueue(kindJob, newJobPace(), newJobCongestion(), limits),
 		pods: newQueue(kindPod, newPodPace(), newPodCongestion(), limits),
 	}
@@ -274,8 +273,8 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 func (l *Loop) setBack(now time.Time) {
 	l.swept = earlier(l.swept, now)
 	l.startsChecked = earlier(l.startsChecked, now)
-	for _, st := range l.starts {
-		st.at = earlier(st.at, now)
+	for _, st := range l.starts.Range {
+		st.(*start).at = earlier(st.(*start).at, now)
 	}
 	for _, q := range [2]*queue{l.pods, l.jobs} {
 		q.congestion.setBack(now)
@@ -338,8 +337,7 @@ func (l *Loop) planOne(logger klog.Logger, h *hold, view *kube.View, now time.Ti
 // settle reads from the view whether a hold may wait, for what, and how long. What was planned on other
 // answers is to be planned again.
 func (l *Loop) settle(h *hold, view *kube.View) {
-	work := h.work.Work()
-	job, settings := view.Settle(&work)
+	job, settings := h.settled(view)
 	wishes := asks(&job, &settings)
 	if wishes == h.asked {
 		return
@@ -361,7 +359,7 @@ func (l *Loop) settle(h *hold, view *kube.View) {
 	case h.state >= releasing: // which is final
 	case h.cron != nil && !job.Released:
 		h.queue.enter(h, lookingUp) // a lookup that was made for other wishes counts no longer
-		uid, run, namespace, name := h.UID, h.cron, h.work.Namespace(), h.work.Name()
+		uid, run, namespace, name := h.UID, h.cron, h.namespace(), h.name
 		l.goes(func(ctx context.Context) { l.clampToTick(ctx, uid, namespace, name, run, job, wishes) })
 	default:
 		h.queue.enter(h, waiting)
@@ -371,7 +369,7 @@ func (l *Loop) settle(h *hold, view *kube.View) {
 // setLatest changes the deadline of a hold and lets it be planned again.
 func (l *Loop) setLatest(h *hold, latest time.Time) {
 	q := h.queue
-	q.move(h, later(latest, h.work.Submitted()))
+	q.move(h, later(latest, h.submitted))
 	h.start = earlier(h.start, h.latest)
 	q.enter(h, h.state)
 	q.plan(h)

@@ -164,7 +164,7 @@ func (q *queue) object(uid types.UID, namespace, name string) v1.ObjectReference
 
 // writeAnnotations explains a hold on its Job, unless the Job was released meanwhile.
 func (l *Loop) writeAnnotations(h *hold) note {
-	namespace, name := h.work.Namespace(), h.work.Name()
+	namespace, name := h.namespace(), h.name
 	patch := h.SayPatch(map[string]string{
 		v1alpha1.AnnotationHeldUntil:   h.start.UTC().Format(time.RFC3339),
 		v1alpha1.AnnotationHeldReason:  h.why(),
@@ -179,7 +179,7 @@ func (l *Loop) writeAnnotations(h *hold) note {
 // writeCondition explains a hold on its pod, which would look forgotten otherwise. It must not land on a pod that was
 // bound meanwhile, whose condition would then be false: hence the resourceVersion.
 func (l *Loop) writeCondition(h *hold) note {
-	namespace, name := h.work.Namespace(), h.work.Name()
+	namespace, name := h.namespace(), h.name
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": h.UID, "resourceVersion": h.Version},
 		"status": map[string]any{"conditions": []v1.PodCondition{{
@@ -217,7 +217,7 @@ func (l *Loop) queueEvent(object v1.ObjectReference, kind, reason, text string) 
 // namespace, since an owner who writes them once does so in every manifest.
 func (l *Loop) warnOfIdleMarks(h *hold) {
 	for _, sentence := range h.idleMarks {
-		key := h.work.Namespace() + " " + sentence
+		key := h.namespace() + " " + sentence
 		if l.warned[key] || len(l.warned) >= maxWarned || !l.leads {
 			continue
 		}
@@ -236,7 +236,7 @@ func (l *Loop) released(h *hold, now time.Time, ours bool) {
 	}
 	q, object := h.queue, h.object()
 	cause := h.cause(now, q.pace.lead())
-	heldFor.WithLabelValues(q.kind).Observe(max(0, now.Sub(h.work.Submitted()).Seconds()))
+	heldFor.WithLabelValues(q.kind).Observe(max(0, now.Sub(h.submitted).Seconds()))
 	releases.WithLabelValues(q.kind, cause).Inc()
 	l.recordRelease(h, now, cause)
 	if h.told.IsZero() { // never told to wait
@@ -255,11 +255,7 @@ func (l *Loop) released(h *hold, now time.Time, ours bool) {
 			text = h.why()
 		}
 	}
-	l.queueReleaseEvent(object, cause, text)
-}
-
-// queueReleaseEvent queues an event of a release; in a rush the metrics and the decision records alone tell of most.
-func (l *Loop) queueReleaseEvent(object v1.ObjectReference, cause, text string) {
+	// In a rush the metrics and the decision records alone tell of most.
 	enqueue(l.releaseEvents, func(ctx context.Context) error {
 		return l.event(ctx, object, v1.EventTypeNormal, cause, text)
 	})

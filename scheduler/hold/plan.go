@@ -15,10 +15,15 @@ import (
 // question returns the job and the settings of a hold as a view has them. The job's allowed delay ends at the hold's
 // deadline.
 func (h *hold) question(view *kube.View) (sched.Job, policy.Settings) {
-	work := h.work.Work()
-	job, settings := view.Settle(&work)
+	job, settings := h.settled(view)
 	job.AllowedDelay = h.latest.Sub(job.Submitted)
 	return job, settings
+}
+
+// settled returns the same with the delay that the object is allowed.
+func (h *hold) settled(view *kube.View) (sched.Job, policy.Settings) {
+	work := h.work()
+	return view.Settle(&work)
 }
 
 // plan chooses the window of a hold on what is known now.
@@ -53,7 +58,7 @@ func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sc
 
 // unplan lets go what nothing keeps.
 func (q *queue) unplan(h *hold, mode v1alpha1.Mode, why string, now time.Time) {
-	if young := h.work.Submitted().Add(modeLag); mode != v1alpha1.ModeEnforce && now.Before(young) {
+	if young := h.submitted.Add(modeLag); mode != v1alpha1.ModeEnforce && now.Before(young) {
 		q.ask(h, young) // admission may know better: see modeLag
 		return
 	}
@@ -124,9 +129,12 @@ func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 			d, ok = sched.Decision{}, false
 		}
 	}()
-	work := h.work.Work()
+	work := h.work()
 	until, _, closed := view.BudgetClosed(now, work.Namespace, work.Owners) // a budget may be that of one object
-	key := asking{work: h.work.Unnamed(), asked: h.asked, latest: h.latest, closed: closed, until: until}
+	key := asking{
+		alike: h.alike, submitted: h.submitted, finishBy: h.finishBy, asked: h.asked, latest: h.latest, closed: closed,
+		until: until,
+	}
 	if l.opinions.view != view || !l.opinions.now.Equal(now) {
 		l.opinions = opinions{view: view, now: now, of: map[asking]sched.Decision{}}
 	}
@@ -147,8 +155,54 @@ type opinions struct {
 
 // asking is all that an opinion is of.
 type asking struct {
-	work          policy.KeptWork
-	asked         uint64
-	latest, until time.Time
-	closed        bool
+	alike                              unique.Handle[policy.Work]
+	submitted, finishBy, latest, until time.Time
+	asked                              uint64
+	closed                             bool
+}
+
+// A plan that only a forecast changes is changed at most once in leastHold, and only where that saves at least
+// leastGain of what starting at once would cost, or the policy's MinSaving if that is more. Forecasts come every five
+// minutes to every hour, so real news waits for no longer than the next ones would. People for whom a hold for less
+// than a hundredth is not worth it, as is built in, do not want to be moved about for less either.
+const (
+	leastHold = 5 * time.Minute
+	leastGain = 0.01
+	sameStart = time.Minute // starts that differ by less are the same
+)
+
+// steady reports whether a hold keeps its start although a decision names another, and lets it be asked again where
+// that is for a time only. What is no forecast is obeyed at once: deadlines, people, thresholds that are met, budgets,
+// and signals that vanish.
+func (l *Loop) steady(h *hold, view *kube.View, now time.Time, job sched.Job, settings policy.Settings,
+	d *sched.Decision,
+) bool {
+	held := d.Held(now)
+	if h.told.Equal(outdated) || !h.steadies(d, held) { // people are obeyed at once
+		return false
+	}
+	if held && sameTime(d.Window.Start, h.start) {
+		return true
+	}
+	if end := h.moved.Add(leastHold); !h.moved.IsZero() && now.Before(end) {
+		h.queue.ask(h, end)
+		return true
+	}
+	if !held || h.basis != onForecast || d.Reason.Kind != sched.CheaperLater || settings.When != "window" {
+		return false
+	}
+	saving, known := view.Saving(now, job, settings, h.start)
+	return known && d.Reason.Saving-saving < max(leastGain, settings.MinSaving)
+}
+
+// steadies reports whether nothing but a forecast made the plan of a hold, or now changes when it is to start.
+func (h *hold) steadies(d *sched.Decision, held bool) bool {
+	return h.basis != unplanned && !h.rolls && d.Again.IsZero() && d.Reason.Kind != sched.BudgetUsedUp &&
+		(held || h.basis == onForecast)
+}
+
+// sameTime reports whether two starts differ by too little to move anything.
+func sameTime(a, b time.Time) bool {
+	apart := a.Sub(b)
+	return apart < sameStart && apart > -sameStart
 }

@@ -82,14 +82,14 @@ func (l *Loop) bound(pod *v1.Pod) {
 
 // awaited returns the UID under which the start of a pod is awaited, if it is: its own, or that of its released Job.
 func (l *Loop) awaited(pod *v1.Pod) (uid types.UID, ok bool) {
-	if _, ok := l.awaiting.Load(pod.UID); ok {
+	if _, ok := l.starts.Load(pod.UID); ok {
 		return pod.UID, true
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		return "", false
 	}
-	_, ok = l.awaiting.Load(owner.UID)
+	_, ok = l.starts.Load(owner.UID)
 	return owner.UID, ok
 }
 
@@ -129,7 +129,8 @@ func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
 			h.told = h.latest // its event was written by an earlier process or another replica
 		}
 	}
-	h.Version, h.work = pod.ResourceVersion, work.Keep()
+	h.Version = pod.ResourceVersion
+	h.remember(work)
 	if first {
 		l.pods.add(h)
 		l.warnOfIdleMarks(h)

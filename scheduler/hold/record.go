@@ -47,7 +47,7 @@ func (l *Loop) recordRelease(h *hold, now time.Time, cause string) {
 
 func (h *hold) entry(action string, at time.Time, settings *policy.Settings) *record.Entry {
 	return &record.Entry{
-		Action: action, At: at, Namespace: h.work.Namespace(), OwnerKind: h.object().Kind, Owner: h.work.Name(),
+		Action: action, At: at, Namespace: h.namespace(), OwnerKind: h.object().Kind, Owner: h.name,
 		UID: string(h.UID), Strategy: settings.Strategy(), Message: h.why(),
 	}
 }
