@@ -82,13 +82,13 @@ func TestTheWholeWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decision := record.Entry{
+	decision := record.Entry{Question: snapshot(begin), Record: ledger.Record{
 		Action: record.Hold, At: begin, Namespace: "shop", OwnerKind: "Job", Owner: "nightly", UID: "the-job",
-		Strategy: "carbon+window", Snapshot: snapshot(begin), Start: begin.Add(2 * time.Hour),
-	}
+		Strategy: "carbon+window", Start: begin.Add(2 * time.Hour),
+	}}
 	recorder.Tell(&decision)
 	start := begin.Add(2 * time.Hour)
-	decision.Action, decision.At, decision.UID, decision.Strategy, decision.Node, decision.Snapshot,
+	decision.Action, decision.At, decision.UID, decision.Strategy, decision.Node, decision.Question,
 		decision.Start = record.Place, start, "the-pod", "carbon", "thrifty", snapshot(start), time.Time{}
 	recorder.Tell(&decision)
 	ctx, cancel := context.WithCancel(t.Context())

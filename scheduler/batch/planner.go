@@ -36,13 +36,12 @@ type Strategy interface {
 type Config struct {
 	Limits
 	Profile    string                             // of kube-scheduler, for metrics
-	Strategies func(where string) Strategy        // nil: none of that name looks at a whole queue
+	Strategies map[string]Strategy                // that look at a whole queue, by name
 	Policy     sched.Policy                       // of all pods; their weights are their own
 	View       func() *kube.View                  // what is known now
 	Read       func(pod *v1.Pod) (p Pod, ok bool) // under what is known now; not ok: it is not to be planned
-	Held       func(pod *v1.Pod) bool             // must not wait; nil: no pod is kept from the scheduler
-	Now        func() time.Time                   // nil: time.Now
-	Log        *slog.Logger                       // nil: silence
+	Held       func(pod *v1.Pod) bool             // is kept from the scheduler; must not wait
+	Log        *slog.Logger
 }
 
 // Planner makes plans and hands them out pod by pod.
@@ -66,15 +65,6 @@ type Planner struct {
 
 // New returns a planner.
 func New(c Config) *Planner {
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Held == nil {
-		c.Held = func(*v1.Pod) bool { return false }
-	}
 	metrics.Register()
 	return &Planner{c: c, asked: make(chan *Question, 1), pods: map[types.UID]*waiter{}, number: 1}
 }
@@ -105,7 +95,7 @@ func (p *Planner) Ask(q *Question) {
 		p.busy.Store(false)
 		return
 	}
-	q.asked = p.c.Now()
+	q.asked = time.Now()
 	p.asked <- q
 }
 
@@ -126,7 +116,7 @@ func (p *Planner) Run(ctx context.Context) error {
 // meantime: the cause is probably there to stay.
 func (p *Planner) answer(ctx context.Context, q *Question) {
 	outcome := failed
-	begun := p.c.Now()
+	begun := time.Now()
 	defer func() {
 		if panicked := recover(); panicked != nil && !p.logged {
 			p.logged = true
@@ -138,13 +128,13 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 			p.pause()
 		}
 		plans.WithLabelValues(p.c.Profile, outcome).Inc()
-		planSeconds.WithLabelValues(p.c.Profile).Observe(p.c.Now().Sub(begun).Seconds())
+		planSeconds.WithLabelValues(p.c.Profile).Observe(time.Now().Sub(begun).Seconds())
 	}()
 	intake := p.intake()
 	solution := p.solve(q, intake.queue, func() bool {
-		return ctx.Err() != nil || p.c.Now().Sub(begun) > p.c.TimeLimit.Duration
+		return ctx.Err() != nil || time.Now().Sub(begun) > p.c.TimeLimit.Duration
 	})
-	if p.c.Now().Sub(q.asked) > p.c.Believed.Duration {
+	if time.Now().Sub(q.asked) > p.c.Believed.Duration {
 		outcome = late
 		return
 	}
@@ -186,5 +176,5 @@ func (p *Planner) adopt(q *Question, in *intake, s *solution) {
 func (p *Planner) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.notBefore = p.c.Now().Add(p.c.Believed.Duration)
+	p.notBefore = time.Now().Add(p.c.Believed.Duration)
 }

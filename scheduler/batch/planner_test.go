@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"runtime"
 	"sync"
@@ -42,13 +43,14 @@ type world struct {
 func newWorld(change func(*Config)) *world {
 	c := Config{
 		Limits: limits, Profile: "test", View: func() *kube.View { return view }, Read: read,
-		Strategies: func(where string) Strategy {
-			g, err := sched.New(where)
-			if err != nil || !g.Batches() {
-				return nil
-			}
-			return g
-		},
+		Strategies: map[string]Strategy{}, Held: func(*v1.Pod) bool { return false },
+		Log: slog.New(slog.DiscardHandler),
+	}
+	wheres, _ := sched.Names()
+	for _, where := range wheres {
+		if g, err := sched.New(where); err == nil && g.Batches() {
+			c.Strategies[where] = g
+		}
 	}
 	if change != nil {
 		change(&c)
@@ -413,15 +415,13 @@ func TestAPanicKeepsThePlanBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := false
 		w := newWorld(func(c *Config) {
-			c.Strategies = func(string) Strategy {
-				return strategyFunc(func(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality) {
-					if panics {
-						panic("no solution")
-					}
-					g, _ := sched.New("ecsched-dp")
-					return g.PlanWithin(s, stop)
-				})
-			}
+			c.Strategies["ecsched-dp"] = strategyFunc(func(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality) {
+				if panics {
+					panic("no solution")
+				}
+				g, _ := sched.New("ecsched-dp")
+				return g.PlanWithin(s, stop)
+			})
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -472,19 +472,17 @@ func TestTimeLimit(t *testing.T) {
 		slow := time.Duration(0)
 		stopped := false
 		w := newWorld(func(c *Config) {
-			c.Strategies = func(string) Strategy {
-				return strategyFunc(func(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality) {
-					for stopped = stop(); !stopped; stopped = stop() {
-						time.Sleep(10 * time.Millisecond)
-					}
-					time.Sleep(slow) // deaf
-					plan := make(sched.Plan, len(s.Queue))
-					for i := range plan {
-						plan[i].Node = "a"
-					}
-					return plan, sched.Optimality{}
-				})
-			}
+			c.Strategies["ecsched-dp"] = strategyFunc(func(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality) {
+				for stopped = stop(); !stopped; stopped = stop() {
+					time.Sleep(10 * time.Millisecond)
+				}
+				time.Sleep(slow) // deaf
+				plan := make(sched.Plan, len(s.Queue))
+				for i := range plan {
+					plan[i].Node = "a"
+				}
+				return plan, sched.Optimality{}
+			})
 		})
 		w.node("a", 100, nil)
 		x, y := w.pod("x", "ecsched-dp", 1, nil), w.pod("y", "ecsched-dp", 1, nil)

@@ -30,8 +30,8 @@ func (p *Planner) solve(q *Question, queue []waiter, stop func() bool) *solution
 	s := &solution{steps: make([]Step, len(queue)), whole: true}
 	g := newFloor(q, queue)
 	for i, part := range partsOf(queue, g) {
-		strategy := p.c.Strategies(part.where)
-		if strategy == nil {
+		strategy, known := p.c.Strategies[part.where]
+		if !known {
 			continue
 		}
 		proof := p.solvePart(s, g, strategy, part, stop)

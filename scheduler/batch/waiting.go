@@ -89,7 +89,7 @@ func (p *Planner) Drop(uid types.UID) {
 // comes back has an ordinary cycle. If wanted, the caller must hand over the nodes with [Planner.Ask], in the same
 // cycle.
 func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
-	now := p.c.Now()
+	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.plan && now.After(p.until) {

@@ -3,6 +3,7 @@ package hold
 import (
 	"time"
 
+	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
@@ -29,7 +30,7 @@ func (l *Loop) recordHold(h *hold) {
 	e := h.entry(record.Hold, u.at, &settings)
 	e.Start, e.Reason = h.start, u.kind.String()
 	if h.seen != nil {
-		e.Snapshot = view.Question(u.at, job, settings)
+		e.Question = view.Question(u.at, job, settings)
 	}
 	l.record(e)
 }
@@ -46,8 +47,8 @@ func (l *Loop) recordRelease(h *hold, now time.Time, cause string) {
 }
 
 func (h *hold) entry(action string, at time.Time, settings *policy.Settings) *record.Entry {
-	return &record.Entry{
+	return &record.Entry{Record: ledger.Record{
 		Action: action, At: at, Namespace: h.namespace(), OwnerKind: h.object().Kind, Owner: h.name,
 		UID: string(h.UID), Strategy: settings.Strategy(), Message: h.why(),
-	}
+	}}
 }

@@ -45,7 +45,7 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := strategy.Plan(held.Snapshot)[0]; !d.Window.Start.Equal(held.Start) ||
+		if d := strategy.Plan(held.Question)[0]; !d.Window.Start.Equal(held.Start) ||
 			d.Reason.Kind.String() != held.Reason {
 			t.Errorf("decided again it is %+v", d)
 		}

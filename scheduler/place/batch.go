@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/sched"
@@ -22,30 +21,21 @@ import (
 // pod's next cycle is an ordinary one: it is taken out of all plans for good.
 type batching struct {
 	planner    *batch.Planner
-	strategies map[string]*sched.Greedy // that plan, by name
+	strategies map[string]batch.Strategy // that plan, by name
 }
 
-func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]*sched.Greedy,
+func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]batch.Strategy,
 	handle fwk.Handle,
 ) (*batching, error) {
 	if handle == nil || e.args.Batch.MostPods == 0 {
 		return nil, nil
 	}
 	b := &batching{strategies: strategies}
-	c := batch.Config{
+	b.planner = batch.New(batch.Config{
 		Limits: e.args.Batch, Profile: handle.ProfileName(), Policy: e.policy(sched.Weights{}), View: d.View,
-		Read: e.readBatch, Log: d.Log,
-		Strategies: func(where string) batch.Strategy {
-			if strategy, ok := b.strategies[where]; ok {
-				return strategy
-			}
-			return nil
-		},
-	}
-	if d.Gate != nil {
-		c.Held = func(pod *v1.Pod) bool { return d.Gate.Holds(pod.UID) }
-	}
-	b.planner = batch.New(c)
+		Read: e.readBatch, Log: d.Log, Strategies: strategies,
+		Held: func(pod *v1.Pod) bool { return d.Gate != nil && d.Gate.Holds(pod.UID) },
+	})
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	if _, err := pods.AddEventHandler(e.podHandler(b, handle.ProfileName())); err != nil {
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
@@ -150,7 +140,7 @@ func (e *Energy) narrowToPlan(state fwk.CycleState, r *request, pod *v1.Pod,
 	if !e.retries.allow(len(nodes)) || !batch.Plain(pod) {
 		return nil
 	}
-	left := e.possible(pod, step)
+	left := e.possible(r, pod, step)
 	if len(left) == 0 {
 		return nil
 	}
@@ -177,43 +167,24 @@ func (e *Energy) ask(r *request, nodes []fwk.NodeInfo) {
 	q = &copied
 }
 
-// possible returns those of a step's nodes that are still there, that the pod may run on, and that have room for it.
-func (e *Energy) possible(pod *v1.Pod, step batch.Step) sets.Set[string] {
+// possible returns those of a step's nodes that are still there, that the pod may run on, and that have room for it as
+// far as the core knows of room.
+func (e *Energy) possible(r *request, pod *v1.Pod, step batch.Step) sets.Set[string] {
 	admission := batch.AdmissionOf(pod)
-	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	left := make(sets.Set[string], 1+len(step.Next))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.book.open(r.view, r.cluster)
 	for _, name := range append([]string{step.Node}, step.Next...) {
 		n, err := e.nodes(name)
-		if err == nil && n.Node() != nil && admission.Admits(n.Node()) && hasRoom(n, requests) {
+		if err != nil || n.Node() == nil || !admission.Admits(n.Node()) {
+			continue
+		}
+		if at := e.book.find(n); !e.book.seats[at].crowded && r.job.Request.Within(e.book.nodes[at].Free) {
 			left.Insert(name)
 		}
 	}
 	return left
-}
-
-// hasRoom says what NodeResourcesFit will say.
-func hasRoom(n fwk.NodeInfo, requests v1.ResourceList) bool {
-	all, taken := n.GetAllocatable(), n.GetRequested()
-	if len(n.GetPods()) >= all.GetAllowedPodNumber() {
-		return false
-	}
-	for name, q := range requests {
-		var want, free int64
-		switch name {
-		case v1.ResourceCPU:
-			want, free = q.MilliValue(), all.GetMilliCPU()-taken.GetMilliCPU()
-		case v1.ResourceMemory:
-			want, free = q.Value(), all.GetMemory()-taken.GetMemory()
-		case v1.ResourceEphemeralStorage:
-			want, free = q.Value(), all.GetEphemeralStorage()-taken.GetEphemeralStorage()
-		default:
-			want, free = q.Value(), all.GetScalarResources()[name]-taken.GetScalarResources()[name]
-		}
-		if want > free && want > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // rankByPlan ranks nodes by a plan: the planned node best, then the next options in their order. It reports whether any

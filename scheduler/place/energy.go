@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/batch"
 	"github.com/kubenergy/kubenergy/scheduler/live"
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
@@ -100,7 +101,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
 	}
 	names, _ := sched.Names()
-	wheres, planners := map[string]*sched.Greedy{}, map[string]*sched.Greedy{}
+	wheres, planners := map[string]*sched.Greedy{}, map[string]batch.Strategy{}
 	for _, name := range names {
 		strategy, err := sched.New(name)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
@@ -43,11 +44,10 @@ func (d *draft) Clone() fwk.StateData { return d }
 // bound.
 func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node string) {
 	kind, owner := policy.OwnerOf(pod)
-	d := record.Entry{
+	d := record.Entry{Record: ledger.Record{
 		Action: record.Place, At: e.clock(), Namespace: pod.Namespace, OwnerKind: kind, Owner: owner,
-		UID:      string(pod.UID),
-		Strategy: r.settings.Where, Node: node, Reason: sched.Cheapest.String(),
-	}
+		UID: string(pod.UID), Strategy: r.settings.Where, Node: node, Reason: sched.Cheapest.String(),
+	}}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch f := followed(state); {
@@ -55,7 +55,7 @@ func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node strin
 		d.Reason = sched.Planned.String()
 		d.NoSnapshot = fmt.Sprintf("by a plan for %d pods that waited", f.Of)
 	case e.unrecorded.of == r:
-		d.Snapshot = &e.unrecorded.snapshot
+		d.Question = &e.unrecorded.snapshot
 	default:
 		d.Reason = sched.NoOpinion.String()
 		d.NoSnapshot = "not scored: one node was left, the strategy had no opinion, or the scores of a pod like it " +

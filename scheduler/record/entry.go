@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -21,20 +20,13 @@ const (
 	Release = "release"
 )
 
-// An Entry is a decision, as its maker has it at hand, from which a [ledger.Record] is made. What it points to is
-// looked at only while [Recorder.Tell] or [Recorder.Draft] runs, except sites and profiles, which never change.
+// An Entry is a decision, as its maker has it at hand: the record as far as its maker knows it, and what was decided on,
+// which is looked at only while [Recorder.Tell] or [Recorder.Draft] runs, except sites and profiles, which never change.
 type Entry struct {
-	Action             string
-	At                 time.Time
-	Namespace          string
-	OwnerKind, Owner   string
-	UID                string // of the pod, or of the Job that is held
-	Strategy           string
-	Node               string          // Place
-	Start              time.Time       // of the window, if it is not At
-	Snapshot           *sched.Snapshot // of one job; nil: there is none
-	NoSnapshot, Reason string          // NoSnapshot: why there is none
-	Message            string
+	ledger.Record
+
+	Question   *sched.Snapshot // of one job; nil: there is none
+	NoSnapshot string          // why
 }
 
 // maxCandidates is how many nodes a record holds. Those that any strategy would choose are among them, so that another
@@ -50,7 +42,7 @@ type scribe struct {
 // write makes the record of a decision. A snapshot that cannot be written leaves a record without one, that says so.
 func (s *scribe) write(e *Entry) ledger.Record {
 	r := bare(e)
-	if e.Snapshot == nil || len(e.Snapshot.Queue) == 0 {
+	if e.Question == nil || len(e.Question.Queue) == 0 {
 		r.Message = join(r.Message, e.NoSnapshot)
 		return r
 	}
@@ -63,13 +55,10 @@ func (s *scribe) write(e *Entry) ledger.Record {
 
 // bare is the record of a decision without its snapshot, and what follows from that.
 func bare(e *Entry) ledger.Record {
-	r := ledger.Record{
-		ID: rand.Text(), At: e.At.UTC(), Action: e.Action, Namespace: e.Namespace, OwnerKind: e.OwnerKind,
-		Owner: e.Owner, UID: e.UID, Strategy: e.Strategy, Node: e.Node, Reason: e.Reason, Message: e.Message,
-		Quality: energy.Estimated,
-	}
-	if !e.Start.IsZero() {
-		r.Start = e.Start.UTC()
+	r := e.Record
+	r.ID, r.At, r.Quality = rand.Text(), r.At.UTC(), energy.Estimated
+	if !r.Start.IsZero() {
+		r.Start = r.Start.UTC()
 	}
 	return r
 }
@@ -83,19 +72,19 @@ func join(a, b string) string {
 
 // estimate says what the decision was expected to bring about.
 func estimate(r *ledger.Record, e *Entry) {
-	job := &e.Snapshot.Queue[0]
-	start := e.Snapshot.Now
+	job := &e.Question.Queue[0]
+	start := e.Question.Now
 	if !e.Start.IsZero() {
 		start = e.Start
 	}
 	r.Start, r.End = start.UTC(), start.Add(job.Duration).UTC()
-	i := slices.IndexFunc(e.Snapshot.Nodes, func(n *sched.Node) bool { return n.Name == e.Node })
+	i := slices.IndexFunc(e.Question.Nodes, func(n *sched.Node) bool { return n.Name == e.Node })
 	if e.Node == "" || i < 0 {
 		return
 	}
-	node := e.Snapshot.Nodes[i]
+	node := e.Question.Nodes[i]
 	window := sched.Window{Start: start, End: start.Add(node.Runtime(job))}
-	cost := e.Snapshot.Estimate(job, node, window)
+	cost := e.Question.Estimate(job, node, window)
 	r.End, r.Energy, r.Carbon, r.Cost = window.End.UTC(), cost.Energy, cost.Carbon, float64(cost.Cost)
 	if series := node.Site.Carbon.Series; series != nil && series.Covers(start, start) {
 		r.Intensity = series.At(start)
@@ -103,10 +92,10 @@ func estimate(r *ledger.Record, e *Entry) {
 }
 
 func (s *scribe) snapshot(r *ledger.Record, e *Entry) error {
-	cut := *e.Snapshot
+	cut := *e.Question
 	if all := len(cut.Nodes); all > maxCandidates {
 		if strategy, err := sched.New(e.Strategy); err == nil {
-			cut.Nodes = sched.Candidates(e.Snapshot, e.Node, strategy, maxCandidates)
+			cut.Nodes = sched.Candidates(e.Question, e.Node, strategy, maxCandidates)
 			r.Message = join(r.Message, fmt.Sprintf("%d of %d candidates are recorded", len(cut.Nodes), all))
 		}
 	}

@@ -142,24 +142,24 @@ func (r *Recorder) recycle(t *Draft) {
 // fill copies a decision, whose snapshot may have so many nodes.
 func (t *Draft) fill(e *Entry, most int) {
 	t.Entry = *e
-	if e.Snapshot == nil {
+	if e.Question == nil {
 		return
 	}
-	jobs, nodes := len(e.Snapshot.Queue), len(e.Snapshot.Nodes)
+	jobs, nodes := len(e.Question.Queue), len(e.Question.Nodes)
 	switch {
 	case jobs != 1 || nodes > maxSentNodes:
-		t.Snapshot, t.NoSnapshot = nil, fmt.Sprintf("of %d jobs on %d nodes no snapshot is taken", jobs, nodes)
+		t.Question, t.NoSnapshot = nil, fmt.Sprintf("of %d jobs on %d nodes no snapshot is taken", jobs, nodes)
 		return
 	case nodes > most:
-		t.Snapshot, t.NoSnapshot = nil, "too many decisions wait to be carried out: no snapshot is taken"
+		t.Question, t.NoSnapshot = nil, "too many decisions wait to be carried out: no snapshot is taken"
 		return
 	}
-	t.snapshot, t.queue[0] = *e.Snapshot, e.Snapshot.Queue[0]
-	for _, n := range e.Snapshot.Nodes {
+	t.snapshot, t.queue[0] = *e.Question, e.Question.Queue[0]
+	for _, n := range e.Question.Nodes {
 		t.nodes = append(t.nodes, *n)
 	}
 	t.snapshot.Queue, t.snapshot.Nodes = t.queue[:], nil // see assemble
-	t.Snapshot = &t.snapshot
+	t.Question = &t.snapshot
 }
 
 // assemble completes the copy of a snapshot, where there is time for it.

@@ -54,11 +54,10 @@ func snapshot(t testing.TB, nodes int) *sched.Snapshot {
 }
 
 func decision(s *sched.Snapshot, node string) *Entry {
-	return &Entry{
+	return &Entry{Question: s, Record: ledger.Record{
 		Action: Place, At: noon, Namespace: "a", OwnerKind: "Job", Owner: "j", UID: "u", Strategy: "carbon", Node: node,
-		Snapshot: s,
-		Reason:   sched.Cheapest.String(),
-	}
+		Reason: sched.Cheapest.String(),
+	}}
 }
 
 // unit is a central unit that answers as it is told.
@@ -145,9 +144,9 @@ func TestRecordsAreDelivered(t *testing.T) {
 		r.Tell(decision(s, "n0001"))
 		s.Nodes[1].Free = sched.Resources{} // the scheduler uses its memory again
 		s.Queue[0].ID = "something else"
-		r.Tell(&Entry{
+		r.Tell(&Entry{Record: ledger.Record{
 			Action: Release, At: noon, Namespace: "a", OwnerKind: "Job", Owner: "k", UID: "v", Reason: "DelayUsedUp",
-		})
+		}})
 		time.Sleep(time.Minute)
 		got := c.records()
 		if len(got) != 2 || c.calls != 1 {
@@ -284,7 +283,7 @@ func TestDraftsAreBounded(t *testing.T) {
 	}
 	full := 0
 	for _, d := range drafts {
-		if d.Snapshot != nil {
+		if d.Question != nil {
 			full++
 		} else if d.NoSnapshot == "" {
 			t.Error("it is not said why there is no snapshot")
@@ -301,7 +300,7 @@ func TestDraftsAreBounded(t *testing.T) {
 		t.Errorf("%d nodes wait", r.drafted)
 	}
 	r.Send(drafts[0])
-	if r.drafted != 0 || r.nodes != 5000 || len(r.sent) != 1 || r.sent[0].Snapshot == nil {
+	if r.drafted != 0 || r.nodes != 5000 || len(r.sent) != 1 || r.sent[0].Question == nil {
 		t.Errorf("%d and %d nodes wait", r.drafted, r.nodes)
 	}
 }
