@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -39,7 +38,7 @@ func NeverHeldPod(pod *v1.Pod) (why string, never bool) {
 	// A pod of a Job was held as that Job, or must not be; all others serve users who wait: DaemonSets,
 	// Deployments.
 	if owner := metav1.GetControllerOf(pod); owner != nil {
-		return "it is run by " + describe(owner), true
+		return "it is run by " + owner.Kind + " " + owner.Name, true
 	}
 	// Released is final, and this is what a release leaves behind where the scheduler found no room. It is also what is
 	// left of it after a restart.
@@ -55,8 +54,9 @@ func NeverHeldJob(job *batchv1.Job) (why string, never bool) {
 		return why, true
 	}
 	for i := range job.OwnerReferences {
-		if owner := &job.OwnerReferences[i]; !isCronJob(owner) {
-			return "it belongs to " + describe(owner), true
+		owner := &job.OwnerReferences[i]
+		if owner.Kind != "CronJob" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
+			return "it belongs to " + owner.Kind + " " + owner.Name, true
 		}
 	}
 	if suspended := job.Spec.Suspend != nil && *job.Spec.Suspend; suspended &&
@@ -91,12 +91,4 @@ func neverHeldObject(o metav1.Object, priorityClass string) (why string, never b
 		}
 	}
 	return "", false
-}
-
-func isCronJob(owner *metav1.OwnerReference) bool {
-	return owner.Kind == "CronJob" && strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/")
-}
-
-func describe(owner *metav1.OwnerReference) string {
-	return fmt.Sprintf("%s %s", owner.Kind, owner.Name)
 }

@@ -232,9 +232,7 @@ func ReadPolicy(p *v1alpha1.EnergyPolicy) error {
 		check("workloadTypes."+t+".allowedDelay", says.AllowedDelay)
 		check("workloadTypes."+t+".expectedDuration", says.ExpectedDuration)
 	}
-	switch p.Spec.Mode {
-	case "", v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce:
-	default:
+	if p.Spec.Mode != "" && !slices.Contains(modes, p.Spec.Mode) {
 		errs = append(errs, fmt.Errorf("mode is %q: want off, shadow, advise or enforce", p.Spec.Mode))
 	}
 	return errors.Join(errs...)
@@ -271,10 +269,11 @@ func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
 	return byType, errors.Join(errs...)
 }
 
+var modes = []v1alpha1.Mode{v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce}
+
 // ModeOf returns the mode that a namespace's label names, or "".
 func ModeOf(labels map[string]string) v1alpha1.Mode {
-	switch m := v1alpha1.Mode(labels[v1alpha1.LabelMode]); m {
-	case v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce:
+	if m := v1alpha1.Mode(labels[v1alpha1.LabelMode]); slices.Contains(modes, m) {
 		return m
 	}
 	return ""
@@ -345,21 +344,17 @@ func (r *namespaceRules) clamp(limit *metav1.Duration, from string) {
 // layersOf returns by workload type what a policy, and annotations beside it, say: for all types first.
 func layersOf(p *v1alpha1.EnergyPolicy, from string, annotated map[string]Terms) map[string][]layer {
 	all := map[string][]layer{}
+	if p == nil {
+		p = &v1alpha1.EnergyPolicy{} // sets nothing
+	}
 	for _, t := range workloadTypes {
-		if terms, ok := annotated[""]; ok {
-			all[t] = append(all[t], layer{from + " annotation", terms})
-		}
-		if p != nil {
-			all[t] = append(all[t], layer{from, termsOf(&p.Spec.WorkloadSettings)})
-		}
-		if terms, ok := annotated[t]; ok {
-			all[t] = append(all[t], layer{from + " annotation, workload type " + t, terms})
-		}
-		if p != nil {
-			if says, ok := p.Spec.WorkloadTypes[t]; ok {
-				all[t] = append(all[t], layer{from + ", workload type " + t, termsOf(&says)})
-			}
-		}
+		says := p.Spec.WorkloadTypes[t]
+		all[t] = slices.DeleteFunc([]layer{
+			{from + " annotation", annotated[""]},
+			{from, termsOf(&p.Spec.WorkloadSettings)},
+			{from + " annotation, workload type " + t, annotated[t]},
+			{from + ", workload type " + t, termsOf(&says)},
+		}, func(l layer) bool { return l.said == 0 })
 	}
 	return all
 }

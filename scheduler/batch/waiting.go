@@ -93,7 +93,10 @@ func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.plan && now.After(p.until) {
-		p.forget()
+		p.plan = false
+		p.number++
+		p.beyond = 0
+		p.recount()
 	}
 	if w := p.pods[uid]; w != nil {
 		if w.held {
@@ -142,14 +145,6 @@ func (p *Planner) Exclude(uid types.UID) {
 	if w := p.pods[uid]; w != nil {
 		p.change(w, func() { w.excluded = true })
 	}
-}
-
-// forget ends the plan in force. The lock is held.
-func (p *Planner) forget() {
-	p.plan = false
-	p.number++
-	p.beyond = 0
-	p.recount()
 }
 
 // recount counts anew, after a new number. The lock is held.

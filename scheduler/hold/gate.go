@@ -43,14 +43,11 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 		latest := t.latest.Load()
 		return time.Unix(0, latest), !t.released.Load() && g.clock.Now().UnixNano() < latest, false, no
 	}
-	if len(pod.Spec.SchedulingGates) > 0 {
-		return time.Time{}, false, false, no // of others, which keep it: kube-scheduler asks again when they are gone
-	}
 	view := g.view()
-	if !view.Concerns(pod) {
+	// Scheduling gates of others keep it: kube-scheduler asks again when they are gone.
+	if len(pod.Spec.SchedulingGates) > 0 || !view.Concerns(pod) {
 		return time.Time{}, false, false, no
 	}
-	now := g.clock.Now()
 	if _, never := policy.NeverHeldPod(pod); never {
 		return time.Time{}, false, false, no
 	}
@@ -58,10 +55,8 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 	job, settings := view.Settle(&work)
 	latest := job.LatestStart()
 	mode, _ := view.Mode(pod.Namespace)
-	switch {
-	case !view.Settled() || mode != v1alpha1.ModeEnforce:
-		return time.Time{}, false, false, no
-	case err == nil && (!settings.Ours || job.Released || !now.Before(latest)):
+	if !view.Settled() || mode != v1alpha1.ModeEnforce ||
+		err == nil && (!settings.Ours || job.Released || !g.clock.Now().Before(latest)) {
 		return time.Time{}, false, false, no
 	}
 	t := &ticket{pod: pod}

@@ -321,7 +321,8 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 const planStep = 20
 
 func (l *Loop) planOne(logger klog.Logger, h *hold, view *kube.View, now time.Time) {
-	if !h.plannable(view) {
+	// A view may change the plan, or, once the window has opened, the deadline.
+	if h.seen == view || h.state != waiting && h.state != opened {
 		return
 	}
 	l.settle(h, view)

@@ -35,21 +35,17 @@ func (c *podCache) get(t *ticket) (pod *v1.Pod, waits bool) {
 func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
-			if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName != "" {
+			if pod := obj.(*v1.Pod); pod.Spec.NodeName != "" {
 				l.bound(pod)
 			}
 		},
 		UpdateFunc: func(old, obj any) {
-			before, ok1 := old.(*v1.Pod)
-			pod, ok2 := obj.(*v1.Pod)
-			if !ok1 || !ok2 {
-				return
-			}
+			before, pod := old.(*v1.Pod), obj.(*v1.Pod)
 			if before.Spec.NodeName == "" && pod.Spec.NodeName != "" {
 				l.bound(pod)
-				return
+			} else {
+				l.changed(before, pod)
 			}
-			l.changed(before, pod)
 		},
 		DeleteFunc: func(obj any) {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {

@@ -156,12 +156,6 @@ func (q *queue) outdated(view *kube.View, now time.Time, n int) (some []*hold, m
 	return some, len(q.todo) > 0
 }
 
-// plannable reports whether a view may change anything for the hold: its plan, or, once its window has opened, its
-// deadline.
-func (h *hold) plannable(view *kube.View) bool {
-	return h.seen != view && (h.state == waiting || h.state == opened)
-}
-
 // spread computes when each hold must be released for its deadline, if that is out of date.
 func (q *queue) spread() {
 	if q.dirty {

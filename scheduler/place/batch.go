@@ -27,7 +27,7 @@ type batching struct {
 func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]batch.Strategy,
 	handle fwk.Handle,
 ) (*batching, error) {
-	if handle == nil || e.args.Batch.MostPods == 0 {
+	if e.args.Batch.MostPods == 0 {
 		return nil, nil
 	}
 	b := &batching{strategies: strategies}

@@ -39,7 +39,7 @@ type Energy struct {
 	last atomic.Pointer[string] // node of the last decision carried out
 
 	live     *live.Feed                              // nil: live watts are not known
-	nodes    func(name string) (fwk.NodeInfo, error) // of the scheduler's snapshot
+	nodes    func(name string) (fwk.NodeInfo, error) // of the scheduler's snapshot, which holds still during a cycle
 	batch    *batching                               // nil: nothing is planned
 	retries  *retries                                // nil: no cycle is narrowed
 	recorder *record.Recorder                        // nil: nothing is recorded
@@ -113,10 +113,14 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	}
 	e := &Energy{
 		args: args, wheres: wheres, view: d.View, clock: d.Clock, rescue: rescue{log: d.Log},
-		live: d.Live, nodes: nodesOf(handle), recorder: d.Recorder,
-		retries:    d.newRetries(klog.FromContext(ctx), handle, &common.again),
-		shortlists: newShortlists(args.Shortlist, handle),
+		live: d.Live, recorder: d.Recorder,
 	}
+	if handle == nil { // a test asks for scores alone
+		return e, nil
+	}
+	e.nodes = func(name string) (fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().Get(name) }
+	e.retries = d.newRetries(klog.FromContext(ctx), handle, &common.again)
+	e.shortlists = newShortlists(args.Shortlist, handle)
 	e.batch, err = d.newBatching(ctx, e, planners, handle)
 	return e, err
 }

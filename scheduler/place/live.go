@@ -2,19 +2,10 @@ package place
 
 import (
 	v1 "k8s.io/api/core/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/live"
 )
-
-// nodesOf returns what looks up a node in the scheduler's snapshot, which holds still during a cycle.
-func nodesOf(handle fwk.Handle) func(name string) (fwk.NodeInfo, error) {
-	if handle == nil {
-		return nil
-	}
-	return func(name string) (fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().Get(name) }
-}
 
 // fillExpected notes what pods like this one were measured to draw.
 func (e *Energy) fillExpected(r *request, pod *v1.Pod) {

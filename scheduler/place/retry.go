@@ -27,9 +27,6 @@ type retries struct {
 }
 
 func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Pointer[v1.Pod]) *retries {
-	if handle == nil {
-		return nil
-	}
 	return &retries{
 		again: again, failed: lru.New(memorable),
 		activate: func(pod *v1.Pod) {

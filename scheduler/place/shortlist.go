@@ -77,7 +77,7 @@ var indifferent = map[string]bool{
 }
 
 func newShortlists(most int, handle fwk.Handle) *shortlists {
-	if handle == nil || most == 0 {
+	if most == 0 {
 		return nil
 	}
 	percentage := int32(0) // what stands above the profiles is not told

@@ -20,8 +20,9 @@ const (
 	Release = "release"
 )
 
-// An Entry is a decision, as its maker has it at hand: the record as far as its maker knows it, and what was decided on,
-// which is looked at only while [Recorder.Tell] or [Recorder.Draft] runs, except sites and profiles, which never change.
+// An Entry is a decision, as its maker has it at hand: the record as far as its maker knows it, and what was decided
+// on. That is looked at only while [Recorder.Tell] or [Recorder.Draft] runs, except sites and profiles, which never
+// change.
 type Entry struct {
 	ledger.Record
 
