@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // The names of our components, of their service accounts, and of the Leases that they hold.
@@ -169,7 +170,7 @@ func (d *doctor) lookAtLeases(ctx context.Context) {
 			d.say(statusWarn, "look whether its component runs", "Lease %s has no holder", l.Name)
 		case age > 2*limit:
 			d.say(statusWarn, "look whether its component runs", "Lease %s was last renewed %s ago by %s", l.Name,
-				round(age), holder)
+				report.Rounded(age), holder)
 		default:
 			d.fresh[l.Name] = true
 			d.ok("Lease %s is held by %s", l.Name, holder)
@@ -270,21 +271,4 @@ func (d *doctor) lookAtAccount(ctx context.Context, account string) bool {
 		d.ok("%s may do what it must, and neither read secrets nor create or delete work across namespaces", account)
 	}
 	return true
-}
-
-// round shows a duration to two units at most.
-func round(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return d.Round(time.Second).String()
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", int(d.Round(time.Minute).Minutes()))
-	case d < 48*time.Hour:
-		d = d.Round(time.Minute)
-		if d%time.Hour == 0 {
-			return fmt.Sprintf("%d h", int(d.Hours()))
-		}
-		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -150,7 +151,7 @@ func (d *doctor) lookAtSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.Sig
 	age := time.Duration(0)
 	if s.AsOf != nil {
 		age = now.Sub(s.AsOf.Time)
-		what += ", " + round(max(0, age)) + " old"
+		what += ", " + report.Rounded(max(0, age)) + " old"
 	}
 	end := s.Start.Add(time.Duration(len(s.Values)) * s.Step.Duration)
 	switch {
@@ -159,10 +160,10 @@ func (d *doctor) lookAtSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.Sig
 			"%s, which is older than %v: it counts for nothing", what, maxAge.Duration)
 	case !end.After(now):
 		d.say(statusFail, "look whether kubenergy-controller runs", "%s, and its last value ended %s ago", what,
-			round(now.Sub(end)))
+			report.Rounded(now.Sub(end)))
 	case end.Sub(now) < 2*time.Hour:
 		d.say(statusWarn, "", "%s, and is known for the next %s only: little can wait for more", what,
-			round(end.Sub(now)))
+			report.Rounded(end.Sub(now)))
 	case s.Quality == "estimated":
 		d.say(statusWarn, "name a source of real data first in its spec", "%s", what)
 	default:

@@ -18,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -389,9 +390,9 @@ func since(released string) string {
 // clock shows an instant, and how far off it is.
 func (e *explainer) clock(t time.Time) string {
 	if d := t.Sub(e.now); d >= 0 {
-		return fmt.Sprintf("%s (in %s)", t.UTC().Format(time.RFC3339), round(d))
+		return fmt.Sprintf("%s (in %s)", t.UTC().Format(time.RFC3339), report.Rounded(d))
 	}
-	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), round(e.now.Sub(t)))
+	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), report.Rounded(e.now.Sub(t)))
 }
 
 // decide asks the core what it would do now.
@@ -448,7 +449,7 @@ func (e *explainer) signals(ctx context.Context) {
 			}
 			age := "does not age"
 			if s.AsOf != nil {
-				age = round(max(0, e.now.Sub(s.AsOf.Time)))
+				age = report.Rounded(max(0, e.now.Sub(s.AsOf.Time)))
 			}
 			e.out.Signals = append(e.out.Signals, signalSource{
 				Zone: z.Name, Quantity: quantity, Now: s.Now, Unit: s.Unit, Age: age, Source: s.Source,

@@ -295,7 +295,7 @@ func (o *outlook) title() string {
 	}
 	title := fmt.Sprintf("%s: %s in %s, %s, from %s", o.zone, name, o.unit, o.quality, o.source)
 	if !o.asOf.IsZero() {
-		title += fmt.Sprintf(" (%s old)", round(max(0, o.now.Sub(o.asOf))))
+		title += fmt.Sprintf(" (%s old)", report.Rounded(max(0, o.now.Sub(o.asOf))))
 	}
 	if o.model != "" && o.model != o.source {
 		title += "; forecast by " + o.model

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 const (
@@ -53,11 +54,11 @@ func (o *outlook) Text(_, colours bool) string {
 func (o *outlook) verdict() string {
 	if !o.windowed() {
 		return fmt.Sprintf("Known until %s: less than %s ahead, so there is no window to choose.",
-			o.series.End().Format("Mon 2 Jan 15:04"), round(o.duration))
+			o.series.End().Format("Mon 2 Jan 15:04"), report.Rounded(o.duration))
 	}
 	show := func(v float64) string { return valueOf(v, o.unit) }
 	now, then := o.series.Mean(o.now, o.now.Add(o.duration)), o.series.Mean(o.window.Start, o.window.End)
-	line := fmt.Sprintf("Cheapest %s: %s–%s UTC, mean %s", round(o.duration),
+	line := fmt.Sprintf("Cheapest %s: %s–%s UTC, mean %s", report.Rounded(o.duration),
 		o.window.Start.UTC().Format("Mon 2 Jan 15:04"), o.window.End.UTC().Format("15:04"), show(then))
 	if o.low != nil {
 		low, high := o.low.Mean(o.window.Start, o.window.End), o.high.Mean(o.window.Start, o.window.End)

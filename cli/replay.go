@@ -20,11 +20,11 @@ import (
 
 type replayFlags struct {
 	centralFlags
-	file, from, to         string
-	strategies, namespaces []string
-	decisions              int
-	output                 *choice
-	bounds                 map[string]bool // which of from and to were given
+	spanFlags
+	file       string
+	strategies []string
+	output     *choice
+	bounds     map[string]bool // which of from and to were given
 }
 
 func newReplay(t terminal) *cobra.Command {
@@ -48,15 +48,11 @@ Nothing is changed in the cluster. Records that cannot be replayed are listed wi
 		},
 	}
 	flags := cmd.Flags()
-	f.add(flags)
+	f.centralFlags.add(flags)
 	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to decide by")
 	flags.StringVar(&f.file, "file", "", "read records from this file: JSON as the API gives it, with snapshots, or "+
 		"CSV with the same names as columns; gzip or not")
-	flags.StringVar(&f.from, "from", "-7d", "from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or "+
-		"-36h; of a file, all records unless it is given")
-	flags.StringVar(&f.to, "to", "now", "until when, in the same ways")
-	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces (default: all)")
-	flags.IntVar(&f.decisions, "max-decisions", mostRecords, "look at so many decisions at most, the youngest")
+	f.spanFlags.add(flags, "; of a file, all records unless it is given")
 	f.output = output(flags, "table", "json", "csv")
 	return cmd
 }
@@ -69,9 +65,6 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 		if _, err := sched.New(name); err != nil {
 			return usageError{err}
 		}
-	}
-	if f.decisions <= 0 {
-		return usageError{fmt.Errorf("--max-decisions is %d: want more than 0", f.decisions)}
 	}
 	records, err := f.records(ctx, t)
 	if err != nil {
@@ -92,12 +85,8 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 }
 
 func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record, error) {
-	q := &ledger.Query{Namespaces: f.namespaces}
-	var err error
-	if q.From, err = report.ParseTime("--from", f.from, t.now()); err != nil {
-		return nil, usageError{err}
-	}
-	if q.To, err = report.ParseTime("--to", f.to, t.now()); err != nil {
+	q, err := f.query(t.now())
+	if err != nil {
 		return nil, usageError{err}
 	}
 	if f.file != "" {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/report"
@@ -22,18 +23,47 @@ import (
 
 type reportFlags struct {
 	centralFlags
-	from, to   string
-	groupBy    []string
-	namespaces []string
-	filters    map[string]*[]string // by the name of the API's parameter
-	limit      int
-	savings    bool
-	baseline   string
-	seed       uint64
-	decisions  int // that are looked at
+	spanFlags
+	groupBy  []string
+	filters  map[string]*[]string // by the name of the API's parameter
+	limit    int
+	savings  bool
+	baseline string
+	seed     uint64
 
 	output *choice
 	out    string
+}
+
+// spanFlags say which time, namespaces and decisions are asked about.
+type spanFlags struct {
+	from, to   string
+	namespaces []string
+	decisions  int // that are looked at
+}
+
+// add adds the flags. more is what else there is to say of the beginning.
+func (f *spanFlags) add(flags *pflag.FlagSet, more string) {
+	flags.StringVar(&f.from, "from", "-7d",
+		"from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h"+more)
+	flags.StringVar(&f.to, "to", "now", "until when, in the same ways")
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces (default: all)")
+	flags.IntVar(&f.decisions, "max-decisions", mostRecords, "look at so many decisions at most, the youngest")
+}
+
+func (f *spanFlags) query(now time.Time) (*ledger.Query, error) {
+	q := &ledger.Query{Namespaces: f.namespaces}
+	var err error
+	if q.From, err = report.ParseTime("--from", f.from, now); err != nil {
+		return nil, err
+	}
+	if q.To, err = report.ParseTime("--to", f.to, now); err != nil {
+		return nil, err
+	}
+	if f.decisions <= 0 {
+		return nil, fmt.Errorf("--max-decisions is %d: want more than 0", f.decisions)
+	}
+	return q, nil
 }
 
 // reportGroups are what people group by, in the order of the help.
@@ -63,13 +93,10 @@ decisions that the scheduler records. Times are in UTC.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
-	f.add(flags)
-	flags.StringVar(&f.from, "from", "-7d",
-		"from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h")
-	flags.StringVar(&f.to, "to", "now", "until when, in the same ways")
+	f.centralFlags.add(flags)
+	f.spanFlags.add(flags, "")
 	flags.StringSliceVar(&f.groupBy, "group-by", []string{"namespace"},
 		"one or several of "+strings.Join(names, ", ")+"; empty: the sum alone")
-	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces (default: all)")
 	for _, filter := range []struct{ name, usage string }{
 		{"node", "only these nodes"},
 		{"owner", "only these owners, as Job/nightly"},
@@ -87,7 +114,6 @@ decisions that the scheduler records. Times are in UTC.`,
 	flags.BoolVar(&f.savings, "savings", false, "also compute savings where strategies are not compared")
 	flags.StringVar(&f.baseline, "baseline", report.DefaultBaseline, "strategy that savings refer to")
 	flags.Uint64Var(&f.seed, "seed", 1, "of the intervals of savings")
-	flags.IntVar(&f.decisions, "max-decisions", mostRecords, "look at so many decisions at most, the youngest")
 	f.output = output(flags, "table", "wide", "csv", "json", "html")
 	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
 	return cmd
@@ -111,14 +137,11 @@ func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, e
 	if err := f.format(cmd); err != nil {
 		return nil, err
 	}
-	q := &ledger.Query{Namespaces: f.namespaces, Limit: f.limit}
-	var err error
-	if q.From, err = report.ParseTime("--from", f.from, now); err != nil {
+	q, err := f.spanFlags.query(now)
+	if err != nil {
 		return nil, err
 	}
-	if q.To, err = report.ParseTime("--to", f.to, now); err != nil {
-		return nil, err
-	}
+	q.Limit = f.limit
 	for _, name := range f.groupBy {
 		if name == "" {
 			continue
@@ -127,9 +150,6 @@ func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, e
 			return nil, fmt.Errorf("--group-by is %q: want one or several of %v", name, reportGroups)
 		}
 		q.GroupBy = append(q.GroupBy, ledger.Dimension(name))
-	}
-	if f.decisions <= 0 {
-		return nil, fmt.Errorf("--max-decisions is %d: want more than 0", f.decisions)
 	}
 	if _, err := sched.New(f.baseline); err != nil {
 		return nil, fmt.Errorf("--baseline: %w", err)

@@ -242,16 +242,13 @@ func figureOfBars(charts int, names []string) (f figure, slot vg.Length) {
 	return f, (f.width/vg.Length(charts) - margin) / vg.Length(len(names))
 }
 
-// bars draws charts beside each other, each with a bar for every name.
-func bars(charts []chart, names []string) figure {
+// barCharts draws charts beside each other, each with a bar for every name.
+func barCharts(charts []chart, names []string) figure {
 	f, slot := figureOfBars(len(charts), names)
 	for _, c := range charts {
 		p := newPlot("", c.label, draw.LineStyle{})
-		figures, upright := make([]string, len(c.values)), false
-		for i, v := range c.values {
-			figures[i] = fourDigits(v)
-			upright = upright || lettering.Width(figures[i]) > slot-2
-		}
+		figures := each(c.values, significant)
+		upright := slices.ContainsFunc(figures, func(s string) bool { return lettering.Width(s) > slot-2 })
 		for i, v := range c.values {
 			p.Add(&plotter.BarChart{
 				Values: plotter.Values{v}, XMin: float64(i), Width: 0.68 * slot,
@@ -297,12 +294,4 @@ func nameBars(p *plot.Plot, slot vg.Length, names []string) {
 	}
 	p.X.Min, p.X.Max, p.X.AutoRescale = -0.5, float64(len(names))-0.5, false
 	p.X.Tick.Marker, p.X.Tick.Length = ticks, 8
-}
-
-// fourDigits shows a value to four digits.
-func fourDigits(v float64) string {
-	if v == 0 {
-		return "0"
-	}
-	return strconv.FormatFloat(v, 'f', max(0, 3-int(math.Floor(math.Log10(math.Abs(v))))), 64)
 }

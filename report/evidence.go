@@ -41,29 +41,23 @@ type ownerKey struct{ namespace, owner string }
 
 // found is evidence that can be looked up.
 type found struct {
-	uids   map[string]*ledger.Row
-	owners map[ownerKey]*ledger.Row
-	rates  *rates
-	asOf   time.Time
+	uids, owners map[string]*ledger.Row // by their keys, joined
+	rates        map[rateKey]float64
+	asOf         time.Time
 }
 
 func (e *Evidence) index() *found {
-	f := &found{uids: map[string]*ledger.Row{}, owners: map[ownerKey]*ledger.Row{}, rates: readRates(e.Sites)}
-	if e.UIDs != nil {
-		f.asOf = e.UIDs.AsOf
-		for i := range e.UIDs.Rows {
-			if row := &e.UIDs.Rows[i]; len(row.Key) == 1 && row.Key[0] != "" {
-				f.uids[row.Key[0]] = row
-			}
+	f := &found{uids: map[string]*ledger.Row{}, owners: map[string]*ledger.Row{}, rates: readRates(e.Sites)}
+	for answer, rows := range map[*ledger.Answer]map[string]*ledger.Row{e.UIDs: f.uids, e.Owners: f.owners} {
+		if answer == nil {
+			continue
 		}
-	}
-	if e.Owners != nil {
-		if e.Owners.AsOf.After(f.asOf) {
-			f.asOf = e.Owners.AsOf
+		if answer.AsOf.After(f.asOf) {
+			f.asOf = answer.AsOf
 		}
-		for i := range e.Owners.Rows {
-			if row := &e.Owners.Rows[i]; len(row.Key) == 2 && row.Key[1] != "" {
-				f.owners[ownerKey{row.Key[0], row.Key[1]}] = row
+		for i := range answer.Rows {
+			if key := answer.Rows[i].Key; len(key) > 0 && key[len(key)-1] != "" {
+				rows[joinKey(key...)] = &answer.Rows[i]
 			}
 		}
 	}
@@ -74,7 +68,7 @@ func (e *Evidence) index() *found {
 // remembered.
 func (f *found) measured(j *job) (sum ledger.Row, ok bool) {
 	for _, p := range j.places {
-		if row := f.uids[p.UID]; row != nil {
+		if row := f.uids[joinKey(p.UID)]; row != nil {
 			sum.Include(row)
 			ok = true
 		}
@@ -82,16 +76,10 @@ func (f *found) measured(j *job) (sum ledger.Row, ok bool) {
 	if ok {
 		return sum, true
 	}
-	if row := f.owners[j.key]; row != nil && j.short() {
+	if row := f.owners[joinKey(j.key.namespace, j.key.owner)]; row != nil && j.short() {
 		return *row, true
 	}
 	return sum, false
-}
-
-// rates are carbon intensities and prices of sites as they were booked, by hour.
-type rates struct {
-	carbon map[rateKey]float64 // gCO2e per kWh
-	price  map[rateKey]float64 // per kWh
 }
 
 // rateKey says of what a rate is: a signal or a currency at a site.
@@ -100,8 +88,9 @@ type rateKey struct {
 	hour     int64 // Unix
 }
 
-func readRates(a *ledger.Answer) *rates {
-	r := &rates{carbon: map[rateKey]float64{}, price: map[rateKey]float64{}}
+// readRates returns carbon intensities in gCO2e per kWh, and prices per kWh, of sites as they were booked, by hour.
+func readRates(a *ledger.Answer) map[rateKey]float64 {
+	r := map[rateKey]float64{}
 	if a == nil {
 		return r
 	}
@@ -116,11 +105,11 @@ func readRates(a *ledger.Answer) *rates {
 		}
 		// With several signals or currencies it is not known what part of the energy each is about.
 		if signals := row.Signals(); len(signals) == 1 && row.Facility > row.Uncharted {
-			r.carbon[rateKey{row.Key[0], signals[0], hour.Unix()}] = float64(row.Emissions[signals[0]].Grams()) /
+			r[rateKey{row.Key[0], signals[0], hour.Unix()}] = float64(row.Emissions[signals[0]].Grams()) /
 				kWh(row.Facility-row.Uncharted)
 		}
 		if currencies := row.Currencies(); len(currencies) == 1 && row.Facility > row.Unpriced {
-			r.price[rateKey{row.Key[0], currencies[0], hour.Unix()}] = row.Costs[currencies[0]].Money() /
+			r[rateKey{row.Key[0], currencies[0], hour.Unix()}] = row.Costs[currencies[0]].Money() /
 				kWh(row.Facility-row.Unpriced)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"image/color"
 	"slices"
 	"strings"
-	"time"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -60,7 +59,7 @@ func (o *Outlook) figure() figure {
 	if length := o.Window.End.Sub(o.Window.Start); length > 0 {
 		from, to := o.Window.Start.Sub(start).Seconds(), o.Window.End.Sub(start).Seconds()
 		p.Add(stripe{max(0, from), min(span, to), windowColour})
-		name := fmt.Sprintf("cheapest %s, from %s", plainly(length), o.Window.Start.UTC().Format("2 Jan 15:04"))
+		name := fmt.Sprintf("cheapest %s, from %s", Rounded(length), o.Window.Start.UTC().Format("2 Jan 15:04"))
 		keys = append(keys, key{name, &plotter.Polygon{Color: windowColour}})
 	}
 	if o.Low != nil {
@@ -88,15 +87,4 @@ func (s stripe) Plot(c draw.Canvas, p *plot.Plot) {
 	c.Rectangle.Min.X, c.Rectangle.Max.X = x(s.from), x(s.to)
 	c.SetColor(s.Color)
 	c.Fill(c.Rectangle.Path())
-}
-
-// plainly shows a duration without what is zero.
-func plainly(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	case d%time.Minute == 0 && d < time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	}
-	return span(d.Seconds())
 }

@@ -177,10 +177,10 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 	s.alike = chosen == instead
 	s.Energy = difference(used, used*instead/chosen)
 	s.Signal, s.carbonRate, s.Emissions = b.price(s, &row, options, row.Signals(), row.Uncharted, 1000,
-		func(signal string) float64 { return row.Emissions[signal].Grams().Kg() }, b.rates.carbon,
+		func(signal string) float64 { return row.Emissions[signal].Grams().Kg() },
 		func(site *sched.Site) *grid.Series { return site.Carbon.Series })
 	s.Currency, s.priceRate, s.Cost = b.price(s, &row, options, row.Currencies(), row.Unpriced, 1,
-		func(currency string) float64 { return row.Costs[currency].Money() }, b.rates.price,
+		func(currency string) float64 { return row.Costs[currency].Money() },
 		func(site *sched.Site) *grid.Series { return site.Price.Series })
 	return s, ""
 }
@@ -292,11 +292,11 @@ func rate(options []option, own float64, booked,
 const unknownShare = 0.01
 
 // price compares what energy causes: emissions, or costs. Each is of a signal or of a currency; where a job has
-// several, it is not known what part of the energy each of them is about. used is in kg or money, booked and forecast
-// are rates per kWh in units of which scale make one of those: 1000 grams, or 1. It returns nil where too little is
+// several, it is not known what part of the energy each of them is about. used is in kg or money, forecast is
+// rates per kWh in units of which scale make one of those: 1000 grams, or 1. It returns nil where too little is
 // known.
 func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of []string, unknown energy.Microjoules,
-	scale float64, used func(of string) float64, booked map[rateKey]float64, forecast func(*sched.Site) *grid.Series,
+	scale float64, used func(of string) float64, forecast func(*sched.Site) *grid.Series,
 ) (name string, perKWh float64, d *Difference) {
 	if len(of) != 1 || float64(unknown) > unknownShare*float64(row.Facility) {
 		return "", 0, nil
@@ -304,7 +304,7 @@ func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of 
 	spent := used(of[0])
 	value, guessed, ok := rate(options, scale*spent/s.Energy.Used,
 		func(o *option) (float64, bool) {
-			return bookedMean(booked, o.instead.Site.Name, of[0], o.window.Start, o.window.End)
+			return bookedMean(b.rates, o.instead.Site.Name, of[0], o.window.Start, o.window.End)
 		},
 		func(o *option) (float64, bool) {
 			series := forecast(o.forecast)
@@ -356,25 +356,22 @@ func (s *Comparison) sum(seed uint64) {
 
 func (t *Saved) total(seed uint64) {
 	t.Jobs = len(t.jobs)
-	energies := make([]Difference, 0, len(t.jobs))
-	emissions, costs := map[string][]Difference{}, map[string][]Difference{}
-	for _, j := range t.jobs {
-		energies = append(energies, j.Energy)
-		if j.Emissions != nil {
-			emissions[j.Signal] = append(emissions[j.Signal], *j.Emissions)
+	t.Energy = total(each(t.jobs, func(j *JobSavings) Difference { return j.Energy }), seed)
+	totals := func(of func(*JobSavings) (string, *Difference)) map[string]Totals {
+		known := map[string][]Difference{}
+		for _, j := range t.jobs {
+			if name, d := of(j); d != nil {
+				known[name] = append(known[name], *d)
+			}
 		}
-		if j.Cost != nil {
-			costs[j.Currency] = append(costs[j.Currency], *j.Cost)
+		sums := map[string]Totals{}
+		for name, all := range known {
+			sums[name] = Totals{len(all), total(all, seed)}
 		}
+		return sums
 	}
-	t.Energy = total(energies, seed)
-	t.Emissions, t.Costs = map[string]Totals{}, map[string]Totals{}
-	for signal, all := range emissions {
-		t.Emissions[signal] = Totals{len(all), total(all, seed)}
-	}
-	for currency, all := range costs {
-		t.Costs[currency] = Totals{len(all), total(all, seed)}
-	}
+	t.Emissions = totals(func(j *JobSavings) (string, *Difference) { return j.Signal, j.Emissions })
+	t.Costs = totals(func(j *JobSavings) (string, *Difference) { return j.Currency, j.Cost })
 }
 
 // spread gives each job its interval: as far as measured by estimated energy is from its median over all jobs, so far

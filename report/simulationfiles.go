@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,13 +23,20 @@ func WriteDir(dir string, r *Report, results []*sim.Result) (paths []string, err
 	if err != nil {
 		return nil, fmt.Errorf("drawing plots: %w", err)
 	}
-	var summary bytes.Buffer
-	if err := WriteJSON(&summary, r); err != nil {
-		return nil, fmt.Errorf("writing the summary: %w", err)
-	}
-	files["summary.json"] = summary.Bytes()
-	if files["decisions.csv"], err = decisions(results); err != nil {
-		return nil, fmt.Errorf("writing decisions: %w", err)
+	return writeAll(dir, files, map[string]func(io.Writer) error{
+		"summary.json":  func(w io.Writer) error { return WriteJSON(w, r) },
+		"decisions.csv": decisions(results).CSV,
+	})
+}
+
+// writeAll writes files, and others that are yet to be made.
+func writeAll(dir string, files map[string][]byte, more map[string]func(io.Writer) error) (paths []string, err error) {
+	for name, write := range more {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			return nil, fmt.Errorf("writing %s: %w", name, err)
+		}
+		files[name] = b.Bytes()
 	}
 	return replaceAll(dir, files)
 }
@@ -69,7 +77,7 @@ func replaceAll(dir string, files map[string][]byte) (paths []string, err error)
 
 // decisions lists every job of every run. Energy and emissions are what the job was estimated to add when it was
 // placed; the idle power of nodes that were awake anyway belongs to no job, so the sums are below the totals.
-func decisions(results []*sim.Result) ([]byte, error) {
+func decisions(results []*sim.Result) *Table {
 	t := Sheet("JobID", "Strategy", "Submitted", "HeldUntil", "Released", "Started", "Finished", "AssignedNode",
 		"MarginalEnergyJ", "MarginalEmissionsG", "Reason")
 	t.Columns[8].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
@@ -89,7 +97,5 @@ func decisions(results []*sim.Result) ([]byte, error) {
 				float64(o.Placed.Cost.Energy), float64(o.Placed.Cost.Carbon), why)
 		}
 	}
-	var b bytes.Buffer
-	err := t.CSV(&b)
-	return b.Bytes(), err
+	return t
 }

@@ -147,15 +147,11 @@ func barsFigure(results []*sim.Result) (figure, error) {
 			}
 		}
 	}
-	names := make([]string, len(results))
-	for i, r := range results {
-		names[i] = r.Strategy
-	}
-	return bars(charts, names), nil
+	return barCharts(charts, each(results, func(r *sim.Result) string { return r.Strategy })), nil
 }
 
-func each[T any](all []T, of func(T) float64) []float64 {
-	values := make([]float64, len(all))
+func each[T, V any](all []T, of func(T) V) []V {
+	values := make([]V, len(all))
 	for i := range all {
 		values[i] = of(all[i])
 	}

@@ -128,7 +128,7 @@ func (s *Statement) turnarounds(e *Evidence) {
 	rows := map[string]*StatementRow{}
 	for i := range s.Rows {
 		if s.Rows[i].Key != nil {
-			rows[joinKey(s.Rows[i].Key)] = &s.Rows[i]
+			rows[joinKey(s.Rows[i].Key...)] = &s.Rows[i]
 		}
 	}
 	sums := map[*StatementRow]time.Duration{}
@@ -159,10 +159,10 @@ func (s *Statement) keyOf(j *job, ended time.Time) string {
 		}
 		key = append(key, of(j, ended))
 	}
-	return joinKey(key)
+	return joinKey(key...)
 }
 
-func joinKey(key []string) string {
+func joinKey(key ...string) string {
 	var b []byte
 	for _, k := range key {
 		b = append(append(b, k...), 0)

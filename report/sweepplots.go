@@ -72,27 +72,19 @@ func (s *Sweep) label(r *SweepRow) string {
 }
 
 func (s *Sweep) labels() []string {
-	names := make([]string, len(s.Strategies))
-	for i := range names {
-		names[i] = s.label(&s.Strategies[i])
-	}
-	return names
+	return each(s.Strategies, func(r SweepRow) string { return s.label(&r) })
 }
 
 func (s *Sweep) barsFigure() figure {
-	rows := make([]*SweepRow, len(s.Strategies))
-	for i := range rows {
-		rows[i] = &s.Strategies[i]
-	}
 	charts := []chart{
-		{"Emissions, estimated (kgCO2e)", each(rows, func(r *SweepRow) float64 { return r.Grams / 1000 })},
-		{"Mean turnaround (h)", each(rows, func(r *SweepRow) float64 { return r.TurnaroundHours })},
+		{"Emissions, estimated (kgCO2e)", each(s.Strategies, func(r SweepRow) float64 { return r.Grams / 1000 })},
+		{"Mean turnaround (h)", each(s.Strategies, func(r SweepRow) float64 { return r.TurnaroundHours })},
 	}
 	if s.CarbonPrice > 0 {
 		label := fmt.Sprintf("Cost, emissions at %g a tonne included", s.CarbonPrice)
-		charts = append(charts, chart{label, each(rows, func(r *SweepRow) float64 { return *r.AdjustedCost })})
+		charts = append(charts, chart{label, each(s.Strategies, func(r SweepRow) float64 { return *r.AdjustedCost })})
 	}
-	return bars(charts, s.labels())
+	return barCharts(charts, s.labels())
 }
 
 var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, diamond{}}

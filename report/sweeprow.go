@@ -101,6 +101,7 @@ func (c *sweeper) row(key rowKey) (*SweepRow, error) {
 	cells := make(sumGrid, len(c.zones))
 	for z := range cells {
 		cells[z] = make([]sums, c.starts)
+		row.ByZone = append(row.ByZone, ZoneRow{Zone: c.zones[z]})
 	}
 	known := true
 	for _, t := range c.rows[key] {
@@ -117,9 +118,14 @@ func (c *sweeper) row(key rowKey) (*SweepRow, error) {
 		} else {
 			known = false
 		}
-		cells[slices.Index(c.zones, t.Zone)][t.StartIndex].add(cell)
+		z := slices.Index(c.zones, t.Zone)
+		cells[z][t.StartIndex].add(cell)
 		if c.options.Quotes(t.StartIndex) {
 			row.include(t, base)
+			zone := &row.ByZone[z]
+			zone.Grams += t.Grams
+			zone.BaselineGrams += base.Grams
+			zone.MeanWaitHours += t.MeanWait / 3600
 		}
 	}
 	row.finish(c.options.CarbonPrice)
@@ -196,21 +202,9 @@ func (c *sweeper) rate(row *SweepRow, cells sumGrid, known bool) {
 }
 
 func (c *sweeper) byZone(row *SweepRow, cells sumGrid, known bool) {
-	for z, name := range c.zones {
-		zone := ZoneRow{Zone: name}
-		trials := 0
-		for _, t := range c.rows[rowKey{row.Strategy, row.Forecast, row.RestartCost}] {
-			if t.Zone != name || !c.options.Quotes(t.StartIndex) {
-				continue
-			}
-			trials++
-			zone.Grams += t.Grams
-			if base, err := c.baseline(t); err == nil { // it was found before
-				zone.BaselineGrams += base.Grams
-			}
-			zone.MeanWaitHours += t.MeanWait / 3600
-		}
-		zone.MeanWaitHours = over(zone.MeanWaitHours, float64(trials))
+	for z := range row.ByZone {
+		zone, all := &row.ByZone[z], cells.over(z, c.quoted)
+		zone.MeanWaitHours = over(zone.MeanWaitHours, float64(all.trials))
 		in := func(of func(*sums) float64) func([]int) float64 {
 			return func(starts []int) float64 {
 				all := cells.over(z, starts)
@@ -218,13 +212,12 @@ func (c *sweeper) byZone(row *SweepRow, cells sumGrid, known bool) {
 			}
 		}
 		zone.Saving = c.interval(in((*sums).saving))
-		if all := cells.over(z, c.quoted); known && all.possible() {
+		if known && all.possible() {
 			zone.Eta = new(c.interval(in((*sums).eta)))
 			zone.OptimumSaving = new(all.optimum / float64(all.trials))
 			if row.WorstEta == nil || zone.Eta.Value < *row.WorstEta {
-				row.WorstZone, row.WorstEta = name, new(zone.Eta.Value)
+				row.WorstZone, row.WorstEta = zone.Zone, new(zone.Eta.Value)
 			}
 		}
-		row.ByZone = append(row.ByZone, zone)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html/template"
+	"io"
 	"strings"
 )
 
@@ -39,7 +40,7 @@ func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error
 	if err != nil {
 		return nil, fmt.Errorf("drawing the comparison: %w", err)
 	}
-	page := sweepPage{
+	page := page{
 		Title: s.headline(), Notes: s.Notes, Command: strings.Join(m.CommandLine, " "), Program: m.Program,
 	}
 	for _, f := range figures {
@@ -58,55 +59,10 @@ func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error
 	for _, t := range s.tables() {
 		page.Tables = append(page.Tables, t.shown(true))
 	}
-	var html, summary, sheet, manifest bytes.Buffer
-	if err := sweepTemplate.Execute(&html, &page); err != nil {
-		return nil, fmt.Errorf("writing the page: %w", err)
-	}
-	if err := WriteJSON(&summary, s); err != nil {
-		return nil, fmt.Errorf("writing the summary: %w", err)
-	}
-	if err := s.CSV(&sheet); err != nil {
-		return nil, fmt.Errorf("writing the sheet: %w", err)
-	}
-	if err := WriteJSON(&manifest, m); err != nil {
-		return nil, fmt.Errorf("writing the manifest: %w", err)
-	}
-	files["report.html"], files["comparison.json"], files["comparison.csv"] = html.Bytes(), summary.Bytes(),
-		sheet.Bytes()
-	files["manifest.json"] = manifest.Bytes()
-	return replaceAll(dir, files)
+	return writeAll(dir, files, map[string]func(io.Writer) error{
+		"report.html":     func(w io.Writer) error { return pageTemplate.Execute(w, &page) },
+		"comparison.json": func(w io.Writer) error { return WriteJSON(w, s) },
+		"comparison.csv":  s.CSV,
+		"manifest.json":   func(w io.Writer) error { return WriteJSON(w, m) },
+	})
 }
-
-type sweepPage struct {
-	Title, Command, Program string
-	Tables                  []*shown
-	Figures                 []pageFigure
-	Notes                   []string
-}
-
-type pageFigure struct {
-	Caption string
-	Drawing template.HTML
-}
-
-var sweepTemplate = template.Must(template.New("comparison").Parse(pageHead + `{{range .Tables}}{{$names := .Words -}}
-<div class="scroll"><table>
-{{if .Title}}<caption>{{.Title}}</caption>
-{{end}}<thead><tr>{{range $i, $h := .Header}}
-{{- ""}}<th scope="col"{{if lt $i $names}} class="name"{{end}}>{{$h}}</th>{{end}}</tr></thead>
-<tbody>
-{{range .Rows}}<tr>{{range $i, $c := .}}
-{{- if lt $i $names}}<th scope="row" class="name">{{$c}}</th>{{else}}<td>{{$c}}</td>{{end}}{{end}}</tr>
-{{end}}</tbody>
-</table></div>
-{{end}}
-{{range .Figures}}<figure>{{.Drawing}}<figcaption>{{.Caption}}</figcaption></figure>
-{{end}}
-<h2>Notes</h2>
-<ul>
-{{range .Notes}}<li>{{.}}</li>
-{{end}}</ul>
-<p>Made by <code>{{.Command}}</code>, KubEnergy {{.Program}}.</p>
-</body>
-</html>
-`))

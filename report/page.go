@@ -1,0 +1,101 @@
+package report
+
+import (
+	"html/template"
+	"strings"
+)
+
+// page is what people look at with a browser: tables, figures and notes.
+type page struct {
+	Title            string
+	Bars             *bars // above the tables; nil: none
+	Tables           []*shown
+	Figures          []pageFigure
+	Notes            []string
+	Command, Program string // that made it; "": that is not told
+}
+
+// bars are one figure, of horizontal bars.
+type bars struct {
+	All    []bar
+	Height float64
+	Left   int // rows that have none
+}
+
+type bar struct {
+	Name, Text string
+	Y, Width   float64
+}
+
+type pageFigure struct {
+	Caption string
+	Drawing template.HTML
+}
+
+// pageTemplate makes a page that loads nothing from anywhere and runs no script.
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"plus": func(a, b float64) float64 { return a + b },
+	"name": func(header string) string { name, _, _ := strings.Cut(header, "\n"); return name },
+	"unit": func(header string) string { _, unit, _ := strings.Cut(header, "\n"); return unit },
+}).Parse(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{{.Title}}</title>
+<style>
+body {
+  font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem;
+  color: #1a1a1a; background: #fff;
+}
+h1 { font-size: 1.35rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+.scroll { overflow-x: auto; } code { white-space: pre-wrap; }
+table { border-collapse: collapse; } caption { text-align: left; font-weight: 600; padding: .4rem 0; }
+th, td {
+  padding: .3rem .7rem; border-bottom: 1px solid #ccc; text-align: right; vertical-align: bottom;
+  white-space: pre-line; font-variant-numeric: tabular-nums;
+}
+th[scope=row], .name { text-align: left; } th.name { white-space: nowrap; }
+tfoot td, tfoot th { border-top: 2px solid #444; font-weight: 600; }
+small { font-weight: 400; color: #444; display: block; }
+figure { margin: 2rem 0; overflow-x: auto; }
+figure svg { max-width: 100%; height: auto; background: #fff; }
+.bars text { font: 12px system-ui, sans-serif; fill: #1a1a1a; }
+@media (prefers-color-scheme: dark) {
+  body { color: #e8e8e8; background: #161616; } small { color: #bbb; } th, td { border-color: #444; }
+}
+</style>
+</head>
+<body>
+<h1>{{.Title}}</h1>
+{{with .Bars}}<figure><svg class="bars" role="img" viewBox="0 0 1000 {{.Height}}" width="100%"
+  aria-label="Energy in kWh as bars; the table has the same numbers">
+{{range .All}}<text x="270" y="{{plus .Y 15}}" text-anchor="end">{{.Name}}</text>
+{{- ""}}<rect x="280" y="{{plus .Y 3}}" width="{{.Width}}" height="16" fill="#2a6fb0"></rect>
+{{- ""}}<text x="{{plus 288 .Width}}" y="{{plus .Y 15}}">{{.Text}}</text>
+{{end}}</svg>{{if gt .Left 0}}<figcaption>{{.Left}} more rows are in the table.</figcaption>{{end}}</figure>{{end}}
+{{range .Tables}}<div class="scroll"><table>
+{{if .Title}}<caption>{{.Title}}</caption>
+{{end}}{{$words := .Words -}}
+<thead><tr>{{range $i, $h := .Header}}{{if lt $i $words}}<th scope="col" class="name">{{$h}}</th>
+{{- else}}<th scope="col">{{name $h}}<small>{{unit $h}}</small></th>{{end}}{{end}}</tr></thead>
+<tbody>
+{{range .Rows}}<tr>{{range $i, $c := .}}
+{{- if lt $i $words}}<th scope="row">{{$c}}</th>{{else}}<td>{{$c}}</td>{{end}}{{end}}</tr>
+{{end}}</tbody>
+{{if .Total}}<tfoot><tr>{{range $i, $c := .Total}}
+{{- if lt $i $words}}<th scope="row">{{$c}}</th>{{else}}<td>{{$c}}</td>{{end}}{{end}}</tr></tfoot>{{end}}
+</table></div>
+{{end}}
+{{- range .Figures}}<figure>{{.Drawing}}<figcaption>{{.Caption}}</figcaption></figure>
+{{end}}
+{{- ""}}<h2>Notes</h2>
+<ul>
+{{range .Notes}}<li>{{.}}</li>
+{{end}}</ul>
+{{- if .Command}}
+<p>Made by <code>{{.Command}}</code>, KubEnergy {{.Program}}.</p>{{end}}
+</body>
+</html>
+`))
