@@ -115,11 +115,7 @@ func (f *compareFlags) carryOut(ctx context.Context, t terminal, c *study.Study,
 	if store.Damaged > 0 {
 		fmt.Fprintf(t.err, "%d lines of earlier results are damaged: those trials are run again\n", store.Damaged)
 	}
-	tell := func(int, int) {}
-	if isTerminal(t.err) {
-		tell = (&progress{w: t.err, now: t.now}).tell
-	}
-	mine, err := c.Run(ctx, store, part, f.workers, tell)
+	mine, err := c.Run(ctx, store, part, f.workers, t.progress("trials"))
 	switch {
 	case errors.Is(err, context.Canceled) && f.out != "":
 		return fmt.Errorf("%w: the same command goes on from here", err)
@@ -192,18 +188,27 @@ func newMerge(t terminal) *cobra.Command {
 	return cmd
 }
 
-// progress shows on a terminal how far a comparison has come.
+// progress returns what shows on a terminal how many of all things are done.
+func (t terminal) progress(things string) (tell func(done, all int)) {
+	if !isTerminal(t.err) {
+		return func(int, int) {}
+	}
+	return (&progress{w: t.err, now: t.now, things: things}).tell
+}
+
 type progress struct {
-	w     io.Writer
-	now   func() time.Time
+	w      io.Writer
+	now    func() time.Time
+	things string
+
 	begun time.Time
-	first int // trials that were there before
+	first int // things that were there before
 
 	mu   sync.Mutex
 	last time.Time
 }
 
-// tell is called after each trial.
+// tell is called after each thing.
 func (p *progress) tell(done, all int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,8 +223,8 @@ func (p *progress) tell(done, all int) {
 	p.last = now
 	const width = 30
 	full := width * done / max(1, all)
-	line := fmt.Sprintf("\r[%s%s] %d of %d trials", strings.Repeat("█", full), strings.Repeat("·", width-full), done,
-		all)
+	line := fmt.Sprintf("\r[%s%s] %d of %d %s", strings.Repeat("█", full), strings.Repeat("·", width-full), done, all,
+		p.things)
 	if elapsed := now.Sub(p.begun); done > p.first+1 && done < all {
 		left := time.Duration(float64(elapsed) / float64(done-p.first-1) * float64(all-done))
 		line += fmt.Sprintf(", %v left", left.Round(time.Second))

@@ -134,11 +134,6 @@ func (d *doctor) unseen(what string, err error) {
 	d.say(statusWarn, "try again", "%s could not be read: %s", what, oneLine(err))
 }
 
-// raw decodes what the API server has under a path.
-func (d *doctor) raw(ctx context.Context, path string, into any) error {
-	return getJSON(ctx, d.client, path, into)
-}
-
 // getJSON reads an object of a kind that client-go does not know.
 func getJSON(ctx context.Context, client kubernetes.Interface, path string, into any) error {
 	data, err := client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)

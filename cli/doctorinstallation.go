@@ -38,7 +38,7 @@ func (d *doctor) lookAtCRDs(ctx context.Context) {
 	for _, name := range names {
 		name += "." + v1alpha1.GroupVersion.Group
 		var crd customResource
-		err := d.raw(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+name, &crd)
+		err := getJSON(ctx, d.client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+name, &crd)
 		switch {
 		case apierrors.IsNotFound(err):
 			missing = append(missing, name)

@@ -27,7 +27,7 @@ func (d *doctor) lookAtMode(ctx context.Context) {
 		return
 	}
 	var policies v1alpha1.EnergyPolicyList
-	if err := d.raw(ctx, resourcePath+"energypolicies", &policies); err != nil {
+	if err := getJSON(ctx, d.client, resourcePath+"energypolicies", &policies); err != nil {
 		d.unseen("EnergyPolicies", err)
 		return
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -70,15 +69,38 @@ of a recorded series everything before --start is looked at, and nothing after i
 
 // outlook is a forecast, and what people want to know about it.
 type outlook struct {
-	zone, quantity, unit string
-	source, quality      string
-	asOf                 time.Time // zero: does not age
-	model                string
-	now                  time.Time
-	series, low, high    *grid.Series
-	window               sched.Window
-	duration             time.Duration
-	width                int // of the terminal
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Zone       string          `json:"zone"`
+	Quantity   string          `json:"quantity"`
+	Unit       string          `json:"unit"`
+	Quality    string          `json:"quality"`
+	Source     string          `json:"source"`
+	Model      string          `json:"forecastSource,omitempty"`
+	AsOf       time.Time       `json:"asOf,omitzero"` // zero: does not age
+	Step       string          `json:"step"`
+	Cheapest   *cheapestWindow `json:"cheapest,omitempty"`
+	Values     []stepValue     `json:"values"`
+
+	now               time.Time
+	series, low, high *grid.Series
+	window            sched.Window
+	duration          time.Duration
+	width             int // of the terminal
+}
+
+type cheapestWindow struct {
+	Start   time.Time `json:"start"`
+	End     time.Time `json:"end"`
+	Mean    float64   `json:"mean"`
+	MeanNow float64   `json:"meanIfStartedNow"`
+}
+
+type stepValue struct {
+	Start time.Time `json:"start"`
+	Value float64   `json:"value"`
+	Low   *float64  `json:"low,omitempty"`
+	High  *float64  `json:"high,omitempty"`
 }
 
 func (f *forecastFlags) check(cmd *cobra.Command) error {
@@ -110,11 +132,13 @@ func (f *forecastFlags) run(cmd *cobra.Command, t terminal) error {
 	if err != nil {
 		return err
 	}
-	o.quantity, o.duration, o.width = f.quantity.value, f.duration, t.width()
+	o.APIVersion, o.Kind, o.Quantity = "kubenergy.io/v1alpha1", "Forecast", f.quantity.value
+	o.duration, o.width = f.duration, t.width()
 	if err := o.crop(f.hours); err != nil {
 		return err
 	}
 	o.window = cheapest(o.series, o.now, f.duration)
+	o.tell()
 	return t.printTo(f.out, o, f.output.value)
 }
 
@@ -143,9 +167,9 @@ func (f *forecastFlags) fromCluster(ctx context.Context, t terminal) (*outlook, 
 	if err != nil {
 		return nil, fmt.Errorf("GridZone %s: %s: %w", z.Name, f.quantity, err)
 	}
-	o.zone, o.now = z.Name, t.now()
+	o.Zone, o.now = z.Name, t.now()
 	if z.Spec.Zone != z.Name {
-		o.zone += " (" + z.Spec.Zone + ")"
+		o.Zone += " (" + z.Spec.Zone + ")"
 	}
 	return o, nil
 }
@@ -175,7 +199,7 @@ func readOutlook(s *v1alpha1.SignalStatus) (*outlook, error) {
 		return nil, err
 	}
 	o := &outlook{
-		unit: s.Unit, source: s.Source, quality: s.Quality, asOf: signal.AsOf, model: s.ForecastSource,
+		Unit: s.Unit, Source: s.Source, Quality: s.Quality, AsOf: signal.AsOf, Model: s.ForecastSource,
 		series: signal.Series,
 	}
 	if len(s.Low) != len(s.Values) || len(s.High) != len(s.Values) {
@@ -210,11 +234,11 @@ func (f *forecastFlags) fromFile() (*outlook, error) {
 		return nil, usageError{fmt.Errorf("forecasting %s: %w", f.file, err)}
 	}
 	o := &outlook{
-		zone: string(zone), unit: "gCO2e/kWh", source: filepath.Base(f.file), quality: "estimated", model: made.Model,
+		Zone: string(zone), Unit: "gCO2e/kWh", Source: filepath.Base(f.file), Quality: "estimated", Model: made.Model,
 		now: from, series: made.Series, low: made.Low, high: made.High,
 	}
 	if f.quantity.value == quantityPrice {
-		o.unit = "per kWh"
+		o.Unit = "per kWh"
 	}
 	return o, nil
 }
@@ -231,7 +255,7 @@ func readStart(text string) (time.Time, error) {
 // crop leaves what is known from now on, for as many hours as are wanted; 0: all.
 func (o *outlook) crop(hours int) error {
 	if !o.series.Covers(o.now, o.now) {
-		return fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs", o.zone,
+		return fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs", o.Zone,
 			o.series.End().Format(time.RFC3339))
 	}
 	end := o.series.End()
@@ -274,38 +298,52 @@ func (o *outlook) windowed() bool { return o.window.End.After(o.window.Start) }
 // SVG draws the outlook.
 func (o *outlook) SVG() ([]byte, error) {
 	picture := report.Outlook{
-		Title: o.title(), Label: o.label(), Series: o.series, Low: o.low, High: o.high, Band: "80 % interval",
-		Window: o.window,
+		Title: o.title(), Label: o.name() + "\n(" + o.Unit + ")", Series: o.series, Low: o.low, High: o.high,
+		Band: "80 % interval", Window: o.window,
 	}
 	return picture.SVG()
 }
 
-func (o *outlook) label() []string {
-	if o.quantity == quantityPrice {
-		return []string{"Price", "(" + o.unit + ")"}
+func (o *outlook) name() string {
+	if o.Quantity == quantityPrice {
+		return "Price"
 	}
-	return []string{"Carbon intensity", "(" + o.unit + ")"}
+	return "Carbon intensity"
 }
 
 // title says what is shown, where from, how old and how good.
 func (o *outlook) title() string {
-	name := "carbon intensity"
-	if o.quantity == quantityPrice {
-		name = "price"
+	title := fmt.Sprintf("%s: %s in %s, %s, from %s", o.Zone, strings.ToLower(o.name()), o.Unit, o.Quality, o.Source)
+	if !o.AsOf.IsZero() {
+		title += fmt.Sprintf(" (%s old)", report.Rounded(max(0, o.now.Sub(o.AsOf))))
 	}
-	title := fmt.Sprintf("%s: %s in %s, %s, from %s", o.zone, name, o.unit, o.quality, o.source)
-	if !o.asOf.IsZero() {
-		title += fmt.Sprintf(" (%s old)", report.Rounded(max(0, o.now.Sub(o.asOf))))
-	}
-	if o.model != "" && o.model != o.source {
-		title += "; forecast by " + o.model
+	if o.Model != "" && o.Model != o.Source {
+		title += "; forecast by " + o.Model
 	}
 	return title
 }
 
+// tell fills in what programs are shown.
+func (o *outlook) tell() {
+	o.Step = o.series.Step().String()
+	if o.windowed() {
+		o.Cheapest = &cheapestWindow{
+			o.window.Start.UTC(), o.window.End.UTC(),
+			o.series.Mean(o.window.Start, o.window.End), o.series.Mean(o.now, o.now.Add(o.duration)),
+		}
+	}
+	for i := range o.series.Len() {
+		v := stepValue{Start: o.series.Start().Add(time.Duration(i) * o.series.Step()), Value: o.series.Value(i)}
+		if o.low != nil {
+			v.Low, v.High = new(o.low.Value(i)), new(o.high.Value(i))
+		}
+		o.Values = append(o.Values, v)
+	}
+}
+
 // CSV writes a row for each step.
 func (o *outlook) CSV(w io.Writer) error {
-	name := map[string]string{quantityCarbon: "gco2e_per_kwh", quantityPrice: "price_per_kwh"}[o.quantity]
+	name := map[string]string{quantityCarbon: "gco2e_per_kwh", quantityPrice: "price_per_kwh"}[o.Quantity]
 	t := report.Sheet("start", name, "low", "high")
 	for i := range t.Columns {
 		t.Columns[i].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
@@ -313,63 +351,8 @@ func (o *outlook) CSV(w io.Writer) error {
 	if o.low == nil {
 		t.Columns = t.Columns[:2]
 	}
-	for i := range o.series.Len() {
-		row := []any{o.series.Start().Add(time.Duration(i) * o.series.Step()), o.series.Value(i)}
-		if o.low != nil {
-			row = append(row, o.low.Value(i), o.high.Value(i))
-		}
-		t.Add(row...)
+	for _, v := range o.Values {
+		t.Add(v.Start, v.Value, v.Low, v.High)
 	}
 	return t.CSV(w)
-}
-
-// MarshalJSON is what programs are shown.
-func (o *outlook) MarshalJSON() ([]byte, error) {
-	type value struct {
-		Start time.Time `json:"start"`
-		Value float64   `json:"value"`
-		Low   *float64  `json:"low,omitempty"`
-		High  *float64  `json:"high,omitempty"`
-	}
-	type window struct {
-		Start   time.Time `json:"start"`
-		End     time.Time `json:"end"`
-		Mean    float64   `json:"mean"`
-		MeanNow float64   `json:"meanIfStartedNow"`
-	}
-	doc := struct {
-		APIVersion string     `json:"apiVersion"`
-		Kind       string     `json:"kind"`
-		Zone       string     `json:"zone"`
-		Quantity   string     `json:"quantity"`
-		Unit       string     `json:"unit"`
-		Quality    string     `json:"quality"`
-		Source     string     `json:"source"`
-		Model      string     `json:"forecastSource,omitempty"`
-		AsOf       *time.Time `json:"asOf,omitempty"`
-		Step       string     `json:"step"`
-		Window     *window    `json:"cheapest,omitempty"`
-		Values     []value    `json:"values"`
-	}{
-		APIVersion: "kubenergy.io/v1alpha1", Kind: "Forecast", Zone: o.zone, Quantity: o.quantity, Unit: o.unit,
-		Quality: o.quality,
-		Source:  o.source, Model: o.model, Step: o.series.Step().String(),
-	}
-	if !o.asOf.IsZero() {
-		doc.AsOf = &o.asOf
-	}
-	if o.windowed() {
-		doc.Window = &window{
-			o.window.Start.UTC(), o.window.End.UTC(),
-			o.series.Mean(o.window.Start, o.window.End), o.series.Mean(o.now, o.now.Add(o.duration)),
-		}
-	}
-	for i := range o.series.Len() {
-		v := value{Start: o.series.Start().Add(time.Duration(i) * o.series.Step()), Value: o.series.Value(i)}
-		if o.low != nil {
-			v.Low, v.High = new(o.low.Value(i)), new(o.high.Value(i))
-		}
-		doc.Values = append(doc.Values, v)
-	}
-	return json.Marshal(doc)
 }

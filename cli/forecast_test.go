@@ -102,7 +102,7 @@ func TestChartsFit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.now, o.quantity, o.duration = testNow, quantityCarbon, 2*time.Hour
+			o.now, o.Quantity, o.duration = testNow, quantityCarbon, 2*time.Hour
 			if !band {
 				o.low, o.high = nil, nil
 			}

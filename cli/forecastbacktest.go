@@ -95,16 +95,7 @@ func (f *backtestFlags) run(cmd *cobra.Command, t terminal) error {
 	if err != nil {
 		return usageError{err}
 	}
-	e.Now = t.now
-	if isTerminal(t.err) {
-		e.Progress = func(done, total int) {
-			end := "\r"
-			if done == total {
-				end = "\n"
-			}
-			fmt.Fprintf(t.err, "forecasting: %d of %d parts%s", done, total, end)
-		}
-	}
+	e.Now, e.Progress = t.now, t.progress("parts")
 	scores, err := forecast.Evaluate(cmd.Context(), e)
 	if err != nil {
 		if cmd.Context().Err() != nil {

@@ -56,14 +56,14 @@ func (o *outlook) verdict() string {
 		return fmt.Sprintf("Known until %s: less than %s ahead, so there is no window to choose.",
 			o.series.End().Format("Mon 2 Jan 15:04"), report.Rounded(o.duration))
 	}
-	show := func(v float64) string { return valueOf(v, o.unit) }
+	show := func(v float64) string { return valueOf(v, o.Unit) }
 	now, then := o.series.Mean(o.now, o.now.Add(o.duration)), o.series.Mean(o.window.Start, o.window.End)
 	line := fmt.Sprintf("Cheapest %s: %s–%s UTC, mean %s", report.Rounded(o.duration),
 		o.window.Start.UTC().Format("Mon 2 Jan 15:04"), o.window.End.UTC().Format("15:04"), show(then))
 	if o.low != nil {
 		low, high := o.low.Mean(o.window.Start, o.window.End), o.high.Mean(o.window.Start, o.window.End)
-		line += fmt.Sprintf(" (80 %% interval %s to %s)", strings.TrimSuffix(show(low), " "+o.unit),
-			strings.TrimSuffix(show(high), " "+o.unit))
+		line += fmt.Sprintf(" (80 %% interval %s to %s)", strings.TrimSuffix(show(low), " "+o.Unit),
+			strings.TrimSuffix(show(high), " "+o.Unit))
 	}
 	if !o.window.Start.After(o.now) {
 		return line + ": now."
@@ -112,7 +112,7 @@ func (o *outlook) blocks(b *strings.Builder, width int) {
 		b.WriteRune(levels[i])
 	}
 	fmt.Fprintf(b, "\n%s", o.marks(len(values)))
-	fmt.Fprintf(b, "%s to %s\n%s to %s\n", valueOf(lo, o.unit), valueOf(hi, o.unit),
+	fmt.Fprintf(b, "%s to %s\n%s to %s\n", valueOf(lo, o.Unit), valueOf(hi, o.Unit),
 		o.series.Start().Format("2 Jan 15:04"), o.series.End().Format("2 Jan 15:04 UTC"))
 }
 
@@ -133,7 +133,7 @@ func (o *outlook) chart(b *strings.Builder, width int, colours bool) {
 		top = max(top, most(o.high))
 	}
 	format := "%.0f"
-	if o.quantity == quantityPrice || top < 10 {
+	if o.Quantity == quantityPrice || top < 10 {
 		format = "%.3f"
 	}
 	const axis = 3 // what asciigraph puts between a label and the first column

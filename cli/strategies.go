@@ -41,20 +41,19 @@ func newStrategies(t terminal) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			wheres, whens := sched.Names()
 			_, suspending := sched.Families()
+			starting := slices.DeleteFunc(whens, func(name string) bool { return slices.Contains(suspending, name) })
 			w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "where:")
-			for _, name := range wheres {
-				fmt.Fprintf(w, "  %s\t%s\n", name, sched.Describe(name))
-			}
-			fmt.Fprintln(w, "when:")
-			for _, name := range whens {
-				if !slices.Contains(suspending, name) {
+			for _, group := range []struct {
+				title string
+				names []string
+			}{
+				{"where:", wheres}, {"when:", starting},
+				{"when, and may suspend what is interruptible:", suspending},
+			} {
+				fmt.Fprintln(w, group.title)
+				for _, name := range group.names {
 					fmt.Fprintf(w, "  %s\t%s\n", name, sched.Describe(name))
 				}
-			}
-			fmt.Fprintln(w, "when, and may suspend what is interruptible:")
-			for _, name := range suspending {
-				fmt.Fprintf(w, "  %s\t%s\n", name, sched.Describe(name))
 			}
 			fmt.Fprintf(w, "before a where, in simulations:\n  cap(LEAST-MOST):\t%s\n", sched.Describe("cap"))
 			fmt.Fprintf(w, "order: %s\n", strings.Join(sched.Orders(), ", "))

@@ -72,13 +72,7 @@ func (f *traceFlags) read(t terminal, path string) (*workload.Trace, error) {
 
 // first returns when the first job comes.
 func first(jobs []sched.Job) time.Time {
-	at := jobs[0].Submitted
-	for i := range jobs {
-		if jobs[i].Submitted.Before(at) {
-			at = jobs[i].Submitted
-		}
-	}
-	return at
+	return slices.MinFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) }).Submitted
 }
 
 func newConvert(t terminal) *cobra.Command {

@@ -1,11 +1,9 @@
 package report
 
 import (
-	"errors"
 	"fmt"
 	"image/color"
 	"slices"
-	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -19,27 +17,15 @@ import (
 // Outlook is a signal's present and future, and the window of it that is cheapest.
 type Outlook struct {
 	Title     string
-	Label     []string // of the vertical axis, in at most two lines, the last one with the unit
+	Label     string // of the vertical axis, in at most two lines, the last one with the unit
 	Series    *grid.Series
-	Low, High *grid.Series // percentiles of the same steps; nil: not known
+	Low, High *grid.Series // percentiles of the same steps; both nil: not known
 	Band      string       // what Low and High are
 	Window    sched.Window // empty: none is marked
 }
 
 // SVG draws the outlook. The same outlook gives the same bytes.
 func (o *Outlook) SVG() ([]byte, error) {
-	switch {
-	case o.Series == nil:
-		return nil, errors.New("there is no forecast to draw")
-	case o.Low != nil && o.High == nil || o.Low == nil && o.High != nil:
-		return nil, errors.New("a band needs both percentiles")
-	}
-	for name, s := range map[string]*grid.Series{"low": o.Low, "high": o.High} {
-		if s != nil && (s.Len() != o.Series.Len() || !s.Start().Equal(o.Series.Start()) ||
-			s.Step() != o.Series.Step()) {
-			return nil, fmt.Errorf("the %s percentile has other steps than the forecast", name)
-		}
-	}
 	f := o.figure()
 	return f.svg()
 }
@@ -52,7 +38,7 @@ var (
 func (o *Outlook) figure() figure {
 	start := o.Series.Start()
 	span := o.Series.End().Sub(start).Seconds()
-	p := newPlot("Time (UTC)", strings.Join(o.Label, "\n"), faint)
+	p := newPlot("Time (UTC)", o.Label, faint)
 	p.Title.Text = fitted(o.Title, figureWidth-10*padding)
 	line := &plotter.Line{XYs: seriesSteps(o.Series, start, span, resolution(1)), LineStyle: strategyStyle(0, 1)}
 	keys := []key{{"forecast", line}}

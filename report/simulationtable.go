@@ -12,19 +12,13 @@ import (
 
 // Text shows the runs as a table. Columns of zeros cost the width that a terminal does not have.
 func (r *Report) Text(_, colours bool) string {
-	t := Heads(1, "strategy", "energy\nkWh", "saved\n%", "emissions\nkgCO2e", "saved\n%")
-	priced := len(r.Runs) > 0 && r.Runs[0].Priced
-	if priced {
-		t.Columns = append(t.Columns, Column{Name: "cost\n"}, Column{Name: "saved\n%"})
-	}
-	t.Columns = append(t.Columns, Heads(0, "mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%",
-		"held\njobs", "delay\nviolations").Columns...)
-	for _, name := range []string{
-		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs", "decisions\nper s",
-	} {
-		t.Columns = append(t.Columns, Column{
-			Name: name, Rare: true, Show: func(v float64) string { return fmt.Sprintf("%.0f", v) },
-		})
+	t := Heads(1, "strategy", "energy\nkWh", "saved\n%", "emissions\nkgCO2e", "saved\n%", "cost\n", "saved\n%",
+		"mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations",
+		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs", "decisions\nper s")
+	const rare = 6
+	for i := range t.Columns[len(t.Columns)-rare:] {
+		c := &t.Columns[len(t.Columns)-rare+i]
+		c.Rare, c.Show = true, func(v float64) string { return fmt.Sprintf("%.0f", v) }
 	}
 	for i := range r.Runs {
 		run := &r.Runs[i]
@@ -34,17 +28,15 @@ func (r *Report) Text(_, colours bool) string {
 			}
 			return fmt.Sprintf("%.1f", 100*v)
 		}
-		row := []any{
-			run.Strategy, significant(run.EnergyKWh), share(run.Savings.Energy), significant(run.EmissionsKg),
-			share(run.Savings.Emissions),
+		var cost, saved any // columns that say nothing in any row are left out
+		if run.Priced {
+			cost, saved = significant(run.Cost), share(run.Savings.Cost)
 		}
-		if priced {
-			row = append(row, significant(run.Cost), share(run.Savings.Cost))
-		}
-		t.Add(append(row, span(run.MeanWaitSeconds), span(run.P95WaitSeconds), span(run.MeanCompletionSeconds),
-			span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation), strconv.Itoa(run.HeldJobs),
-			strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines, run.Suspensions, run.Tolerated,
-			run.UnplacedJobs, run.DecisionsPerSecond)...)
+		t.Add(run.Strategy, significant(run.EnergyKWh), share(run.Savings.Energy), significant(run.EmissionsKg),
+			share(run.Savings.Emissions), cost, saved, span(run.MeanWaitSeconds), span(run.P95WaitSeconds),
+			span(run.MeanCompletionSeconds), span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation),
+			strconv.Itoa(run.HeldJobs), strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines,
+			run.Suspensions, run.Tolerated, run.UnplacedJobs, run.DecisionsPerSecond)
 	}
 	return fmt.Sprintf("%s\n%s\n%s\n", title(r), t.Framed(false, colours), strings.Join(footnotes(r), "\n"))
 }

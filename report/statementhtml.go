@@ -48,8 +48,9 @@ func (s *Statement) bars(t *shown) *bars {
 	for i := range s.Rows[:n] {
 		row := &s.Rows[i]
 		b.All = append(b.All, bar{
-			Name: strings.Join(t.Rows[i][:t.Words], " · "), Text: significant(row.EnergyKWh) + " kWh, " + row.Quality.String(),
-			Y: float64(i) * barStep, Width: math.Max(0, row.EnergyKWh/most*barRoom),
+			Name: strings.Join(t.Rows[i][:t.Words], " · "),
+			Text: significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
+			Width: math.Max(0, row.EnergyKWh/most*barRoom),
 		})
 	}
 	return b

@@ -92,7 +92,7 @@ func (s *Sweep) overall() *Table {
 		if r.AdjustedCost != nil {
 			adjusted = significant(*r.AdjustedCost)
 		}
-		t.Add(r.Strategy, shownOr(r.Forecast), only(restarts, r.RestartCost.String()), significant(r.Grams/1000),
+		t.Add(r.Strategy, cmp.Or(r.Forecast, "–"), only(restarts, r.RestartCost.String()), significant(r.Grams/1000),
 			shownInterval(&r.Saving, 100, 2), only(rated, shownInterval(r.Eta, 1, 3)),
 			only(rated, shownShare(r.EtaMean.value())), only(rated, worst(r)), only(rated, shownShare(r.EtaOther)),
 			only(rated, shownShare(r.EtaInterruptible.value())), span(3600*r.MeanWaitHours), span(3600*r.P95WaitHours),
@@ -137,13 +137,6 @@ func shownShare(v *float64) string {
 	return fmt.Sprintf("%.3f", *v)
 }
 
-func shownOr(text string) string {
-	if text == "" {
-		return "–"
-	}
-	return text
-}
-
 func worst(r *SweepRow) string {
 	if r.WorstEta == nil {
 		return "–"
@@ -153,15 +146,11 @@ func worst(r *SweepRow) string {
 
 // headline says what was compared.
 func (s *Sweep) headline() string {
-	name := s.Name
-	if name == "" {
-		name = "comparison"
-	}
 	starts := fmt.Sprintf("%d starts", s.Starts)
 	if s.Quoted != QuoteAll {
 		starts += fmt.Sprintf(", those of %s index quoted", s.Quoted)
 	}
-	return fmt.Sprintf("%s: %d trials in %d zones, %s", name, s.Trials, len(s.Zones), starts)
+	return fmt.Sprintf("%s: %d trials in %d zones, %s", cmp.Or(s.Name, "comparison"), s.Trials, len(s.Zones), starts)
 }
 
 // Text shows all tables.

@@ -116,9 +116,6 @@ func (f *File) Apply(o *Overrides) error {
 			f.Baseline = f.Strategies[0]
 		}
 		f.Strategies = o.Strategies
-		if f.Baseline != "" && !slices.Contains(f.Strategies, f.Baseline) {
-			f.Strategies = append([]string{f.Baseline}, f.Strategies...)
-		}
 	}
 	if len(o.Forecasts) > 0 {
 		f.Forecasts = o.Forecasts
