@@ -29,7 +29,6 @@ import (
 	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/controller/status"
 	"github.com/kubenergy/kubenergy/controller/zone"
-	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -107,7 +106,7 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 func (p *process) addEstimator(api *rest.Config) error {
 	o := estimate.Options{
 		Nodes: p.listNodes, Pods: p.listPods, View: p.objects.View, HasAgent: p.agents.Last,
-		Idle: energy.IdleByRequests, Clock: time.Now, Uptime: meter.Uptime, Log: p.log, Book: p.workloads.Estimated,
+		Clock: time.Now, Uptime: meter.Uptime, Log: p.log, Book: p.workloads.Estimated,
 	}
 	if p.unit != nil && p.unit.meters != nil {
 		o.Readings, o.Source = p.unit.meters.Readings, p.unit.meters.Source

@@ -258,24 +258,30 @@ func (e *Engine) patch(ctx context.Context, o client.Object, kind types.PatchTyp
 func (e *Engine) patchLatest(ctx context.Context, o client.Object, changed bool,
 	patch func(client.Object) []byte,
 ) error {
-	latest := o
-	if changed {
-		latest = nil
-	}
-	return clientretry.OnError(clientretry.DefaultRetry, func(err error) bool { return errors.Is(err, errChanged) },
-		func() error {
-			if latest == nil {
-				latest = o.DeepCopyObject().(client.Object)
-				if err := e.o.Direct.Get(ctx, client.ObjectKeyFromObject(o), latest); err != nil {
-					return client.IgnoreNotFound(err)
-				}
+	return e.onLatest(ctx, o, changed, func(latest client.Object) error {
+		body := patch(latest)
+		if body == nil {
+			return nil
+		}
+		return e.patch(ctx, latest, types.MergePatchType, body)
+	})
+}
+
+// onLatest changes a copy of an object, which it reads anew where another one has changed it, or changed says so. One
+// that is gone needs no change.
+func (e *Engine) onLatest(ctx context.Context, o client.Object, changed bool, change func(client.Object) error) error {
+	again := func(err error) bool { return errors.Is(err, errChanged) || apierrors.IsConflict(err) }
+	return clientretry.OnError(clientretry.DefaultBackoff, again, func() error {
+		latest := o.DeepCopyObject().(client.Object)
+		if changed {
+			if err := e.o.Direct.Get(ctx, client.ObjectKeyFromObject(o), latest); err != nil {
+				return client.IgnoreNotFound(err)
 			}
-			body := patch(latest)
-			if body == nil || latest.GetUID() != o.GetUID() {
-				return nil
-			}
-			err := e.patch(ctx, latest, types.MergePatchType, body)
-			latest = nil
-			return err
-		})
+		}
+		changed = true // the next try reads it anew
+		if latest.GetUID() != o.GetUID() {
+			return nil
+		}
+		return change(latest)
+	})
 }

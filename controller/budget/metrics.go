@@ -61,7 +61,7 @@ func (m *instruments) show(shared []*budgetCase, own []*allowance) {
 	var shown []prometheus.Metric
 	for _, a := range all {
 		for _, r := range a.use.ratios(a.limits) {
-			shown = append(shown, prometheus.MustNewConstMetric(ratioDesc, prometheus.GaugeValue, r.ratio,
+			shown = append(shown, prometheus.MustNewConstMetric(ratioDesc, prometheus.GaugeValue, r.share(),
 				a.object.GetNamespace(), a.name, a.workload(), r.resource))
 		}
 	}

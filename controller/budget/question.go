@@ -59,29 +59,23 @@ func questionOf(b *v1alpha1.EnergyBudget, p period, now time.Time) question {
 const cronJob = "CronJob/"
 
 // inScope reports whether a row of an answer counts for a scope.
-func (q *question) inScope(key []string, s *v1alpha1.BudgetScope) bool {
-	owner, parent, team, i := "", "", "", 1
-	if q.owner {
-		owner, i = key[i], i+1
+func inScope(by []ledger.Dimension, key []string, s *v1alpha1.BudgetScope) bool {
+	var o policy.Owners
+	for i, d := range by {
+		switch d {
+		case ledger.ByOwner:
+			o.Owner = key[i]
+		case ledger.ByParent:
+			o.Parent = key[i]
+		case ledger.ByTeam:
+			o.Team = key[i]
+		}
 	}
-	if q.owner || q.parent {
-		parent, i = key[i], i+1
+	if o.InScope(s) || o.Parent == "" || strings.Contains(o.Parent, "/") {
+		return o.InScope(s)
 	}
-	if q.team {
-		team = key[i]
-	}
-	if len(s.Teams) > 0 && !slices.Contains(s.Teams, team) {
-		return false
-	}
-	if len(s.Owners) == 0 || owner != "" && slices.Contains(s.Owners, owner) {
-		return true
-	}
-	if parent == "" || parent == owner {
-		return slices.Contains(s.Owners, parent)
-	}
-	// Of what a CronJob has made the parent may be a bare name.
-	return slices.Contains(s.Owners, parent) || !strings.Contains(parent, "/") &&
-		slices.Contains(s.Owners, cronJob+parent)
+	o.Parent = cronJob + o.Parent // of what a CronJob has made the parent may be a bare name
+	return o.InScope(s)
 }
 
 // ask sets what was used of budgets, as far as the ledger says so. Budgets that ask the same share one query.
@@ -94,11 +88,11 @@ func (e *Engine) ask(ctx context.Context, all []*budgetCase, now time.Time) (fai
 		}
 	}
 	for q, cases := range together {
-		by := grouped(cases, func(c *budgetCase) string { return c.budget.Namespace })
+		by, dimensions := grouped(cases, func(c *budgetCase) string { return c.budget.Namespace }), q.dimensions()
 		failed = cmp.Or(failed, sum(ctx, e, by, 1, func(c *budgetCase, key []string) bool {
-			return q.inScope(key, &c.budget.Spec.Scope)
+			return inScope(dimensions, key, &c.budget.Spec.Scope)
 		}, &ledger.Query{
-			From: q.from, To: q.to, GroupBy: q.dimensions(), Namespaces: sortedKeys(by),
+			From: q.from, To: q.to, GroupBy: dimensions, Namespaces: sortedKeys(by),
 			Kinds: []ledger.Kind{ledger.Workload},
 		}))
 	}

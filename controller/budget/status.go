@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientretry "k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -232,18 +231,7 @@ func bounded(text string) string {
 // worthWriting reports whether a status is written: what others wait for is written at once, new numbers now and then.
 func worthWriting(b *v1alpha1.EnergyBudget, before *v1alpha1.EnergyBudgetStatus) bool {
 	s := &b.Status
-	calm := *before
-	calm.AsOf, calm.Used, calm.Percent = s.AsOf, s.Used, s.Percent
-	calm.EstimatedShare, calm.UnchartedShare, calm.UnpricedShare, calm.Suspended = s.EstimatedShare, s.UnchartedShare,
-		s.UnpricedShare, s.Suspended
-	quiet := slices.Clone(calm.Conditions) // its message has shares in it
-	for i := range quiet {
-		if n := meta.FindStatusCondition(s.Conditions, quiet[i].Type); n != nil {
-			quiet[i].Message = n.Message
-		}
-	}
-	calm.Conditions = quiet
-	if !equality.Semantic.DeepEqual(&calm, s) {
+	if !equality.Semantic.DeepEqual(withoutNumbers(before), withoutNumbers(s)) {
 		return true
 	}
 	if s.AsOf == nil {
@@ -258,6 +246,16 @@ func worthWriting(b *v1alpha1.EnergyBudget, before *v1alpha1.EnergyBudgetStatus)
 	return changed && age >= writeEvery || s.ClosedUntil != nil && age >= refreshEvery
 }
 
+func withoutNumbers(s *v1alpha1.EnergyBudgetStatus) *v1alpha1.EnergyBudgetStatus {
+	s = s.DeepCopy()
+	s.AsOf, s.Used, s.Percent, s.Suspended = nil, nil, 0, 0
+	s.EstimatedShare, s.UnchartedShare, s.UnpricedShare = 0, 0, 0
+	for i := range s.Conditions {
+		s.Conditions[i].Message = "" // it has shares in it
+	}
+	return s
+}
+
 func (e *Engine) write(ctx context.Context, b *v1alpha1.EnergyBudget) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -268,20 +266,12 @@ func (e *Engine) write(ctx context.Context, b *v1alpha1.EnergyBudget) error {
 // may have written the status since.
 func (e *Engine) noteResults(ctx context.Context, c *budgetCase, results map[string]error) {
 	b, now := c.budget, stamp(e.o.Now())
-	current := b.DeepCopy()
-	err := clientretry.RetryOnConflict(clientretry.DefaultBackoff, func() error {
-		if current == nil {
-			current = &v1alpha1.EnergyBudget{}
-			if err := e.o.Direct.Get(ctx, client.ObjectKeyFromObject(b), current); err != nil {
-				return err
-			}
-		}
-		o := current
-		current = nil // the next try reads it anew
+	err := e.onLatest(ctx, b, false, func(latest client.Object) error {
+		o := latest.(*v1alpha1.EnergyBudget)
 		for i := range o.Status.Actions {
 			t := &o.Status.Actions[i]
 			failed, ours := results[c.key(t)]
-			if !ours || t.By != e.o.Identity || t.Done != nil || o.UID != b.UID {
+			if !ours || t.By != e.o.Identity || t.Done != nil {
 				continue
 			}
 			if t.Message = ""; failed != nil {

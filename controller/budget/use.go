@@ -71,26 +71,30 @@ func (u *use) carbon(l *v1alpha1.BudgetLimits) float64 {
 func (u *use) percent(l *v1alpha1.BudgetLimits) float64 {
 	most := 0.0
 	for _, r := range u.ratios(l) {
-		most = max(most, r.ratio*whole)
+		most = max(most, r.share()*whole)
 	}
 	return most
 }
 
+// ratio is how much of a limit is used.
 type ratio struct {
-	resource string
-	ratio    float64
+	resource    string
+	used, limit float64
+	unit        string
 }
 
-// ratios returns the share of each limit that is used.
+func (r ratio) share() float64 { return r.used / r.limit }
+
+// ratios returns what is used of each limit.
 func (u *use) ratios(l *v1alpha1.BudgetLimits) (all []ratio) {
 	if l.EnergyKWh != nil {
-		all = append(all, ratio{"energy", u.kWh() / *l.EnergyKWh})
+		all = append(all, ratio{"energy", u.kWh(), *l.EnergyKWh, "kWh"})
 	}
 	if l.CarbonGrams != nil {
-		all = append(all, ratio{"carbon", u.carbon(l) / *l.CarbonGrams})
+		all = append(all, ratio{"carbon", u.carbon(l), *l.CarbonGrams, "gCO2e"})
 	}
 	if l.Cost != nil {
-		all = append(all, ratio{"cost", u.Costs[l.Cost.Currency].Money() / l.Cost.Amount})
+		all = append(all, ratio{"cost", u.Costs[l.Cost.Currency].Money(), l.Cost.Amount, l.Cost.Currency})
 	}
 	return all
 }
@@ -142,37 +146,29 @@ func (u *use) used(l *v1alpha1.BudgetLimits) string {
 	if len(all) == 0 {
 		return ""
 	}
-	switch slices.MaxFunc(all, func(a, b ratio) int { return cmp.Compare(a.ratio, b.ratio) }).resource {
-	case "carbon":
-		return fmt.Sprintf("%.4g of %v gCO2e", u.carbon(l), *l.CarbonGrams)
-	case "cost":
-		return fmt.Sprintf("%.4g of %v %s", u.Costs[l.Cost.Currency].Money(), l.Cost.Amount, l.Cost.Currency)
-	}
-	return fmt.Sprintf("%.4g of %v kWh", u.kWh(), *l.EnergyKWh)
+	most := slices.MaxFunc(all, func(a, b ratio) int { return cmp.Compare(a.share(), b.share()) })
+	return fmt.Sprintf("%.4g of %v %s", most.used, most.limit, most.unit)
 }
 
 // unsaid names what a limit does not count, though it was used: emissions by another signal, money in another currency,
 // and energy of unknown emissions or cost.
 func (u *use) unsaid(l *v1alpha1.BudgetLimits) (why []string) {
-	if l.CarbonGrams != nil {
-		for _, other := range sortedKeys(u.Emissions) {
-			if other != signalOf(l) {
-				why = append(why, fmt.Sprintf("emissions by the %s intensity do not count", other))
+	add := func(others []string, counted, text string, part energy.Microjoules, what string) {
+		for _, other := range others {
+			if other != counted {
+				why = append(why, fmt.Sprintf(text, other))
 			}
 		}
-		if s := share(u.Uncharted, u.Facility); s > 0 {
-			why = append(why, fmt.Sprintf("of %.3g%% of the energy the emissions are not known", s*whole))
+		if s := share(part, u.Facility); s > 0 {
+			why = append(why, fmt.Sprintf("of %.3g%% of the energy the %s not known", s*whole, what))
 		}
 	}
+	if l.CarbonGrams != nil {
+		add(sortedKeys(u.Emissions), signalOf(l), "emissions by the %s intensity do not count", u.Uncharted,
+			"emissions are")
+	}
 	if l.Cost != nil {
-		for _, other := range sortedKeys(u.Costs) {
-			if other != l.Cost.Currency {
-				why = append(why, "costs in "+other+" do not count")
-			}
-		}
-		if s := share(u.Unpriced, u.Facility); s > 0 {
-			why = append(why, fmt.Sprintf("of %.3g%% of the energy the price is not known", s*whole))
-		}
+		add(sortedKeys(u.Costs), l.Cost.Currency, "costs in %s do not count", u.Unpriced, "price is")
 	}
 	return why
 }

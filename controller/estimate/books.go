@@ -20,7 +20,6 @@ import (
 type books struct {
 	stream batch.Stream
 	next   uint64 // number of the next batch
-	idle   energy.IdlePolicy
 
 	attributor *energy.Attributor // nil: nothing is followed
 	root       int                // byWall or byModel
@@ -53,15 +52,17 @@ type modelled struct {
 	free    energy.Microjoules // GPUs that no pod holds
 }
 
-func newBooks(stream batch.Stream, idle energy.IdlePolicy) *books {
-	return &books{stream: stream, next: 1, idle: idle, pods: map[types.UID]*account{}}
+func newBooks(stream batch.Stream) *books {
+	return &books{stream: stream, next: 1, pods: map[types.UID]*account{}}
 }
+
+const idlePolicy = energy.IdleByRequests
 
 var modelDomain = energy.Domain{Kind: energy.Model, Name: "model"}
 
 // observe takes what is known at a tick, and queues what that completes. While the node may yet turn out to have an
 // agent it is not ready: then time adds up.
-func (b *books) observe(s *scene, ready bool, q *queue) {
+func (b *books) observe(s *scene, q *queue) {
 	if b.attributor != nil && s.at <= b.at {
 		return
 	}
@@ -80,20 +81,20 @@ func (b *books) observe(s *scene, ready bool, q *queue) {
 		}
 		return
 	case b.root == byModel:
-		b.follow(s, ready, q)
-	case ready:
+		b.follow(s, q)
+	case s.ready:
 		b.attribute(s, q)
 	}
 }
 
 // follow goes on with the model, until the wall counts again.
-func (b *books) follow(s *scene, ready bool, q *queue) {
+func (b *books) follow(s *scene, q *queue) {
 	until, back := s.at, false
-	if at := latest(s.wall); ready && s.wallKnown && at > b.model.reading.At {
+	if at := latest(s.wall); s.ready && s.wallKnown && at > b.model.reading.At {
 		until, back = at, true
 	}
 	b.model.count(s, until)
-	if !ready {
+	if !s.ready {
 		return
 	}
 	b.attribute(s, q)
@@ -113,7 +114,7 @@ func latest(readings []energy.Reading) (at time.Duration) {
 // begin follows a root from an instant on: the model, or the wall as of its latest reading. What was learned of idle
 // power is of the other root, and forgotten.
 func (b *books) begin(s *scene, root int, from time.Duration) {
-	b.attributor = energy.NewAttributor(energy.AttributorOptions{Idle: b.idle, Prior: s.profile})
+	b.attributor = energy.NewAttributor(energy.AttributorOptions{Idle: idlePolicy, Prior: s.profile})
 	b.root = root
 	o := b.observation(s)
 	if root == byModel {
@@ -329,7 +330,7 @@ func (b *books) batch() *batch.Batch {
 	made := &batch.Batch{
 		Version: batch.Version, Stream: b.stream, First: b.next, Last: b.next,
 		StartSinceBoot: a.Start, EndSinceBoot: a.End, Unmeasured: a.Unmeasured,
-		Source: b.source, Quality: a.Quality, IdlePolicy: b.idle.String(),
+		Source: b.source, Quality: a.Quality, IdlePolicy: idlePolicy.String(),
 		Measured: a.Measured, Idle: a.Idle, Platform: a.Platform, Unknown: a.Unknown,
 		Shares: batch.Condense(slices.Clone(a.Shares), batch.MaxShares),
 	}

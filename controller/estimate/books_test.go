@@ -99,7 +99,6 @@ func (w *world) estimator() *Estimator {
 			return nil
 		},
 		Permanent: func(err error) bool { return errors.Is(err, errWrong) },
-		Idle:      energy.IdleByRequests,
 		Clock:     func() time.Time { return w.clock },
 		Uptime:    func() time.Duration { return w.up },
 		Log:       slog.New(slog.DiscardHandler),

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +36,6 @@ type Options struct {
 	// nil: none is.
 	Permanent func(error) bool
 
-	Idle       energy.IdlePolicy
 	Clock      func() time.Time
 	Uptime     func() time.Duration // a clock that never goes back, that of Readings
 	Log        *slog.Logger
@@ -102,43 +102,29 @@ func (e *Estimator) tick(ctx context.Context) {
 	e.queue.drain(ctx)
 }
 
-// candidate is a node without an agent at a tick.
-type candidate struct {
-	node    *v1.Node
-	books   *books
-	workers []worker
-	known   bool // workers are
-	ready   bool // what it used may be booked
-}
-
 // estimate observes each node without an agent, and queues batches.
 func (e *Estimator) estimate(ctx context.Context) error {
 	nodes, err := e.o.Nodes(ctx)
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	now, up, view := e.o.Clock(), e.o.Uptime(), e.o.View()
-	candidates := e.candidates(ctx, nodes, view, now, up)
-	usage := e.usage(ctx, candidates)
+	scenes := e.scenes(ctx, nodes)
+	usage := e.usage(ctx, scenes)
 	var counts [sources]int
-	for i := range candidates {
-		c := &candidates[i]
-		s := e.scene(c, view, usage)
-		s.now, s.at = now, up
-		if c.ready {
+	for _, s := range scenes {
+		if s.usage = usage; s.ready {
 			counts[s.kind()]++
 		}
-		c.books.observe(s, c.ready, e.queue)
+		s.books.observe(s, e.queue)
 	}
 	e.queue.metrics.sources(counts)
 	e.queue.metrics.samples.Set(float64(len(usage.nodes) + len(usage.pods)))
 	return nil
 }
 
-// candidates are the nodes without an agent. Books of others are closed; what is queued of them is still booked.
-func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, view *kube.View, now time.Time,
-	up time.Duration,
-) (all []candidate) {
+// scenes are of the nodes without an agent. Books of others are closed; what is queued of them is still booked.
+func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) {
+	now, up, view := e.o.Clock(), e.o.Uptime(), e.o.View()
 	there := make(map[string]bool, len(nodes))
 	failed, failure := 0, error(nil)
 	for i := range nodes {
@@ -153,14 +139,25 @@ func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, view *kube.
 		b := e.books[n.Name]
 		if b == nil {
 			e.opened++
-			b = newBooks(batch.Stream{Node: n.Name, Boot: centralBoot, Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened)},
-				e.o.Idle)
+			b = newBooks(batch.Stream{Node: n.Name, Boot: centralBoot, Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened)})
 			e.books[n.Name] = b
 		}
-		c := candidate{node: n, books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= agentGone)}
 		pods, err := e.o.Pods(ctx, n.Name)
-		c.workers, c.known = workersOf(pods, view), err == nil
-		all = append(all, c)
+		s := &scene{
+			books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= agentGone),
+			node: n.Name, now: now, at: up, cores: float64(n.Status.Capacity.Cpu().MilliValue()) / milli,
+			gpus: kube.Allocatable(n).GPU, workers: workersOf(pods, view), podsKnown: err == nil,
+		}
+		if e.o.Readings != nil {
+			s.wall, s.wallKnown = e.o.Readings(n.Name)
+		}
+		if s.wallKnown && e.o.Source != nil {
+			s.wallSource = e.o.Source(n.Name)
+		}
+		if awake(n) {
+			s.profile, _ = view.Hardware(n)
+		}
+		all = append(all, s)
 		if err != nil {
 			failed, failure = failed+1, err
 		}
@@ -168,23 +165,19 @@ func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, view *kube.
 	if failed > 0 {
 		e.o.Log.Warn("listing the pods of nodes", "nodes", failed, "error", failure)
 	}
-	for name := range e.books {
-		if !there[name] {
-			delete(e.books, name)
-		}
-	}
+	maps.DeleteFunc(e.books, func(name string, _ *books) bool { return !there[name] })
 	return all
 }
 
-// usage asks metrics-server once for all pods of the candidates.
-func (e *Estimator) usage(ctx context.Context, candidates []candidate) *Usage {
-	if e.o.Usage == nil || len(candidates) == 0 {
+// usage asks metrics-server once for all pods of the scenes.
+func (e *Estimator) usage(ctx context.Context, scenes []*scene) *Usage {
+	if e.o.Usage == nil || len(scenes) == 0 {
 		return &Usage{}
 	}
 	wanted := map[podName]bool{}
-	for i := range candidates {
-		for j := range candidates[i].workers {
-			wanted[candidates[i].workers[j].pod] = true
+	for _, s := range scenes {
+		for i := range s.workers {
+			wanted[s.workers[i].pod] = true
 		}
 	}
 	u, err := e.o.Usage(ctx, func(namespace, name string) bool { return wanted[podName{namespace, name}] })
@@ -200,24 +193,6 @@ func (e *Estimator) usage(ctx context.Context, candidates []candidate) *Usage {
 		return &Usage{}
 	}
 	return u
-}
-
-// scene gathers what is known of a node at a tick.
-func (e *Estimator) scene(c *candidate, view *kube.View, usage *Usage) *scene {
-	s := &scene{
-		node: c.node.Name, cores: float64(c.node.Status.Capacity.Cpu().MilliValue()) / milli,
-		gpus:    kube.Allocatable(c.node).GPU,
-		workers: c.workers, podsKnown: c.known, usage: usage,
-	}
-	if e.o.Readings != nil {
-		if s.wall, s.wallKnown = e.o.Readings(c.node.Name); s.wallKnown && e.o.Source != nil {
-			s.wallSource = e.o.Source(c.node.Name)
-		}
-	}
-	if awake(c.node) {
-		s.profile, _ = view.Hardware(c.node)
-	}
-	return s
 }
 
 // awake reports whether a node is not known to be gone. One that says nothing is there.

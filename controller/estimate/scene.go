@@ -17,6 +17,8 @@ const milli = 1000
 
 // scene is what is known of a node at a tick.
 type scene struct {
+	books *books
+	ready bool // what the node used may be booked
 	node  string
 	now   time.Time
 	at    time.Duration

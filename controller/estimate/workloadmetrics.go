@@ -79,9 +79,9 @@ func (m *workloadMetrics) add(namespace string, ran time.Duration, pue float64, 
 	}
 }
 
-// forget drops the series of a namespace that is gone.
-func (m *workloadMetrics) forget(namespace string) {
-	labels := prometheus.Labels{labelNamespace: namespace}
+// Forget drops the series of a namespace that is gone.
+func (w *Workloads) Forget(namespace string) {
+	m, labels := &w.metrics, prometheus.Labels{labelNamespace: namespace}
 	for _, c := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
 		m.finished, m.runtime, m.energy, m.quality, m.carbon, m.counterfactualCarbon, m.cost, m.counterfactualCost,
 	} {

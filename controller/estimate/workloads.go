@@ -179,9 +179,6 @@ func (w *Workloads) end(p *v1.Pod, t *tally) {
 	}
 }
 
-// Forget drops the series of a namespace that is gone.
-func (w *Workloads) Forget(namespace string) { w.metrics.forget(namespace) }
-
 // Booked is told of every booking, and adds it to what its pods have used. What was estimated and what an agent tells
 // later of the same time count once.
 func (w *Workloads) Booked(b *ledger.Booking, _ ledger.Receipt) {
@@ -259,7 +256,11 @@ func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
 		waited := now.Sub(f.at)
 		switch {
 		case elected:
-			w.missed(f)
+			// It ended just before we led. Whether the replica that led before has accounted for it is not known, so
+			// nothing is added for it.
+			if _, ours := concerned(w.o.View(), f.pod); ours {
+				w.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
+			}
 		case !leads:
 			if waited <= unledFor {
 				return false
@@ -277,14 +278,6 @@ func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
 		return true
 	})
 	return ready
-}
-
-// missed counts a pod that ended just before we led. Whether the replica that led before has accounted for it is not
-// known, so nothing is added for it.
-func (w *Workloads) missed(f *finished) {
-	if _, ours := concerned(w.o.View(), f.pod); ours {
-		w.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
-	}
 }
 
 // concerned returns a pod as the core sees it, and whether we account for it.

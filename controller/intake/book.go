@@ -19,9 +19,8 @@ const (
 
 // acked returns the highest number of a batch's stream that is booked, or 0.
 func (h *Handler) acked(ctx context.Context, n *node, b *batch.Batch) (uint64, error) {
-	acked, known := n.last(&b.Stream)
-	if known {
-		return acked, nil
+	if p, known := n.last(&b.Stream); known {
+		return p.acked, nil
 	}
 	acked, known, err := h.c.Ledger.Acked(ctx, b.Stream)
 	if err != nil {
@@ -41,10 +40,10 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	limits := h.c.Envelope(b.Stream.Node)
 	limits.MaxPower = cmp.Or(limits.MaxPower, DefaultMaxPower)
 	limits.Cores = cmp.Or(limits.Cores, DefaultCores)
-	undo, err := n.envelope.reserve(b, limits, now)
-	if err != nil {
-		h.metrics.breach(err)
-		return ledger.Receipt{}, nil, err
+	undo, broken := n.envelope.reserve(b, limits, now)
+	if broken != nil {
+		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
+		return ledger.Receipt{}, nil, broken
 	}
 	h.compare(n, b, &limits)
 	r := h.c.Directory.resolve(b.Stream.Node, b.Shares, &h.news, now)
@@ -91,19 +90,14 @@ func (h *Handler) parent(n *node, b *batch.Batch, now time.Time) {
 	if b.Parent == nil {
 		return
 	}
-	host := h.known(b.Parent.Host)
-	switch {
-	case host == nil:
-		if !h.c.Known(b.Parent.Host) {
-			if _, ok := h.c.Agents.Host(b.Parent.Host); !ok {
-				h.orphan(b, "there is no such host")
-				return
-			}
+	if host := h.known(b.Parent.Host); host != nil {
+		confirmed := host.names(b.Parent.VM, now)
+		if since := n.claims(confirmed, now); !confirmed && host.denies(since, now) {
+			h.orphan(b, "the host does not speak of it")
+			return
 		}
-	case host.names(b.Parent.VM, now):
-		n.confirmed()
-	case host.denies(b.Parent.VM, n.claims(now), now):
-		h.orphan(b, "the host does not speak of it")
+	} else if _, outside := h.c.Agents.Host(b.Parent.Host); !outside && !h.c.Known(b.Parent.Host) {
+		h.orphan(b, "there is no such host")
 		return
 	}
 	if !n.mayName(b.Parent, now) {
@@ -124,14 +118,11 @@ func (h *Handler) compare(n *node, b *batch.Batch, l *Limits) {
 	if !known {
 		return
 	}
-	n.mu.Lock()
-	changed := n.strange != far
-	n.strange = far
-	n.mu.Unlock()
+	before := n.strange.Swap(far)
 	if far {
 		h.metrics.implausible.Inc()
 	}
-	if far && changed {
+	if far && !before {
 		h.tell("a node's power is far from what is known of its hardware", "node", b.Stream.Node,
 			"watts", float64(b.Measured.Joules())/(b.EndSinceBoot-b.StartSinceBoot).Seconds(), "idleWatts",
 			float64(l.Idle), "maxWatts", float64(l.MaxPower))

@@ -55,7 +55,7 @@ type envelope struct {
 }
 
 // reserve checks a batch and takes what it needs. Where it is not booked after all, release puts it back.
-func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (undo func(), err error) {
+func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (undo func(), broken *breach) {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	var cpu float64
 	for i := range b.Shares {

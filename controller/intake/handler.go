@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/energy/batch"
@@ -44,7 +45,6 @@ type Config struct {
 	// Known reports whether there is a node of a name, besides those that have sent something.
 	Known func(node string) bool
 
-	Concurrent  int           // requests that are read and booked at once; 0: 256
 	ReadTimeout time.Duration // of a body; 0: 15 s
 	Now         func() time.Time
 	Log         *slog.Logger
@@ -55,8 +55,9 @@ type Config struct {
 var ErrRefused = errors.New("refused")
 
 const (
-	concurrent = 256       // more wait no better: those who are told to come again cost less than those who wait
-	memory     = 192 << 20 // bytes that batches may take while they are read
+	// Bytes that batches may take while they are read and booked: 256 of the usual size. More wait no better: those who
+	// are told to come again cost less than those who wait.
+	memory = 192 << 20
 
 	readTimeout = 15 * time.Second // of a body
 	bookTimeout = 30 * time.Second
@@ -70,7 +71,6 @@ const (
 // A Handler takes batches: POST /api/v1/batches, as docs/protocol.md says.
 type Handler struct {
 	c       Config
-	slots   chan struct{}
 	memory  *semaphore.Weighted
 	news    novelties
 	metrics *metrics
@@ -78,20 +78,18 @@ type Handler struct {
 	unsaid  atomic.Int64 // lines that were too many
 
 	mu    sync.Mutex
-	nodes map[string]*node
-	swept int // how many nodes there were after the last sweep
+	nodes *cache.LRUExpireCache // node, by name
 }
 
 // New returns a Handler that remembers no node.
 func New(c Config) *Handler {
-	c.Concurrent, c.ReadTimeout = cmp.Or(c.Concurrent, concurrent), cmp.Or(c.ReadTimeout, readTimeout)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, readTimeout)
 	const lines = 20
-	h := &Handler{
-		c: c, slots: make(chan struct{}, c.Concurrent), memory: semaphore.NewWeighted(memory),
-		nodes: map[string]*node{},
+	return &Handler{
+		c: c, memory: semaphore.NewWeighted(memory),
+		nodes: cache.NewLRUExpireCacheWithClock(mostNodes, clock(c.Now)),
 		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
 	}
-	return h
 }
 
 // ServeHTTP takes a batch.
@@ -154,15 +152,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 		return later(busyAfter, "not all pods are known yet")
 	}
 	n := h.node(from.node)
-	if !n.enter() {
-		return later(time.Second, "other requests of this node are not done")
-	}
-	defer n.leave()
 	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
+	case n.places <- struct{}{}:
+		defer func() { <-n.places }()
 	default:
-		return later(busyAfter, "too many requests")
+		return later(time.Second, "other requests of this node are not done")
 	}
 	data, free, no := h.read(w, r, from.node)
 	defer free()
@@ -271,7 +265,7 @@ func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) err
 // Implausible reports whether what a node said last is far from what a model of its hardware says.
 func (h *Handler) Implausible(name string) bool {
 	n := h.known(name)
-	return n != nil && n.far()
+	return n != nil && n.strange.Load()
 }
 
 // tell writes a line that a sender of batches can cause: there is not more than one in a second.

@@ -1,13 +1,12 @@
 package intake
 
 import (
-	"math"
-
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // Limits are what a node can possibly do, by what administrators and hardware tables say of it.
@@ -44,16 +43,10 @@ func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *acces
 		if profile == nil {
 			return l
 		}
-		gpus := 0.0
-		for _, resource := range []v1.ResourceName{"nvidia.com/gpu", "amd.com/gpu"} {
-			q := n.Status.Capacity[resource]
-			gpus += q.AsApproximateFloat64()
+		gpus := energy.Watts(policy.ResourcesOf(n.Status.Capacity).GPU)
+		if power := profile.Power(1) + gpus*profile.GPUMax; power > 0 {
+			l.MaxPower, l.Idle, l.Modelled = power, profile.Power(0)+gpus*profile.GPUIdle, true
 		}
-		power := profile.Power(1) + energy.Watts(gpus)*profile.GPUMax
-		if !(power > 0) || math.IsInf(float64(power), 0) {
-			return l
-		}
-		l.MaxPower, l.Idle, l.Modelled = power, profile.Power(0)+energy.Watts(gpus)*profile.GPUIdle, true
 		return l
 	}
 }

@@ -1,8 +1,6 @@
 package intake
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -60,12 +58,6 @@ func newMetrics(registry prometheus.Registerer, d *Directory) *metrics {
 			"Batches whose power is far from what a model of the hardware says; they are booked."),
 		gaps:     counter("kubenergy_ingest_gaps_total", "Batches before which numbers of their stream are missing."),
 		nameless: counter("kubenergy_ingest_nameless_shares_total", "Shares of pods that nobody knows."),
-	}
-}
-
-func (m *metrics) breach(err error) {
-	if b, ok := errors.AsType[*breach](err); ok {
-		m.breaches.WithLabelValues(b.limit).Inc()
 	}
 }
 

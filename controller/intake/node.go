@@ -3,9 +3,11 @@ package intake
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
@@ -14,18 +16,18 @@ import (
 // node is what is remembered of a node that sends batches.
 type node struct {
 	envelope envelope
+	places   chan struct{} // of requests that are not done
+	strange  atomic.Bool   // its last batch was far from the model
 
 	mu      sync.Mutex
-	busy    int // requests that are not done
 	heard   time.Time
-	strange bool                 // far from the model
-	acked   map[stream]progress  // of some of its streams
-	guests  map[string]time.Time // virtual machines that it has named, and when it did last
-	folded  time.Time            // when it last sent a batch that does not name all
-	alone   time.Time            // since when it has claimed a host that does not confirm it; zero: it does not
-	begun   *rate.Limiter        // of streams, and of intervals that do not follow the one before
-	moved   *rate.Limiter        // of parents
-	parents map[batch.Parent]struct{}
+	acked   *cache.LRUExpireCache // progress of some of its streams, by stream; it can be asked for again
+	guests  map[string]time.Time  // virtual machines that it has named, and when it did last
+	folded  time.Time             // when it last sent a batch that does not name all
+	alone   time.Time             // since when it has claimed a host that does not confirm it; zero: it does not
+	begun   *rate.Limiter         // of streams, and of intervals that do not follow the one before
+	moved   *rate.Limiter         // of parents
+	parents *cache.LRUExpireCache // batch.Parent that it may name
 }
 
 type stream struct{ boot, epoch string }
@@ -38,6 +40,7 @@ type progress struct {
 
 const (
 	forgetNode  = 7 * 24 * time.Hour
+	mostNodes   = 50_000 // of which those that sent last are remembered
 	mostStreams = 16
 	mostGuests  = 4096
 
@@ -48,89 +51,42 @@ const (
 
 // node returns what is remembered of a node.
 func (h *Handler) node(name string) *node {
-	now := h.c.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := h.nodes[name]
+	n := h.known(name)
 	if n == nil {
-		n = &node{heard: now, begun: aDay(mostBegun), moved: aDay(mostParents)}
-		h.nodes[name] = n
-		const few = 1024
-		if len(h.nodes) > 2*max(h.swept, few) {
-			h.sweep(now)
+		n = &node{
+			places: make(chan struct{}, mostAtOnce), heard: h.c.Now(), begun: aDay(mostBegun), moved: aDay(mostParents),
+			acked: cache.NewLRUExpireCache(mostStreams), parents: cache.NewLRUExpireCache(mostParents),
 		}
 	}
+	h.nodes.Add(name, n, forgetNode)
 	return n
-}
-
-// sweep forgets nodes that have sent nothing for long.
-func (h *Handler) sweep(now time.Time) {
-	for name, n := range h.nodes {
-		n.mu.Lock()
-		if n.busy == 0 && now.Sub(n.heard) > forgetNode {
-			delete(h.nodes, name)
-		}
-		n.mu.Unlock()
-	}
-	h.swept = len(h.nodes)
 }
 
 // known returns what is remembered of a node that has sent something, or nil.
 func (h *Handler) known(name string) *node {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.nodes[name]
+	n, _ := h.nodes.Get(name)
+	known, _ := n.(*node)
+	return known
 }
 
-func (n *node) enter() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.busy >= mostAtOnce {
-		return false
-	}
-	n.busy++
-	return true
-}
-
-func (n *node) leave() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.busy--
-}
-
-func (n *node) far() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.strange
-}
-
-// last returns the highest number of a stream that is known to be booked.
-func (n *node) last(s *batch.Stream) (acked uint64, known bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	p, known := n.acked[stream{s.Boot, s.Epoch}]
-	return p.acked, known
+// last returns how far a stream is known to be booked.
+func (n *node) last(s *batch.Stream) (p progress, known bool) {
+	last, _ := n.acked.Get(stream{s.Boot, s.Epoch})
+	p, known = last.(progress)
+	return p, known
 }
 
 func (n *node) remember(s *batch.Stream, acked uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.acked == nil {
-		n.acked = map[stream]progress{}
-	}
-	key := stream{s.Boot, s.Epoch}
-	before, known := n.acked[key]
-	if !known && len(n.acked) >= mostStreams {
-		for any := range n.acked { // it can be asked for again
-			delete(n.acked, any)
-			break
-		}
-	}
+	p, known := n.last(s)
 	if !known {
-		before.end = -1
+		p.end = -1
 	}
-	before.acked = max(before.acked, acked)
-	n.acked[key] = before
+	p.acked = max(p.acked, acked)
+	n.acked.Add(stream{s.Boot, s.Epoch}, p, forgetNode)
 }
 
 // booked notes what a batch that is booked says of the node.
@@ -138,10 +94,9 @@ func (n *node) booked(b *batch.Batch, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.heard = now
-	key := stream{b.Stream.Boot, b.Stream.Epoch}
-	if p, known := n.acked[key]; known {
+	if p, known := n.last(&b.Stream); known {
 		p.end = b.EndSinceBoot
-		n.acked[key] = p
+		n.acked.Add(stream{b.Stream.Boot, b.Stream.Epoch}, p, forgetNode)
 	}
 	for i := range b.Shares {
 		if b.Shares[i].ID == batch.Others {
@@ -167,29 +122,24 @@ func (n *node) guest(vm string, now time.Time) {
 	n.guests[vm] = now
 }
 
-// denies reports whether a host sends, names all of its virtual machines, and has not named this one.
-func (n *node) denies(vm string, since, now time.Time) bool {
+// denies reports whether a host that has not named a virtual machine lately sends, and names all of its own.
+func (n *node) denies(since, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	named, ok := n.guests[vm]
-	return (!ok || now.Sub(named) >= confirmedFor) && now.Sub(n.folded) > confirmedFor &&
-		n.heard.Sub(since) > confirmWithin
+	return now.Sub(n.folded) > confirmedFor && n.heard.Sub(since) > confirmWithin
 }
 
-// claims notes that a node names a host, and returns since when it has without the host's word.
-func (n *node) claims(now time.Time) time.Time {
+// claims notes that a node names a host, which confirms it or not, and returns since when it has not.
+func (n *node) claims(confirmed bool, now time.Time) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.alone.IsZero() {
+	switch {
+	case confirmed:
+		n.alone = time.Time{}
+	case n.alone.IsZero():
 		n.alone = now
 	}
 	return n.alone
-}
-
-func (n *node) confirmed() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.alone = time.Time{}
 }
 
 func (n *node) names(vm string, now time.Time) bool {

@@ -23,6 +23,7 @@ const (
 	mostCompressed = 8 << 20
 	firstBuffer    = 64 << 10
 	perByte        = 3 // bytes of memory that a byte of JSON costs while it is read, about
+	perRequest     = 768 << 10
 )
 
 var (
@@ -73,10 +74,10 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (dat
 	if r.ContentLength > limit {
 		return nil, free, tooLarge()
 	}
-	if !h.memory.TryAcquire(perByte * firstBuffer) {
+	if !h.memory.TryAcquire(perRequest) {
 		return nil, free, crowded()
 	}
-	b := &body{memory: h.memory, taken: perByte * firstBuffer, buffer: buffers.Get().(*[]byte)}
+	b := &body{memory: h.memory, taken: perRequest, buffer: buffers.Get().(*[]byte)}
 	h.hurry(w)
 	from := io.Reader(http.MaxBytesReader(w, r.Body, limit))
 	if zipped {
@@ -162,7 +163,7 @@ func tooLarge() *reply {
 	return refused("too_large", http.StatusRequestEntityTooLarge, "a batch has at most 16 MiB, and 8 MiB compressed")
 }
 
-func crowded() *reply { return later(busyAfter, "too many large batches at once") }
+func crowded() *reply { return later(busyAfter, "too many batches at once") }
 
 func unreadable(err error) *reply {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {

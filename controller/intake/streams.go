@@ -25,9 +25,7 @@ func aDay(most int) *rate.Limiter {
 // before: the ledger keeps a row of each stream, and of each time without gaps. Where it is not booked after all,
 // undo gives that back.
 func (n *node) begins(b *batch.Batch, now time.Time) (undo func(), wait time.Duration, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if p, known := n.acked[stream{b.Stream.Boot, b.Stream.Epoch}]; known && p.end == b.StartSinceBoot {
+	if p, known := n.last(&b.Stream); known && p.end == b.StartSinceBoot {
 		return func() {}, 0, true
 	}
 	r := n.begun.ReserveN(now, 1)
@@ -41,17 +39,12 @@ func (n *node) begins(b *batch.Batch, now time.Time) (undo func(), wait time.Dur
 // mayName reports whether a node may be booked as this virtual machine of this host: what it is booked under is an
 // account each.
 func (n *node) mayName(p *batch.Parent, now time.Time) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if _, known := n.parents[*p]; known {
+	if _, known := n.parents.Get(*p); known {
 		return true
 	}
-	if !n.moved.AllowN(now, 1) {
-		return false
+	may := n.moved.AllowN(now, 1)
+	if may {
+		n.parents.Add(batch.Parent{Host: strings.Clone(p.Host), VM: strings.Clone(p.VM)}, nil, forgetNode)
 	}
-	if n.parents == nil || len(n.parents) >= mostParents {
-		n.parents = map[batch.Parent]struct{}{}
-	}
-	n.parents[batch.Parent{Host: strings.Clone(p.Host), VM: strings.Clone(p.VM)}] = struct{}{}
-	return true
+	return may
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"os"
@@ -74,7 +73,10 @@ type Entry struct {
 
 // Load reads a file of meters. The error names every entry that is wrong.
 func Load(path string) (Config, error) {
-	text, err := readFile(path, maxFile)
+	text, err := os.ReadFile(path)
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s is longer than %d bytes", path, maxFile)
+	}
 	if err != nil {
 		return Config{}, fmt.Errorf("reading the file of meters: %w", err)
 	}
@@ -83,20 +85,6 @@ func Load(path string) (Config, error) {
 		err = fmt.Errorf("reading the file of meters %s: %w", path, err)
 	}
 	return c, err
-}
-
-// readFile reads a file that may be so long.
-func readFile(path string, most int) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
-	if err == nil && len(text) > most {
-		err = fmt.Errorf("%s is longer than %d bytes", path, most)
-	}
-	return text, err
 }
 
 // Parse reads meters in YAML, strictly, and completes them. Each entry is read alone, since an error of the whole does

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -31,7 +32,6 @@ const (
 	idleTimeout = 90 * time.Second // longer than between polls, mostly
 	simpleLimit = 5 * time.Second
 	serverLimit = 20 * time.Second // management controllers take their time
-	maxCA       = 1 << 20
 )
 
 // device is one server, and how it is asked. It is for one goroutine.
@@ -79,7 +79,7 @@ func rootsOf(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil
 	}
-	text, err := readFile(path, maxCA)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("caFile: %w", err)
 	}
