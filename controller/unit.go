@@ -73,7 +73,7 @@ func newUnit(ctx context.Context, api *rest.Config, p *process) (*unit, error) {
 	}
 	u.store = intake.OpenLate(ctx, func(ctx context.Context) (ledger.Store, error) { return openStore(ctx, o, p.log) },
 		p.log)
-	u.ledger = ledger.New(u.store, ledger.Options{Retention: o.Keep, Now: time.Now, Log: p.log})
+	u.ledger = ledger.New(u.store, ledger.Options{Retention: o.Keep, Log: p.log})
 	u.ledger.OnBooked(p.workloads.Booked)
 	u.ledger.OnBooked(p.agents.Booked)
 	for _, add := range []func(*process) error{u.addIntake, u.addMeters, u.addBudgets, u.addAPI} {

@@ -32,54 +32,78 @@ func (n *billionths) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
+// MarshalJSON writes a decimal number of grams.
+func (u Micrograms) MarshalJSON() ([]byte, error) { return millionths(u).MarshalJSON() }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (u *Micrograms) UnmarshalJSON(text []byte) error { return (*millionths)(u).UnmarshalJSON(text) }
+
+// MarshalJSON writes a decimal number of a currency's units.
+func (n Nanos) MarshalJSON() ([]byte, error) { return billionths(n).MarshalJSON() }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *Nanos) UnmarshalJSON(text []byte) error { return (*billionths)(n).UnmarshalJSON(text) }
+
+// answerJSON points to what of an answer is written, and read into the same places.
 type answerJSON struct {
-	From       time.Time   `json:"from"`
-	To         time.Time   `json:"to"`
-	AsOf       time.Time   `json:"asOf,omitzero"`
-	Resolution billionths  `json:"resolutionSeconds"`
-	GroupBy    []Dimension `json:"groupBy"`
-	Rows       []Row       `json:"rows"`
-	Total      Row         `json:"total"`
+	From       *time.Time   `json:"from"`
+	To         *time.Time   `json:"to"`
+	AsOf       *time.Time   `json:"asOf,omitzero"`
+	Resolution *billionths  `json:"resolutionSeconds"`
+	GroupBy    *[]Dimension `json:"groupBy"`
+	Rows       *[]Row       `json:"rows"`
+	Total      *Row         `json:"total"`
 }
 
+func (a *Answer) json() *answerJSON {
+	return &answerJSON{&a.From, &a.To, &a.AsOf, (*billionths)(&a.Resolution), &a.GroupBy, &a.Rows, &a.Total}
+}
+
+// rowJSON is to a row what answerJSON is to an answer. What is no pointer follows from the rest.
 type rowJSON struct {
-	Key            []string              `json:"key"` // null: of the rows that a limit left out, and of the total
-	Energy         millionths            `json:"energyJoules"`
-	EnergyKWh      json.Number           `json:"energyKWh"`
-	Dynamic        millionths            `json:"dynamicJoules"`
-	Idle           millionths            `json:"idleJoules"`
-	CPU            billionths            `json:"cpuSeconds"`
-	Facility       millionths            `json:"facilityJoules"`
-	FacilityKWh    json.Number           `json:"facilityKWh"`
-	Emissions      map[string]millionths `json:"emissionsGramsCO2e"`
-	Costs          map[string]billionths `json:"costs"`
-	Estimated      millionths            `json:"estimatedJoules"`
-	EstimatedShare json.Number           `json:"estimatedShare"`
-	Uncharted      millionths            `json:"unchartedJoules"`
-	Unpriced       millionths            `json:"unpricedJoules"`
-	Unmeasured     billionths            `json:"unmeasuredSeconds"`
-	Quality        energy.Quality        `json:"quality"`
-	First          time.Time             `json:"first,omitzero"`
-	Last           time.Time             `json:"last,omitzero"`
+	Key            *[]string              `json:"key"` // null: of the rows that a limit left out, and of the total
+	Energy         millionths             `json:"energyJoules"`
+	EnergyKWh      json.Number            `json:"energyKWh"`
+	Dynamic        *millionths            `json:"dynamicJoules"`
+	Idle           *millionths            `json:"idleJoules"`
+	CPU            *billionths            `json:"cpuSeconds"`
+	Facility       *millionths            `json:"facilityJoules"`
+	FacilityKWh    json.Number            `json:"facilityKWh"`
+	Emissions      *map[string]Micrograms `json:"emissionsGramsCO2e"`
+	Costs          *map[string]Nanos      `json:"costs"`
+	Estimated      *millionths            `json:"estimatedJoules"`
+	EstimatedShare json.Number            `json:"estimatedShare"`
+	Uncharted      *millionths            `json:"unchartedJoules"`
+	Unpriced       *millionths            `json:"unpricedJoules"`
+	Unmeasured     *billionths            `json:"unmeasuredSeconds"`
+	Quality        energy.Quality         `json:"quality"`
+	First          *time.Time             `json:"first,omitzero"`
+	Last           *time.Time             `json:"last,omitzero"`
+}
+
+func (r *Row) json() *rowJSON {
+	return &rowJSON{
+		Key: &r.Key, Energy: millionths(r.Energy()), EnergyKWh: json.Number(kWh(r.Energy())),
+		Dynamic: (*millionths)(&r.Dynamic), Idle: (*millionths)(&r.Idle), CPU: (*billionths)(&r.CPU),
+		Facility: (*millionths)(&r.Facility), FacilityKWh: json.Number(kWh(r.Facility)),
+		Emissions: &r.Emissions, Costs: &r.Costs,
+		Estimated: (*millionths)(&r.Estimated), EstimatedShare: json.Number(short(r.EstimatedShare())),
+		Uncharted: (*millionths)(&r.Uncharted), Unpriced: (*millionths)(&r.Unpriced),
+		Unmeasured: (*billionths)(&r.Unmeasured), Quality: r.Quality(), First: &r.First, Last: &r.Last,
+	}
 }
 
 // MarshalJSON writes an answer with units in its names.
 func (a Answer) MarshalJSON() ([]byte, error) {
-	return json.Marshal(&answerJSON{
-		From: a.From, To: a.To, AsOf: a.AsOf, Resolution: billionths(a.Resolution),
-		GroupBy: append([]Dimension{}, a.GroupBy...), Rows: append([]Row{}, a.Rows...), Total: a.Total,
-	})
+	a.GroupBy, a.Rows = append([]Dimension{}, a.GroupBy...), append([]Row{}, a.Rows...) // never null
+	return json.Marshal(a.json())
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (a *Answer) UnmarshalJSON(data []byte) error {
-	var v answerJSON
-	if err := json.Unmarshal(data, &v); err != nil {
+	*a = Answer{}
+	if err := json.Unmarshal(data, a.json()); err != nil {
 		return fmt.Errorf("reading an answer: %w", err)
-	}
-	*a = Answer{
-		From: v.From, To: v.To, AsOf: v.AsOf, Resolution: time.Duration(v.Resolution), GroupBy: v.GroupBy, Rows: v.Rows,
-		Total: v.Total,
 	}
 	return nil
 }
@@ -102,41 +126,21 @@ func (r *Row) Quality() energy.Quality {
 
 // MarshalJSON writes a row with units in its names.
 func (r Row) MarshalJSON() ([]byte, error) {
-	v := rowJSON{
-		Key: r.Key, Energy: millionths(r.Energy()), EnergyKWh: json.Number(kWh(r.Energy())),
-		Dynamic: millionths(r.Dynamic), Idle: millionths(r.Idle), CPU: billionths(r.CPU),
-		Facility: millionths(r.Facility), FacilityKWh: json.Number(kWh(r.Facility)),
-		Emissions: map[string]millionths{}, Costs: map[string]billionths{},
-		Estimated: millionths(r.Estimated), EstimatedShare: json.Number(short(r.EstimatedShare())),
-		Uncharted: millionths(r.Uncharted), Unpriced: millionths(r.Unpriced), Unmeasured: billionths(r.Unmeasured),
-		Quality: r.Quality(), First: r.First, Last: r.Last,
+	if r.Emissions == nil {
+		r.Emissions = map[string]Micrograms{}
 	}
-	for signal, carbon := range r.Emissions {
-		v.Emissions[signal] = millionths(carbon)
+	if r.Costs == nil {
+		r.Costs = map[string]Nanos{}
 	}
-	for currency, cost := range r.Costs {
-		v.Costs[currency] = billionths(cost)
-	}
-	return json.Marshal(&v)
+	return json.Marshal(r.json())
 }
 
 // UnmarshalJSON reads what MarshalJSON writes; what follows from the rest is not read.
 func (r *Row) UnmarshalJSON(data []byte) error {
-	var v rowJSON
-	if err := json.Unmarshal(data, &v); err != nil {
+	*r = Row{}
+	if err := json.Unmarshal(data, r.json()); err != nil {
 		return fmt.Errorf("reading a row: %w", err)
 	}
-	*r = Row{Key: v.Key, First: v.First, Last: v.Last, Amount: Amount{
-		Dynamic: energy.Microjoules(v.Dynamic), Idle: energy.Microjoules(v.Idle), CPU: time.Duration(v.CPU),
-		Facility: energy.Microjoules(v.Facility), Estimated: energy.Microjoules(v.Estimated),
-		Uncharted: energy.Microjoules(v.Uncharted), Unpriced: energy.Microjoules(v.Unpriced),
-		Unmeasured: time.Duration(v.Unmeasured),
-	}}
-	for signal, carbon := range v.Emissions {
-		r.Emit(signal, Micrograms(carbon))
-	}
-	for currency, cost := range v.Costs {
-		r.Charge(currency, Nanos(cost))
-	}
+	r.Carbon, r.Cost = only(r.Emissions), only(r.Costs)
 	return nil
 }

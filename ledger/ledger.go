@@ -16,9 +16,7 @@ var errClosed = errors.New("the ledger is closed")
 // Options are how a [Ledger] works; what is 0 is replaced.
 type Options struct {
 	FoldEvery time.Duration // 30 s; sums are as old as that
-	KeepEvery time.Duration // an hour
 	Retention Retention
-	Now       func() time.Time
 	Log       *slog.Logger
 }
 
@@ -42,6 +40,9 @@ const (
 	longestFold   = 5 * time.Minute
 	longestKeep   = time.Hour // it is done in small parts, and goes on the next time
 )
+
+// keepEvery is how often what is old is dropped.
+const keepEvery = time.Hour
 
 // After an error nothing is written for a while.
 const (
@@ -96,12 +97,6 @@ type result struct {
 func New(s Store, o Options) *Ledger {
 	if o.FoldEvery <= 0 {
 		o.FoldEvery = 30 * time.Second
-	}
-	if o.KeepEvery <= 0 {
-		o.KeepEvery = time.Hour
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -336,7 +331,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 
 // keep drops what is old from time to time, until ctx is done. Folding does not wait for it.
 func (l *Ledger) keep(ctx context.Context) {
-	next := time.NewTimer(l.o.KeepEvery / 2) //nolint:mnd // soon, and not at once
+	next := time.NewTimer(keepEvery / 2) //nolint:mnd // soon, and not at once
 	defer next.Stop()
 	for {
 		select {
@@ -347,12 +342,12 @@ func (l *Ledger) keep(ctx context.Context) {
 		case <-next.C:
 		}
 		limited, cancel := context.WithTimeout(ctx, longestKeep)
-		err := l.Keep(limited, l.o.Retention, l.o.Now())
+		err := l.Keep(limited, l.o.Retention, time.Now())
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			l.o.Log.Error("What is older than it is kept for could not be dropped from the ledger", "err", err)
 		}
-		next.Reset(l.o.KeepEvery)
+		next.Reset(keepEvery)
 	}
 }
 

@@ -279,7 +279,7 @@ func TestRunFoldsWhileItKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
 		s.hangs = true
-		l := ledger.New(s, ledger.Options{FoldEvery: time.Minute, KeepEvery: time.Hour})
+		l := ledger.New(s, ledger.Options{FoldEvery: time.Minute})
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = l.Run(ctx) })
@@ -297,7 +297,7 @@ func TestRunFoldsAndKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
 		s.left = []int{3, 2, 1, 0, 7, 7, 7}
-		l := ledger.New(s, ledger.Options{FoldEvery: time.Minute, KeepEvery: time.Hour})
+		l := ledger.New(s, ledger.Options{FoldEvery: time.Minute})
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = l.Run(ctx) })

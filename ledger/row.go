@@ -26,19 +26,31 @@ func increase[N ~int64](sums *map[string]N, name string, by N) N {
 	sum := (*sums)[name]
 	saturate(&sum, by)
 	(*sums)[name] = sum
-	if (*sums)[name] == 0 {
-		delete(*sums, name)
-	}
-	if len(*sums) == 1 {
-		for _, only := range *sums {
-			return only
+	return only(*sums)
+}
+
+// only returns the only sum that is not 0, if there is just one, and drops the others.
+func only[N ~int64](sums map[string]N) (one N) {
+	maps.DeleteFunc(sums, func(_ string, sum N) bool { return sum == 0 })
+	if len(sums) == 1 {
+		for _, one = range sums {
 		}
 	}
-	return 0
+	return one
 }
 
 // Include adds another row. A sum that is more than can be told stays at that.
 func (r *Row) Include(o *Row) { _ = r.include(o) }
+
+// Sum adds up rows. It fails if a sum is more than can be told, unless it is of time.
+func Sum(rows []Row) (sum Row, err error) {
+	for i := range rows {
+		if err := sum.include(&rows[i]); err != nil {
+			return sum, err
+		}
+	}
+	return sum, nil
+}
 
 // include fails if a sum is more than can be told, unless it is of time.
 func (r *Row) include(o *Row) error {
@@ -82,11 +94,9 @@ func (a *Answer) Trim(limit int) error {
 	slices.SortStableFunc(most, func(x, y Row) int {
 		return cmp.Or(cmp.Compare(y.Energy(), x.Energy()), slices.Compare(x.Key, y.Key))
 	})
-	var rest Row
-	for i := range most[limit:] {
-		if err := rest.include(&most[limit+i]); err != nil {
-			return err
-		}
+	rest, err := Sum(most[limit:])
+	if err != nil {
+		return err
 	}
 	a.Rows = most[:limit]
 	slices.SortFunc(a.Rows, func(x, y Row) int { return slices.Compare(x.Key, y.Key) })

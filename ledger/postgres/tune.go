@@ -34,12 +34,7 @@ const tuned = "1"
 
 // tune sets what only PostgreSQL has, once.
 func (s *Store) tune(ctx context.Context) error {
-	conn, err := s.writes.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	tx, err := conn.BeginTx(ctx, nil)
+	tx, err := s.writes.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -47,32 +42,23 @@ func (s *Store) tune(ctx context.Context) error {
 	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrateLock)); err != nil {
 		return err
 	}
-	var have, timescale int
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM meta WHERE key = 'postgres' AND value = $1",
-		tuned).Scan(&have); err != nil {
-		return err
-	}
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM pg_extension WHERE extname = 'timescaledb'").Scan(
-		&timescale); err != nil {
+	var have, timescale bool
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'postgres' AND value = $1),
+		EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'timescaledb')`, tuned).Scan(&have, &timescale)
+	if err != nil {
 		return err
 	}
 	var statements []string
-	if have == 0 {
-		statements = append(statements, settings...)
+	if !have {
+		statements = append(settings, "INSERT INTO meta (key, value) VALUES ('postgres', '"+tuned+"') "+
+			"ON CONFLICT (key) DO UPDATE SET value = excluded.value")
 	}
-	if timescale > 0 {
+	if timescale {
 		statements = append(statements, hypertable)
 	}
 	for _, statement := range statements {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("%.60q: %w", statement, err)
-		}
-	}
-	if have == 0 {
-		_, err := tx.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES ('postgres', $1) ON CONFLICT (key) DO "+
-			"UPDATE SET value = excluded.value", tuned)
-		if err != nil {
-			return err
 		}
 	}
 	return tx.Commit()

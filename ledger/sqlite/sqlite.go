@@ -151,7 +151,6 @@ func (s *Store) source(cache string, more ...string) string {
 
 func (s *Store) dialect() sqlstore.Dialect {
 	return sqlstore.Dialect{
-		Name: "sqlite",
 		Blob: "BLOB", Serial: "INTEGER PRIMARY KEY AUTOINCREMENT",
 		Begin:      "BEGIN IMMEDIATE",
 		Tables:     "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1",

@@ -230,7 +230,7 @@ func (a *auditor) held(what string, days bool, start int64) (books, error) {
 				at(b.of(t), k).merge(&s)
 			}
 			return a.checked(err)
-		}, "SELECT "+strings.Join(t.columns, ", ")+" FROM "+t.name+" WHERE start = $1", start)
+		}, t.selected()+" WHERE start = $1", start)
 		if err != nil {
 			return b, err
 		}
@@ -251,15 +251,12 @@ func (a *auditor) held(what string, days bool, start int64) (books, error) {
 	}
 	nodes.Unmeasured = 0
 	a.found.Checked++
-	for _, d := range differences(&accounts, &nodes) {
-		a.problem("%s %s: accounts hold %d %s, nodes %d", what, stamp(start), d.a, d.what, d.b)
+	for i, of := range nodes.figures() {
+		if held := accounts.figures()[i]; held != of {
+			a.problem("%s %s: accounts hold %d %s, nodes %d", what, stamp(start), held, figureNames[i], of)
+		}
 	}
 	return b, nil
-}
-
-type difference struct {
-	what string
-	a, b int64
 }
 
 // figureNames are what audits call the fields of an amount, and what follows them in a sum.
@@ -277,16 +274,6 @@ func (s *sum) figures() (all [len(figureNames)]int64) {
 	all[dynamic] = int64(s.Energy())
 	all[fields], all[fields+1], all[fields+2] = int64(s.ownIdle), int64(s.platform), int64(s.unknown)
 	return all
-}
-
-func differences(a, b *sum) (out []difference) {
-	of := b.figures()
-	for i, figure := range a.figures() {
-		if figure != of[i] {
-			out = append(out, difference{figureNames[i], figure, of[i]})
-		}
-	}
-	return out
 }
 
 // windows adds up the windows that begin in an hour.
@@ -334,9 +321,12 @@ func (a *auditor) compare(fine, coarse books, ofFine, ofCoarse string) error {
 		maps.Copy(all, y)
 		for _, k := range slices.SortedFunc(maps.Keys(all), sumKey.compare) {
 			a.found.Checked++
-			for _, d := range differences(at(x, k), at(y, k)) {
-				a.problem("%s at %s: %s hold %d %s, %s %d", a.name(t, k.id), stamp(k.start), ofFine, d.a, d.what,
-					ofCoarse, d.b)
+			held, of := at(x, k).figures(), at(y, k).figures()
+			for i := range held {
+				if held[i] != of[i] {
+					a.problem("%s at %s: %s hold %d %s, %s %d", a.name(t, k.id), stamp(k.start), ofFine, held[i],
+						figureNames[i], ofCoarse, of[i])
+				}
 			}
 		}
 	}

@@ -22,7 +22,6 @@ import (
 
 // A Dialect is what differs between databases.
 type Dialect struct {
-	Name         string
 	Blob, Serial string // types of columns
 	Begin        string // begins a transaction that writes
 	Lock         string // keeps other processes from migrating at the same time; "": Begin does
@@ -112,10 +111,7 @@ func (d *DB) Close() error {
 			errs = append(errs, s.close())
 		}
 	}
-	if d.reads != d.writes {
-		errs = append(errs, d.reads.Close())
-	}
-	return errors.Join(append(errs, d.writes.Close())...)
+	return errors.Join(append(errs, d.reads.Close(), d.writes.Close())...)
 }
 
 // A session is a connection that writes, with the statements that were prepared on it.

@@ -48,10 +48,13 @@ func (e *entry) expand(each func(*window)) {
 	unmeasured := ledger.Amount{Unmeasured: e.Unmeasured}
 	for cut := range e.windows() {
 		w := &window{
-			Start: cut.Start.Unix(), Node: e.Node, Agentless: e.Agentless,
+			Start: cut.Start.Unix(), Node: e.Node, By: byAgent,
 			First: cut.First.Unix(), Last: ceil(cut.Last),
 			Bases:    []base{{e.Base, cut.Part(&unmeasured).Unmeasured}},
 			Postings: make([]posting, 0, len(e.Postings)+1),
+		}
+		if e.Agentless {
+			w.By = byEstimate
 		}
 		var sum ledger.Amount
 		for i := range e.Postings {
@@ -116,40 +119,23 @@ func (w *window) plus(o *window) *window {
 	return w
 }
 
-// merge adds b to a, in place if all of it is there already, as it mostly is.
+// merge adds b to a, where all of it is mostly there already. Both are sorted.
 func merge(a, b []posting) []posting {
-	i, missing := 0, 0
-	for j := range b {
-		for i < len(a) && a[i].compare(&b[j]) < 0 {
+	i, held := 0, len(a)
+	for _, p := range b {
+		for i < held && a[i].compare(&p) < 0 {
 			i++
 		}
-		if i == len(a) || a[i].compare(&b[j]) != 0 {
-			missing++
+		if i < held && a[i].compare(&p) == 0 {
+			a[i].Add(&p.Amount)
+		} else {
+			a = append(a, p)
 		}
 	}
-	if missing == 0 {
-		i = 0
-		for j := range b {
-			for a[i].compare(&b[j]) < 0 {
-				i++
-			}
-			a[i].Add(&b[j].Amount)
-		}
-		return a
+	if len(a) > held {
+		sortPostings(a)
 	}
-	merged := make([]posting, 0, len(a)+missing)
-	for len(a) > 0 && len(b) > 0 {
-		switch c := a[0].compare(&b[0]); {
-		case c < 0:
-			merged, a = append(merged, a[0]), a[1:]
-		case c > 0:
-			merged, b = append(merged, b[0]), b[1:]
-		default:
-			a[0].Add(&b[0].Amount)
-			merged, a, b = append(merged, a[0]), a[1:], b[1:]
-		}
-	}
-	return append(append(merged, a...), b...)
+	return a
 }
 
 // negative returns what takes w back.

@@ -166,8 +166,8 @@ type folding struct {
 }
 
 const (
-	byAgent    = 0
-	byEstimate = 1
+	byAgent    = int64(0)
+	byEstimate = int64(1)
 )
 
 type folder struct {
@@ -194,11 +194,7 @@ func (f *folder) collect(entries []*entry) []int64 {
 				to = &folding{}
 				f.windows[k] = to
 			}
-			by := byAgent
-			if w.Agentless {
-				by = byEstimate
-			}
-			to.fresh[by] = to.fresh[by].plus(w)
+			to.fresh[w.By] = to.fresh[w.By].plus(w)
 		})
 	}
 	return taken
@@ -244,7 +240,7 @@ func (f *folder) keys() []windowKey {
 }
 
 // standing returns whose window stands: an estimate only where no agent's booking tells of the window.
-func (f *folder) standing(ctx context.Context, k windowKey, w *folding) (by int, err error) {
+func (f *folder) standing(ctx context.Context, k windowKey, w *folding) (by int64, err error) {
 	if w.fresh[byAgent] != nil || w.held[byAgent] != nil {
 		return byAgent, nil
 	}
@@ -281,7 +277,7 @@ func (f *folder) write(ctx context.Context) error {
 			return err
 		}
 		now := w.held[by].plus(fresh)
-		rows = append(rows, []any{now.Start, now.Node, int64(by), now.encode()})
+		rows = append(rows, []any{now.Start, now.Node, by, now.encode()})
 	}
 	if err := f.s.upsert(ctx, "windows", []string{"start", "node", "agentless", "payload"}, 3, rows...); err != nil {
 		return err
@@ -296,6 +292,6 @@ func (f *folder) takeBack(ctx context.Context, w *window, sums *summing) error {
 	}
 	sums.taken[w.Node] = true
 	_, err := f.s.exec(ctx, "DELETE FROM windows WHERE node = $1 AND start = $2 AND agentless = $3", w.Node, w.Start,
-		int64(byEstimate))
+		byEstimate)
 	return err
 }

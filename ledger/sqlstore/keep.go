@@ -2,11 +2,9 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -148,10 +146,10 @@ func (k *keeper) windows(before int64) error {
 	if err := k.raise(windowsFrom, before); err != nil {
 		return err
 	}
-	if err := k.dropWindows(0, before); err != nil {
+	if err := k.dropWindows(byAgent, before); err != nil {
 		return err
 	}
-	if err := k.dropWindows(1, before-estimatesLonger); err != nil {
+	if err := k.dropWindows(byEstimate, before-estimatesLonger); err != nil {
 		return err
 	}
 	_, err := k.exec("DELETE FROM reaches WHERE last < $1", before-estimatesLonger)
@@ -225,21 +223,15 @@ func (k *keeper) settle(day int64) error {
 			return err
 		}
 		late := day < r.hoursFrom // booked after the hours were dropped: those of the host are gone
-		surplus := map[int64]*ledger.Amount{}
+		surplus := &summing{folder: &folder{reading: r, s: s}, books: newBooks(), taken: map[int64]bool{0: true}}
 		for i := range t.all {
-			row := &t.all[i]
-			if t.counts(row, late) {
-				continue
+			if row := &t.all[i]; !t.counts(row, late) {
+				negative := row.Negative()
+				at(surplus.accounts, sumKey{start: day, id: row.id}).Add(&negative)
 			}
-			if surplus[row.id] == nil {
-				surplus[row.id] = new(ledger.Amount)
-			}
-			surplus[row.id].Add(&row.Amount)
 		}
-		for id, amount := range surplus {
-			if err := takeFromDay(ctx, s, day, id, amount); err != nil {
-				return err
-			}
+		if err := surplus.writeTo(ctx, sumsOf(false, true)); err != nil {
+			return err
 		}
 		if !late {
 			if err := s.setMeta(ctx, hoursFrom, strconv.FormatInt(day+aDay, 10)); err != nil {
@@ -248,32 +240,6 @@ func (k *keeper) settle(day int64) error {
 		}
 		return k.d.touch(ctx, s, day)
 	})
-}
-
-// takeFromDay lessens an account's sum of a day.
-func takeFromDay(ctx context.Context, s *session, day, account int64, surplus *ledger.Amount) error {
-	t := sumsOf(false, true)
-	held := map[sumKey]*sum{}
-	err := s.each(ctx, func(rows *sql.Rows) error {
-		k, of, err := t.scan(rows)
-		held[k] = &of
-		return err
-	}, "SELECT "+strings.Join(t.columns, ", ")+" FROM account_days WHERE start = $1 AND account = $2", day, account)
-	if err != nil {
-		return err
-	}
-	k := sumKey{start: day, id: account}
-	of := held[k]
-	if of == nil {
-		return fmt.Errorf("%w: account %d has hours on %s and no day", ledger.ErrDamaged, account, stamp(day))
-	}
-	negative := surplus.Negative()
-	of.Add(&negative)
-	row := t.row(&k, of)
-	if of.empty() {
-		return t.drop(ctx, s, row)
-	}
-	return s.upsert(ctx, t.name, t.columns, len(t.keys), append(row, rowCRC(row...)))
 }
 
 func (k *keeper) days(before int64) error {

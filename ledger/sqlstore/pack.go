@@ -26,7 +26,7 @@ type base struct {
 // A window is a row of windows. Postings are sorted by consumer and account, each pair once; bases by account.
 type window struct {
 	Start, Node int64 // Unix seconds; row of nodes
-	Agentless   bool
+	By          int64 // byAgent or byEstimate
 	First, Last int64 // Unix seconds: of the time that is booked in it
 	Bases       []base
 	Postings    []posting
@@ -110,8 +110,8 @@ func (w *window) encode() []byte {
 }
 
 // decodeWindow reads the payload of a row of windows. It fails if a bit of it has changed.
-func decodeWindow(start, node int64, agentless bool, payload []byte) (*window, error) {
-	w := &window{Start: start, Node: node, Agentless: agentless}
+func decodeWindow(start, node, by int64, payload []byte) (*window, error) {
+	w := &window{Start: start, Node: node, By: by}
 	body, err := openBlob(payload, w.key()...)
 	if err != nil {
 		return nil, fmt.Errorf("window %d of node %d: %w", start, node, err)
@@ -158,13 +158,7 @@ func (w *window) code(c *codec) {
 	}
 }
 
-func (w *window) key() []int64 {
-	agentless := int64(0)
-	if w.Agentless {
-		agentless = 1
-	}
-	return []int64{w.Start, w.Node, agentless}
-}
+func (w *window) key() []int64 { return []int64{w.Start, w.Node, w.By} }
 
 // fineCPU is 0 if all CPU times are whole microseconds, as kernels count them.
 func fineCPU(postings []posting) byte {
@@ -228,6 +222,6 @@ func scanWindow(rows *sql.Rows) (k windowKey, by int64, w *window, err error) {
 	if by != byAgent && by != byEstimate {
 		return k, byAgent, nil, fmt.Errorf("%w: a window of kind %d of node %d", ledger.ErrDamaged, by, k.node)
 	}
-	w, err = decodeWindow(k.start, k.node, by == byEstimate, payload)
+	w, err = decodeWindow(k.start, k.node, by, payload)
 	return k, by, w, err
 }

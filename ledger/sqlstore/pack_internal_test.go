@@ -20,7 +20,7 @@ func drawWindow(t *rapid.T) *window {
 	number := rapid.OneOf(rapid.Int64Range(-100, 1e12), rapid.SampledFrom([]int64{0, math.MaxInt64, math.MinInt64}))
 	w := &window{
 		Start: rapid.Int64Range(-1e9, 1e10).Draw(t, "start"), Node: rapid.Int64Range(1, 1e6).Draw(t, "node"),
-		Agentless: rapid.Bool().Draw(t, "agentless"),
+		By: rapid.SampledFrom([]int64{byAgent, byEstimate}).Draw(t, "by"),
 	}
 	w.First = w.Start + rapid.Int64Range(0, 300).Draw(t, "first")
 	w.Last = w.First + rapid.Int64Range(0, 300).Draw(t, "last")
@@ -54,7 +54,7 @@ func TestWindowsCanBeReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWindow(t)
 		b := w.encode()
-		got, err := decodeWindow(w.Start, w.Node, w.Agentless, b)
+		got, err := decodeWindow(w.Start, w.Node, w.By, b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestWindowsCanBeReadAgain(t *testing.T) {
 		}
 		at := rapid.IntRange(0, 8*len(b)-1).Draw(t, "bit")
 		b[at/8] ^= 1 << (at % 8)
-		if _, err := decodeWindow(w.Start, w.Node, w.Agentless, b); !errors.Is(err, ledger.ErrDamaged) {
+		if _, err := decodeWindow(w.Start, w.Node, w.By, b); !errors.Is(err, ledger.ErrDamaged) {
 			t.Fatalf("bit %d has changed: %v", at, err)
 		}
 	})
@@ -123,13 +123,13 @@ func FuzzDecodeWindow(f *testing.F) {
 	}
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _ = decodeWindow(1, 2, false, b)
+		_, _ = decodeWindow(1, 2, byAgent, b)
 		w := &window{Start: 1, Node: 2}
-		got, err := decodeWindow(1, 2, false, sealBlob(bytes.Clone(b), w.key()...))
+		got, err := decodeWindow(1, 2, byAgent, sealBlob(bytes.Clone(b), w.key()...))
 		if err != nil {
 			return
 		}
-		again, err := decodeWindow(1, 2, false, got.encode())
+		again, err := decodeWindow(1, 2, byAgent, got.encode())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func BenchmarkDecodeWindow(b *testing.B) {
 	w := realistic(rand.New(rand.NewPCG(1, 2)), 100)
 	payload := w.encode()
 	for b.Loop() {
-		if _, err := decodeWindow(w.Start, w.Node, false, payload); err != nil {
+		if _, err := decodeWindow(w.Start, w.Node, byAgent, payload); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -293,13 +293,11 @@ func (r *reading) sumBlock(t *table, from *sumTable, start int64) error {
 	t.begin(start)
 	for i := range b.rows {
 		row := &b.rows[i]
-		var to *target
 		if from.nodes {
-			to = t.ofNode(row)
+			t.ofNode(row).add(&row.Amount, row.first, row.last)
 		} else {
-			to = t.ofAccount(row, false)
+			t.ofAccount(row, false).add(&row.Amount, row.first, row.last)
 		}
-		t.add(to, &row.Amount, row.first, row.last)
 	}
 	return t.err
 }
@@ -316,7 +314,7 @@ func (r *reading) sumTransfers(t *table, day, lo, hi int64) error {
 			continue
 		}
 		t.begin(row.start)
-		t.add(t.ofAccount(row, true), &row.Amount, 0, 0)
+		t.ofAccount(row, true).add(&row.Amount, 0, 0)
 	}
 	return t.err
 }

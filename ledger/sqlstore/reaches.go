@@ -24,7 +24,7 @@ func (f *folder) loadReaches(ctx context.Context) error {
 		r := reach{floorTo(min(w.First, w.Start), windowSeconds), w.Last}
 		f.reaches[k.node] = append(f.reaches[k.node], r)
 		err := f.loadRows(ctx, "node = $1 AND start >= $2 AND start < $3 AND agentless = $4", k.node, r.start, r.last,
-			int64(byEstimate))
+			byEstimate)
 		if err != nil {
 			return err
 		}

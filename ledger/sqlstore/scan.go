@@ -125,7 +125,7 @@ func (s *scan) addWindow(w *window) error {
 	t.begin(w.Start)
 	if t.plan.Nodes { // windows of nodes as a whole
 		for _, b := range w.Bases {
-			t.add(s.target(w, 0, b.Account), &ledger.Amount{Unmeasured: b.Unmeasured}, w.First, w.Last)
+			s.part(w, 0, b.Account).add(&ledger.Amount{Unmeasured: b.Unmeasured}, w.First, w.Last)
 		}
 	}
 	for i := range w.Postings {
@@ -145,13 +145,13 @@ func (s *scan) addWindow(w *window) error {
 			}
 			first, last = 0, 0
 		}
-		t.add(s.target(w, p.Consumer, p.Account), &p.Amount, first, last)
+		s.part(w, p.Consumer, p.Account).add(&p.Amount, first, last)
 	}
 	return t.err
 }
 
-// target returns where what a consumer used belongs. Consumer 0 is the node as a whole.
-func (s *scan) target(w *window, consumer, account int64) *target {
+// part returns where what a consumer used belongs. Consumer 0 is the node as a whole.
+func (s *scan) part(w *window, consumer, account int64) *part {
 	t := s.t
 	m := memo{account: account}
 	if t.nodes {
@@ -160,7 +160,7 @@ func (s *scan) target(w *window, consumer, account int64) *target {
 	if t.pods {
 		m.consumer = consumer
 	}
-	return t.target(m, func() (*groupValues, bool, error) {
+	return t.part(m, func() (*groupValues, bool, error) {
 		a, err := t.r.account(account)
 		if err != nil {
 			return nil, false, err

@@ -181,7 +181,7 @@ func (r *reading) load(b *block, from *sumTable, where string) error {
 		}
 		b.rows = append(b.rows, row)
 		return nil
-	}, "SELECT "+strings.Join(from.columns, ", ")+" FROM "+from.name+" WHERE "+where)
+	}, from.selected()+" WHERE "+where)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", from.name, err)
 	}

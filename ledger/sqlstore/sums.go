@@ -21,6 +21,21 @@ const (
 	aDay   = 24 * anHour
 )
 
+// The fields of an amount, in the order of [ledger.Amount.Fields].
+const (
+	dynamic = iota
+	idle
+	cpu
+	facility
+	carbon
+	cost
+	estimated
+	uncharted
+	unpriced
+	unmeasured
+	fields
+)
+
 // A sumTable is one of the four tables of sums.
 type sumTable struct {
 	name    string
@@ -125,6 +140,11 @@ func (t *sumTable) row(k *sumKey, s *sum) []any {
 		int64(s.platform), int64(s.unknown), int64(s.Facility), int64(s.Carbon), int64(s.Cost), int64(s.Estimated),
 		int64(s.Uncharted), int64(s.Unpriced), int64(s.Unmeasured), s.first, s.last,
 	}
+}
+
+// selected is the beginning of a statement that reads rows.
+func (t *sumTable) selected() string {
+	return "SELECT " + strings.Join(t.columns, ", ") + " FROM " + t.name
 }
 
 // scan reads a row. If the row is damaged, what it holds is returned all the same, with [ledger.ErrDamaged].
@@ -248,7 +268,7 @@ func (s *summing) writeTo(ctx context.Context, t *sumTable) error {
 	sums := map[sumKey]*sum{}
 	include(sums, s.of(t), t.step)
 	keys := slices.SortedFunc(maps.Keys(sums), sumKey.compare)
-	wrong, err := s.addHeld(ctx, t, keys, sums)
+	wrong, err := s.addHeld(t, keys, sums)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", t.name, err)
 	}
@@ -283,49 +303,33 @@ func (t *sumTable) drop(ctx context.Context, s *session, row []any) error {
 	return err
 }
 
-// few rows of a time are read one by one, many at once.
-const few = 32
-
 // addHeld adds to sums what rows hold, and returns which of them are damaged. Keys are sorted.
-func (s *summing) addHeld(
-	ctx context.Context, t *sumTable, keys []sumKey, sums map[sumKey]*sum,
-) (map[sumKey]bool, error) {
+func (s *summing) addHeld(t *sumTable, keys []sumKey, sums map[sumKey]*sum) (map[sumKey]bool, error) {
 	wrong := map[sumKey]bool{}
-	read := func(where string, args ...any) error {
-		return s.s.each(ctx, func(rows *sql.Rows) error {
-			k, held, err := t.scan(rows)
-			if err != nil && !errors.Is(err, ledger.ErrDamaged) {
-				return err
-			}
-			if sum := sums[k]; sum != nil {
-				sum.merge(&held)
-				if err != nil {
-					wrong[k] = true
-				}
-			}
-			return nil
-		}, "SELECT "+strings.Join(t.columns, ", ")+" FROM "+t.name+" WHERE start = $1"+where, args...)
-	}
 	for len(keys) > 0 {
 		start := keys[0].start
-		n, _ := slices.BinarySearchFunc(keys, start+1, func(k sumKey, start int64) int {
-			return cmp.Compare(k.start, start)
-		})
-		if n > few {
-			if err := read("", start); err != nil {
+		var of []int64
+		for len(keys) > 0 && keys[0].start == start {
+			of, keys = append(of, keys[0].id), keys[1:]
+		}
+		for some := range slices.Chunk(slices.Compact(of), listed) { // a node's rows are read together
+			err := s.each(func(rows *sql.Rows) error {
+				k, held, err := t.scan(rows)
+				if err != nil && !errors.Is(err, ledger.ErrDamaged) {
+					return err
+				}
+				if sum := sums[k]; sum != nil {
+					sum.merge(&held)
+					if err != nil {
+						wrong[k] = true
+					}
+				}
+				return nil
+			}, t.selected()+" WHERE start = $1 AND "+t.keys[1]+" IN ("+ids(some)+")", start)
+			if err != nil {
 				return nil, err
 			}
-		} else {
-			for i, k := range keys[:n] {
-				if i > 0 && k.id == keys[i-1].id {
-					continue // a node's rows are read together
-				}
-				if err := read(" AND "+t.keys[1]+" = $2", start, k.id); err != nil {
-					return nil, err
-				}
-			}
 		}
-		keys = keys[n:]
 	}
 	return wrong, nil
 }

@@ -23,28 +23,22 @@ type table struct {
 
 	now    int64 // beginning of what is added
 	groups map[string]*group
-	known  map[memo]*target
+	known  map[memo]*part // nil: it is not asked for
 	err    error
 }
 
 // A group is a row that is being added up.
 type group struct {
-	key         []string
-	amount      [fields]wide // as ledger.Amount.Fields
-	emissions   []named
-	costs       []named
-	first, last int64
+	key   []string
+	parts []*part
 }
 
-type named struct {
-	name string
-	sum  wide
-}
-
-// A target is the group that something is added to, and where in it. Without a group it is not asked for.
-type target struct {
-	group            *group
-	signal, currency int
+// A part is what a group holds by one signal and in one currency.
+type part struct {
+	signal, currency string
+	sum              ledger.Amount
+	tooLarge         bool
+	first, last      int64
 }
 
 // A memo is what decides on the group.
@@ -55,7 +49,7 @@ type memo struct {
 }
 
 func newTable(r *reading, q *ledger.Query, plan ledger.Plan) *table {
-	t := &table{r: r, q: q, plan: plan, groups: map[string]*group{}, known: map[memo]*target{}, byHour: byHour(q)}
+	t := &table{r: r, q: q, plan: plan, groups: map[string]*group{}, known: map[memo]*part{}, byHour: byHour(q)}
 	t.byTime = t.byHour || slices.Contains(q.GroupBy, ledger.ByDay) || slices.Contains(q.GroupBy, ledger.ByWindow)
 	t.nodes = len(q.Nodes) > 0 || slices.Contains(q.GroupBy, ledger.ByNode)
 	t.pods = len(q.Pods) > 0 || slices.Contains(q.GroupBy, ledger.ByPod) || slices.Contains(q.GroupBy, ledger.ByUID)
@@ -100,16 +94,16 @@ func (t *table) key(v *groupValues) []string {
 	return out
 }
 
-func (t *table) target(m memo, find func() (*groupValues, bool, error)) *target {
+// part returns the part that something is added to; nil: it is not asked for.
+func (t *table) part(m memo, find func() (*groupValues, bool, error)) *part {
 	if found, ok := t.known[m]; ok {
 		return found
 	}
-	out := new(target)
-	t.known[m] = out
+	t.known[m] = nil
 	v, asked, err := find()
 	if err != nil || !asked {
 		t.fail(err)
-		return out
+		return nil
 	}
 	key := t.key(v)
 	id := strings.Join(key, "\x00")
@@ -118,15 +112,22 @@ func (t *table) target(m memo, find func() (*groupValues, bool, error)) *target 
 		if len(t.groups) >= mostRows {
 			t.fail(fmt.Errorf("%w: %w: more than %d rows: group by less, or ask for less", ledger.ErrQuery,
 				ledger.ErrTooLarge, mostRows))
-			return out
+			return nil
 		}
-		g = &group{key: key, first: math.MaxInt64, last: math.MinInt64}
+		g = &group{key: key}
 		t.groups[id] = g
 	}
-	out.group = g
-	out.signal = spot(&g.emissions, v.account.Signal)
-	out.currency = spot(&g.costs, v.account.Currency)
-	return out
+	i := slices.IndexFunc(g.parts, func(p *part) bool {
+		return p.signal == v.account.Signal && p.currency == v.account.Currency
+	})
+	if i < 0 {
+		i = len(g.parts)
+		g.parts = append(g.parts, &part{
+			signal: v.account.Signal, currency: v.account.Currency, first: math.MaxInt64, last: math.MinInt64,
+		})
+	}
+	t.known[m] = g.parts[i]
+	return g.parts[i]
 }
 
 func (t *table) fail(err error) {
@@ -135,20 +136,9 @@ func (t *table) fail(err error) {
 	}
 }
 
-// spot returns where a name is in a list, which it is added to.
-func spot(list *[]named, name string) int {
-	for i := range *list {
-		if (*list)[i].name == name {
-			return i
-		}
-	}
-	*list = append(*list, named{name: name})
-	return len(*list) - 1
-}
-
 // ofAccount returns where the sums of an account belong. What is transferred belongs to the host.
-func (t *table) ofAccount(row *sumRow, transfer bool) *target {
-	return t.target(memo{account: row.id, transfer: transfer}, func() (*groupValues, bool, error) {
+func (t *table) ofAccount(row *sumRow, transfer bool) *part {
+	return t.part(memo{account: row.id, transfer: transfer}, func() (*groupValues, bool, error) {
 		a, err := t.r.account(row.id)
 		if err != nil {
 			return nil, false, err
@@ -162,12 +152,12 @@ func (t *table) ofAccount(row *sumRow, transfer bool) *target {
 }
 
 // ofNode returns where the sums of a node belong.
-func (t *table) ofNode(row *sumRow) *target {
+func (t *table) ofNode(row *sumRow) *part {
 	m := memo{at: row.at}
 	if t.nodes {
 		m.node = row.id
 	}
-	return t.target(m, func() (v *groupValues, selected bool, err error) {
+	return t.part(m, func() (v *groupValues, selected bool, err error) {
 		at := row.at.Value()
 		v = &groupValues{account: &ledger.Account{
 			Site: at.site, Signal: at.signal, Currency: at.currency, Host: at.host,
@@ -184,76 +174,41 @@ func (t *table) selectsNode(name string) bool {
 }
 
 // add adds an amount. What is transferred has no first and last.
-func (t *table) add(to *target, a *ledger.Amount, first, last int64) {
-	g := to.group
-	if g == nil {
+func (p *part) add(a *ledger.Amount, first, last int64) {
+	if p == nil {
 		return
 	}
-	for i, v := range a.Fields() {
-		g.amount[i].add(*v)
+	if !p.sum.Saturate(a) {
+		p.tooLarge = true
 	}
-	g.emissions[to.signal].sum.add(int64(a.Carbon))
-	g.costs[to.currency].sum.add(int64(a.Cost))
 	if first != 0 || last != 0 {
-		g.first, g.last = min(g.first, first), max(g.last, last)
+		p.first, p.last = min(p.first, first), max(p.last, last)
 	}
 }
 
 // row returns the group's sums. Those of energy, emissions and money that are more than can be told are an error;
 // times stay at what can be.
 func (g *group) row() (ledger.Row, error) {
-	fits := g.amount[dynamic].plus(g.amount[idle]).fits()
-	r := ledger.Row{Key: g.key}
-	for i, to := range r.Fields() {
-		switch i {
-		case carbon, cost: // are those of the only signal and currency: see below
-		case cpu, unmeasured:
-			*to = g.amount[i].clamped()
-		default:
-			*to = g.amount[i].clamped()
-			fits = fits && g.amount[i].fits()
+	rows := make([]ledger.Row, len(g.parts))
+	for i, p := range g.parts {
+		if p.tooLarge {
+			return ledger.Row{}, ledger.ErrSum
+		}
+		r := &rows[i]
+		r.Amount = p.sum
+		r.Emit(p.signal, p.sum.Carbon)
+		r.Charge(p.currency, p.sum.Cost)
+		if p.first <= p.last {
+			r.First, r.Last = time.Unix(p.first, 0).UTC(), time.Unix(p.last, 0).UTC()
 		}
 	}
-	for _, e := range g.emissions {
-		fits = fits && e.sum.fits()
-		if carbon := e.sum.clamped(); carbon != 0 {
-			r.Emit(e.name, ledger.Micrograms(carbon))
-		}
-	}
-	for _, c := range g.costs {
-		fits = fits && c.sum.fits()
-		if cost := c.sum.clamped(); cost != 0 {
-			r.Charge(c.name, ledger.Nanos(cost))
-		}
-	}
-	if g.first <= g.last {
-		r.First, r.Last = time.Unix(g.first, 0).UTC(), time.Unix(g.last, 0).UTC()
-	}
-	if !fits {
-		return r, ledger.ErrSum
-	}
-	return r, nil
-}
-
-// include adds another group, as part of a total.
-func (g *group) include(o *group) {
-	for i := range g.amount {
-		g.amount[i] = g.amount[i].plus(o.amount[i])
-	}
-	for _, e := range o.emissions {
-		at := spot(&g.emissions, e.name)
-		g.emissions[at].sum = g.emissions[at].sum.plus(e.sum)
-	}
-	for _, c := range o.costs {
-		at := spot(&g.costs, c.name)
-		g.costs[at].sum = g.costs[at].sum.plus(c.sum)
-	}
-	g.first, g.last = min(g.first, o.first), max(g.last, o.last)
+	sum, err := ledger.Sum(rows)
+	sum.Key = g.key
+	return sum, err
 }
 
 // rows returns the rows of the answer, sorted, and their total.
 func (t *table) rows() (rows []ledger.Row, total ledger.Row, err error) {
-	all := &group{first: math.MaxInt64, last: math.MinInt64}
 	rows = make([]ledger.Row, 0, len(t.groups))
 	for _, g := range t.groups {
 		r, err := g.row()
@@ -262,10 +217,9 @@ func (t *table) rows() (rows []ledger.Row, total ledger.Row, err error) {
 		}
 		if !r.Empty() {
 			rows = append(rows, r)
-			all.include(g)
 		}
 	}
 	slices.SortFunc(rows, func(a, b ledger.Row) int { return slices.Compare(a.Key, b.Key) })
-	total, err = all.row()
+	total, err = ledger.Sum(rows)
 	return rows, total, err
 }
