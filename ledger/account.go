@@ -1,6 +1,9 @@
 package ledger
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A Kind says what an account is for. Over all accounts of a node the energy is what its meter counted.
 type Kind uint8
@@ -35,11 +38,9 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText reads the name of a Kind.
 func (k *Kind) UnmarshalText(text []byte) error {
-	for i, name := range kindNames {
-		if name == string(text) {
-			*k = Kind(i)
-			return nil
-		}
+	if i := slices.Index(kindNames[:], string(text)); i >= 0 {
+		*k = Kind(i)
+		return nil
 	}
 	return fmt.Errorf("unknown kind of account %q: have %v", text, kindNames)
 }

@@ -56,8 +56,8 @@ type Ledger struct {
 
 	o       Options
 	queue   chan *request
-	closing chan struct{}
-	stop    sync.Once
+	closing <-chan struct{}
+	stop    context.CancelFunc // closes it
 	writer  sync.WaitGroup
 
 	mu       sync.Mutex
@@ -101,7 +101,8 @@ func New(s Store, o Options) *Ledger {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Ledger{Store: s, o: o, queue: make(chan *request, queueBookings), closing: make(chan struct{})}
+	closing, stop := context.WithCancel(context.Background())
+	l := &Ledger{Store: s, o: o, queue: make(chan *request, queueBookings), closing: closing.Done(), stop: stop}
 	l.writer.Go(l.write)
 	return l
 }
@@ -160,15 +161,13 @@ func (l *Ledger) Activity() Activity {
 
 // Close waits for what is being written, refuses what waits, and closes the store.
 func (l *Ledger) Close() error {
-	l.stop.Do(func() { close(l.closing) })
+	l.stop()
 	l.writer.Wait()
 	return l.Store.Close()
 }
 
 // write is the only one that books.
 func (l *Ledger) write() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	rest := time.NewTimer(0)
 	defer rest.Stop()
 	for {
@@ -177,7 +176,7 @@ func (l *Ledger) write() {
 			return // Book finds that by itself
 		}
 		began := time.Now()
-		l.commit(ctx, group)
+		l.commit(group)
 		took := time.Since(began)
 		rest.Reset(min(restAfterCommit*took, longestRest))
 	}
@@ -211,7 +210,7 @@ func (l *Ledger) next(rest *time.Timer) []*request {
 	}
 }
 
-func (l *Ledger) commit(ctx context.Context, group []*request) {
+func (l *Ledger) commit(group []*request) {
 	if err := l.paused(); err != nil {
 		for _, r := range group {
 			r.done <- result{err: err}
@@ -223,7 +222,7 @@ func (l *Ledger) commit(ctx context.Context, group []*request) {
 		bookings[i] = r.booking
 	}
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, longestCommit)
+	limited, cancel := context.WithTimeout(context.Background(), longestCommit)
 	receipts, errs, err := l.Store.Book(limited, bookings)
 	cancel()
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -231,7 +230,7 @@ func (l *Ledger) commit(ctx context.Context, group []*request) {
 	}
 	if errors.Is(err, ErrDamaged) && len(group) > 1 { // of one of them: the others shall not suffer
 		for _, r := range group {
-			l.commit(ctx, []*request{r})
+			l.commit([]*request{r})
 		}
 		return
 	}

@@ -38,7 +38,6 @@ const (
 	connectTimeout     = 10 * time.Second
 	lockTimeout        = 20 * time.Second
 	idleTimeout        = 5 * time.Minute
-	parameters         = 65535
 
 	keepaliveIdle     = time.Minute
 	keepaliveInterval = 15 * time.Second
@@ -133,9 +132,7 @@ func dialect(writers int) sqlstore.Dialect {
 		LockAccounts: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", int64(accountsLock)),
 		ForUpdate:    " FOR UPDATE",
 		Writers:      max(writers, 1),
-		Parameters:   parameters,
 		Again:        again,
-		Bulk:         copyRows,
 		Bytes:        bytes,
 	}
 }
@@ -145,18 +142,6 @@ func again(err error) bool {
 	failed, ok := errors.AsType[*pgconn.PgError](err)
 	// serialisation_failure, deadlock_detected, lock_not_available
 	return ok && slices.Contains([]string{"40001", "40P01", "55P03"}, failed.Code)
-}
-
-// copyRows inserts rows with COPY, in the transaction of the connection.
-func copyRows(ctx context.Context, conn *sql.Conn, table string, columns []string, rows [][]any) error {
-	return conn.Raw(func(driver any) error {
-		c, ok := driver.(*stdlib.Conn)
-		if !ok {
-			return fmt.Errorf("a connection of type %T", driver)
-		}
-		_, err := c.Conn().CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromRows(rows))
-		return err
-	})
 }
 
 // bytes is how much the ledger's tables take, and what they are divided into: not what else the database holds.

@@ -40,8 +40,6 @@ const (
 	readerCache = "-16384"
 
 	busyTimeout = "5000" // ms
-
-	parameters = 32766
 )
 
 // A Store is a file.
@@ -152,13 +150,12 @@ func (s *Store) source(cache string, more ...string) string {
 func (s *Store) dialect() sqlstore.Dialect {
 	return sqlstore.Dialect{
 		Blob: "BLOB", Serial: "INTEGER PRIMARY KEY AUTOINCREMENT",
-		Begin:      "BEGIN IMMEDIATE",
-		Tables:     "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1",
-		Writers:    1,
-		Prepare:    true,
-		Parameters: parameters,
-		Bytes:      func(context.Context, *sql.DB) (int64, error) { return s.bytes() },
-		Committed:  s.committed,
+		Begin:     "BEGIN IMMEDIATE",
+		Tables:    "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1",
+		Writers:   1,
+		Prepare:   true,
+		Bytes:     func(context.Context, *sql.DB) (int64, error) { return s.bytes() },
+		Committed: s.committed,
 	}
 }
 

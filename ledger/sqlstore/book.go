@@ -182,13 +182,11 @@ func scanStream(of *batch.Stream, scan func(into ...any) error) (stream, error) 
 }
 
 func (b *booker) ack(ctx context.Context, bt *batch.Batch, st stream) error {
-	of, acked := &bt.Stream, int64(bt.Last)
-	sum := rowCRC(of.Node, of.Boot, of.Epoch, acked, st.gaps, b.now)
+	row := []any{bt.Stream.Node, bt.Stream.Boot, bt.Stream.Epoch, int64(bt.Last), st.gaps, b.now}
 	_, err := b.s.exec(ctx, `INSERT INTO streams (node, boot, epoch, acked, gaps, seen, crc)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (node, boot, epoch) DO UPDATE
-			SET acked = excluded.acked, gaps = excluded.gaps, seen = excluded.seen, crc = excluded.crc`,
-		of.Node, of.Boot, of.Epoch, acked, st.gaps, b.now, sum)
+			SET acked = excluded.acked, gaps = excluded.gaps, seen = excluded.seen, crc = excluded.crc`, sealed(row)...)
 	return err
 }
 
@@ -219,7 +217,7 @@ func (b *booker) occupy(ctx context.Context, bt *batch.Batch) error {
 	}
 	_, err = b.s.exec(ctx, `INSERT INTO spans (node, boot, first, last, seen, crc) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (node, boot, first) DO UPDATE SET last = excluded.last, seen = excluded.seen, crc = excluded.crc`,
-		of.Node, of.Boot, joined.first, joined.last, b.now, rowCRC(of.Node, of.Boot, joined.first, joined.last, b.now))
+		sealed([]any{of.Node, of.Boot, joined.first, joined.last, b.now})...)
 	return err
 }
 

@@ -30,6 +30,9 @@ func rowCRC(columns ...any) int64 {
 	return int64(crc32.Checksum(b, castagnoli))
 }
 
+// sealed appends the sum of a row to its columns.
+func sealed(row []any) []any { return append(row, rowCRC(row...)) }
+
 const sumBytes = 4
 
 // sealBlob appends the sum of what was written and of the row's key, so that bytes in the wrong row are noticed as

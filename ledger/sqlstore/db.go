@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,11 +32,8 @@ type Dialect struct {
 	ForUpdate    string // at the end of a SELECT whose rows no other transaction shall change; "": Begin does
 	Writers      int    // how many transactions that write may go on at once
 	Prepare      bool   // whether statements are worth preparing
-	Parameters   int    // how many parameters a statement may have
 	// Again reports whether a transaction failed only because of others, and was undone; nil: none does.
 	Again func(err error) bool
-	// Bulk inserts rows within the transaction of a connection; nil: as statements of many rows.
-	Bulk func(ctx context.Context, conn *sql.Conn, table string, columns []string, rows [][]any) error
 	// Bytes returns the size on disk.
 	Bytes func(ctx context.Context, db *sql.DB) (int64, error)
 	// Committed is called after each transaction on its connection; nil: nothing is to be done.
@@ -122,11 +117,10 @@ type session struct {
 }
 
 func (s *session) close() error {
-	var errs []error
-	for _, query := range slices.Sorted(maps.Keys(s.stmts)) {
-		errs = append(errs, s.stmts[query].Close())
+	for _, stmt := range s.stmts {
+		_ = stmt.Close()
 	}
-	return errors.Join(append(errs, s.conn.Close())...)
+	return s.conn.Close()
 }
 
 // drop closes the connection: after an error it may not know what the database holds. Nor do we: the next connection
@@ -231,16 +225,16 @@ func (d *DB) unwritten(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ledger.ErrReadOnly, what, err)
 }
 
+// prepared returns a statement; nil: it is not worth preparing.
 func (s *session) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
-	if stmt := s.stmts[query]; stmt != nil {
+	if stmt := s.stmts[query]; stmt != nil || !s.dialect.Prepare {
 		return stmt, nil
 	}
 	stmt, err := s.conn.PrepareContext(ctx, unnumbered(query))
-	if err != nil {
-		return nil, err
+	if err == nil {
+		s.stmts[query] = stmt
 	}
-	s.stmts[query] = stmt
-	return stmt, nil
+	return stmt, err
 }
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
@@ -262,31 +256,29 @@ func unnumbered(query string) string {
 
 // exec runs a statement. Its text should be one of a few: it is kept.
 func (s *session) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if !s.dialect.Prepare {
-		return s.conn.ExecContext(ctx, query, args...)
-	}
 	stmt, err := s.prepared(ctx, query)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case stmt == nil:
+		return s.conn.ExecContext(ctx, query, args...)
 	}
 	return stmt.ExecContext(ctx, args...)
 }
 
-// query is like exec; no other statement may be run before its rows are closed.
-func (s *session) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if !s.dialect.Prepare {
-		return s.conn.QueryContext(ctx, query, args...)
-	}
-	stmt, err := s.prepared(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	return stmt.QueryContext(ctx, args...)
-}
-
-// each calls do for every row that a statement returns. do must not run another statement in the session.
+// each calls do for every row that a statement returns, which is kept like those of exec. do must not run another
+// statement in the session.
 func (s *session) each(ctx context.Context, do func(*sql.Rows) error, query string, args ...any) error {
-	rows, err := s.query(ctx, query, args...)
+	var rows *sql.Rows
+	stmt, err := s.prepared(ctx, query)
+	switch {
+	case err != nil:
+		return err
+	case stmt == nil:
+		rows, err = s.conn.QueryContext(ctx, query, args...)
+	default:
+		rows, err = stmt.QueryContext(ctx, args...)
+	}
 	if err != nil {
 		return err
 	}
@@ -336,13 +328,9 @@ const rowsAtOnce = 64
 
 // insert adds rows, with a clause after their values.
 func (s *session) insert(ctx context.Context, table string, columns []string, rows [][]any, clause string) error {
-	if clause == "" && s.dialect.Bulk != nil && len(rows) > 1 {
-		return s.dialect.Bulk(ctx, s.conn, table, columns, rows)
-	}
-	most := min(rowsAtOnce, s.dialect.Parameters/len(columns))
 	for len(rows) > 0 {
-		n := most
-		if len(rows) < most {
+		n := rowsAtOnce
+		if len(rows) < n {
 			n = 1 // so that there are two texts of the statement, not many
 		}
 		args := make([]any, 0, n*len(columns))

@@ -20,7 +20,7 @@ import (
 var plain = Dialect{
 	Blob: "BLOB", Serial: "INTEGER PRIMARY KEY AUTOINCREMENT", Begin: "BEGIN IMMEDIATE",
 	Tables: "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1", Writers: 1, Prepare: true,
-	Parameters: 32766, Bytes: func(context.Context, *sql.DB) (int64, error) { return 0, nil },
+	Bytes: func(context.Context, *sql.DB) (int64, error) { return 0, nil },
 }
 
 func openPlain(t *testing.T, now func() time.Time) *DB {

@@ -67,7 +67,7 @@ type reading struct {
 
 	windowsFrom, hoursFrom int64 // what is older was dropped
 	scanned                int
-	versions               map[int64]string // of days, as far as they were asked for; nil: the transaction changes them
+	versions               map[int64]string // of days, as far as they were asked for
 	mostTransferred        int              // rows of a day; 0: all
 }
 

@@ -31,8 +31,10 @@ type block struct {
 	hosts   map[string]hours // of transfers: when the hosts were booked
 }
 
-// hours are those of a day, one bit each.
+// hours are those of a day, one bit each, and one for the day as a whole.
 type hours uint32
+
+const dayBit = aDay / anHour
 
 func (h hours) has(at int64) bool { return h>>(floorMod(at, aDay)/anHour)&1 != 0 }
 
@@ -126,9 +128,7 @@ func (r *reading) version(day int64) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the versions of days: %w", err)
 	}
-	if r.versions != nil {
-		maps.Copy(r.versions, versions)
-	}
+	maps.Copy(r.versions, versions)
 	return versions[day], nil
 }
 

@@ -40,13 +40,12 @@ type transferred struct {
 	all   []sumRow
 	host  map[int64]string // of accounts
 	hosts map[string]hours // that are booked
-	whole map[string]bool  // hosts that are booked on the day
 }
 
 // counts reports whether a row counts; late: where hosts' hours are no longer known.
 func (t *transferred) counts(row *sumRow, late bool) bool {
 	host := t.host[row.id]
-	return t.hosts[host].has(row.start) || late && t.whole[host]
+	return t.hosts[host].has(row.start) || late && t.hosts[host]>>dayBit&1 != 0
 }
 
 func (r *reading) transferred(day int64) (*transferred, error) {
@@ -74,7 +73,7 @@ func (r *reading) transferred(day int64) (*transferred, error) {
 		names[a.Host] = true
 	}
 	var err error
-	t.hosts, t.whole, err = r.hosts(day, slices.Sorted(maps.Keys(names)))
+	t.hosts, err = r.hosts(day, slices.Sorted(maps.Keys(names)))
 	return t, err
 }
 
@@ -85,20 +84,17 @@ func hoursOf(day int64) (all []int64) {
 	return all
 }
 
-// hosts returns the hours of a day in which something is booked for hosts. Machines that name each other as their
-// hosts are none on that day: too much energy is seen and looked into, energy that is nowhere is not.
-func (r *reading) hosts(day int64, names []string) (byHour map[string]hours, whole map[string]bool, err error) {
-	byHour, whole = map[string]hours{}, map[string]bool{}
-	if len(names) == 0 {
-		return byHour, whole, nil
-	}
+// hosts returns when something is booked for hosts on a day. Machines that name each other as their hosts are none on
+// that day: too much energy is seen and looked into, energy that is nowhere is not.
+func (r *reading) hosts(day int64, names []string) (map[string]hours, error) {
+	booked := map[string]hours{}
 	byName, err := r.nodeIDs(names)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || len(byName) == 0 {
+		return booked, err
 	}
 	above, err := r.above(day)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	name := map[int64]string{}
 	for host, id := range byName {
@@ -108,56 +104,31 @@ func (r *reading) hosts(day int64, names []string) (byHour map[string]hours, who
 	}
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(name)), listed) {
 		err := r.each(func(rows *sql.Rows) error {
-			var start, node int64
-			if err := rows.Scan(&start, &node); err != nil {
-				return err
-			}
-			byHour[name[node]] |= 1 << (floorMod(start, aDay) / anHour)
-			return nil
-		}, fmt.Sprintf("SELECT DISTINCT start, node FROM node_hours WHERE start IN (%s) AND node IN (%s)",
-			ids(hoursOf(day)), ids(chunk)))
+			var bit, node int64
+			err := rows.Scan(&bit, &node)
+			booked[name[node]] |= 1 << bit
+			return err
+		}, fmt.Sprintf(`SELECT (start - %[1]d) / %[2]d, node FROM node_hours WHERE start IN (%[3]s) AND node IN (%[4]s)
+			UNION SELECT %[5]d, node FROM node_days WHERE start = %[1]d AND node IN (%[4]s)`,
+			day, anHour, ids(hoursOf(day)), ids(chunk), dayBit))
 		if err != nil {
-			return nil, nil, err
-		}
-		nodes, err := r.numbers(fmt.Sprintf("SELECT DISTINCT node FROM node_days WHERE start = %d AND node IN (%s)",
-			day, ids(chunk)))
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, node := range nodes {
-			whole[name[node]] = true
+			return nil, err
 		}
 	}
-	return byHour, whole, nil
+	return booked, nil
 }
 
 // above returns the hosts that nodes named on a day.
 func (r *reading) above(day int64) (map[string][]string, error) {
-	type edge struct {
-		node int64
-		host string
-	}
-	var edges []edge
-	err := r.each(func(rows *sql.Rows) error {
-		var e edge
-		if err := rows.Scan(&e.node, &e.host); err != nil {
-			return err
-		}
-		edges = append(edges, e)
-		return nil
-	}, "SELECT DISTINCT node, host FROM node_days WHERE start = $1 AND host <> ''", day)
-	if err != nil {
-		return nil, err
-	}
 	above := map[string][]string{}
-	for _, e := range edges {
-		name, err := r.node(e.node)
-		if err != nil {
-			return nil, err
-		}
-		above[name] = append(above[name], e.host)
-	}
-	return above, nil
+	err := r.each(func(rows *sql.Rows) error {
+		var node, host string
+		err := rows.Scan(&node, &host)
+		above[node] = append(above[node], host)
+		return err
+	}, `SELECT DISTINCT nodes.name, node_days.host FROM node_days JOIN nodes ON nodes.id = node_days.node
+		WHERE node_days.start = $1 AND node_days.host <> ''`, day)
+	return above, err
 }
 
 // circles reports whether a way up from a node leads to a target.
