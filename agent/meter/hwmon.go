@@ -63,13 +63,12 @@ func (s Sensor) counts() bool { return strings.HasPrefix(s.Key, "energy") }
 
 type wallSensor struct {
 	domain     energy.Domain
-	file       numberFile
+	path       string
 	counter    *energy.Counter    // of an energy sensor
 	integrator *energy.Integrator // of a power sensor
 	scale      float64            // of a power
 	pulse      pulse
-	begun      bool // it was read before
-	anew       bool // its file was opened again since
+	gone       bool // its device was away since it was last read
 }
 
 // A Temperature is what a sensor shows.
@@ -215,7 +214,7 @@ func (h *Hwmon) open(c Config, s Sensor, n int) {
 	if n > 0 {
 		d.Name += "-" + strconv.Itoa(n)
 	}
-	w := wallSensor{domain: d, file: numberFile{path: s.path, sys: h.sys}}
+	w := wallSensor{domain: d, path: s.path}
 	scale := c.scale(NameHwmon, d.Name)
 	if s.counts() {
 		w.counter = energy.NewCounter(energy.CounterOptions{
@@ -272,9 +271,9 @@ func (h *Hwmon) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	for i := range h.walls {
 		w := &h.walls[i]
 		before := t.Now()
-		text, anew, err := w.file.read(before)
+		text, err := readSmall(h.sys, w.path, maxNumber-1)
 		at := before + (t.Now()-before)/2
-		w.anew = w.anew || anew
+		w.gone = w.gone || isGone(err)
 		if err == nil {
 			var r energy.Reading
 			if r, err = w.next(text, at, h.stale); err == nil {
@@ -290,27 +289,27 @@ func (h *Hwmon) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 func (w *wallSensor) next(text []byte, at, stale time.Duration) (energy.Reading, error) {
 	v, err := parseInt(text)
 	if err != nil {
-		return energy.Reading{}, fmt.Errorf("reading %s: %w", w.file.path, err)
+		return energy.Reading{}, fmt.Errorf("reading %s: %w", w.path, err)
 	}
 	if w.counter == nil {
 		power := energy.Watts(float64(v) / 1e6)
 		if power <= 0 || power > envelope[energy.Wall] {
-			return energy.Reading{}, fmt.Errorf("reading %s: %v W: no running machine draws that", w.file.path,
+			return energy.Reading{}, fmt.Errorf("reading %s: %v W: no running machine draws that", w.path,
 				float64(power))
 		}
 		return w.integrator.Next(power*energy.Watts(w.scale), at), nil
 	}
 	if v < 0 {
-		return energy.Reading{}, fmt.Errorf("reading %s: %d: a machine does not feed its plug", w.file.path, v)
+		return energy.Reading{}, fmt.Errorf("reading %s: %d: a machine does not feed its plug", w.path, v)
 	}
 	if age := w.pulse.beat(uint64(v), at); age > stale {
-		return energy.Reading{}, fmt.Errorf("reading %s: it does not count: %d for %v", w.file.path, v,
+		return energy.Reading{}, fmt.Errorf("reading %s: it does not count: %d for %v", w.path, v,
 			age.Round(time.Second))
 	}
-	if w.anew && w.begun { // what a device that came back counts is not what it counted
+	if w.gone { // what a device that came back counts is not what it counted
 		w.counter.Break()
 	}
-	w.anew, w.begun = false, true
+	w.gone = false
 	return w.counter.Next(uint64(v), at), nil
 }
 
@@ -342,9 +341,4 @@ func (h *Hwmon) Temperatures(into []Temperature) []Temperature {
 }
 
 // Close implements Meter.
-func (h *Hwmon) Close() error {
-	for i := range h.walls {
-		h.walls[i].file.close()
-	}
-	return nil
-}
+func (h *Hwmon) Close() error { return nil }

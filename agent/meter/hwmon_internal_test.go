@@ -86,8 +86,8 @@ func TestHwmonDeviceNames(t *testing.T) {
 	if got, want := names(h.Domains()), "wall wall-1"; got != want {
 		t.Errorf("domains %s, want %s", got, want)
 	}
-	if h.walls[0].file.path != filepath.Join(root, "hwmon8/power1_input") {
-		t.Errorf("the first is %s", h.walls[0].file.path)
+	if h.walls[0].path != filepath.Join(root, "hwmon8/power1_input") {
+		t.Errorf("the first is %s", h.walls[0].path)
 	}
 	put(t, filepath.Join(root, "hwmon9/name"), "power_meter")
 	put(t, filepath.Join(root, "hwmon9/power1_average"), "5000000")

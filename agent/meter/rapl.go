@@ -26,13 +26,13 @@ type RAPL struct {
 
 type raplZone struct {
 	domain  energy.Domain
-	file    numberFile
+	path    string
 	limit   uint64 // the counter's highest value; 0 if unknown
 	counter *energy.Counter
 	pulse   pulse
 
 	raw  uint64
-	anew bool
+	gone bool // its device was away since it was last read
 	err  error
 }
 
@@ -91,7 +91,7 @@ func newRAPL(c Config, log *slog.Logger, sys *calls) (*RAPL, error) {
 	return r, nil
 }
 
-// open opens what can be read, and closes it again if another zone of its kind cannot.
+// open takes what can be read, unless another zone of its kind cannot.
 func (r *RAPL) open(c Config, zones []zoneDir) error {
 	var errs []error
 	lost := map[energy.DomainKind]bool{}
@@ -106,12 +106,7 @@ func (r *RAPL) open(c Config, zones []zoneDir) error {
 			r.zones = append(r.zones, *z)
 		}
 	}
-	r.zones = slices.DeleteFunc(r.zones, func(z raplZone) bool {
-		if lost[z.domain.Kind] {
-			z.file.close()
-		}
-		return lost[z.domain.Kind]
-	})
+	r.zones = slices.DeleteFunc(r.zones, func(z raplZone) bool { return lost[z.domain.Kind] })
 	err := errors.Join(errs...)
 	if errors.Is(err, fs.ErrPermission) {
 		err = fmt.Errorf("%w\nthe kernel lets only their owner read these files: run the agent as root, without any "+
@@ -127,24 +122,19 @@ func (r *RAPL) open(c Config, zones []zoneDir) error {
 func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 	var errs []error
 	for _, dir := range same {
-		z := &raplZone{domain: dir.domain, file: numberFile{path: filepath.Join(dir.path, "energy_uj"), sys: sys}}
-		raw, err := probe(c, z)
-		if err != nil {
-			z.file.close()
-			errs = append(errs, err)
-			continue
-		}
-		if raw == 0 && mustMove(z.domain.Kind) {
-			z.file.close()
+		z := &raplZone{domain: dir.domain, path: filepath.Join(dir.path, "energy_uj")}
+		raw, err := probe(sys, z.path)
+		if err == nil && raw == 0 && mustMove(z.domain.Kind) {
 			if z.domain.Kind == energy.Psys {
 				return nil, nil
 			}
-			errs = append(errs, fmt.Errorf("reading %s: 0: it does not count", z.file.path))
+			err = fmt.Errorf("reading %s: 0: it does not count", z.path)
+		}
+		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
-		if text, err := readSmall(sys, filepath.Join(dir.path, "max_energy_range_uj"), maxNumber-1); err == nil {
-			z.limit, _ = parseUint(text) // without it a wrap is a break
-		}
+		z.limit, _ = readUint(sys, filepath.Join(dir.path, "max_energy_range_uj")) // without it a wrap is a break
 		z.counter = energy.NewCounter(energy.CounterOptions{
 			Domain: z.domain, Quality: energy.Measured, Range: z.limit, MicrojoulesPerUnit: 1,
 			Max: envelope[z.domain.Kind], Scale: c.scale(NameRAPL, z.domain.Name),
@@ -155,13 +145,12 @@ func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 }
 
 // probe reads a zone for the first time. What fails thrice is taken for a zone without a counter.
-func probe(c Config, z *raplZone) (raw uint64, err error) {
+func probe(sys *calls, path string) (raw uint64, err error) {
 	for i := range probes {
 		if i > 0 {
 			time.Sleep(probePause)
 		}
-		raw, _, err = z.file.readUint(c.Now() + time.Duration(i)*maxWait) // without waiting until a retry is due
-		if err == nil || errors.Is(err, fs.ErrPermission) {
+		if raw, err = readUint(sys, path); err == nil || errors.Is(err, fs.ErrPermission) {
 			break
 		}
 	}
@@ -195,15 +184,15 @@ func (r *RAPL) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 		if z.err == nil {
 			z.err = z.check(at, r.stale)
 		}
-		if z.anew { // also if the value is not used: what comes next is not what was before
-			z.counter.Break()
-			z.anew = false
+		if z.gone = z.gone || isGone(z.err); z.gone {
+			z.counter.Break() // what comes next is not what was before
 		}
 		if z.err != nil {
 			errs = append(errs, z.err)
 			continue
 		}
 		into = append(into, z.counter.Next(z.raw, at))
+		z.gone = false
 	}
 	return into, errors.Join(errs...)
 }
@@ -212,9 +201,7 @@ func (r *RAPL) sweep(t Tick) (at time.Duration, stalled bool) {
 	before := t.Now()
 	for i := range r.zones {
 		z := &r.zones[i]
-		var anew bool
-		z.raw, anew, z.err = z.file.readUint(before)
-		z.anew = z.anew || anew
+		z.raw, z.err = readUint(r.sys, z.path)
 	}
 	after := t.Now()
 	return before + (after-before)/2, after-before > maxStall
@@ -223,18 +210,13 @@ func (r *RAPL) sweep(t Tick) (at time.Duration, stalled bool) {
 // check tells a value that may be counted from one that says nothing.
 func (z *raplZone) check(at, stale time.Duration) error {
 	if z.limit > 0 && z.raw > z.limit {
-		return fmt.Errorf("reading %s: %d is beyond the counter's range of %d", z.file.path, z.raw, z.limit)
+		return fmt.Errorf("reading %s: %d is beyond the counter's range of %d", z.path, z.raw, z.limit)
 	}
 	if age := z.pulse.beat(z.raw, at); mustMove(z.domain.Kind) && age > stale {
-		return fmt.Errorf("reading %s: it does not count: %d for %v", z.file.path, z.raw, age.Round(time.Second))
+		return fmt.Errorf("reading %s: it does not count: %d for %v", z.path, z.raw, age.Round(time.Second))
 	}
 	return nil
 }
 
 // Close implements Meter.
-func (r *RAPL) Close() error {
-	for i := range r.zones {
-		r.zones[i].file.close()
-	}
-	return nil
-}
+func (r *RAPL) Close() error { return nil }

@@ -228,17 +228,18 @@ func TestRAPLDoesNotBelieveAStoppedCounter(t *testing.T) {
 	}
 }
 
-func TestRAPLUnpluggedZoneIsOpenedAgain(t *testing.T) {
+// What a device that was away counts is not what it counted before.
+func TestRAPLUnpluggedZoneBeginsAnew(t *testing.T) {
 	c := newClock()
-	dead := map[int]bool{}
-	opened := map[string]int{}
+	away := false
 	sys := realCalls
+	var last string
 	sys.open = func(path string) (int, error) {
-		opened[path]++
+		last = path
 		return realCalls.open(path)
 	}
 	sys.pread = func(fd int, p []byte) (int, error) {
-		if dead[fd] {
+		if away && strings.HasSuffix(last, "intel-rapl:1/energy_uj") {
 			return 0, syscall.ENODEV
 		}
 		return realCalls.pread(fd, p)
@@ -246,17 +247,13 @@ func TestRAPLUnpluggedZoneIsOpenedAgain(t *testing.T) {
 	r, root := openTree(t, c, "rapl/two-sockets.tree", &sys)
 	path := filepath.Join(root, "intel-rapl:1/energy_uj")
 	before := read(t, r, c.tick())
-	for i := range r.zones {
-		if r.zones[i].file.path == path {
-			dead[r.zones[i].file.fd] = true
-		}
-	}
+	away = true
 	readings, err := r.Read(c.after(time.Second), nil)
 	mustFail(t, err, "no such device")
 	if got := byName(t, readings); len(got) != 3 || got["package-1"].At != 0 {
 		t.Errorf("have %v, want all but package-1", got)
 	}
-	clear(dead)
+	away = false
 	put(t, path, "5000000")
 	after := read(t, r, c.after(2*time.Second))
 	if after["package-1"].Run == before["package-1"].Run {
@@ -265,22 +262,9 @@ func TestRAPLUnpluggedZoneIsOpenedAgain(t *testing.T) {
 	if after["package-0"].Run != before["package-0"].Run {
 		t.Error("another zone broke off")
 	}
-
-	// As long as it is away, it is looked for ever less often.
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	for i := range r.zones {
-		dead[r.zones[i].file.fd] = r.zones[i].file.path == path
-	}
-	opened[path] = 0
-	for range 600 {
-		if _, err := r.Read(c.after(time.Second), nil); err == nil {
-			t.Fatal("no error without a zone")
-		}
-	}
-	if n := opened[path]; n < 5 || n > 20 {
-		t.Errorf("it was looked for %d times in 10 minutes, want 5 to 20", n)
+	put(t, path, "6000000")
+	if again := read(t, r, c.after(time.Second)); used(t, after["package-1"], again["package-1"]) != 1_000_000 {
+		t.Error("a zone that came back does not count on")
 	}
 }
 
@@ -467,11 +451,6 @@ func TestRAPLInjectedFaults(t *testing.T) {
 	var into []energy.Reading
 	for faults < 10_000 {
 		fault = []string{"", "", "", "error", "empty", "garbage", "huge", "open"}[random.IntN(8)]
-		for _, victim := range victims {
-			if victim && fault == "open" {
-				fault = "error" // it is open
-			}
-		}
 		if fault != "" {
 			faults++
 		}
@@ -519,16 +498,6 @@ func TestRAPLInjectedFaults(t *testing.T) {
 	}
 	if now := descriptors(t); now > start {
 		t.Errorf("%d descriptors, at the start %d", now, start)
-	}
-}
-
-func TestRAPLReadAllocatesNothing(t *testing.T) {
-	c := newClock()
-	r, _ := openTree(t, c, "rapl/two-sockets.tree", &realCalls)
-	into := make([]energy.Reading, 0, 8)
-	tick := c.tick()
-	if n := testing.AllocsPerRun(100, func() { into, _ = r.Read(tick, into[:0]) }); n != 0 {
-		t.Errorf("%v allocations per Read, want none", n)
 	}
 }
 

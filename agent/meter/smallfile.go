@@ -61,85 +61,23 @@ func openRegular(path string) (int, error) {
 // maxNumber is longer than any number of 64 bits with a sign and a newline.
 const maxNumber = 32
 
-// A numberFile is a number in a file of sysfs, whose descriptor stays open: each read of it asks the kernel anew. It
-// allocates nothing while all is well.
-type numberFile struct {
-	path string
-	sys  *calls
-	fd   int
-	open bool
-
-	err   error         // why it is not open
-	retry time.Duration // when it may be opened again, on the node's clock
-	wait  time.Duration // how long the next failure to open makes it wait
-	anew  bool          // it was opened since it was last read well
-	buf   [maxNumber]byte
+// isGone tells that what a file is of is no more: what it counts when it is back may be another thing than before.
+func isGone(err error) bool {
+	return slices.ContainsFunc([]error{unix.ENODEV, unix.ENXIO, unix.EBADF, unix.ESTALE, unix.ENOENT},
+		func(gone error) bool { return errors.Is(err, gone) })
 }
 
-const (
-	firstWait = time.Second
-	maxWait   = time.Minute
-)
-
-// read returns the text of the number. anew is true for the first one since the file was opened: what it counts may be
-// another thing than before.
-func (f *numberFile) read(now time.Duration) (text []byte, anew bool, err error) {
-	if !f.open {
-		if f.err != nil && now < f.retry {
-			return nil, false, f.err
-		}
-		fd, err := f.sys.open(f.path)
-		if err != nil {
-			f.backOff(now, err)
-			return nil, false, f.err
-		}
-		f.fd, f.open, f.anew, f.err = fd, true, true, nil
-	}
-	n, err := f.sys.pread(f.fd, f.buf[:])
-	if err == nil && n >= 0 && n < len(f.buf) {
-		f.wait = 0
-		anew, f.anew = f.anew, false
-		return f.buf[:n], anew, nil
-	}
-	switch {
-	case err == nil:
-		return nil, false, fmt.Errorf("reading %s: %w", f.path, errTooLong)
-	case slices.ContainsFunc(goneErrors, func(gone error) bool { return errors.Is(err, gone) }):
-		f.close()
-		f.backOff(now, err)
-		return nil, false, f.err
-	}
-	return nil, false, fmt.Errorf("reading %s: %w", f.path, err)
-}
-
-// goneErrors say that the device behind a descriptor is no more, so that only opening the file again can help.
-var goneErrors = []error{unix.ENODEV, unix.ENXIO, unix.EBADF, unix.ESTALE, unix.ENOENT}
-
-func (f *numberFile) backOff(now time.Duration, err error) {
-	f.wait = min(max(2*f.wait, firstWait), maxWait)
-	f.retry = now + f.wait
-	f.err = fmt.Errorf("reading %s: %w", f.path, err)
-}
-
-func (f *numberFile) close() {
-	if f.open {
-		_ = f.sys.close(f.fd) // nothing was written
-		f.open = false
-	}
-}
-
-// readUint reads the file as a number of at most 64 bits without a sign.
-func (f *numberFile) readUint(now time.Duration) (v uint64, anew bool, err error) {
-	text, anew, err := f.read(now)
+// readUint reads a file as a number of at most 64 bits without a sign.
+func readUint(sys *calls, path string) (uint64, error) {
+	text, err := readSmall(sys, path, maxNumber-1)
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
-	v, err = parseUint(text)
+	v, err := parseUint(text)
 	if err != nil {
-		f.anew = anew // it was not read well
-		return 0, false, fmt.Errorf("reading %s: %w", f.path, err)
+		return 0, fmt.Errorf("reading %s: %w", path, err)
 	}
-	return v, anew, nil
+	return v, nil
 }
 
 // parseUint reads a decimal number, followed by at most one newline: what the kernel writes, and nothing else.
