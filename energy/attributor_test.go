@@ -593,6 +593,7 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 		g := &guest{vm: fmt.Sprint("vm-", i), first: -1}
 		g.a = energy.NewAttributor(energy.AttributorOptions{Idle: energy.IdlePolicy(i % 3)})
 		g.counter = energy.NewCounter(energy.CounterOptions{
+			Max:    20_000,
 			Domain: energy.Domain{Kind: energy.Guest, Name: "guest"}, Quality: energy.Derived,
 		})
 		g.batch = batch.Batch{Stream: batch.Stream{Node: g.vm}, Parent: &batch.Parent{Host: "host", VM: g.vm}}

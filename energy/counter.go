@@ -14,7 +14,7 @@ type CounterOptions struct {
 	Range              uint64
 	MicrojoulesPerUnit uint64 // 0 reads as 1
 	Scale              int64  // calibration factor in millionths, as Millionths returns it; 0 reads as a million
-	Max                Watts  // the most that the domain can draw, after calibration; 0 if unknown
+	Max                Watts  // the most that the domain can draw, after calibration; more than a megawatt is one
 	// how long the counter may stand still because its writer has not refreshed it; 0: it is always current
 	Period time.Duration
 }
@@ -28,10 +28,6 @@ type CounterOptions struct {
 //     counter is refreshed at instants of its own.
 //   - After a gap in which that would be the whole Range, a wrap may hide: nothing is known.
 //
-// Without Max a step up is believed up to a megawatt. A step down is a wrap only if it needs at most twice the
-// highest power that this run showed in steps up, and a gap hides a wrap if the Range would be used up at that power;
-// before any such step, if it is longer than 10 s. An interval too many is lost that way, but none is invented.
-//
 // What no rule can see: a reset that looks like a step which Max allows is counted as one.
 //
 // A value that stands still for no longer than one and a half times Period is the old reading again.
@@ -40,7 +36,6 @@ type Counter struct {
 	scale Scale
 	whole Microjoules // Range, scaled
 	last  Reading
-	peak  Watts // the highest power of this run's steps up; only where Max is unknown
 
 	known, resumed, broken bool
 }
@@ -48,8 +43,6 @@ type Counter struct {
 const (
 	tolerance   = 1.2
 	leastSlack  = 20 * time.Millisecond
-	peakStep    = 100 * time.Millisecond // a step in less time says little of power
-	blindGap    = 10 * time.Second
 	holdPeriods = 3 // halves of a Period
 )
 
@@ -106,7 +99,7 @@ func (c *Counter) begin(raw uint64, at time.Duration, run uint32) Reading {
 	if total > math.MaxInt64/2 {
 		total = 0 // leaves room
 	}
-	c.known, c.broken, c.peak, c.scale.rest = true, false, 0, 0
+	c.known, c.broken, c.scale.rest = true, false, 0
 	c.last = Reading{Domain: c.o.Domain, At: at, Total: total, Run: run, Raw: raw, Quality: c.o.Quality}
 	return c.last
 }
@@ -120,50 +113,23 @@ func (c *Counter) step(raw uint64, dt time.Duration) (Microjoules, Scale, bool) 
 	if dt <= 0 { // beyond what a duration holds
 		return 0, c.scale, false
 	}
-	if c.o.Range > 0 && (raw > c.o.Range || c.last.Raw > c.o.Range || c.mayHideWrap(dt)) {
+	most, units := c.most(dt), raw-c.last.Raw
+	if c.o.Range > 0 && (raw > c.o.Range || c.last.Raw > c.o.Range || most >= c.whole) { // a wrap may hide
 		return 0, c.scale, false
 	}
-	if raw >= c.last.Raw {
-		step, scale, ok := c.scale.Take(raw - c.last.Raw)
-		if ok = ok && step <= c.most(c.ceiling(), dt); ok && c.o.Max <= 0 && dt >= peakStep {
-			c.peak = max(c.peak, Watts(step.Joules())/Watts(dt.Seconds()))
+	if raw < c.last.Raw {
+		if c.o.Range == 0 {
+			return 0, c.scale, false
 		}
-		return step, scale, ok
+		units += c.o.Range + 1 // modulo 2⁶⁴, so this holds of a Range of 64 bits too
 	}
-	if c.o.Range == 0 {
-		return 0, c.scale, false
-	}
-	// Modulo 2⁶⁴, so this holds of a Range of 64 bits too.
-	step, scale, ok := c.scale.Take(c.o.Range - c.last.Raw + raw + 1)
-	return step, scale, ok && step <= c.most(c.wrapCeiling(), dt)
+	step, scale, ok := c.scale.Take(units)
+	return step, scale, ok && step <= most
 }
 
-func (c *Counter) mayHideWrap(dt time.Duration) bool {
-	if c.o.Max <= 0 && c.peak == 0 {
-		return dt > blindGap
-	}
-	return c.most(c.wrapCeiling(), dt) >= c.whole
-}
-
-// ceiling is the power up to which a step up is believed.
-func (c *Counter) ceiling() Watts {
-	if c.o.Max > 0 {
-		return min(c.o.Max, megawatt) * tolerance
-	}
-	return megawatt
-}
-
-// wrapCeiling is the power up to which a step down is believed to be a wrap.
-func (c *Counter) wrapCeiling() Watts {
-	if c.o.Max > 0 {
-		return c.ceiling()
-	}
-	return 2 * c.peak
-}
-
-// most returns what power w uses in dt, with the slack that a counter's own pace needs.
-func (c *Counter) most(w Watts, dt time.Duration) Microjoules {
-	slack := max(c.o.Period, leastSlack)
+// most returns what is believed to be used in dt at most, with the slack that a counter's own pace needs.
+func (c *Counter) most(dt time.Duration) Microjoules {
+	w, slack := min(max(c.o.Max, 0), megawatt)*tolerance, max(c.o.Period, leastSlack)
 	if dt > math.MaxInt64-slack {
 		return math.MaxInt64
 	}

@@ -1,7 +1,6 @@
 package energy
 
 import (
-	"fmt"
 	"strings"
 )
 
@@ -16,28 +15,17 @@ const (
 	IdleEqually // each pod and each virtual machine alike, no matter how many containers it has
 )
 
-var idlePolicyNames = [...]string{"apart", "requests", "equal"}
+var idlePolicyNames = []string{"apart", "requests", "equal"}
 
 // String returns the name used in flags, labels and JSON.
-func (p IdlePolicy) String() string {
-	if int(p) < len(idlePolicyNames) {
-		return idlePolicyNames[p]
-	}
-	return fmt.Sprintf("idlepolicy(%d)", uint8(p))
-}
+func (p IdlePolicy) String() string { return nameOf("idlepolicy", idlePolicyNames, p) }
 
 // MarshalText lets an IdlePolicy appear by name in flags and JSON.
 func (p IdlePolicy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText reads the name of an IdlePolicy.
 func (p *IdlePolicy) UnmarshalText(text []byte) error {
-	for i, name := range idlePolicyNames {
-		if name == string(text) {
-			*p = IdlePolicy(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("unknown idle policy %q: have %v", text, idlePolicyNames)
+	return named("idle policy", idlePolicyNames, text, p)
 }
 
 // sharesIdle says if a consumer is one that idle energy is shared by.

@@ -1,7 +1,6 @@
 package energy
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -20,29 +19,16 @@ const (
 	Model                     // the whole machine, as a power model estimates it
 )
 
-var domainNames = [...]string{"wall", "psys", "package", "core", "uncore", "dram", "guest", "model"}
+var domainNames = []string{"wall", "psys", "package", "core", "uncore", "dram", "guest", "model"}
 
 // String returns the name used in labels and JSON.
-func (k DomainKind) String() string {
-	if int(k) < len(domainNames) {
-		return domainNames[k]
-	}
-	return fmt.Sprintf("domain(%d)", uint8(k))
-}
+func (k DomainKind) String() string { return nameOf("domain", domainNames, k) }
 
 // MarshalText lets a DomainKind appear by name in JSON.
 func (k DomainKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText reads the name of a DomainKind.
-func (k *DomainKind) UnmarshalText(text []byte) error {
-	for i, name := range domainNames {
-		if name == string(text) {
-			*k = DomainKind(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("unknown domain %q: have %v", text, domainNames)
-}
+func (k *DomainKind) UnmarshalText(text []byte) error { return named("domain", domainNames, text, k) }
 
 // A Domain is the part of a node that one counter covers.
 type Domain struct {

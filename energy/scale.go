@@ -64,23 +64,7 @@ func (s Scale) Take(units uint64) (Microjoules, Scale, bool) {
 	return Microjoules(q), s, true
 }
 
-// portion returns v·part/whole, rounded towards zero, for 0 ≤ part ≤ whole; 0 if whole is 0.
-func portion(v Microjoules, part, whole int64) Microjoules {
-	if whole <= 0 || part <= 0 {
-		return 0
-	}
-	if part >= whole {
-		return v
-	}
-	hi, lo := bits.Mul64(v.magnitude(), uint64(part))
-	q, _ := bits.Div64(hi, lo, uint64(whole)) // part < whole, so q < |v|
-	if v < 0 {
-		return -Microjoules(q)
-	}
-	return Microjoules(q)
-}
-
-// project returns v·part/whole for any part ≥ 0, clamped.
+// project returns v·part/whole, rounded towards zero and clamped; 0 where part or whole is not above 0.
 func project(v Microjoules, part, whole int64) Microjoules {
 	if whole <= 0 || part <= 0 {
 		return 0

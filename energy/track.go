@@ -18,9 +18,9 @@ type track struct {
 // never falls with the instant and is never above the next reading.
 func (t *track) at(instant, end time.Duration) Microjoules {
 	if instant >= t.last.At {
-		return t.last.Total + portion(t.next.Total-t.last.Total, int64(instant-t.last.At), int64(t.next.At-t.last.At))
+		return t.last.Total + project(t.next.Total-t.last.Total, int64(instant-t.last.At), int64(t.next.At-t.last.At))
 	}
-	return t.booked + portion(t.last.Total-t.booked, int64(instant-end), int64(t.last.At-end))
+	return t.booked + project(t.last.Total-t.booked, int64(instant-end), int64(t.last.At-end))
 }
 
 // what a root domain's readings say of the interval that ends with them.
@@ -192,7 +192,7 @@ func (p *part) move(end, before time.Duration, r *Reading) (Microjoules, bool) {
 	case end > r.At:
 		value = r.Total.plus(project(rise, int64(end-r.At), int64(over)))
 	case end >= p.last.At:
-		value = p.last.Total + portion(rise, int64(end-p.last.At), int64(over))
+		value = p.last.Total + project(rise, int64(end-p.last.At), int64(over))
 	default:
 		value = p.between(end, before)
 	}
@@ -202,7 +202,7 @@ func (p *part) move(end, before time.Duration, r *Reading) (Microjoules, bool) {
 
 // between interpolates between the end of the last interval and the last reading.
 func (p *part) between(instant, before time.Duration) Microjoules {
-	return p.booked.plus(portion(p.last.Total.plus(-p.booked), int64(instant-before), int64(p.last.At-before)))
+	return p.booked.plus(project(p.last.Total.plus(-p.booked), int64(instant-before), int64(p.last.At-before)))
 }
 
 func (p *part) book(value Microjoules, known bool) (Microjoules, bool) {

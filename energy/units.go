@@ -52,26 +52,13 @@ const (
 	Measured                 // read from a meter
 )
 
-var qualityNames = [...]string{"estimated", "derived", "measured"}
+var qualityNames = []string{"estimated", "derived", "measured"}
 
 // String returns the name used in tables, labels and JSON.
-func (q Quality) String() string {
-	if int(q) < len(qualityNames) {
-		return qualityNames[q]
-	}
-	return fmt.Sprintf("quality(%d)", uint8(q))
-}
+func (q Quality) String() string { return nameOf("quality", qualityNames, q) }
 
 // MarshalText lets a Quality appear by name in JSON and YAML.
 func (q Quality) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
 // UnmarshalText reads the name of a Quality.
-func (q *Quality) UnmarshalText(text []byte) error {
-	for i, name := range qualityNames {
-		if name == string(text) {
-			*q = Quality(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("unknown quality %q: have %v", text, qualityNames)
-}
+func (q *Quality) UnmarshalText(text []byte) error { return named("quality", qualityNames, text, q) }

@@ -37,8 +37,6 @@ const (
 	lostAfter = 10 * time.Minute
 	// Consumers are looked through for lost ones once in so many ticks.
 	lostEvery = 64
-	// How many sources the node's energy is told apart by; a node has one, and seldom another.
-	maxSources = 8
 	// What the source is called where no meter was read.
 	noSource = "none"
 )
@@ -56,7 +54,6 @@ type Exporter struct {
 	quality    energy.Quality // of the last interval
 	current    string         // source of the last interval
 	consumers  []*consumer    // sorted by ID
-	leaving    []leave        // consumers that ended, in the order in which they did
 	names      map[string]batch.Names
 	sources    []source
 	idle       [qualities]energy.Microjoules
@@ -81,12 +78,6 @@ type source struct {
 	name   string
 	labels []byte
 	energy [qualities]energy.Microjoules
-}
-
-// leave says when a consumer ended.
-type leave struct {
-	consumer *consumer
-	at       time.Duration
 }
 
 // New returns an Exporter that has added nothing yet.
@@ -131,7 +122,7 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 	if e.ticks%lostEvery == 0 {
 		e.endLost()
 	}
-	e.retire(e.now - e.options.Retain)
+	e.retire(func(c *consumer) bool { return c.ended && c.endedAt <= e.now-e.options.Retain })
 }
 
 func (e *Exporter) bookNode(a *energy.Attribution, source string) {
@@ -150,14 +141,7 @@ func (e *Exporter) source(name string) *source {
 			return &e.sources[i]
 		}
 	}
-	if len(e.sources) == maxSources {
-		return &e.sources[maxSources-1]
-	}
-	if len(e.sources) == maxSources-1 {
-		name = "other"
-	}
-	labels := e.labels("source", name)
-	e.sources = append(e.sources, source{name: name, labels: labels})
+	e.sources = append(e.sources, source{name: name, labels: e.labels("source", name)})
 	return &e.sources[len(e.sources)-1]
 }
 
@@ -212,7 +196,6 @@ func (e *Exporter) admit(s *energy.Share) *consumer {
 func (e *Exporter) setEnded(c *consumer, ended bool) {
 	if ended && !c.ended {
 		c.endedAt = e.now
-		e.leaving = append(e.leaving, leave{c, e.now})
 	}
 	c.ended = ended // one that is back, a group of the same name, goes on where it was
 }
@@ -225,48 +208,33 @@ func (e *Exporter) endLost() {
 	}
 }
 
-// retire takes the series of those that ended at or before a time.
-func (e *Exporter) retire(before time.Duration) {
-	gone := 0
-	for _, l := range e.leaving {
-		if l.at > before {
-			break
-		}
-		e.remove(l)
-		gone++
-	}
-	e.leaving = slices.Delete(e.leaving, 0, gone)
-}
-
 // retireOldest makes room for one consumer, if one has ended.
 func (e *Exporter) retireOldest() bool {
-	for i, l := range e.leaving {
-		if e.remove(l) {
-			e.leaving = slices.Delete(e.leaving, 0, i+1)
-			return true
+	var oldest *consumer
+	for _, c := range e.consumers {
+		if c.ended && (oldest == nil || c.endedAt < oldest.endedAt) {
+			oldest = c
 		}
 	}
-	e.leaving = e.leaving[:0]
-	return false
+	if oldest != nil {
+		e.retire(func(c *consumer) bool { return c == oldest })
+	}
+	return oldest != nil
 }
 
-// remove moves the joules of a consumer that ended to those of all that ended. It does nothing where the consumer came
-// back in the meantime.
-func (e *Exporter) remove(l leave) bool {
-	c := l.consumer
-	if !c.ended || c.endedAt != l.at {
-		return false
+// retire takes the series of consumers, and moves their joules to those of all that ended.
+func (e *Exporter) retire(gone func(*consumer) bool) {
+	before := len(e.consumers)
+	e.consumers = slices.DeleteFunc(e.consumers, func(c *consumer) bool {
+		if !gone(c) {
+			return false
+		}
+		e.ended.add(&c.account)
+		return true
+	})
+	if len(e.consumers) < before {
+		maps.DeleteFunc(e.names, func(uid string, _ batch.Names) bool { return !e.has(uid) })
 	}
-	at, found := e.position(c.id, len(e.consumers))
-	if !found || e.consumers[at] != c {
-		return false
-	}
-	e.ended.add(&c.account)
-	e.consumers = slices.Delete(e.consumers, at, at+1)
-	if uid, _, ok := energy.PodOf(c.id); ok && len(e.names) > 0 && !e.has(uid) {
-		delete(e.names, uid)
-	}
-	return true
 }
 
 // ofPod returns the consumers of a pod, among which there may be others that sort between them.

@@ -74,7 +74,7 @@ func TestSumsAreExact(t *testing.T) {
 				t.Fatal(err)
 			}
 			measured += int64(a.Measured)
-			e.Add(&a, fmt.Sprint("meter", rapid.IntRange(0, 11).Draw(t, "source")))
+			e.Add(&a, fmt.Sprint("meter", rapid.IntRange(0, 1).Draw(t, "source")))
 			if rapid.Bool().Draw(t, "names come") {
 				uid := fmt.Sprint("uid", rapid.IntRange(0, 4).Draw(t, "uid"))
 				e.SetNames(map[string]batch.Names{uid: {
@@ -103,7 +103,7 @@ func TestSumsAreExact(t *testing.T) {
 			for _, name := range seconds[:4] {
 				consumers += len(s[name].GetMetric())
 			}
-			if consumers > most+1 || len(s["kubenergy_node_energy_joules_total"].GetMetric()) > maxSources*qualities {
+			if consumers > most+1 || len(s["kubenergy_node_energy_joules_total"].GetMetric()) > 2*qualities {
 				t.Fatalf("%d consumers have series, %d may", consumers, most)
 			}
 			for _, name := range append(slices.Clone(parts[4:]), "kubenergy_node_energy_joules_total") {
