@@ -1,6 +1,10 @@
 package energy
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 const (
 	memory     = 256.0    // samples after which one counts least; after half as many it counts half
@@ -105,7 +109,7 @@ func (f *Fit) start(reg *bendRegression, samples []weighed) {
 			mass += bin[i].age
 			u += bin[i].age * bin[i].u
 		}
-		p := lowerMedian(bin, mass)
+		p := lowerMedian(bin, func(s weighed) float64 { return s.p })
 		bins[bin[0].bin].add(float64(n), mass/(p*p), u/mass, p)
 	}
 	reg.sum(&bins)
@@ -113,49 +117,32 @@ func (f *Fit) start(reg *bendRegression, samples []weighed) {
 	f.curve = reg.curve()
 }
 
-// lowerMedian returns the least power at or below which there is half of the weight of at most ringSize samples.
-func lowerMedian(bin []weighed, mass float64) float64 {
-	var p, age [ringSize]float64
-	for n := range bin {
-		i := n
-		for ; i > 0 && p[i-1] > bin[n].p; i-- {
-			p[i], age[i] = p[i-1], age[i-1]
+// lowerMedian returns the least value at or below which there is half of the weight by age of some samples.
+func lowerMedian(samples []weighed, value func(weighed) float64) float64 {
+	var all [curveBins * ringSize]struct{ v, w float64 }
+	sorted, left := all[:len(samples)], 0.0
+	for i := range samples {
+		sorted[i].v, sorted[i].w = value(samples[i]), samples[i].age
+		left += samples[i].age / 2
+	}
+	slices.SortFunc(sorted, func(a, b struct{ v, w float64 }) int { return cmp.Compare(a.v, b.v) })
+	for _, s := range sorted {
+		if left -= s.w; left <= 0 {
+			return s.v
 		}
-		p[i], age[i] = bin[n].p, bin[n].age
 	}
-	i := 0
-	for below := age[0]; i < len(bin)-1 && below < mass/2; {
-		i++
-		below += age[i]
-	}
-	return p[i]
+	return sorted[len(sorted)-1].v
 }
 
-// spread estimates the noise by the median of the distances from the curve, in parts of power. The median is taken
-// from a histogram over the leading bits of a floating-point number, steps of a twelfth at most.
+// spread estimates the noise by the median of the distances from the curve, in parts of power.
 func (f *Fit) spread(samples []weighed) float64 {
-	const (
-		drop  = 20 // bits: three of the mantissa are kept
-		first = (127 - 12) << 3
-		count = 12 << 3
-	)
-	var mass [count]float64
-	total := 0.0
-	for i := range samples {
-		s := &samples[i]
-		r := float32(math.Abs(s.p/f.curve.within(s.bin, s.u) - 1))
-		k := int(math.Float32bits(r)>>drop) - first
-		mass[min(max(k, 0), count-1)] += s.age
-		total += s.age
-	}
-	below := 0.0
-	for k, m := range mass {
-		if below += m; below >= total/2 {
-			median := math.Float32frombits(uint32(first+k)<<drop | 1<<(drop-1))
-			return max(1.4826*float64(median), leastNoise)
+	median := lowerMedian(samples, func(s weighed) float64 {
+		if off := math.Abs(s.p/f.curve.within(s.bin, s.u) - 1); off < 1 {
+			return off
 		}
-	}
-	return leastNoise
+		return 1 // also where the curve is 0
+	})
+	return max(1.4826*median, leastNoise)
 }
 
 // conclude derives idle power and its certainty from the curve; deviation is the standard error of its lowest point.

@@ -15,11 +15,10 @@ import (
 // being written, and a file for each sealed batch, put in place by rename. Nothing has to reach the medium for what
 // is written to survive the process.
 type disk struct {
-	dir   string
-	lock  *os.File
-	slots [2]*os.File
-	good  int // index of the slot that was written last without an error
-	buf   []byte
+	dir  string
+	lock *os.File
+	good int // index of the slot that was written last without an error
+	buf  []byte
 
 	// fault is asked before each change: how many of n bytes to write, and what error to return then. It fails in tests
 	// only.
@@ -45,36 +44,15 @@ func openDisk(dir string) (*disk, error) {
 		}
 		return nil, fmt.Errorf("locking state directory %s: %w", dir, err)
 	}
-	for i := range d.slots {
-		if err := d.openSlot(i); err != nil {
-			d.close()
-			return nil, err
-		}
-	}
 	return d, nil
-}
-
-func (d *disk) openSlot(i int) (err error) {
-	if d.slots[i], err = os.OpenFile(filepath.Join(d.dir, slotName(i)), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return unwritable(d.dir, err)
-	}
-	return nil
 }
 
 func unwritable(dir string, err error) error {
 	return fmt.Errorf("the state directory %s (--state-dir) has to be writable: %w", dir, err)
 }
 
-func slotName(i int) string { return fmt.Sprintf("slot-%d", i) }
-
-// close also gives up the lock.
-func (d *disk) close() {
-	for _, f := range []*os.File{d.slots[0], d.slots[1], d.lock} {
-		if f != nil {
-			f.Close()
-		}
-	}
-}
+// close gives up the lock.
+func (d *disk) close() { d.lock.Close() }
 
 // writeSlot replaces the older slot.
 func (d *disk) writeSlot(r *record) error {
@@ -82,35 +60,30 @@ func (d *disk) writeSlot(r *record) error {
 	if r.broken {
 		op = "mark"
 	}
-	d.buf = r.append(d.buf[:0], slotMagic)
 	i := 1 - d.good
-	if err := d.write(d.slots[i], op, d.buf); err != nil {
+	if err := d.write(slotNames[i], 0, op, r, slotMagic); err != nil {
 		return fmt.Errorf("writing slot: %w", err)
 	}
 	d.good = i
 	return nil
 }
 
-func (d *disk) write(f *os.File, op string, data []byte) error {
-	n, fault := d.fault(op, len(data))
-	if _, err := f.WriteAt(data[:n], 0); err != nil {
+func (d *disk) write(name string, flags int, op string, r *record, magic string) error {
+	f, err := os.OpenFile(filepath.Join(d.dir, name), os.O_WRONLY|os.O_CREATE|flags, 0o600)
+	if err != nil {
 		return err
 	}
-	return fault
+	d.buf = r.append(d.buf[:0], magic)
+	n, fault := d.fault(op, len(d.buf))
+	_, err = f.WriteAt(d.buf[:n], 0)
+	return errors.Join(err, fault, f.Close())
 }
 
 // writeBatch puts a file of a sealed batch in place, whole or not at all.
-func (d *disk) writeBatch(name string, r *record) (err error) {
-	path := filepath.Join(d.dir, name)
-	temporary := filepath.Join(d.dir, temporaryName)
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("writing batch: %w", err)
-	}
-	d.buf = r.append(d.buf[:0], batchMagic)
-	err = errors.Join(d.write(f, "batch", d.buf), f.Close())
+func (d *disk) writeBatch(name string, r *record) error {
+	err := d.write(temporaryName, os.O_TRUNC, "batch", r, batchMagic)
 	if err == nil {
-		err = d.rename(temporary, path)
+		err = d.rename(filepath.Join(d.dir, temporaryName), filepath.Join(d.dir, name))
 	}
 	if err != nil {
 		return fmt.Errorf("writing batch: %w", err)
@@ -146,6 +119,8 @@ func (d *disk) read(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
+var slotNames = [...]string{"slot-0", "slot-1"}
+
 const (
 	temporaryName = ".batch"
 	damagedPrefix = "damaged-"
@@ -156,17 +131,15 @@ func batchName(generation, first, last uint64) string {
 }
 
 // slotRecord returns the newest whole slot, or nil.
-func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
+func (d *disk) slotRecord(log *slog.Logger) *record {
 	var newest *record
 	damaged := 0
-	for i := range d.slots {
-		name := slotName(i)
+	for i, name := range slotNames {
 		data, err := d.read(name)
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			log.Error("reading state: the slot is skipped", "file", name, "err", err)
-			continue
 		}
-		if len(data) == 0 {
+		if err != nil || len(data) == 0 {
 			continue
 		}
 		r, err := decodeRecord(data, slotMagic, false)
@@ -180,34 +153,21 @@ func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
 			newest, d.good = r, i
 		}
 	}
-	if damaged == len(d.slots) {
+	if damaged == len(slotNames) {
 		log.Warn("both slots are damaged: the agent's state and the open batch are lost, and a new epoch begins", "dir",
 			d.dir)
-		return nil, d.setSlotsAside(log)
-	}
-	return newest, nil
-}
-
-func (d *disk) setSlotsAside(log *slog.Logger) error {
-	for i := range d.slots {
-		if !d.setAside(slotName(i), log) {
-			continue
-		}
-		d.slots[i].Close()
-		if err := d.openSlot(i); err != nil {
-			return err
+		for _, name := range slotNames {
+			d.setAside(name, log)
 		}
 	}
-	return nil
+	return newest
 }
 
 // setAside renames a damaged file: the log names it once, and the administrator can look at it.
-func (d *disk) setAside(name string, log *slog.Logger) bool {
-	err := d.rename(filepath.Join(d.dir, name), filepath.Join(d.dir, damagedPrefix+name))
-	if err != nil {
+func (d *disk) setAside(name string, log *slog.Logger) {
+	if err := d.rename(filepath.Join(d.dir, name), filepath.Join(d.dir, damagedPrefix+name)); err != nil {
 		log.Error("setting a damaged file aside", "file", name, "err", err)
 	}
-	return err == nil
 }
 
 // batchRecords returns the sealed batches with their files' names, in no order. Files that cannot be read are set

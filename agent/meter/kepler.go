@@ -91,12 +91,7 @@ func readKepler(body io.Reader) (page, error) {
 // keplerKind reads a zone label, as "package" or "package-0".
 func keplerKind(zone string) (energy.DomainKind, bool) {
 	zone, _, _ = strings.Cut(strings.ToLower(zone), "-")
-	for _, k := range []energy.DomainKind{energy.Psys, energy.Package, energy.Core, energy.Uncore, energy.DRAM} {
-		if zone == k.String() {
-			return k, true
-		}
-	}
-	return 0, false
+	return kindIn(zone, energy.Psys, energy.DRAM)
 }
 
 // keplerSeries numbers the zones of a kind by their paths, and drops what MMIO counts again.

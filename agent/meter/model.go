@@ -4,13 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/kubenergy/kubenergy/energy"
 )
@@ -50,39 +47,20 @@ func TypicalProfile(cpus float64) *energy.Profile {
 	}
 }
 
-const (
-	maxProfile  = 1 << 20
-	maxModelGap = 5 * time.Minute // a machine that was asleep for longer drew what no model says
-)
+const maxModelGap = 5 * time.Minute // a machine that was asleep for longer drew what no model says
 
 // ReadProfile reads a profile in JSON.
 func ReadProfile(path string) (*energy.Profile, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("reading the power profile: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxProfile+1))
-	if err == nil && len(text) > maxProfile {
-		err = errTooLong
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the power profile %s: %w", path, err)
-	}
-	p, err := parseProfile(text)
-	if err != nil {
-		return nil, fmt.Errorf("reading the power profile %s: %w", path, err)
-	}
-	return p, nil
-}
-
-func parseProfile(text []byte) (*energy.Profile, error) {
+	text, err := os.ReadFile(path)
 	p := &energy.Profile{}
-	if err := json.Unmarshal(text, p); err != nil {
-		return nil, err
+	if err == nil {
+		err = json.Unmarshal(text, p)
 	}
-	if p.Power(1) <= 0 {
-		return nil, errors.New("a machine that never draws power")
+	if err == nil && p.Power(1) <= 0 {
+		err = errors.New("a machine that never draws power")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the power profile %s: %w", path, err)
 	}
 	return p, nil
 }

@@ -30,11 +30,12 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 	}
 	var meters []Meter
 	var errs []error
-	for _, name := range kinds {
-		if !c.asked(name) && (!c.asked(auto) || !c.there(name)) {
+	for _, kind := range openers {
+		name := kind.name
+		if !c.asked(name) && (!c.asked(auto) || kind.there != nil && !kind.there(&c)) {
 			continue
 		}
-		m, err := openers[name](c, log)
+		m, err := kind.open(c, log)
 		switch {
 		case err == nil:
 			meters = append(meters, m)
@@ -75,34 +76,26 @@ func calibrates(name string, m Meter) bool {
 	return name == m.Name() || slices.ContainsFunc(m.Domains(), func(d energy.Domain) bool { return d.Name == name })
 }
 
-// there reports whether auto takes a meter.
-func (c *Config) there(name string) bool {
-	switch name {
-	case NameHwmon:
-		return exists(c.HwmonRoot) || len(c.WallSensors) > 0 // which are missed
-	case NameRAPL:
+// openers are the kinds of meters, in the order in which they are opened: whether auto takes one, and how it is opened.
+var openers = []struct {
+	name  string
+	there func(*Config) bool // nil: always
+	open  func(Config, *slog.Logger) (Meter, error)
+}{
+	// Sensors that were named and are not there are missed.
+	{NameHwmon, func(c *Config) bool { return exists(c.HwmonRoot) || len(c.WallSensors) > 0 }, openSensors},
+	{NameRAPL, func(c *Config) bool {
 		return exists(c.PowercapRoot) || c.PowercapRoot == defaultPowercap && exists(classPowercap)
-	case NameGuest:
-		return GuestTree(c.GuestDir)
-	case NameScaphandre:
-		return c.ScaphandreURL != ""
-	case NameKepler:
-		return c.KeplerURL != ""
-	}
-	return true
+	}, as(NewRAPL)},
+	{NameGuest, func(c *Config) bool { return GuestTree(c.GuestDir) }, as(NewGuest)},
+	{NameScaphandre, func(c *Config) bool { return c.ScaphandreURL != "" }, as(NewScaphandre)},
+	{NameKepler, func(c *Config) bool { return c.KeplerURL != "" }, as(NewKepler)},
+	{NameModel, nil, as(NewModel)},
 }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// An opener opens a kind of meter.
-type opener func(Config, *slog.Logger) (Meter, error)
-
-var openers = map[string]opener{
-	NameHwmon: openSensors, NameRAPL: as(NewRAPL), NameGuest: as(NewGuest), NameScaphandre: as(NewScaphandre),
-	NameKepler: as(NewKepler), NameModel: as(NewModel),
 }
 
 func openSensors(c Config, log *slog.Logger) (Meter, error) {
@@ -115,7 +108,7 @@ func openSensors(c Config, log *slog.Logger) (Meter, error) {
 }
 
 // as makes an opener of the function that opens one kind.
-func as[M Meter](open func(Config, *slog.Logger) (M, error)) opener {
+func as[M Meter](open func(Config, *slog.Logger) (M, error)) func(Config, *slog.Logger) (Meter, error) {
 	return func(c Config, log *slog.Logger) (Meter, error) { return open(c, log) }
 }
 

@@ -122,17 +122,18 @@ func raplDomain(name, parent string, top int) (energy.Domain, bool) {
 			return energy.Domain{Kind: k, Name: name}, rest != "" || k == energy.Psys
 		}
 	}
-	for _, k := range []energy.DomainKind{energy.Core, energy.Uncore, energy.DRAM} {
-		if name != k.String() {
-			continue
-		}
-		socket := "-" + strconv.Itoa(top)
-		if rest, ok := strings.CutPrefix(parent, energy.Package.String()); ok && rest != "" && socketName(rest) {
-			socket = rest
-		}
-		return energy.Domain{Kind: k, Name: name + socket}, true
+	socket := "-" + strconv.Itoa(top)
+	if rest, ok := strings.CutPrefix(parent, energy.Package.String()); ok && rest != "" && socketName(rest) {
+		socket = rest
 	}
-	return energy.Domain{}, false
+	k, ok := kindIn(name, energy.Core, energy.DRAM)
+	return energy.Domain{Kind: k, Name: name + socket}, ok
+}
+
+// kindIn returns the kind of domains of a name, if it is one from the first to the last.
+func kindIn(name string, first, last energy.DomainKind) (k energy.DomainKind, ok bool) {
+	err := k.UnmarshalText([]byte(name))
+	return k, err == nil && k >= first && k <= last
 }
 
 // socketName reports whether s is what follows "package" in a zone's name: nothing, "-0" or "-0-die-1".

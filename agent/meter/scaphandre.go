@@ -65,10 +65,6 @@ func scaphandreDomain(s *sample) (energy.Domain, bool) {
 	case "scaph_socket_energy_microjoules":
 		return numbered(energy.Package, scaphandrePrefix, socket), ok
 	}
-	for _, k := range []energy.DomainKind{energy.Core, energy.Uncore, energy.DRAM} {
-		if k.String() == s.labels["domain_name"] {
-			return numbered(k, scaphandrePrefix, socket), ok
-		}
-	}
-	return energy.Domain{}, false
+	k, known := kindIn(s.labels["domain_name"], energy.Core, energy.DRAM)
+	return numbered(k, scaphandrePrefix, socket), ok && known
 }
