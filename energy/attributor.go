@@ -296,7 +296,7 @@ func (a *Attributor) divide(o *Observation, out *Attribution, dt time.Duration, 
 		a.alive = append(a.alive, 0)
 		out.Idle = a.split.idleByRequests(out.Idle, o.CPUs, a.alive, a.amounts, out.Shares)
 	case IdleEqually:
-		out.Idle = idleEqually(out.Idle, a.alive, out.Shares)
+		out.Idle = a.split.idleEqually(out.Idle, a.alive, a.amounts, out.Shares)
 	}
 }
 

@@ -1,6 +1,7 @@
 package energy
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -58,69 +59,44 @@ func (s *Split) idleByRequests(
 	return parts[len(shares)]
 }
 
-// idleEqually gives each pod and each virtual machine that has a share with a weight the same; equal remainders go by
-// ID. What a pod gets is booked on the pod itself, or if that is not among the shares on its containers alike. It
-// returns the rest: all of it if no share has a weight, else nothing.
-func idleEqually(idle Microjoules, weights []uint64, shares []Share) (rest Microjoules) {
+// idleEqually gives each pod and each virtual machine that has a share with a weight the same; what cannot be divided
+// goes to the first by ID. What a pod gets is booked on the pod itself, or if that is not among the shares on its
+// containers alike. Weights are 1 or 0. It returns the rest: all of it if no share has a weight, else nothing.
+func (s *Split) idleEqually(idle Microjoules, weights []uint64, parts []Microjoules, shares []Share) (rest Microjoules) {
 	units := Microjoules(0)
-	for i := 0; i < len(shares); {
-		end, members := unit(weights, shares, i)
-		if members > 0 {
+	for i, end := 0, 0; i < len(shares); i = end {
+		if end = unitEnd(shares, i); slices.Max(weights[i:end]) > 0 {
 			units++
 		}
-		i = end
 	}
-	if units == 0 {
-		return idle
-	}
-	each, extra := idle/units, idle%units
-	for i := 0; i < len(shares); {
-		end, members := unit(weights, shares, i)
-		if members > 0 {
-			part := each
-			if extra > 0 {
-				part++
-				extra--
-			}
-			spread(part, members, weights[i:end], shares[i:end])
-		}
-		i = end
-	}
-	return 0
-}
-
-// unit returns the index after the pod or the virtual machine that begins at i, and how many of its shares have a
-// weight.
-func unit(weights []uint64, shares []Share, i int) (end, members int) {
-	pod, _, isPod := PodOf(shares[i].ID)
-	for end = i; end < len(shares); end++ {
-		if end > i {
-			if next, _, ok := PodOf(shares[end].ID); !isPod || !ok || next != pod {
-				break
-			}
-		}
-		if weights[end] > 0 {
-			members++
-		}
-	}
-	return end, members
-}
-
-// spread books what a pod or a virtual machine gets on those of its shares that have a weight.
-func spread(part Microjoules, members int, weights []uint64, shares []Share) {
-	if _, container, _ := PodOf(shares[0].ID); container == "" && weights[0] > 0 {
-		shares[0].Idle = part
-		return
-	}
-	each, extra := part/Microjoules(members), part%Microjoules(members)
-	for i := range shares {
-		if weights[i] == 0 {
+	for i, end := 0, 0; units > 0 && i < len(shares); i = end {
+		if end = unitEnd(shares, i); slices.Max(weights[i:end]) == 0 {
 			continue
 		}
-		shares[i].Idle = each
-		if extra > 0 {
-			shares[i].Idle++
-			extra--
+		part := idle / units
+		if idle%units > 0 {
+			part++
+		}
+		idle, units = idle-part, units-1
+		if _, container, _ := PodOf(shares[i].ID); container == "" && weights[i] > 0 {
+			shares[i].Idle = part
+			continue
+		}
+		s.Parts(part, weights[i:end], parts[i:end])
+		for k := i; k < end; k++ {
+			shares[k].Idle = parts[k]
 		}
 	}
+	return idle
+}
+
+// unitEnd returns the index after the pod or the virtual machine that begins at i.
+func unitEnd(shares []Share, i int) int {
+	pod, _, isPod := PodOf(shares[i].ID)
+	for i++; i < len(shares); i++ {
+		if next, _, ok := PodOf(shares[i].ID); !isPod || !ok || next != pod {
+			break
+		}
+	}
+	return i
 }

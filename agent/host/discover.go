@@ -1,8 +1,6 @@
 package host
 
 import (
-	"errors"
-	"io"
 	"os"
 	"path"
 	"slices"
@@ -193,10 +191,7 @@ func (h *Host) list(p place) {
 			h.found.budget--
 		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				h.stats.ReadErrors++
-			}
-			return
+			return // the end, as a rule
 		}
 	}
 	h.stats.Truncated++

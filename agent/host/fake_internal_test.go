@@ -132,11 +132,16 @@ func (k *kernel) remove(path string) {
 
 // pread reads as the kernel does: not from what was removed.
 func (k *kernel) pread(fd int, into []byte) (int, error) {
-	if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err != nil ||
-		strings.Contains(name, "/removed/") {
+	if name := fileOf(fd); name == "" || strings.Contains(name, "/removed/") {
 		return 0, unix.ENODEV
 	}
 	return unix.Pread(fd, into, 0)
+}
+
+// fileOf returns the path of an open file.
+func fileOf(fd int) string {
+	name, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	return name
 }
 
 // shares writes what a group requests.

@@ -141,9 +141,8 @@ func (h *Host) closeFile(n *node) {
 	}
 }
 
-// busySource is where the CPU time of the whole node is read.
+// busySource is where the CPU time of the whole node is read; the zero value is nowhere.
 type busySource struct {
-	fd    int // -1 if there is none
 	parse func([]byte) (time.Duration, bool)
 	name  string
 }
@@ -170,23 +169,15 @@ func openBusy(found []*hierarchy, proc string) busySource {
 	})
 	io := newFiles()
 	for _, s := range sources {
-		fd, err := io.open(s.name, "")
-		if err != nil {
-			continue
+		if _, err := s.read(&io); err == nil {
+			return s
 		}
-		if text, err := io.read(fd, window); err == nil {
-			if _, ok := s.parse(text); ok {
-				s.fd = fd
-				return s
-			}
-		}
-		_ = unix.Close(fd)
 	}
-	return busySource{fd: -1}
+	return busySource{}
 }
 
 func (b *busySource) read(io *files) (time.Duration, error) {
-	text, err := io.read(b.fd, window)
+	text, err := io.slurp(b.name, "", window)
 	value, ok := b.parse(text)
 	if err == nil && !ok {
 		err = errGarbage
@@ -195,13 +186,4 @@ func (b *busySource) read(io *files) (time.Duration, error) {
 		return 0, fmt.Errorf("reading the CPU time of the node from %s: %w", b.name, err)
 	}
 	return value, nil
-}
-
-func (b *busySource) close() error {
-	if b.fd < 0 {
-		return nil
-	}
-	fd := b.fd
-	b.fd = -1
-	return unix.Close(fd)
 }

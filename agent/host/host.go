@@ -58,7 +58,6 @@ type Stats struct {
 	Overflows  int // times that the kernel dropped notices of change
 	Missed     int // members that a walk found although a notice should have come
 	Reads      int64
-	ReadErrors int64
 }
 
 const (
@@ -149,7 +148,7 @@ func (h *Host) Close() error {
 	for _, n := range h.byDir {
 		h.closeFile(n)
 	}
-	return errors.Join(h.busy.close(), h.watch.close(), h.vms.close())
+	return errors.Join(h.watch.close(), h.vms.close())
 }
 
 // VMs lists the names of the virtual machines of the last sweep, sorted: of those whose consumers are [energy.VMID]s.

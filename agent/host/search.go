@@ -35,7 +35,6 @@ type scan struct {
 	known map[int]bystander
 	finds []find
 	round int
-	err   bool
 }
 
 // A bystander is a process that is no machine.
@@ -100,9 +99,6 @@ func (h *Host) search(now time.Duration) {
 func (h *Host) searched(done scan) {
 	s := &h.vms
 	s.running, s.warned = nil, false
-	if done.err {
-		h.stats.ReadErrors++
-	}
 	for _, f := range done.finds {
 		h.addMachine(f)
 	}
@@ -134,16 +130,10 @@ func scanProcesses(proc string, last scan, pread func(int, []byte) (int, error),
 	if pread != nil {
 		io.pread = pread
 	}
-	dir, err := os.Open(proc)
-	if err != nil {
-		next.err = true
-		return
-	}
-	names, _ := dir.Readdirnames(-1)
-	_ = dir.Close()
-	pids := make([]int, 0, len(names))
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil && pid > 0 {
+	entries, _ := os.ReadDir(proc) // those that there are
+	pids := make([]int, 0, len(entries))
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid > 0 {
 			pids = append(pids, pid)
 		}
 	}

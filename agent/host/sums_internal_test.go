@@ -186,9 +186,9 @@ func TestFaults(t *testing.T) {
 			k.burn(podA+"/"+idA, s)
 			k.burn(podB+"/"+idB, s)
 			bad := r.byID["pod/"+uidA+"/"+idA]
-			good, broken := r.io.pread, int(bad.fd)
+			good, broken := r.io.pread, fileOf(int(bad.fd))
 			r.io.pread = func(fd int, into []byte) (int, error) {
-				if fd == broken {
+				if fileOf(fd) == broken {
 					return fault(fd, into)
 				}
 				return good(fd, into)
@@ -252,7 +252,7 @@ func TestNodeCannotBeRead(t *testing.T) {
 	r.sweep()
 	good := r.io.pread
 	r.io.pread = func(fd int, into []byte) (int, error) {
-		if fd == r.busy.fd {
+		if fileOf(fd) == r.busy.name {
 			return 0, unix.EIO
 		}
 		return good(fd, into)
@@ -361,7 +361,7 @@ func anyHistory(t *testing.T, seed uint64, version int) {
 	}
 	good := k.pread
 	pread := func(fd int, into []byte) (int, error) {
-		if fd != r.busy.fd && faults && random.IntN(20) == 0 {
+		if faults && random.IntN(20) == 0 && fileOf(fd) != r.busy.name {
 			switch random.IntN(3) {
 			case 0:
 				return 0, unix.EIO

@@ -80,20 +80,18 @@ func (h *Host) readOne(n *node, now time.Duration) {
 		h.weigh.dead = append(h.weigh.dead, n)
 		return
 	}
-	h.stats.ReadErrors++
 	n.fail(now)
 }
 
 // readBusy reads the CPU time of the node, where there is any.
 func (h *Host) readBusy() error {
-	if h.busy.fd < 0 {
+	if h.busy.parse == nil {
 		h.root.failed = true
 		return nil
 	}
 	value, err := h.busy.read(&h.io)
 	h.root.failed = err != nil
 	if err != nil {
-		h.stats.ReadErrors++
 		return err
 	}
 	h.root.seen = true
