@@ -150,10 +150,8 @@ func (a *agent) prior() (*energy.Profile, error) {
 	}
 	switch domains[0].Kind {
 	case energy.Model:
-		for _, m := range a.meters {
-			if model, ok := m.(*meter.Model); ok {
-				return model.Profile(a.host.CPUs()), nil
-			}
+		if model, ok := meter.Of[*meter.Model](a.meters); ok {
+			return model.Profile(a.host.CPUs()), nil
 		}
 	case energy.Wall:
 		if a.options.Meters.Profile != "" {
@@ -229,13 +227,8 @@ func (a *agent) close() {
 // watchTemperatures asks the sensors until ctx ends. Some, as those of disks, take their time: the loop does not wait
 // for them.
 func (a *agent) watchTemperatures(ctx context.Context) {
-	var sensors *meter.Hwmon
-	for _, m := range a.meters {
-		if h, ok := m.(*meter.Hwmon); ok {
-			sensors = h
-		}
-	}
-	if sensors == nil {
+	sensors, ok := meter.Of[*meter.Hwmon](a.meters)
+	if !ok {
 		return
 	}
 	for tick := time.NewTicker(temperaturePeriod); ; {

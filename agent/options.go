@@ -53,7 +53,6 @@ func DefaultOptions() Options {
 		Host:   host.Options{Root: "/sys/fs/cgroup", Proc: "/proc", Max: 5000},
 		Meters: meter.DefaultConfig(),
 		Listen: ":2112", MaxConsumers: 2000, BatchInterval: 15 * time.Second,
-		Push:      delivery.PushOptions{Timeout: 10 * time.Second},
 		GuestsDir: "/run/kubenergy/guests", LogFormat: "json",
 	}
 }
@@ -72,7 +71,7 @@ func (o *Options) AddFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.Host.Root, "cgroup-root", o.Host.Root, "`folder` where control groups are mounted, version 1 or 2")
 	fs.StringVar(&o.Host.Proc, "proc-root", o.Host.Proc, "`folder` of procfs")
 	fs.Func("cgroup", "`glob` of further control groups to attribute to, below the root; may be repeated",
-		appendTo(&o.Host.Groups))
+		meter.AppendTo(&o.Host.Groups))
 	fs.BoolVar(&o.Host.VMs, "vms", o.Host.VMs, "find QEMU virtual machines and publish their counters")
 	fs.StringVar(&o.GuestsDir, "guests-dir", o.GuestsDir, "`folder` to publish the counters of virtual machines in")
 
@@ -95,13 +94,6 @@ func (o *Options) AddFlags(fs *flag.FlagSet) {
 
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or text")
 	fs.TextVar(&o.LogLevel, "log-level", o.LogLevel, "DEBUG, INFO, WARN or ERROR")
-}
-
-func appendTo(list *[]string) func(string) error {
-	return func(value string) error {
-		*list = append(*list, value)
-		return nil
-	}
 }
 
 // Ticks faster than the fastest meter see nothing but noise; slower ones miss containers and, some day, a wrap.

@@ -64,45 +64,37 @@ func (a *Attribution) Check() error {
 // CheckConserved reports if parts are negative or do not add up to what was measured. It allocates nothing if they do.
 func CheckConserved(measured, idle, platform, unknown Microjoules, shares []Share) error {
 	var t tally
-	switch {
-	case !t.add(idle):
-		return t.refuses("idle", idle)
-	case !t.add(platform):
-		return t.refuses("platform", platform)
-	case !t.add(unknown):
-		return t.refuses("unknown", unknown)
-	}
+	t.add("idle", "", idle)
+	t.add("platform", "", platform)
+	t.add("unknown", "", unknown)
 	for i := range shares {
-		switch s := &shares[i]; {
-		case !t.add(s.Dynamic):
-			return t.refuses("dynamic energy of "+s.ID, s.Dynamic)
-		case !t.add(s.Idle):
-			return t.refuses("idle energy of "+s.ID, s.Idle)
-		case i > 0 && shares[i-1].ID >= s.ID:
-			return fmt.Errorf("shares are not sorted: %q before %q", shares[i-1].ID, s.ID)
+		s := &shares[i]
+		t.add("dynamic energy of ", s.ID, s.Dynamic)
+		t.add("idle energy of ", s.ID, s.Idle)
+		if t.err == nil && i > 0 && shares[i-1].ID >= s.ID {
+			t.err = fmt.Errorf("shares are not sorted: %q before %q", shares[i-1].ID, s.ID)
 		}
 	}
-	if t.sum != measured {
-		return fmt.Errorf("the parts are %d µJ, measured were %d µJ", int64(t.sum), int64(measured))
+	if t.err == nil && t.sum != measured {
+		t.err = fmt.Errorf("the parts are %d µJ, measured were %d µJ", int64(t.sum), int64(measured))
 	}
-	return nil
+	return t.err
 }
 
-// A tally adds parts, each of them 0 or more.
-type tally struct{ sum Microjoules }
-
-func (t *tally) add(v Microjoules) bool {
-	if v < 0 || t.sum > math.MaxInt64-v {
-		return false
-	}
-	t.sum += v
-	return true
+// A tally adds parts until one is less than nothing, or too much.
+type tally struct {
+	sum Microjoules
+	err error
 }
 
-// refuses says why a part was not added.
-func (t *tally) refuses(what string, v Microjoules) error {
-	if v < 0 {
-		return fmt.Errorf("%s is %d µJ: less than nothing", what, int64(v))
+func (t *tally) add(what, id string, v Microjoules) {
+	switch {
+	case t.err != nil:
+	case v < 0:
+		t.err = fmt.Errorf("%s%s is %d µJ: less than nothing", what, id, int64(v))
+	case t.sum > math.MaxInt64-v:
+		t.err = fmt.Errorf("the parts are more than %d µJ", int64(math.MaxInt64))
+	default:
+		t.sum += v
 	}
-	return fmt.Errorf("the parts are more than %d µJ", int64(math.MaxInt64))
 }

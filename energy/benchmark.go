@@ -1,8 +1,6 @@
 package energy
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -18,9 +16,7 @@ type Benchmark struct {
 // UnmarshalJSON reads a benchmark strictly.
 func (b *Benchmark) UnmarshalJSON(text []byte) error {
 	type plain Benchmark
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode((*plain)(b)); err != nil {
+	if err := strictly(text, (*plain)(b)); err != nil {
 		return fmt.Errorf("reading benchmark: %w", err)
 	}
 	return b.Validate()

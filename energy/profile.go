@@ -51,9 +51,7 @@ func (p *Profile) UnmarshalJSON(text []byte) error {
 		*plain
 		Sleep *Watts `json:"sleepWatts"`
 	}{plain: (*plain)(p)}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&aux); err != nil {
+	if err := strictly(text, &aux); err != nil {
 		return fmt.Errorf("reading power profile %q: %w", p.Name, err)
 	}
 	if aux.Sleep != nil {
@@ -62,6 +60,13 @@ func (p *Profile) UnmarshalJSON(text []byte) error {
 		p.Sleep = p.Power(0)
 	}
 	return p.Validate()
+}
+
+// strictly decodes JSON and refuses fields that are not known.
+func strictly(text []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	return dec.Decode(into)
 }
 
 // Power returns what a node draws at utilisation u while at least one job is on it. Utilisation outside 0 to 1 is

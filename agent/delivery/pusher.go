@@ -24,7 +24,7 @@ type PushOptions struct {
 	KeyFile   string
 
 	Interval time.Duration // between batches; 15 s
-	Timeout  time.Duration // of a request; 10 s
+	Timeout  time.Duration // of a request; 0: that of package central
 	Shutdown time.Duration // how long the last batches may take after the context is done; 5 s
 
 	// OnNames, if set, is told the names of pods that an acknowledgement brought, by pod UID. It is called by the
@@ -80,7 +80,6 @@ var Reasons = []string{
 // NewPusher checks the options. Files are read when they are needed: a token may come later.
 func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error) {
 	opts.Interval = cmp.Or(opts.Interval, 15*time.Second)
-	opts.Timeout = cmp.Or(opts.Timeout, 10*time.Second)
 	opts.Shutdown = cmp.Or(opts.Shutdown, 5*time.Second)
 	client, err := newClient(&opts)
 	if err != nil {

@@ -35,8 +35,6 @@ const (
 	defaultRetain       = 2 * time.Minute
 	// A consumer of which nothing is heard for so long, and no end either, has ended.
 	lostAfter = 10 * time.Minute
-	// Consumers are looked through for lost ones once in so many ticks.
-	lostEvery = 64
 	// What the source is called where no meter was read.
 	noSource = "none"
 )
@@ -49,7 +47,6 @@ type Exporter struct {
 	node    []byte // the label
 
 	mu         sync.Mutex // guards all but what does not change
-	ticks      uint64     // counts attributions
 	now        time.Duration
 	quality    energy.Quality // of the last interval
 	current    string         // source of the last interval
@@ -95,7 +92,6 @@ func New(o Options) *Exporter {
 func (e *Exporter) Add(a *energy.Attribution, source string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ticks++
 	e.now = max(e.now, a.End)
 	e.bookNode(a, source)
 	e.folded = 0
@@ -119,10 +115,12 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 			e.setEnded(c, s.Ended)
 		}
 	}
-	if e.ticks%lostEvery == 0 {
-		e.endLost()
-	}
-	e.retire(func(c *consumer) bool { return c.ended && c.endedAt <= e.now-e.options.Retain })
+	e.retire(func(c *consumer) bool {
+		if c.kind != kindSystem && e.now-c.seen > lostAfter {
+			e.setEnded(c, true)
+		}
+		return c.ended && c.endedAt <= e.now-e.options.Retain
+	})
 }
 
 func (e *Exporter) bookNode(a *energy.Attribution, source string) {
@@ -198,14 +196,6 @@ func (e *Exporter) setEnded(c *consumer, ended bool) {
 		c.endedAt = e.now
 	}
 	c.ended = ended // one that is back, a group of the same name, goes on where it was
-}
-
-func (e *Exporter) endLost() {
-	for _, c := range e.consumers {
-		if !c.ended && c.kind != kindSystem && e.now-c.seen > lostAfter {
-			e.setEnded(c, true)
-		}
-	}
 }
 
 // retireOldest makes room for one consumer, if one has ended.

@@ -159,7 +159,7 @@ func TestEndedStay(t *testing.T) {
 		t.Errorf("the group that came back has %d µJ", got)
 	}
 	// One of which nothing is heard any more is taken for ended.
-	for i := range 20 * lostEvery {
+	for i := range 1280 {
 		e.Add(&energy.Attribution{End: time.Duration(400+i) * time.Second}, meterName)
 	}
 	if s = parse(t, body(e, false)); s["kubenergy_cgroup_energy_joules_total"] != nil ||

@@ -51,13 +51,11 @@ type Options struct {
 
 // Stats count what a Publisher did since it was opened.
 type Stats struct {
-	Trees     int    // that are published now
-	Failing   int    // of these, whose last publication failed
-	Published uint64 // counters put in place
-	Failed    uint64 // counters and other files that could not be put in place
-	Refused   uint64 // totals of virtual machines whose names cannot be published
-	Removed   uint64 // trees of virtual machines that were gone
-	Stuck     uint64 // folders that guests left behind and that cannot be removed
+	Trees   int    // that are published now
+	Failing int    // of these, whose last publication failed
+	Failed  uint64 // counters and other files that could not be put in place
+	Refused uint64 // totals of virtual machines whose names cannot be published
+	Stuck   uint64 // folders that guests left behind and that cannot be removed
 }
 
 // A Publisher keeps the trees. It is for one goroutine.
@@ -218,7 +216,6 @@ func (p *Publisher) refuse(name string, err error) {
 func (p *Publisher) publish(t *tree, now time.Duration) {
 	err := p.putCounter(t, now)
 	if err == nil {
-		p.stats.Published++
 		if t.renewed == 0 || now-t.renewed >= renewal {
 			err = p.putRest(t)
 			t.renewed = max(now, 1)

@@ -30,7 +30,6 @@ func (p *Publisher) retire(t *tree, now time.Duration) {
 	err := p.move(p.dir, t.folder, emptyPrefix)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		delete(p.trees, t.name)
-		p.stats.Removed++
 		return
 	}
 	p.stats.Stuck++

@@ -88,10 +88,7 @@ func (c *Config) AddFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.HwmonRoot, "hwmon-root", c.HwmonRoot, "`folder` of hwmon's devices")
 	fs.Func("wall-sensor",
 		"`device/sensor` of hwmon that covers the whole machine, as ina3221/VDD_IN; may be repeated, and is then added",
-		func(s string) error {
-			c.WallSensors = append(c.WallSensors, s)
-			return nil
-		})
+		AppendTo(&c.WallSensors))
 	fs.StringVar(&c.GuestDir, "guest-dir", c.GuestDir, "`folder` that the host of this virtual machine shares")
 	fs.StringVar(&c.ScaphandreURL, "scaphandre-url", c.ScaphandreURL, "`URL` of Scaphandre's /metrics (default: none)")
 	fs.Float64Var(&c.ScaphandreFactor, "scaphandre-factor", c.ScaphandreFactor,
@@ -104,6 +101,14 @@ func (c *Config) AddFlags(fs *flag.FlagSet) {
 	fs.Func("calibrate",
 		"`name=factor` for a kind of meter or a domain, as rapl=1.05 or package-0=0.98; may be repeated",
 		c.addCalibration)
+}
+
+// AppendTo returns what appends the values of a flag that may be repeated.
+func AppendTo(list *[]string) func(string) error {
+	return func(value string) error {
+		*list = append(*list, value)
+		return nil
+	}
 }
 
 func (c *Config) addCalibration(s string) error {

@@ -175,15 +175,10 @@ func (g *Guest) readInfo(now time.Duration) {
 	g.parent, g.quality = &parent, quality
 }
 
-// Parent returns the host and the name of this virtual machine, or nil if the host does not say.
-func (g *Guest) Parent() *batch.Parent { return g.parent }
-
-// ParentOf returns what a host says of this virtual machine, or nil if none does.
+// ParentOf returns the host and the name of this virtual machine, or nil if no host says them.
 func ParentOf(meters []Meter) *batch.Parent {
-	for _, m := range meters {
-		if g, ok := m.(*Guest); ok {
-			return g.Parent()
-		}
+	if g, ok := Of[*Guest](meters); ok {
+		return g.parent
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func TestGuestReadsTheFileThatIsThere(t *testing.T) {
 	if last.Quality != energy.Derived {
 		t.Errorf("quality %v: what a host attributes is derived at best", last.Quality)
 	}
-	if got, want := m.Parent(), (batch.Parent{Host: "hv-7", VM: "web-1"}); got == nil || *got != want {
+	if got, want := m.parent, (batch.Parent{Host: "hv-7", VM: "web-1"}); got == nil || *got != want {
 		t.Errorf("parent %v, want %v", got, want)
 	}
 	if got := ParentOf([]Meter{&Model{}, m}); got == nil || got.VM != "web-1" {
@@ -106,8 +106,8 @@ func TestGuestOfScaphandre(t *testing.T) {
 		g := shareTree(t, "scaphandre")
 		g.stamp(0)
 		m := g.open(func(c *Config) { c.ScaphandreFactor = factor })
-		if m.Parent() != nil {
-			t.Errorf("parent %v of a tree that names none", m.Parent())
+		if m.parent != nil {
+			t.Errorf("parent %v of a tree that names none", m.parent)
 		}
 		first := read(t, m, g.c.tick())[NameGuest]
 		raw, last := int64(123456789), first
@@ -217,16 +217,16 @@ func TestGuestBeforeTheHost(t *testing.T) {
 	m := g.open(nil)
 	readings, err := m.Read(g.c.tick(), nil)
 	mustFail(t, err, "waiting for the host")
-	if len(readings) != 0 || m.Parent() != nil || GuestTree(g.dir) {
-		t.Errorf("have %v, parent %v", readings, m.Parent())
+	if len(readings) != 0 || m.parent != nil || GuestTree(g.dir) {
+		t.Errorf("have %v, parent %v", readings, m.parent)
 	}
 	put(t, filepath.Join(g.dir, guestInfo), string(text))
 	g.write("5", 0)
 	if !GuestTree(g.dir) {
 		t.Error("the tree is not found")
 	}
-	if got := read(t, m, g.c.after(20*time.Second))[NameGuest]; got.Raw != 5 || m.Parent() == nil {
-		t.Errorf("have %v, parent %v", got, m.Parent())
+	if got := read(t, m, g.c.after(20*time.Second))[NameGuest]; got.Raw != 5 || m.parent == nil {
+		t.Errorf("have %v, parent %v", got, m.parent)
 	}
 }
 
@@ -349,7 +349,7 @@ func TestGuestMoves(t *testing.T) {
 		if got := used(t, after, read(t, m, g.c.tick())[NameGuest]); got != 7_000_000 {
 			t.Errorf("%s: then it used %d µJ", name, got)
 		}
-		if p := m.Parent(); !strings.Contains(name, p.Host) || !strings.Contains(name, p.VM) {
+		if p := m.parent; !strings.Contains(name, p.Host) || !strings.Contains(name, p.VM) {
 			t.Errorf("parent %v, want that of %s", p, name)
 		}
 	}
@@ -365,7 +365,7 @@ func TestGuestMovesWhileItIsRead(t *testing.T) {
 	g.publish("210000000", 0)
 	sys := realCalls
 	sys.open = func(path string) (int, error) {
-		if strings.HasSuffix(path, guestInfo) && m.Parent().Host == "hv-7" {
+		if strings.HasSuffix(path, guestInfo) && m.parent.Host == "hv-7" {
 			put(t, path, `{"host":"hv-8","vm":"web-1","version":1}`)
 			g.publish("900000000", 0)
 		}

@@ -29,6 +29,16 @@ type Meter interface {
 	Close() error
 }
 
+// Of returns the meter of a kind, if it is among some.
+func Of[M Meter](meters []Meter) (of M, ok bool) {
+	for _, m := range meters {
+		if of, ok = m.(M); ok {
+			break
+		}
+	}
+	return of, ok
+}
+
 // A Tick is what a meter may know of the moment.
 type Tick struct {
 	Now  func() time.Duration // the node's clock since boot
