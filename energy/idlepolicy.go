@@ -62,7 +62,9 @@ func (s *Split) idleByRequests(
 // idleEqually gives each pod and each virtual machine that has a share with a weight the same; what cannot be divided
 // goes to the first by ID. What a pod gets is booked on the pod itself, or if that is not among the shares on its
 // containers alike. Weights are 1 or 0. It returns the rest: all of it if no share has a weight, else nothing.
-func (s *Split) idleEqually(idle Microjoules, weights []uint64, parts []Microjoules, shares []Share) (rest Microjoules) {
+func (s *Split) idleEqually(
+	idle Microjoules, weights []uint64, parts []Microjoules, shares []Share,
+) (rest Microjoules) {
 	units := Microjoules(0)
 	for i, end := 0, 0; i < len(shares); i = end {
 		if end = unitEnd(shares, i); slices.Max(weights[i:end]) > 0 {
