@@ -1,4 +1,3 @@
-// Package libvirt tests the examples and the hook for libvirt.
 package libvirt
 
 import (

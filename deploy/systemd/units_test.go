@@ -1,4 +1,3 @@
-// Package systemd tests the units.
 package systemd
 
 import (
