@@ -117,9 +117,10 @@ func (b *booker) lockNodes(ctx context.Context, names []string) (same bool, err 
 // its time.
 func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Receipt, error) {
 	bt := booking.Batch
-	st, err := b.stream(ctx, &bt.Stream)
+	var st stream
+	err := b.s.each(ctx, st.scan(&bt.Stream), findStream, bt.Stream.Node, bt.Stream.Boot, bt.Stream.Epoch)
 	if err != nil {
-		return ledger.Receipt{}, err
+		return ledger.Receipt{}, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
 	}
 	switch {
 	case st.known && bt.Last <= st.acked:
@@ -140,13 +141,20 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 	if gap {
 		st.gaps++
 	}
-	return ledger.Receipt{Acked: bt.Last, Booked: true, Gap: gap}, b.ack(ctx, bt, st)
+	return ledger.Receipt{Acked: bt.Last, Booked: true, Gap: gap}, b.ack(ctx, bt, &st)
 }
 
 // Acked implements [ledger.Store].
 func (d *DB) Acked(ctx context.Context, of batch.Stream) (uint64, bool, error) {
-	st, err := scanStream(&of, d.reads.QueryRowContext(ctx, findStream, of.Node, of.Boot, of.Epoch).Scan)
-	return st.acked, st.known, err
+	var st stream
+	rows, err := d.reads.QueryContext(ctx, findStream, of.Node, of.Boot, of.Epoch)
+	if err == nil {
+		err = forEach(rows, st.scan(&of))
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
+	}
+	return st.acked, st.known, nil
 }
 
 const findStream = "SELECT acked, gaps, seen, crc FROM streams WHERE node = $1 AND boot = $2 AND epoch = $3"
@@ -157,31 +165,20 @@ type stream struct {
 	gaps  int64
 }
 
-func (b *booker) stream(ctx context.Context, of *batch.Stream) (stream, error) {
-	return scanStream(of, func(into ...any) error {
-		found, err := b.s.one(ctx, findStream, []any{of.Node, of.Boot, of.Epoch}, into...)
-		if err == nil && !found {
-			err = sql.ErrNoRows
+// scan reads the row of a stream.
+func (st *stream) scan(of *batch.Stream) func(*sql.Rows) error {
+	return func(rows *sql.Rows) error {
+		var acked, seen, sum int64
+		err := rows.Scan(&acked, &st.gaps, &seen, &sum)
+		st.known, st.acked = true, uint64(acked)
+		if err == nil && sum != rowCRC(of.Node, of.Boot, of.Epoch, acked, st.gaps, seen) {
+			err = fmt.Errorf("%w: what was acknowledged of a stream of node %s", ledger.ErrDamaged, of.Node)
 		}
 		return err
-	})
-}
-
-func scanStream(of *batch.Stream, scan func(into ...any) error) (stream, error) {
-	var acked, gaps, seen, sum int64
-	err := scan(&acked, &gaps, &seen, &sum)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return stream{}, nil
-	case err != nil:
-		return stream{}, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
-	case sum != rowCRC(of.Node, of.Boot, of.Epoch, acked, gaps, seen):
-		return stream{}, fmt.Errorf("%w: what was acknowledged of a stream of node %s", ledger.ErrDamaged, of.Node)
 	}
-	return stream{true, uint64(acked), gaps}, nil
 }
 
-func (b *booker) ack(ctx context.Context, bt *batch.Batch, st stream) error {
+func (b *booker) ack(ctx context.Context, bt *batch.Batch, st *stream) error {
 	row := []any{bt.Stream.Node, bt.Stream.Boot, bt.Stream.Epoch, int64(bt.Last), st.gaps, b.now}
 	_, err := b.s.exec(ctx, `INSERT INTO streams (node, boot, epoch, acked, gaps, seen, crc)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)

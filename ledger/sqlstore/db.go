@@ -91,7 +91,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	for range cap(d.idle) {
 		d.idle <- nil
 	}
-	d.names.init()
+	d.forgetNames()
 	if err := d.migrate(ctx, migrations); err != nil {
 		return nil, err
 	}
@@ -357,6 +357,15 @@ func (s *session) lockSums(ctx context.Context) error {
 	var schema string
 	_, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+s.dialect.ForUpdate, nil, &schema)
 	return err
+}
+
+// whereAll is a condition: columns are as the first parameters.
+func whereAll(columns []string) string {
+	conditions := make([]string, len(columns))
+	for i, column := range columns {
+		conditions[i] = column + " = $" + strconv.Itoa(i+1)
+	}
+	return " WHERE " + strings.Join(conditions, " AND ")
 }
 
 func insertText(table string, columns []string, n int, clause string) string {

@@ -16,9 +16,6 @@ func (e *entry) windows() iter.Seq[ledger.Window] {
 
 // postings is about how many the entry becomes.
 func (e *entry) postings() int {
-	if e.End.Sub(e.Start) <= ledger.WindowLength {
-		return len(e.Postings)
-	}
 	n := 0
 	for range e.windows() {
 		n += len(e.Postings)

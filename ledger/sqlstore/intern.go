@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,25 +14,37 @@ import (
 // names remembers which rows nodes, accounts and consumers have.
 type names struct {
 	mu        sync.Mutex
+	forgotten int // how often
+	remembered
+}
+
+type remembered struct {
 	nodes     generations[string, mention]
 	accounts  generations[ledger.Account, mention]
 	consumers generations[consumerKey, mention]
 	nodeOf    generations[int64, string]
 	accountOf generations[int64, *ledger.Account]
-	forgotten int // how often
 }
+
+// How many rows are remembered: of the last 500,000 pods all, about 100 MB.
+const (
+	mostNodes     = 20_000
+	mostAccounts  = 100_000
+	mostConsumers = 500_000
+)
 
 // forgetNames forgets which rows have which names.
 func (d *DB) forgetNames() {
-	n := &d.names
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.nodes.clear()
-	n.accounts.clear()
-	n.consumers.clear()
-	n.nodeOf.clear()
-	n.accountOf.clear()
-	n.forgotten++
+	d.names.mu.Lock()
+	defer d.names.mu.Unlock()
+	d.names.forgotten++
+	d.names.remembered = remembered{
+		generations[string, mention]{most: mostNodes},
+		generations[ledger.Account, mention]{most: mostAccounts},
+		generations[consumerKey, mention]{most: mostConsumers},
+		generations[int64, string]{most: mostNodes},
+		generations[int64, *ledger.Account]{most: mostAccounts},
+	}
 }
 
 type consumerKey struct {
@@ -43,18 +57,6 @@ type mention struct {
 	id    int64
 	seen  int64 // Unix seconds
 	named bool  // of consumers: the name is known
-}
-
-// How many rows are remembered: of the last 500,000 pods all, about 100 MB.
-const (
-	mostNodes     = 20_000
-	mostAccounts  = 100_000
-	mostConsumers = 500_000
-)
-
-func (n *names) init() {
-	n.nodes.most, n.accounts.most, n.consumers.most = mostNodes, mostAccounts, mostConsumers
-	n.nodeOf.most, n.accountOf.most = mostNodes, mostAccounts
 }
 
 // generations is a map that forgets what was not asked for lately: it holds between most and twice as many. A list of
@@ -74,8 +76,6 @@ func (g *generations[K, V]) get(k K) (V, bool) {
 	}
 	return v, ok
 }
-
-func (g *generations[K, V]) clear() { g.young, g.old = nil, nil }
 
 func (g *generations[K, V]) put(k K, v V) {
 	if g.young == nil || len(g.young) >= g.most {
@@ -111,14 +111,14 @@ func (d *DB) interning(s *session) *interning {
 	return &interning{d: d, s: s, now: d.now().Unix(), of: d.names.forgotten}
 }
 
-// A naming says how the row of a name is found or made: two statements that return its number, its sum of bytes, when
-// its use was written down, and whether the name is known.
+// A naming says how the row of a name is found or made.
 type naming struct {
-	table, what   string
-	find, add     string
-	findBy, added []any
-	sum           int64
-	lock          string // what is run before; "": nothing
+	table, what string
+	keys, more  []string // columns: those by which it is found, and what else is said of it when it is made
+	row         []any    // the columns
+	returns     string   // its number, its sum of bytes, when its use was written down, and whether the name is known
+	sum         int64
+	lock        string // what is run before; "": nothing
 }
 
 // use returns the row of a name, which it makes if there is none, and writes down from time to time that it is used.
@@ -164,10 +164,12 @@ func remember[K comparable](x *interning, rows *generations[K, mention], k *K, m
 // row finds or makes the row of a name.
 func (x *interning) row(ctx context.Context, n *naming) (m mention, err error) {
 	var sum int64
+	find := "SELECT " + n.returns + " FROM " + n.table + whereAll(n.keys)
+	add := insertText(n.table, slices.Concat(n.keys, n.more), 1, "ON CONFLICT DO NOTHING RETURNING "+n.returns)
 	for range 2 {
-		ok, err := x.s.one(ctx, n.find, n.findBy, &m.id, &sum, &m.seen, &m.named)
+		ok, err := x.s.one(ctx, find, n.row[:len(n.keys)], &m.id, &sum, &m.seen, &m.named)
 		if err == nil && !ok {
-			ok, err = x.s.one(ctx, n.add, n.added, &m.id, &sum, &m.seen, &m.named)
+			ok, err = x.s.one(ctx, add, n.row, &m.id, &sum, &m.seen, &m.named)
 		}
 		switch {
 		case err != nil:
@@ -196,30 +198,16 @@ func (x *interning) refresh(ctx context.Context, table string, m *mention) (bool
 }
 
 const (
-	ofNode   = "id, crc, 1000000000000000000, 1 = 1" // its use is not written down
-	findNode = "SELECT " + ofNode + " FROM nodes WHERE name = $1"
-	addNode  = "INSERT INTO nodes (name, crc) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING " + ofNode
-
 	accountColumns = "kind, namespace, owner_kind, owner, parent, team, strategy, host, site, signal, currency"
-	ofAccount      = "id, crc, seen, 1 = 1"
-	findAccount    = "SELECT " + ofAccount + ` FROM accounts WHERE kind = $1 AND namespace = $2 AND owner_kind = $3 AND
-		owner = $4 AND parent = $5 AND team = $6 AND strategy = $7 AND host = $8 AND site = $9 AND signal = $10 AND
-		currency = $11`
-	addAccount = "INSERT INTO accounts (" + accountColumns + `, seen, crc)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING RETURNING ` + ofAccount
-
-	ofConsumer   = "id, 0, seen, pod <> ''" // its name may be another, so its sum is not compared
-	findConsumer = "SELECT " + ofConsumer + " FROM consumers WHERE node = $1 AND key = $2"
-	addConsumer  = `INSERT INTO consumers (node, key, pod, namespace, seen, crc) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT DO NOTHING RETURNING ` + ofConsumer
-	nameConsumer = "UPDATE consumers SET pod = $1, namespace = $2, crc = $3 WHERE id = $4"
+	nameConsumer   = "UPDATE consumers SET pod = $1, namespace = $2, crc = $3 WHERE id = $4"
 )
 
-// node returns the row of a node.
+// node returns the row of a node. Its use is not written down.
 func (x *interning) node(ctx context.Context, name string) (int64, error) {
 	m, err := use(ctx, x, &x.d.names.nodes, &name, func() naming {
 		sum := rowCRC(name)
-		return naming{"nodes", "node " + name, findNode, addNode, []any{name}, []any{name, sum}, sum, ""}
+		return naming{"nodes", "node " + name, []string{"name"}, []string{"crc"}, []any{name, sum},
+			"id, crc, 1000000000000000000, 1 = 1", sum, ""}
 	})
 	return m.id, err
 }
@@ -227,11 +215,11 @@ func (x *interning) node(ctx context.Context, name string) (int64, error) {
 // account returns the row of an account.
 func (x *interning) account(ctx context.Context, a *ledger.Account) (int64, error) {
 	m, err := use(ctx, x, &x.d.names.accounts, a, func() naming {
-		columns := accountRow(a)
-		sum := rowCRC(columns...)
+		row := accountRow(a)
+		sum := rowCRC(row...)
 		what := fmt.Sprintf("account %s %s/%s", a.Kind, a.Namespace, a.Owner)
-		added := append(columns[:len(columns):len(columns)], x.now, sum)
-		return naming{"accounts", what, findAccount, addAccount, columns, added, sum, x.d.dialect.LockAccounts}
+		return naming{"accounts", what, strings.Split(accountColumns, ", "), []string{"seen", "crc"},
+			append(row, x.now, sum), "id, crc, seen, 1 = 1", sum, x.d.dialect.LockAccounts}
 	})
 	return m.id, err
 }
@@ -249,7 +237,9 @@ func (x *interning) consumer(ctx context.Context, node int64, c *ledger.Consumer
 	key := consumerKey{node, c.Key}
 	m, err := use(ctx, x, &x.d.names.consumers, &key, func() naming {
 		row := []any{node, c.Key, c.Pod, c.Account.Namespace, x.now, rowCRC(node, c.Key, c.Pod, c.Account.Namespace)}
-		return naming{"consumers", "consumer " + c.Key, findConsumer, addConsumer, row[:2], row, 0, ""}
+		// Its name may be another by now, so its sum is not compared.
+		return naming{"consumers", "consumer " + c.Key, []string{"node", "key"},
+			[]string{"pod", "namespace", "seen", "crc"}, row, "id, 0, seen, pod <> ''", 0, ""}
 	})
 	if err != nil || m.named || c.Pod == "" {
 		return m.id, err

@@ -98,18 +98,11 @@ const (
 
 // loadKept reads from when on things are kept.
 func (r *reading) loadKept() error {
-	r.windowsFrom, r.hoursFrom = -1<<62, -1<<62 // before all that can be booked
-	err := r.each(func(rows *sql.Rows) error {
-		var key string
-		var from int64
-		err := rows.Scan(&key, &from)
-		if key == windowsFrom {
-			r.windowsFrom = from
-		} else {
-			r.hoursFrom = from
-		}
-		return err
-	}, "SELECT key, CAST(value AS BIGINT) FROM meta WHERE key IN ($1, $2)", windowsFrom, hoursFrom)
+	const always = -1 << 62 // before all that can be booked
+	err := r.tx.QueryRowContext(r.ctx, `SELECT
+			COALESCE((SELECT CAST(value AS BIGINT) FROM meta WHERE key = $1), $2),
+			COALESCE((SELECT CAST(value AS BIGINT) FROM meta WHERE key = $3), $4)`,
+		windowsFrom, int64(always), hoursFrom, int64(always)).Scan(&r.windowsFrom, &r.hoursFrom)
 	if err != nil {
 		return fmt.Errorf("reading from when on things are kept: %w", err)
 	}
@@ -265,20 +258,12 @@ func (r *reading) whole(t *table, day, lo, hi int64) (bool, error) {
 	case lo == day && hi == day+aDay:
 		return true, nil
 	}
-	for _, outside := range [][2]int64{{day, lo}, {hi, day + aDay}} {
-		if outside[0] == outside[1] {
-			continue
-		}
-		hours, err := r.numbers("SELECT start FROM node_hours WHERE start >= $1 AND start < $2 LIMIT 1", outside[0],
-			outside[1])
-		if err != nil {
-			return false, fmt.Errorf("looking for hours: %w", err)
-		}
-		if len(hours) > 0 {
-			return false, nil
-		}
+	outside, err := r.numbers("SELECT start FROM node_hours WHERE start >= $1 AND start < $2 "+
+		"UNION ALL SELECT start FROM node_hours WHERE start >= $3 AND start < $4 LIMIT 1", day, lo, hi, day+aDay)
+	if err != nil {
+		return false, fmt.Errorf("looking for hours: %w", err)
 	}
-	return true, nil
+	return len(outside) == 0, nil
 }
 
 func (r *reading) sumBlock(t *table, from *sumTable, start int64) error {

@@ -277,15 +277,13 @@ func scanAccount(rows *sql.Rows) (id int64, a *ledger.Account, err error) {
 func (r *reading) nodeIDs(names []string) (map[string]int64, error) {
 	out := map[string]int64{}
 	for _, name := range names {
-		var id int64
-		err := r.tx.QueryRowContext(r.ctx, "SELECT id FROM nodes WHERE name = $1", name).Scan(&id)
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
-		}
+		found, err := r.numbers("SELECT id FROM nodes WHERE name = $1", name)
 		if err != nil {
 			return nil, fmt.Errorf("looking for node %s: %w", name, err)
 		}
-		out[name] = id
+		for _, id := range found {
+			out[name] = id
+		}
 	}
 	return out, nil
 }

@@ -295,11 +295,7 @@ func (s *summing) writeTo(ctx context.Context, t *sumTable) error {
 
 // drop deletes a row.
 func (t *sumTable) drop(ctx context.Context, s *session, row []any) error {
-	where := make([]string, len(t.keys))
-	for i, key := range t.keys {
-		where[i] = fmt.Sprintf("%s = $%d", key, i+1)
-	}
-	_, err := s.exec(ctx, "DELETE FROM "+t.name+" WHERE "+strings.Join(where, " AND "), row[:len(t.keys)]...)
+	_, err := s.exec(ctx, "DELETE FROM "+t.name+whereAll(t.keys), row[:len(t.keys)]...)
 	return err
 }
 
