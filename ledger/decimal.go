@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"math"
 	"math/big"
 	"strconv"
 	"strings"
@@ -59,8 +58,5 @@ func kWh(v energy.Microjoules) string { return short(float64(v) / microjoulesPer
 
 // short writes a float as briefly as its value allows, never with an exponent.
 func short(v float64) string {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return "0"
-	}
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }

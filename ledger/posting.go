@@ -12,14 +12,6 @@ import (
 // WindowLength is the time that the finest sums are kept for.
 const WindowLength = 5 * time.Minute
 
-// Consumers of a node besides those that its batches name.
-const (
-	idleKey     = "idle"
-	platformKey = "platform"
-	unknownKey  = "unknown"
-	transferKey = "transfer"
-)
-
 // A Posting is what a consumer used. The consumer's account is charged with it.
 type Posting struct {
 	Consumer Consumer
@@ -71,14 +63,9 @@ func (b *Booking) Postings() iter.Seq[*Posting] {
 		}
 		for _, own := range [...]struct {
 			kind Kind
-			key  string
 			used energy.Microjoules
-		}{
-			{Idle, idleKey, b.Batch.Idle},
-			{Platform, platformKey, b.Batch.Platform},
-			{Unknown, unknownKey, b.Batch.Unknown},
-		} {
-			p = Posting{Consumer{Key: own.key, Account: b.Account(own.kind)}, Amount{Dynamic: own.used}}
+		}{{Idle, b.Batch.Idle}, {Platform, b.Batch.Platform}, {Unknown, b.Batch.Unknown}} {
+			p = Posting{Consumer{Key: own.kind.String(), Account: b.Account(own.kind)}, Amount{Dynamic: own.used}}
 			if own.used != 0 && !yield(&p) {
 				return
 			}
@@ -94,7 +81,7 @@ func (b *Booking) Transfer() (Consumer, bool) {
 	}
 	a := b.Account(Transfer)
 	a.Owner = b.Batch.Parent.VM
-	return Consumer{Key: transferKey, Account: a}, true
+	return Consumer{Key: Transfer.String(), Account: a}, true
 }
 
 // Estimated says that the booking's energy comes from a model.

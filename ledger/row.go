@@ -108,9 +108,6 @@ func (a *Answer) Trim(limit int) error {
 func (a *Answer) Points(step time.Duration) ([]Point, error) {
 	points := make([]Point, 0, len(a.Rows))
 	for i := range a.Rows {
-		if len(a.Rows[i].Key) != 1 {
-			return nil, fmt.Errorf("a series of rows with %d keys", len(a.Rows[i].Key))
-		}
 		at, err := time.Parse(time.RFC3339, a.Rows[i].Key[0])
 		if err != nil {
 			return nil, fmt.Errorf("reading the time of a row: %w", err)

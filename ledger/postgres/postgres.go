@@ -4,6 +4,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -55,7 +56,6 @@ type Store struct {
 	*sqlstore.DB
 
 	writes *sql.DB
-	log    *slog.Logger
 }
 
 // Open connects to a database, and makes its tables where they are not there. The source is a URL or keywords and
@@ -68,10 +68,7 @@ func Open(ctx context.Context, source string, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	connections := max(o.Connections, leastConnections)
-	if o.Connections == 0 {
-		connections = defaultConnections
-	}
+	connections := max(cmp.Or(o.Connections, defaultConnections), leastConnections)
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}
@@ -99,7 +96,7 @@ func Open(ctx context.Context, source string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the ledger's database: %w", err), writes.Close(), reads.Close())
 	}
-	s := &Store{DB: db, writes: writes, log: o.Log}
+	s := &Store{DB: db, writes: writes}
 	if err := s.tune(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("setting up the ledger's database: %w", err), db.Close())
 	}

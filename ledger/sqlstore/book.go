@@ -148,10 +148,7 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 func (d *DB) Acked(ctx context.Context, of batch.Stream) (uint64, bool, error) {
 	var st stream
 	rows, err := d.reads.QueryContext(ctx, findStream, of.Node, of.Boot, of.Epoch)
-	if err == nil {
-		err = forEach(rows, st.scan(&of))
-	}
-	if err != nil {
+	if err := forEach(rows, err, st.scan(&of)); err != nil {
 		return 0, false, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
 	}
 	return st.acked, st.known, nil

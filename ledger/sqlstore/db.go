@@ -68,10 +68,7 @@ type Options struct {
 // Checked reads what Book relies on and Audit would take long to come to: the entries of the journal.
 func (d *DB) Checked(ctx context.Context) error {
 	rows, err := d.reads.QueryContext(ctx, selectEntries)
-	if err != nil {
-		return err
-	}
-	return forEach(rows, func(rows *sql.Rows) error {
+	return forEach(rows, err, func(rows *sql.Rows) error {
 		_, _, err := scanEntry(rows)
 		return err
 	})
@@ -83,9 +80,6 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{dialect: o.Dialect, writes: o.Writes, reads: o.Reads, now: o.Now, log: o.Log}
 	if d.now == nil {
 		d.now = time.Now
-	}
-	if d.log == nil {
-		d.log = slog.New(slog.DiscardHandler)
 	}
 	d.idle = make(chan *session, max(d.dialect.Writers, 1))
 	for range cap(d.idle) {
@@ -279,17 +273,17 @@ func (s *session) each(ctx context.Context, do func(*sql.Rows) error, query stri
 	default:
 		rows, err = stmt.QueryContext(ctx, args...)
 	}
-	if err != nil {
-		return err
-	}
-	return forEach(rows, do)
+	return forEach(rows, err, do)
 }
 
 // errEnough ends a loop over rows.
 var errEnough = errors.New("enough rows")
 
-// forEach calls do for every row, until it fails.
-func forEach(rows *sql.Rows, do func(*sql.Rows) error) error {
+// forEach calls do for every row that a statement returned, until it fails.
+func forEach(rows *sql.Rows, err error, do func(*sql.Rows) error) error {
+	if err != nil {
+		return err
+	}
 	defer rows.Close()
 	for rows.Next() {
 		if err := do(rows); errors.Is(err, errEnough) {

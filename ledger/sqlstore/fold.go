@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -229,14 +230,9 @@ func (f *folder) loadRows(ctx context.Context, where string, args ...any) error 
 
 // keys are sorted, so that rows are read and written in the order that they lie in.
 func (f *folder) keys() []windowKey {
-	keys := make([]windowKey, 0, len(f.windows))
-	for k := range f.windows {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b windowKey) int {
+	return slices.SortedFunc(maps.Keys(f.windows), func(a, b windowKey) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.node, b.node))
 	})
-	return keys
 }
 
 // standing returns whose window stands: an estimate only where no agent's booking tells of the window.

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -36,21 +35,29 @@ func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) err
 	days = longer(days, hours)
 	for _, step := range []struct {
 		what string
-		do   func() error
+		long int64 // 0: for good
+		do   func(before int64) error
 	}{
-		{"windows", func() error { return k.windows(k.before(windows)) }},
-		{"hours", func() error { return k.hours(k.before(hours)) }},
-		{"days", func() error { return k.days(k.before(days)) }},
-		{"consumers", func() error { return k.names("consumers", windows, namesLonger) }},
-		{"accounts", func() error { return k.names("accounts", longer(days, windows), estimatesLonger+namesLonger) }},
-		{"snapshots", func() error {
-			return k.decisions(seconds(keep.Snapshots), "UPDATE records SET snapshot = NULL", "snapshot IS NOT NULL")
+		{"windows", windows, k.windows},
+		{"hours", hours, k.hours},
+		{"days", days, k.days},
+		{"consumers", windows, func(before int64) error { return k.names("consumers", before-namesLonger) }},
+		{"accounts", longer(days, windows), func(before int64) error {
+			return k.names("accounts", before-estimatesLonger-namesLonger)
 		}},
-		{"records", func() error { return k.decisions(seconds(keep.Records), "DELETE FROM records", "1 = 1") }},
-		{"streams", func() error { return k.streams(longer(longer(seconds(keep.Streams), days), leastStreams)) }},
-		{"times of boots", k.spans},
+		{"snapshots", seconds(keep.Snapshots), func(before int64) error {
+			return k.decisions("UPDATE records SET snapshot = NULL", "snapshot IS NOT NULL", before)
+		}},
+		{"records", seconds(keep.Records), func(before int64) error {
+			return k.decisions("DELETE FROM records", "1 = 1", before)
+		}},
+		{"streams", longer(longer(seconds(keep.Streams), days), leastStreams), k.streams},
+		{"times of boots", leastSpans, k.spans},
 	} {
-		if err := step.do(); err != nil {
+		if step.long == 0 {
+			continue
+		}
+		if err := step.do(k.now - step.long); err != nil {
 			return fmt.Errorf("dropping old %s: %w", step.what, err)
 		}
 	}
@@ -85,14 +92,6 @@ type keeper struct {
 	d   *DB
 	ctx context.Context // lives as long as one call
 	now int64
-}
-
-// before is the beginning of the first day that is kept.
-func (k *keeper) before(long int64) int64 {
-	if long == 0 {
-		return math.MinInt64
-	}
-	return floorTo(k.now-long, aDay)
 }
 
 // update changes sums and from when on they are kept: not while others fold.
@@ -140,9 +139,7 @@ func (k *keeper) raise(key string, to int64) error {
 }
 
 func (k *keeper) windows(before int64) error {
-	if before == math.MinInt64 {
-		return nil
-	}
+	before = floorTo(before, aDay)
 	if err := k.raise(windowsFrom, before); err != nil {
 		return err
 	}
@@ -164,9 +161,7 @@ func (k *keeper) dropWindows(agentless, before int64) error {
 
 // hours drops hours. What guests transferred from hosts on these days is settled before: it counted by the hour.
 func (k *keeper) hours(before int64) error {
-	if before == math.MinInt64 {
-		return nil
-	}
+	before = floorTo(before, aDay)
 	for {
 		day, found, err := k.oldest(before, "account_hours", "node_hours")
 		if err != nil {
@@ -243,9 +238,7 @@ func (k *keeper) settle(day int64) error {
 }
 
 func (k *keeper) days(before int64) error {
-	if before == math.MinInt64 {
-		return nil
-	}
+	before = floorTo(before, aDay)
 	for {
 		day, found, err := k.oldest(before, "account_days", "node_days")
 		if err != nil || !found {
@@ -262,41 +255,31 @@ func (k *keeper) days(before int64) error {
 
 // names drops accounts or consumers that nothing has used for so long that nothing that is kept can name them. That
 // with the highest number stays: a database might give its number to another.
-func (k *keeper) names(table string, long, more int64) error {
-	if long == 0 {
-		return nil
-	}
+func (k *keeper) names(table string, before int64) error {
 	var first, last int64
 	err := k.d.reads.QueryRowContext(k.ctx,
 		"SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), 0) FROM "+table).Scan(&first, &last)
 	for ; err == nil && first < last; first += namesAtOnce {
 		_, err = k.exec("DELETE FROM "+table+" WHERE id >= $1 AND id < $2 AND seen < $3", first,
-			min(first+namesAtOnce, last), k.now-long-more)
+			min(first+namesAtOnce, last), before)
 	}
 	return err
 }
 
 // decisions drops records, or their snapshots.
-func (k *keeper) decisions(long int64, statement, which string) error {
-	if long == 0 {
-		return nil
-	}
-	before := time.Unix(k.now-long, 0).UnixMilli()
+func (k *keeper) decisions(statement, which string, before int64) error {
 	return k.repeated(fmt.Sprintf("%s WHERE id IN (SELECT id FROM records WHERE at < $1 AND %s ORDER BY at LIMIT %d)",
-		statement, which, recordsAtOnce), before)
+		statement, which, recordsAtOnce), time.Unix(before, 0).UnixMilli())
 }
 
-func (k *keeper) streams(long int64) error {
-	if long == 0 {
-		return nil // as long as there is energy of the stream
-	}
-	_, err := k.exec("DELETE FROM streams WHERE seen < $1", k.now-long)
+func (k *keeper) streams(before int64) error {
+	_, err := k.exec("DELETE FROM streams WHERE seen < $1", before)
 	return err
 }
 
 // spans drops what is known of the time of boots, when nothing more can come of them.
-func (k *keeper) spans() error {
+func (k *keeper) spans(before int64) error {
 	_, err := k.exec(`DELETE FROM spans WHERE seen < $1 AND EXISTS (SELECT 1 FROM spans AS other
-		WHERE other.node = spans.node AND other.boot <> spans.boot AND other.seen > spans.seen)`, k.now-leastSpans)
+		WHERE other.node = spans.node AND other.boot <> spans.boot AND other.seen > spans.seen)`, before)
 	return err
 }

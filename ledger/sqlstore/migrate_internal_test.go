@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -29,7 +30,9 @@ func openPlain(t *testing.T, now func() time.Time) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(t.Context(), Options{Dialect: plain, Writes: db, Reads: db, Now: now})
+	d, err := Open(t.Context(), Options{
+		Dialect: plain, Writes: db, Reads: db, Now: now, Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,10 +112,7 @@ func (r *reading) loadKept() error {
 // each calls do for every row that a statement returns.
 func (r *reading) each(do func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := r.tx.QueryContext(r.ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	return forEach(rows, do)
+	return forEach(rows, err, do)
 }
 
 // numbers returns the only column of a statement.
@@ -161,15 +158,13 @@ func (r *reading) adjusted(q *ledger.Query, plan ledger.Plan) (ledger.Plan, erro
 			return plan, fmt.Errorf(
 				"%w: pods, windows, and nodes by account are kept only since %s: ask for later, or for fewer "+
 					"dimensions and filters",
-				ledger.ErrQuery, time.Unix(r.windowsFrom, 0).UTC().Format(time.RFC3339))
+				ledger.ErrQuery, stamp(r.windowsFrom))
 		}
 		return plan, nil
 	}
-	for _, by := range q.GroupBy {
-		if by == ledger.ByHour && plan.From.Unix() < r.hoursFrom {
-			return plan, fmt.Errorf("%w: hours are kept only since %s: ask for later, or for days", ledger.ErrQuery,
-				time.Unix(r.hoursFrom, 0).UTC().Format(time.RFC3339))
-		}
+	if byHour(q) && plan.From.Unix() < r.hoursFrom {
+		return plan, fmt.Errorf("%w: hours are kept only since %s: ask for later, or for days", ledger.ErrQuery,
+			stamp(r.hoursFrom))
 	}
 	const day = 24 * time.Hour
 	if plan.Resolution == time.Hour {

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -14,7 +15,11 @@ func (d *DB) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error
 	steps := []struct {
 		long time.Duration
 		by   ledger.Dimension
-	}{{ledger.WindowLength, ledger.ByWindow}, {time.Hour, ledger.ByHour}, {hoursOfDay * time.Hour, ledger.ByDay}}
+	}{
+		{ledger.WindowLength, ledger.ByWindow},
+		{time.Hour, ledger.ByHour},
+		{time.Duration(aDay) * time.Second, ledger.ByDay},
+	}
 	var first error
 	for _, step := range steps {
 		if step.long < q.SeriesStep() {
@@ -26,14 +31,10 @@ func (d *DB) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error
 		if err == nil {
 			return a.Points(step.long)
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 		if !errors.Is(err, ledger.ErrQuery) {
 			break
 		}
 	}
 	return nil, first
 }
-
-const hoursOfDay = 24

@@ -36,9 +36,7 @@ type hours uint32
 
 const dayBit = aDay / anHour
 
-func (h hours) has(at int64) bool { return h>>(floorMod(at, aDay)/anHour)&1 != 0 }
-
-func floorMod(a, b int64) int64 { return a - floorTo(a, b) }
+func (h hours) has(at int64) bool { return h>>((at-floorTo(at, aDay))/anHour)&1 != 0 }
 
 // mostCached is how many rows of sums are kept in memory, about 70 MB: a month of 20,000 accounts.
 const mostCached = 600_000
