@@ -274,15 +274,15 @@ func (e *Engine) logOnce(part string, err error) {
 // suspensions are the Jobs that budgets have suspended.
 type suspensions struct {
 	jobs   []*batchv1.Job
-	counts map[[2]string]int32
+	counts map[string]int32
 }
 
 func (s *suspensions) of(b *v1alpha1.EnergyBudget) int32 {
-	return s.counts[[2]string{b.Namespace, policy.BudgetLabel(b.Name)}]
+	return s.counts[b.Namespace+"/"+policy.BudgetLabel(b.Name)]
 }
 
 func (e *Engine) suspensions(ctx context.Context) *suspensions {
-	s := &suspensions{counts: map[[2]string]int32{}}
+	s := &suspensions{counts: map[string]int32{}}
 	var jobs batchv1.JobList
 	if err := e.o.Client.List(ctx, &jobs, client.HasLabels{v1alpha1.LabelBudgetSuspended}); err != nil {
 		e.o.Log.Warn("listing Jobs that are suspended for budgets: trying again", "error", err)
@@ -292,7 +292,7 @@ func (e *Engine) suspensions(ctx context.Context) *suspensions {
 		j := &jobs.Items[i]
 		s.jobs = append(s.jobs, j)
 		if j.Spec.Suspend != nil && *j.Spec.Suspend {
-			s.counts[[2]string{j.Namespace, j.Labels[v1alpha1.LabelBudgetSuspended]}]++
+			s.counts[j.Namespace+"/"+j.Labels[v1alpha1.LabelBudgetSuspended]]++
 		}
 	}
 	return s

@@ -22,38 +22,23 @@ type Ledger interface {
 
 // question is what several budgets have in common that one query can answer.
 type question struct {
-	from, to time.Time
-	owner    bool // grouped by what is charged
-	parent   bool // or only by what made it
-	team     bool
-}
-
-func (q *question) dimensions() []ledger.Dimension {
-	d := []ledger.Dimension{ledger.ByNamespace}
-	if q.owner {
-		d = append(d, ledger.ByOwner)
-	}
-	if q.owner || q.parent {
-		d = append(d, ledger.ByParent)
-	}
-	if q.team {
-		d = append(d, ledger.ByTeam)
-	}
-	return d
+	period
+	by string // dimensions, separated by spaces
 }
 
 // questionOf returns the question that a budget needs the answer to.
 func questionOf(b *v1alpha1.EnergyBudget, p period, now time.Time) question {
-	a := p.asked(now)
-	q := question{from: a.from, to: a.to, team: len(b.Spec.Scope.Teams) > 0}
-	for _, owner := range b.Spec.Scope.Owners {
-		if strings.HasPrefix(owner, cronJob) {
-			q.parent = true
-		} else {
-			q.owner = true
-		}
+	by, scope := string(ledger.ByNamespace), &b.Spec.Scope
+	if slices.ContainsFunc(scope.Owners, func(owner string) bool { return !strings.HasPrefix(owner, cronJob) }) {
+		by += " " + string(ledger.ByOwner)
 	}
-	return q
+	if len(scope.Owners) > 0 {
+		by += " " + string(ledger.ByParent)
+	}
+	if len(scope.Teams) > 0 {
+		by += " " + string(ledger.ByTeam)
+	}
+	return question{p.asked(now), by}
 }
 
 const cronJob = "CronJob/"
@@ -88,7 +73,11 @@ func (e *Engine) ask(ctx context.Context, all []*budgetCase, now time.Time) (fai
 		}
 	}
 	for q, cases := range together {
-		by, dimensions := grouped(cases, func(c *budgetCase) string { return c.budget.Namespace }), q.dimensions()
+		by := grouped(cases, func(c *budgetCase) string { return c.budget.Namespace })
+		var dimensions []ledger.Dimension
+		for d := range strings.FieldsSeq(q.by) {
+			dimensions = append(dimensions, ledger.Dimension(d))
+		}
 		failed = cmp.Or(failed, sum(ctx, e, by, 1, func(c *budgetCase, key []string) bool {
 			return inScope(dimensions, key, &c.budget.Spec.Scope)
 		}, &ledger.Query{

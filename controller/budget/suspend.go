@@ -65,7 +65,7 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	done, failed := inParallel(parallel, running, func(j *batchv1.Job) error {
 		return e.suspend(ctx, j, label, c.period.to)
 	})
-	e.saySuspended(done, label)
+	e.sayJobs(done, eventSuspended, suspendedText(label))
 	return summary("suspending Jobs", failed, errChanged) // the next sweep sees what has changed
 }
 
@@ -94,21 +94,20 @@ func (e *Engine) suspend(ctx context.Context, j *batchv1.Job, label string, unti
 	return err
 }
 
-func (e *Engine) saySuspended(jobs []*batchv1.Job, label string) {
-	e.sayJobs(jobs, eventSuspended, func(*batchv1.Job) string {
-		return "suspended, its pods are deleted: the energy budget " + label + " is used up"
-	})
+func suspendedText(label string) string {
+	return "suspended, its pods are deleted: the energy budget " + label + " is used up"
 }
 
-// sayJobs writes events about Jobs. That is a courtesy: one that fails is not tried again.
-func (e *Engine) sayJobs(jobs []*batchv1.Job, reason string, text func(*batchv1.Job) string) {
+// sayJobs writes events about Jobs that were suspended for a budget, or resumed. That is a courtesy: one that fails is
+// not tried again.
+func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
 	if len(jobs) == 0 {
 		return
 	}
 	e.tasks.add(telling, &task{do: func(ctx context.Context) {
 		for _, j := range jobs {
 			key := digest(string(j.UID), j.ResourceVersion, reason)
-			if err := e.event(ctx, reference(j), reason, key, text(j)); err != nil {
+			if err := e.event(ctx, reference(j), reason, key, text); err != nil {
 				e.o.Log.Debug("telling of a Job", "error", err)
 			}
 		}
@@ -121,9 +120,10 @@ func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 	done, failed := inParallel(parallel, over, func(j *batchv1.Job) error {
 		return e.patch(ctx, j, types.JSONPatchType, kube.BudgetResumePatch(j, false))
 	})
-	e.sayJobs(done, eventResumed, func(j *batchv1.Job) string {
-		return "resumed: the energy budget " + j.Labels[v1alpha1.LabelBudgetSuspended] + " no longer keeps it"
-	})
+	labelOf := func(j *batchv1.Job) string { return j.Labels[v1alpha1.LabelBudgetSuspended] }
+	for label, jobs := range grouped(done, labelOf) {
+		e.sayJobs(jobs, eventResumed, "resumed: the energy budget "+label+" no longer keeps it")
+	}
 	if err := summary("resuming Jobs", failed, errChanged); err != nil {
 		e.o.Log.Warn("a budget's Jobs are not resumed yet: trying again", "error", err)
 	}

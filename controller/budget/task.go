@@ -24,7 +24,7 @@ const (
 
 // task is work that the sweep leaves to a lane.
 type task struct {
-	keys      []string // of the actions that it carries out
+	keys      []string // of the actions that it carries out, and of what it is counted under
 	namespace string
 	do        func(context.Context)
 }
@@ -35,11 +35,10 @@ type tasks struct {
 	waiting [lanes]chan *task
 	mu      sync.Mutex
 	busy    map[string]int // by key: this process does not take over from itself
-	posts   map[string]int // by namespace
 }
 
 func newTasks() *tasks {
-	t := &tasks{busy: map[string]int{}, posts: map[string]int{}}
+	t := &tasks{busy: map[string]int{}}
 	for l := range t.waiting {
 		t.waiting[l] = make(chan *task, maxTasks)
 	}
@@ -49,28 +48,25 @@ func newTasks() *tasks {
 func (t *tasks) add(to lane, x *task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if to == posting && t.posts[x.namespace] >= maxPerNamespace {
-		return
+	if to == posting {
+		posts := "posts of " + x.namespace
+		if t.busy[posts] >= maxPerNamespace {
+			return
+		}
+		x.keys = append(x.keys, posts)
 	}
 	select {
 	case t.waiting[to] <- x:
-		t.count(to, x, 1)
+		t.count(x, 1)
 	default:
 	}
 }
 
-func (t *tasks) count(l lane, x *task, by int) {
+func (t *tasks) count(x *task, by int) {
 	for _, key := range x.keys {
-		change(t.busy, key, by)
-	}
-	if l == posting {
-		change(t.posts, x.namespace, by)
-	}
-}
-
-func change(counts map[string]int, key string, by int) {
-	if counts[key] += by; counts[key] == 0 {
-		delete(counts, key)
+		if t.busy[key] += by; t.busy[key] == 0 {
+			delete(t.busy, key)
+		}
 	}
 }
 
@@ -88,16 +84,16 @@ func (e *Engine) work(ctx context.Context, l lane) {
 		case <-ctx.Done():
 			return
 		case x := <-e.tasks.waiting[l]:
-			e.runTask(ctx, l, x)
+			e.runTask(ctx, x)
 		}
 	}
 }
 
-func (e *Engine) runTask(ctx context.Context, l lane, x *task) {
+func (e *Engine) runTask(ctx context.Context, x *task) {
 	defer func() {
 		e.tasks.mu.Lock()
 		defer e.tasks.mu.Unlock()
-		e.tasks.count(l, x, -1)
+		e.tasks.count(x, -1)
 	}()
 	e.safely("a task", func() { x.do(ctx) })
 }

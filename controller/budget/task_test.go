@@ -127,13 +127,13 @@ func TestTasksAreBounded(t *testing.T) {
 		t.Error(len(e.tasks.waiting[telling]), e.tasks.busy)
 	}
 	for range maxTasks {
-		e.runTask(t.Context(), telling, <-e.tasks.waiting[telling])
+		e.runTask(t.Context(), <-e.tasks.waiting[telling])
 	}
 	if e.tasks.isBusy("k") || len(e.tasks.busy) > 0 {
 		t.Error(e.tasks.busy)
 	}
 	e.tasks.add(telling, &task{keys: []string{"k"}, do: func(context.Context) { panic("!") }})
-	if e.runTask(t.Context(), telling, <-e.tasks.waiting[telling]); e.tasks.isBusy("k") {
+	if e.runTask(t.Context(), <-e.tasks.waiting[telling]); e.tasks.isBusy("k") {
 		t.Error("busy after a panic")
 	}
 }

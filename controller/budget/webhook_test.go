@@ -119,11 +119,11 @@ func TestOneNamespaceDoesNotKeepOthersBack(t *testing.T) {
 		t.Error(len(queue))
 	}
 	for range maxPerNamespace {
-		e.runTask(t.Context(), posting, <-queue)
+		e.runTask(t.Context(), <-queue)
 	}
 	add("greedy")
-	if len(queue) != 2 || e.tasks.posts["greedy"] != 1 {
-		t.Error(len(queue), e.tasks.posts)
+	if len(queue) != 2 || e.tasks.busy["posts of greedy"] != 1 {
+		t.Error(len(queue), e.tasks.busy)
 	}
 }
 

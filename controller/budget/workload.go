@@ -111,7 +111,7 @@ func (e *Engine) keep(ctx context.Context, a *allowance, now time.Time, maySuspe
 		if err := e.mayNow(ctx); err == nil {
 			err = e.suspend(ctx, a.job, a.label, time.Time{})
 			if e.complain(a, err); err == nil {
-				e.saySuspended([]*batchv1.Job{a.job}, a.label)
+				e.sayJobs([]*batchv1.Job{a.job}, eventSuspended, suspendedText(a.label))
 			}
 		}
 	}
@@ -236,7 +236,7 @@ func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1al
 	}
 	if suspend {
 		e.metrics.suspended.WithLabelValues(a.object.GetNamespace()).Inc()
-		e.saySuspended([]*batchv1.Job{a.job}, a.label)
+		e.sayJobs([]*batchv1.Job{a.job}, eventSuspended, suspendedText(a.label))
 	}
 	e.carryOut(reference(a.object), duties, func(ctx context.Context, results map[string]error) {
 		var done []string

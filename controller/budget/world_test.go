@@ -123,11 +123,11 @@ func (e *Engine) sweepAndWork(ctx context.Context) {
 	for {
 		select {
 		case x := <-e.tasks.waiting[telling]:
-			e.runTask(ctx, telling, x)
+			e.runTask(ctx, x)
 		case x := <-e.tasks.waiting[marking]:
-			e.runTask(ctx, marking, x)
+			e.runTask(ctx, x)
 		case x := <-e.tasks.waiting[posting]:
-			e.runTask(ctx, posting, x)
+			e.runTask(ctx, x)
 		default:
 			return
 		}

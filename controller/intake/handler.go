@@ -98,44 +98,37 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply := h.serve(w, r)
 	h.metrics.batches.WithLabelValues(reply.result).Inc()
 	h.metrics.seconds.Observe(h.c.Now().Sub(began).Seconds())
-	switch {
-	case reply.refuse != nil:
-		h.c.Gate.Refuse(w, reply.refuse)
-	case reply.ack != nil:
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(reply.ack) // a client that is gone asks again
-	case reply.after > 0:
-		access.Busy(w, reply.status, reply.after, reply.text)
-	default:
-		if reply.status == http.StatusMethodNotAllowed {
-			w.Header().Set("Allow", http.MethodPost)
-		}
-		access.Answer(w, reply.status, reply.text)
-	}
+	reply.write(w)
 }
 
 // reply is how a request is answered.
 type reply struct {
 	result string // for the metric: one of a few
-	ack    []byte // the acknowledgement, or
-	refuse error  // why it is not known who asks, or
-	status int    // a status, and a text with it
-	text   string
-	after  time.Duration // when to come again
+	write  func(http.ResponseWriter)
 }
 
 // refused is the answer to a request that is wrong.
 func refused(result string, status int, text string) *reply {
-	return &reply{result: result, status: status, text: text}
+	return &reply{result, func(w http.ResponseWriter) { access.Answer(w, status, text) }}
 }
 
-// later is the answer to a request that may be made again.
-func later(after time.Duration, text string) *reply {
-	return &reply{result: "busy", status: http.StatusServiceUnavailable, after: after, text: text}
+// later is the answer to a request that may be made again after some time.
+func later(result string, status int, after time.Duration, text string) *reply {
+	return &reply{result, func(w http.ResponseWriter) { access.Busy(w, status, after, text) }}
+}
+
+func busy(after time.Duration, text string) *reply {
+	return later("busy", http.StatusServiceUnavailable, after, text)
+}
+
+// stranger is the answer where it is not known who asks.
+func (h *Handler) stranger(result string, err error) *reply {
+	return &reply{result, func(w http.ResponseWriter) { h.c.Gate.Refuse(w, err) }}
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
 		return refused("malformed", http.StatusMethodNotAllowed, "POST only")
 	}
 	h.hurry(w)
@@ -144,19 +137,17 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 		return no
 	}
 	if wait, ok := h.c.Gate.AdmitAgent(from.node); !ok {
-		no = later(wait, "too many requests of this node")
-		no.status = http.StatusTooManyRequests
-		return no
+		return later("busy", http.StatusTooManyRequests, wait, "too many requests of this node")
 	}
 	if !from.outside && !h.c.Ready() {
-		return later(busyAfter, "not all pods are known yet")
+		return busy(busyAfter, "not all pods are known yet")
 	}
 	n := h.node(from.node)
 	select {
 	case n.places <- struct{}{}:
 		defer func() { <-n.places }()
 	default:
-		return later(time.Second, "other requests of this node are not done")
+		return busy(time.Second, "other requests of this node are not done")
 	}
 	data, free, no := h.read(w, r, from.node)
 	defer free()
@@ -188,10 +179,8 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 	if !ok {
 		h.tell("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot",
 			b.Stream.Boot, "first", b.First)
-		return &reply{
-			result: "streams", status: http.StatusTooManyRequests, after: min(wait, mostAfter),
-			text: "too many streams of this node, or gaps in them",
-		}
+		return later("streams", http.StatusTooManyRequests, min(wait, mostAfter),
+			"too many streams of this node, or gaps in them")
 	}
 	receipt, names, err := h.book(ctx, n, b, false)
 	if !receipt.Booked {
@@ -209,8 +198,11 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 
 func acknowledge(b *batch.Batch, acked uint64, names []named, result string) *reply {
 	const each = 256 // bytes of a pod's names, about
-	body := make([]byte, 0, each*(len(names)+1))
-	return &reply{result: result, ack: appendAck(body, b.Stream.Epoch, acked, names)}
+	body := appendAck(make([]byte, 0, each*(len(names)+1)), b.Stream.Epoch, acked, names)
+	return &reply{result, func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // a client that is gone asks again
+	}}
 }
 
 // failed says how to answer for a batch that is not booked: always such that it is kept.
@@ -227,12 +219,9 @@ func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	case errors.Is(err, ErrRefused), errors.Is(err, ledger.ErrInvalid):
 		return refused("refused", http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, ledger.ErrReadOnly):
-		return &reply{
-			result: "readonly", status: http.StatusServiceUnavailable, after: readOnlyAfter,
-			text: ledger.ErrReadOnly.Error(),
-		}
+		return later("readonly", http.StatusServiceUnavailable, readOnlyAfter, ledger.ErrReadOnly.Error())
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return later(busyAfter, "booking takes too long")
+		return busy(busyAfter, "booking takes too long")
 	}
 	h.c.Log.Error("booking a batch", "node", b.Stream.Node, "error", err)
 	return refused("error", http.StatusInternalServerError, "booking failed")

@@ -163,7 +163,7 @@ func tooLarge() *reply {
 	return refused("too_large", http.StatusRequestEntityTooLarge, "a batch has at most 16 MiB, and 8 MiB compressed")
 }
 
-func crowded() *reply { return later(busyAfter, "too many batches at once") }
+func crowded() *reply { return busy(busyAfter, "too many batches at once") }
 
 func unreadable(err error) *reply {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {

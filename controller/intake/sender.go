@@ -24,9 +24,9 @@ func (h *Handler) sender(r *http.Request) (*sender, *reply) {
 	u, err := h.c.Gate.Agent(access.From(r), token)
 	switch {
 	case errors.Is(err, access.ErrUnauthenticated):
-		return nil, &reply{result: "unauthenticated", refuse: err}
+		return nil, h.stranger("unauthenticated", err)
 	case err != nil:
-		return nil, &reply{result: "busy", refuse: err}
+		return nil, h.stranger("busy", err)
 	}
 	forbid := func(text string) (*sender, *reply) {
 		h.tell("somebody who is no agent has sent a batch", "user", u.Name, "from", r.RemoteAddr, "why", text)
