@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
@@ -80,16 +81,8 @@ func New(o Options) *Estimator {
 // Run estimates every minute until ctx ends. What was used in the minute that had begun is then not told.
 func (e *Estimator) Run(ctx context.Context) error {
 	e.begun = e.o.Uptime()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		e.tick(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	wait.NonSlidingUntilWithContext(ctx, e.tick, interval)
+	return nil
 }
 
 // tick estimates once, and books what is ready within the time until the next one.
@@ -126,7 +119,7 @@ func (e *Estimator) estimate(ctx context.Context) error {
 func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) {
 	now, up, view := e.o.Clock(), e.o.Uptime(), e.o.View()
 	there := make(map[string]bool, len(nodes))
-	failed, failure := 0, error(nil)
+	var failed []error
 	for i := range nodes {
 		n := &nodes[i]
 		there[n.Name] = true
@@ -159,11 +152,11 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		}
 		all = append(all, s)
 		if err != nil {
-			failed, failure = failed+1, err
+			failed = append(failed, err)
 		}
 	}
-	if failed > 0 {
-		e.o.Log.Warn("listing the pods of nodes", "nodes", failed, "error", failure)
+	if len(failed) > 0 {
+		e.o.Log.Warn("listing the pods of nodes", "nodes", len(failed), "error", failed[0])
 	}
 	maps.DeleteFunc(e.books, func(name string, _ *books) bool { return !there[name] })
 	return all

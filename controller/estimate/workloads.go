@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -227,16 +228,8 @@ func (w *Workloads) Estimated(_ context.Context, b *batch.Batch) error {
 
 // Run counts until ctx ends.
 func (w *Workloads) Run(ctx context.Context) error {
-	tick := time.NewTicker(countEvery)
-	defer tick.Stop()
-	for {
-		w.tick(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	wait.NonSlidingUntilWithContext(ctx, w.tick, countEvery)
+	return nil
 }
 
 func (w *Workloads) tick(ctx context.Context) {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -43,17 +45,15 @@ func OpenLate(ctx context.Context, open func(context.Context) (ledger.Store, err
 
 // Run tries until the store is open or ctx ends.
 func (s *LateStore) Run(ctx context.Context) error {
-	for {
-		if _, err := s.get(); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(retryToOpen):
+	_, err := s.get()
+	_ = wait.PollUntilContextCancel(ctx, retryToOpen, err == nil, func(ctx context.Context) (bool, error) {
+		if err != nil {
 			s.try(ctx)
+			_, err = s.get()
 		}
-	}
+		return err == nil, nil
+	})
+	return nil
 }
 
 func (s *LateStore) try(ctx context.Context) {
