@@ -109,7 +109,7 @@ func (p *process) addEstimator(api *rest.Config) error {
 		Clock: time.Now, Uptime: meter.Uptime, Log: p.log, Book: p.workloads.Estimated,
 	}
 	if p.unit != nil && p.unit.meters != nil {
-		o.Readings, o.Source = p.unit.meters.Readings, p.unit.meters.Source
+		o.Readings = p.unit.meters.Readings
 	}
 	if p.unit != nil && p.options.Agentless {
 		usage, err := estimate.NewMetricsServer(api, p.manager.GetHTTPClient())

@@ -63,7 +63,7 @@ func (a *account) notice(key string, at int32, webhook string, s *v1alpha1.Energ
 		message: &Message{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: key, Time: now.UTC(),
 			Namespace: namespace, Budget: a.name, Workload: workload, At: at, Percent: percent, Exhausted: s.Exhausted,
-			PeriodStart: inUTC(s.PeriodStart), PeriodEnd: inUTC(s.PeriodEnd), Limits: a.limits, Used: s.Used,
+			PeriodStart: s.PeriodStart, PeriodEnd: s.PeriodEnd, Limits: a.limits, Used: s.Used,
 			EstimatedShare: s.EstimatedShare,
 		},
 	}
@@ -184,13 +184,6 @@ func (c *budgetCase) notice(t *v1alpha1.BudgetActionTaken, now time.Time) *notic
 		"periodEnd", c.period.to)
 	n.text = fmt.Sprintf("%v%% of the budget for %s is used%s; %s at %d%%", t.Percent, of, amount, t.Do, t.At)
 	return n
-}
-
-func inUTC(t *metav1.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	return new(t.UTC())
 }
 
 // reference names an object in events.

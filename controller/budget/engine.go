@@ -26,8 +26,8 @@ type Options struct {
 	Ledger Ledger
 	Client client.Client // it may read from a cache, and has the index [cached.AllowanceIndex]
 	Direct client.Reader // reads from the API server
-	// MaySuspend reports whether anything may be suspended; see [HoldsEnabled].
-	MaySuspend func(context.Context) (bool, error)
+	// MaySuspend returns nil if anything may be suspended, [ErrHoldsOff] if not; see [HoldsEnabled].
+	MaySuspend func(context.Context) error
 	// Ready reports whether Client knows all Jobs and pods that there are. Until it does, nothing is resumed: the
 	// budget that suspends a Job may not be known yet.
 	Ready      func() bool
@@ -168,12 +168,11 @@ func (e *Engine) sweep(ctx context.Context) {
 	}
 	s.sort(list.Items)
 	e.logOnce("asking", e.askAll(ctx, s))
-	var err error
-	if s.enabled, err = e.o.MaySuspend(ctx); err != nil {
-		e.o.Log.Warn("whether anything may be suspended is not known: nothing new is", "error", err)
+	err := e.o.MaySuspend(ctx)
+	s.enabled, s.known = err == nil, err == nil || errors.Is(err, ErrHoldsOff)
+	if !s.known {
+		e.o.Log.Warn("nothing new is suspended", "error", err)
 	}
-	s.known = err == nil
-	s.enabled = s.enabled && s.known
 	e.suspendAndClaim(ctx, s)
 	if ready {
 		e.resumeAll(ctx, s)

@@ -144,7 +144,7 @@ func TestSuspendAndResume(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"the switch goes": func() { e.o.MaySuspend = func(context.Context) (bool, error) { return false, nil } },
+		"the switch goes": func() { e.o.MaySuspend = func(context.Context) error { return ErrHoldsOff } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			was, budget := *clock, w.budget("month")
@@ -166,7 +166,7 @@ func TestSuspendAndResume(t *testing.T) {
 			}
 			// And back.
 			*clock = was
-			e.o.MaySuspend = func(context.Context) (bool, error) { return true, nil }
+			e.o.MaySuspend = func(context.Context) error { return nil }
 			_ = w.api.Delete(t.Context(), budget.DeepCopy())
 			budget.ResourceVersion, budget.Status = "", v1alpha1.EnergyBudgetStatus{}
 			budget.Spec.Limits.EnergyKWh, budget.Spec.Actions = new(1.0), do(v1alpha1.DeedSuspend)

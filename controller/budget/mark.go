@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	selection "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -37,7 +38,8 @@ func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActi
 	}
 	_, failed := inParallel(marksAtATime, objects, func(o client.Object) error {
 		return e.patchLatest(ctx, o, false, func(o client.Object) []byte {
-			if has(o.GetAnnotations(), annotations) && has(o.GetLabels(), labels) {
+			if selection.SelectorFromSet(annotations).Matches(selection.Set(o.GetAnnotations())) &&
+				selection.SelectorFromSet(labels).Matches(selection.Set(o.GetLabels())) { // it is written
 				return nil
 			}
 			return kube.MarkPatch(o, annotations, labels, false)
@@ -55,15 +57,6 @@ func goesOn(o client.Object) bool {
 		return o.Status.Phase != v1.PodSucceeded && o.Status.Phase != v1.PodFailed && !runByJob(o)
 	}
 	return false
-}
-
-func has(all, some map[string]string) bool {
-	for k, v := range some {
-		if all[k] != v {
-			return false
-		}
-	}
-	return true
 }
 
 // exceeded returns what is written on what has used up a budget. By how much is written only where a limit of energy is

@@ -53,10 +53,9 @@ func (p period) holds(t time.Time) bool {
 	return (p.from.IsZero() || !t.Before(p.from)) && (p.to.IsZero() || t.Before(p.to))
 }
 
-// same reports whether two periods are the same, to the second, as statuses keep them.
-func (p period) same(o period) bool {
-	return p.from.Truncate(time.Second).Equal(o.from.Truncate(time.Second)) &&
-		p.to.Truncate(time.Second).Equal(o.to.Truncate(time.Second))
+// isOf reports whether a status is of this period.
+func (p period) isOf(s *v1alpha1.EnergyBudgetStatus) bool {
+	return s.PeriodStart.Equal(stamp(p.from)) && s.PeriodEnd.Equal(stamp(p.to))
 }
 
 // asked returns the times that the ledger is asked about. Whole days of UTC are cheapest to sum up, and of the future

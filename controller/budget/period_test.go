@@ -109,7 +109,7 @@ func TestPeriodsFollowEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, err := periodOf(&p, a.to)
-		if err != nil || !a.holds(now) || a.holds(a.to) || !b.from.Equal(a.to) || a.same(b) {
+		if err != nil || !a.holds(now) || a.holds(a.to) || !b.from.Equal(a.to) || a == b {
 			t.Fatalf("%v in %v to %v, then %v to %v: %v", now, a.from, a.to, b.from, b.to, err)
 		}
 		if q := a.asked(now); !q.from.Equal(a.from) || !q.to.After(now) || q.to.After(a.to) {

@@ -97,7 +97,7 @@ func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 	}{
 		"without the ledger": {change: func(e *Engine, _ *world) { e.o.Ledger = broken{} }},
 		"nor the switch": {change: func(e *Engine, _ *world) {
-			e.o.Ledger, e.o.MaySuspend = broken{}, func(context.Context) (bool, error) { return false, errAway }
+			e.o.Ledger, e.o.MaySuspend = broken{}, func(context.Context) error { return errAway }
 		}},
 		"nor namespaces": {change: func(e *Engine, w *world) {
 			e.o.Ledger, e.o.Client = broken{}, without[*v1.NamespaceList](w)
@@ -106,7 +106,7 @@ func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 			e.o.Ledger, e.o.Client = broken{}, without[*v1alpha1.EnergyBudgetList](w)
 		}},
 		"the period is longer now": {change: func(e *Engine, _ *world) {
-			e.o.MaySuspend = func(context.Context) (bool, error) { return false, errAway }
+			e.o.MaySuspend = func(context.Context) error { return errAway }
 		}, extends: true, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {

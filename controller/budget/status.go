@@ -84,7 +84,7 @@ func (e *Engine) statusOf(c *budgetCase, suspended int32) *v1alpha1.EnergyBudget
 	b := c.budget
 	s := b.Status.DeepCopy()
 	s.ObservedGeneration, s.Suspended = b.Generation, suspended
-	if !statusPeriod(s).same(c.period) || c.err != nil {
+	if !c.period.isOf(s) || c.err != nil {
 		*s = v1alpha1.EnergyBudgetStatus{
 			ObservedGeneration: b.Generation, Suspended: suspended, Conditions: s.Conditions,
 		}
@@ -98,16 +98,6 @@ func (e *Engine) statusOf(c *budgetCase, suspended int32) *v1alpha1.EnergyBudget
 	c.use.writeTo(s, &b.Spec.Limits)
 	s.Exhausted = s.Percent >= whole
 	return s
-}
-
-func statusPeriod(s *v1alpha1.EnergyBudgetStatus) (p period) {
-	if s.PeriodStart != nil {
-		p.from = s.PeriodStart.Time
-	}
-	if s.PeriodEnd != nil {
-		p.to = s.PeriodEnd.Time
-	}
-	return p
 }
 
 func stamp(t time.Time) *metav1.Time {

@@ -24,22 +24,28 @@ const holdPolicy = "kubenergy-hold"
 // HoldsEnabled returns what [Options.MaySuspend] wants: budgets suspend Jobs as long as the binding is there that
 // lets Jobs be held. An uninstall, and an administrator in an emergency, removes it first and then resumes everything;
 // so nothing is suspended after that. The reader must not be a cache.
-func HoldsEnabled(direct client.Reader) func(context.Context) (bool, error) {
-	return func(ctx context.Context) (bool, error) {
+func HoldsEnabled(direct client.Reader) func(context.Context) error {
+	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTime)
 		defer cancel()
 		err := direct.Get(ctx, types.NamespacedName{Name: holdPolicy}, &admissionv1.MutatingAdmissionPolicyBinding{})
-		if apierrors.IsNotFound(err) {
-			return false, nil
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("whether anything may be suspended is not known: %w", err)
 		}
-		return err == nil, err
+		if err != nil {
+			return ErrHoldsOff
+		}
+		return nil
 	}
 }
+
+// ErrHoldsOff says that nothing may be suspended.
+var ErrHoldsOff = errors.New("nothing may be suspended here: the binding of the policy kubenergy-hold is not there")
 
 // suspends reports whether a budget keeps Jobs suspended.
 func (c *budgetCase) suspends(now time.Time) bool {
 	return c.err == nil && c.period.holds(now) && inForce(&c.budget.Status, v1alpha1.DeedSuspend) &&
-		statusPeriod(&c.budget.Status).same(c.period)
+		c.period.isOf(&c.budget.Status)
 }
 
 // suspendFor suspends the Jobs of a budget that run.
@@ -59,7 +65,8 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	if len(running) == 0 {
 		return nil
 	}
-	if err := e.mayNow(ctx); err != nil {
+	// An uninstall takes the switch away, and resumes everything.
+	if err := e.o.MaySuspend(ctx); err != nil {
 		return err
 	}
 	done, failed := inParallel(parallel, running, func(j *batchv1.Job) error {
@@ -67,18 +74,6 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	})
 	e.sayJobs(done, eventSuspended, suspendedText(label))
 	return summary("suspending Jobs", failed, errChanged) // the next sweep sees what has changed
-}
-
-// mayNow is asked right before anything is suspended: an uninstall takes the switch away, and resumes everything.
-func (e *Engine) mayNow(ctx context.Context) error {
-	may, err := e.o.MaySuspend(ctx)
-	if err != nil {
-		return fmt.Errorf("whether anything may be suspended is not known: %w", err)
-	}
-	if !may {
-		return errors.New("nothing may be suspended here: the binding of the policy kubenergy-hold is not there")
-	}
-	return nil
 }
 
 func maySuspend(j *batchv1.Job, label string) bool {

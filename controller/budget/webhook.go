@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
 )
@@ -33,8 +35,8 @@ type Message struct {
 	Percent   float64   `json:"percent"`
 	Exhausted bool      `json:"exhausted"`
 
-	PeriodStart    *time.Time             `json:"periodStart,omitempty"`
-	PeriodEnd      *time.Time             `json:"periodEnd,omitempty"`
+	PeriodStart    *metav1.Time           `json:"periodStart,omitempty"`
+	PeriodEnd      *metav1.Time           `json:"periodEnd,omitempty"`
 	Limits         *v1alpha1.BudgetLimits `json:"limits"`
 	Used           *v1alpha1.BudgetUse    `json:"used,omitempty"`
 	EstimatedShare float64                `json:"estimatedShare"`

@@ -108,7 +108,7 @@ func (e *Engine) keep(ctx context.Context, a *allowance, now time.Time, maySuspe
 	case len(due) > 0:
 		e.begin(ctx, a, all, due, now)
 	case maySuspend && a.suspends() && suspendable(a):
-		if err := e.mayNow(ctx); err == nil {
+		if err := e.o.MaySuspend(ctx); err == nil {
 			err = e.suspend(ctx, a.job, a.label, time.Time{})
 			if e.complain(a, err); err == nil {
 				e.sayJobs([]*batchv1.Job{a.job}, eventSuspended, suspendedText(a.label))
@@ -221,7 +221,7 @@ func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1al
 			moreAnnotations, moreLabels := exceeded(x.Do, a.use, a.limits, a.gardener)
 			maps.Copy(annotations, moreAnnotations)
 			maps.Copy(labels, moreLabels)
-		} else if suspendable(a) && e.mayNow(ctx) == nil { // else it is suspended when it runs
+		} else if suspendable(a) && e.o.MaySuspend(ctx) == nil { // else it is suspended when it runs
 			labels[v1alpha1.LabelBudgetSuspended], suspend = a.label, true
 		}
 	}

@@ -108,7 +108,7 @@ func (w *world) engine(name string, api client.Client, now func() time.Time) *En
 	}
 	e, err := New(Options{
 		Ledger: w.books, Client: api, Direct: api, Identity: name, Now: now, Webhook: "https://hooks.example",
-		MaySuspend: func(context.Context) (bool, error) { return true, nil }, Ready: func() bool { return true },
+		MaySuspend: func(context.Context) error { return nil }, Ready: func() bool { return true },
 		Log: slog.New(slog.NewTextHandler(w, nil)), deliver: w.post, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {

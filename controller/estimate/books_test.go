@@ -77,17 +77,16 @@ func (w *world) estimator() *Estimator {
 		Usage: func(context.Context, func(string, string) bool) (*Usage, error) {
 			return w.usage, nil
 		},
-		Readings: func(node string) ([]energy.Reading, bool) {
+		Readings: func(node string) ([]energy.Reading, string, bool) {
 			m := w.walls[node]
 			if m == nil || m.silent {
-				return nil, false
+				return nil, "", false
 			}
 			return []energy.Reading{{
 				Domain: energy.Domain{Kind: energy.Wall, Name: "plug"}, At: m.at, Total: m.total, Run: m.run,
 				Quality: energy.Measured,
-			}}, true
+			}}, "wall (test)", true
 		},
-		Source:   func(string) string { return "wall (test)" },
 		HasAgent: func(node string) time.Time { return w.agents[node] },
 		Book: func(_ context.Context, b *batch.Batch) error {
 			if w.refuse != nil {

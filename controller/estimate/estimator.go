@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,9 +27,8 @@ type Options struct {
 	// Usage returns what metrics-server says of the nodes and of the pods that are wanted; nil, or a nil Usage:
 	// it is not known.
 	Usage func(ctx context.Context, wanted func(namespace, pod string) bool) (*Usage, error)
-	// Readings returns the counters of a node's meters, by Uptime, and Source names them; nil: there are no meters.
-	Readings func(node string) ([]energy.Reading, bool)
-	Source   func(node string) string
+	// Readings returns the counters of a node's meters, by Uptime, and what names them; nil: there are no meters.
+	Readings func(node string) (readings []energy.Reading, source string, ok bool)
 	// HasAgent returns when the last batch of a node's agent came; zero: never in this process.
 	HasAgent func(node string) time.Time
 	// Book books a batch that no agent sent. It is called again until it succeeds.
@@ -142,10 +142,7 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 			gpus: kube.Allocatable(n).GPU, workers: workersOf(pods, view), podsKnown: err == nil,
 		}
 		if e.o.Readings != nil {
-			s.wall, s.wallKnown = e.o.Readings(n.Name)
-		}
-		if s.wallKnown && e.o.Source != nil {
-			s.wallSource = e.o.Source(n.Name)
+			s.wall, s.wallSource, s.wallKnown = e.o.Readings(n.Name)
 		}
 		if awake(n) {
 			s.profile, _ = view.Hardware(n)
@@ -190,10 +187,7 @@ func (e *Estimator) usage(ctx context.Context, scenes []*scene) *Usage {
 
 // awake reports whether a node is not known to be gone. One that says nothing is there.
 func awake(n *v1.Node) bool {
-	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == v1.NodeReady {
-			return c.Status == v1.ConditionTrue
-		}
-	}
-	return true
+	return !slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
+		return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue
+	})
 }

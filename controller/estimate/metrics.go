@@ -25,26 +25,26 @@ var rootNames = [sources]string{"wall", "model", "unknown"}
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	with := promauto.With(registry)
-	gauge := func(name, help string) prometheus.GaugeOpts {
-		return prometheus.GaugeOpts{Name: name, Help: help}
+	gauge := func(name, help string) prometheus.Gauge {
+		return with.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
-	counter := func(name, help string) prometheus.CounterOpts {
-		return prometheus.CounterOpts{Name: name, Help: help}
+	byOutcome := func(name, help string) *prometheus.CounterVec {
+		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"outcome"})
 	}
 	m := &metrics{
-		nodes: with.NewGaugeVec(gauge("kubenergy_agentless_nodes",
-			"Nodes without an agent, by what tells their energy: wall, model, or unknown."), []string{"by"}),
-		samples: with.NewGauge(gauge("kubenergy_agentless_usage_samples",
-			"Nodes and pods of which metrics-server told the CPU usage last; of others, requests count.")),
-		queued: with.NewGauge(gauge("kubenergy_agentless_waiting_nodes",
-			"Nodes with estimates that are not booked yet.")),
-		batches: with.NewCounterVec(counter("kubenergy_agentless_batches_total", "Estimates, by what became of them."),
-			[]string{"outcome"}),
-		joules: with.NewCounterVec(counter("kubenergy_agentless_energy_joules_total",
-			"Energy of estimates, by what became of them."),
-			[]string{"outcome"}),
-		failures: with.NewCounter(counter("kubenergy_agentless_booking_failures_total",
-			"Times that booking an estimate failed; it is tried again.")),
+		nodes: with.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kubenergy_agentless_nodes",
+			Help: "Nodes without an agent, by what tells their energy: wall, model, or unknown.",
+		}, []string{"by"}),
+		samples: gauge("kubenergy_agentless_usage_samples",
+			"Nodes and pods of which metrics-server told the CPU usage last; of others, requests count."),
+		queued:  gauge("kubenergy_agentless_waiting_nodes", "Nodes with estimates that are not booked yet."),
+		batches: byOutcome("kubenergy_agentless_batches_total", "Estimates, by what became of them."),
+		joules:  byOutcome("kubenergy_agentless_energy_joules_total", "Energy of estimates, by what became of them."),
+		failures: with.NewCounter(prometheus.CounterOpts{
+			Name: "kubenergy_agentless_booking_failures_total",
+			Help: "Times that booking an estimate failed; it is tried again.",
+		}),
 	}
 	for _, outcome := range []string{booked, dropped} {
 		m.batches.WithLabelValues(outcome)

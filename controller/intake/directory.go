@@ -170,7 +170,11 @@ func (d *Directory) entryOf(p *v1.Pod) *entry {
 	}
 	for _, statuses := range all {
 		for i := range statuses {
-			if id := bareID(statuses[i].ContainerID); id != "" && statuses[i].Name != "" {
+			id := statuses[i].ContainerID
+			if _, bare, ok := strings.Cut(id, "://"); ok { // its control group is called so, without the runtime's name
+				id = bare
+			}
+			if id != "" && statuses[i].Name != "" {
 				e.containers = append(e.containers, containerOf(id, statuses[i].Name))
 			}
 		}
@@ -182,14 +186,6 @@ func (d *Directory) entryOf(p *v1.Pod) *entry {
 // image of another one.
 func (e *entry) same(o *entry) bool {
 	return e.name == o.name && e.account.Value().Namespace == o.account.Value().Namespace
-}
-
-// bareID returns a container's ID as its control group is called: without the runtime's name.
-func bareID(id string) string {
-	if _, bare, ok := strings.Cut(id, "://"); ok {
-		return bare
-	}
-	return id
 }
 
 func containerOf(id, name string) container {

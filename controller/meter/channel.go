@@ -38,15 +38,12 @@ type channel struct {
 	last     energy.Reading // what next returned
 }
 
-func newChannel(name string, e *Entry) (*channel, error) {
-	scale, err := energy.Millionths(*e.Factor)
-	if err != nil {
-		return nil, err
-	}
+func newChannel(name string, e *Entry) *channel {
+	scale, _ := energy.Millionths(*e.Factor) // check has looked
 	return &channel{
 		domain: energy.Domain{Kind: energy.Wall, Name: name}, scale: scale, factor: *e.Factor,
 		max: energy.Watts(*e.MaxWatts), maxGap: staleAfter(e.Interval.Duration),
-	}, nil
+	}
 }
 
 // next returns the reading that a sample at an instant is. A device whose counter disappears, or counts in other

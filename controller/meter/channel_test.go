@@ -16,11 +16,7 @@ func testChannel(t testing.TB, factor float64) *channel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ch, err := newChannel("n/0", &c.Meters[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ch
+	return newChannel("n/0", &c.Meters[0])
 }
 
 // Of a Shelly a rise counts, a counter that fell is a new run, and so is a reboot after which nobody would notice.

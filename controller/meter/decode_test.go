@@ -303,10 +303,7 @@ func usable(t *testing.T, samples []sample, err error) {
 		if !(s.watts >= 0 && s.watts <= maxChannels*mostWatts) || s.counts > maxCount || !s.powered && !s.counted {
 			t.Errorf("%+v is believed", s)
 		}
-		ch, err := newChannel(s.channel, &c.Meters[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		ch := newChannel(s.channel, &c.Meters[0])
 		first := ch.next(s, time.Second)
 		second := ch.next(s, time.Hour)
 		if second.Total < first.Total && second.Run == first.Run {

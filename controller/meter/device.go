@@ -2,6 +2,7 @@ package meter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -63,31 +64,18 @@ func newDevice(e *Entry, d *Deps) (*device, error) {
 		v.manner = kind.manner
 	}
 	v.Now, v.Timeout, v.Good = d.Clock, kind.limit, []int{http.StatusCreated, http.StatusNoContent}
-	roots, err := rootsOf(e.CAFile)
-	if err != nil {
-		return nil, err
+	var roots *x509.CertPool // nil: those of the system
+	if e.CAFile != "" {
+		text, err := os.ReadFile(e.CAFile)
+		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(text) {
+			return nil, cmp.Or(err, fmt.Errorf("caFile %s has no certificate in PEM", e.CAFile))
+		}
 	}
 	v.HTTP = dial.NewClient(dial.Options{
 		Policy:  dial.Policy{Private: true, Loopback: d.Loopback},
 		Timeout: v.Timeout, Idle: idleTimeout, Roots: roots, Resolver: d.Resolver,
 	})
 	return v, nil
-}
-
-// rootsOf reads certificates; nil stands for those of the system.
-func rootsOf(path string) (*x509.CertPool, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("caFile: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("caFile %s has no certificate in PEM", path)
-	}
-	return roots, nil
 }
 
 // get asks for a path and returns the body of a good answer. It asks once more where the server has another nonce, or

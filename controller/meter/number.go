@@ -3,7 +3,6 @@ package meter
 import (
 	"encoding/json"
 	"math"
-	"strings"
 
 	"github.com/kubenergy/kubenergy/controller/dial"
 )
@@ -42,13 +41,6 @@ func metered(power, total *json.Number, perOne float64, unit uint64) (s sample, 
 		s.counts, err = count(total, perOne)
 	}
 	return s, err
-}
-
-// decimals is how many digits stand behind the point: what the smallest step of a number is.
-func decimals(n json.Number) int {
-	text, _, _ := strings.Cut(strings.ToLower(string(n)), "e")
-	_, fraction, _ := strings.Cut(text, ".")
-	return len(fraction)
 }
 
 // decode reads JSON.

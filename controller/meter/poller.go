@@ -248,7 +248,7 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 	}
 	at := before + (p.deps.Uptime()-before)/2
 	if err == nil {
-		err = m.take(samples, at, p.deps.Clock())
+		m.take(samples, at, p.deps.Clock())
 	}
 	m.noted(err)
 	if err != nil {
@@ -259,16 +259,13 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 }
 
 // take makes readings of what a meter said.
-func (m *meter) take(samples []sample, at time.Duration, asOf time.Time) error {
+func (m *meter) take(samples []sample, at time.Duration, asOf time.Time) {
 	s := state{at: at, asOf: asOf, up: true, quality: energy.Measured}
 	for i := range samples {
 		c := m.channels[samples[i].channel]
 		if c == nil {
 			name := m.entry.Name + "/" + samples[i].channel
-			var err error
-			if c, err = newChannel(name[:min(len(name), maxText)], &m.entry); err != nil {
-				return err
-			}
+			c = newChannel(name[:min(len(name), maxText)], &m.entry)
 			m.channels[samples[i].channel] = c
 		}
 		before := c.last
@@ -289,7 +286,6 @@ func (m *meter) take(samples []sample, at time.Duration, asOf time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now = s
-	return nil
 }
 
 // noted counts a poll, and says so when a meter fails or is back.
@@ -369,29 +365,21 @@ func (p *Poller) fresh(m *meter, s state) bool {
 	return s.readings != nil && p.deps.Uptime()-s.at <= staleAfter(m.entry.Interval.Duration)
 }
 
-// Readings returns the counters of all meters of a node, which are to be added, by Deps.Uptime; ok is false where it
-// has no meter, or one of them is silent.
-func (p *Poller) Readings(name string) (readings []energy.Reading, ok bool) {
+// Readings returns the counters of all meters of a node, which are to be added, by Deps.Uptime, and names the meters,
+// as "wall (shelly2)"; ok is false where it has no meter, or one of them is silent.
+func (p *Poller) Readings(name string) (readings []energy.Reading, source string, ok bool) {
 	n := p.nodes[name]
 	if n == nil {
-		return nil, false
+		return nil, "", false
 	}
 	for _, m := range n.meters {
 		s := m.state()
 		if !p.fresh(m, s) {
-			return nil, false
+			return nil, "", false
 		}
 		readings = append(readings, s.readings...)
 	}
-	return readings, true
-}
-
-// Source names the meters of a node, as "wall (shelly2)".
-func (p *Poller) Source(name string) string {
-	if n := p.nodes[name]; n != nil {
-		return n.source()
-	}
-	return ""
+	return readings, n.source(), true
 }
 
 func (n *node) source() string {

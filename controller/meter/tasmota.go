@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/kubenergy/kubenergy/controller/dial"
 )
@@ -128,7 +129,9 @@ func readTasmota(_ string, c tasmotaChannel) (sample, error) {
 	return s, err
 }
 
-// stepOf returns the least step of kilowatt-hours that are written like that.
+// stepOf returns the least step of kilowatt-hours that are written like that, by the digits behind the point.
 func stepOf(kWh json.Number) uint64 {
-	return uint64(math.Pow10(max(kWhDecimals-decimals(kWh), 0)))
+	text, _, _ := strings.Cut(strings.ToLower(string(kWh)), "e")
+	_, fraction, _ := strings.Cut(text, ".")
+	return uint64(math.Pow10(max(kWhDecimals-len(fraction), 0)))
 }
