@@ -85,7 +85,7 @@ func (e *Engine) dutyOf(deed v1alpha1.BudgetDeed, n *notice) duty {
 		}
 		d.do = func(ctx context.Context) error { return e.event(ctx, n.about, reason, d.key, n.text) }
 	case v1alpha1.DeedNotify:
-		d.lane, d.do = posting, func(ctx context.Context) error { return e.post(ctx, n.webhook, n.message) }
+		d.lane, d.do = posting, func(ctx context.Context) error { return e.o.deliver(ctx, n.webhook, n.message) }
 	}
 	return d
 }

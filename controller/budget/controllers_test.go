@@ -226,11 +226,11 @@ func TestControllerDies(t *testing.T) {
 			},
 		})
 		first, second := w.engine("first", api, clock.now), w.engine("second", nil, clock.now)
-		first.o.deliver = func(ctx context.Context, to string, admin bool, m *Message) error {
+		first.o.deliver = func(ctx context.Context, to string, m *Message) error {
 			if err := alive(); err != nil {
 				return err
 			}
-			return w.post(ctx, to, admin, m)
+			return w.post(ctx, to, m)
 		}
 		first.sweepAndWork(t.Context())
 		told := w.posted()

@@ -67,7 +67,7 @@ type Engine struct {
 func New(o Options) (*Engine, error) {
 	o.Identity = cmp.Or(o.Identity, rand.Text())
 	if o.deliver == nil {
-		hooks, err := newWebhooks(o.Hosts)
+		hooks, err := newWebhooks(o.Webhook, o.Hosts)
 		if err != nil {
 			return nil, err
 		}

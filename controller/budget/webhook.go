@@ -49,17 +49,19 @@ const (
 	maxAnswer   = 4 << 10
 )
 
-// poster tells a webhook. administrators says that its URL comes from the options.
-type poster func(ctx context.Context, to string, administrators bool, m *Message) error
+// poster tells a webhook; "": that of the options.
+type poster func(ctx context.Context, to string, m *Message) error
 
 // webhooks posts where it may.
 type webhooks struct {
+	own             string          // where an action names none; administrators write it
 	hosts           map[string]bool // host, for the usual ports, or host:port
 	outside, inside *http.Client
 }
 
-func newWebhooks(hosts []string) (*webhooks, error) {
+func newWebhooks(own string, hosts []string) (*webhooks, error) {
 	w := &webhooks{
+		own:     own,
 		hosts:   map[string]bool{},
 		outside: dial.NewClient(dial.Options{Timeout: dialTimeout}),
 		inside:  dial.NewClient(dial.Options{Timeout: dialTimeout, Policy: dial.Policy{Private: true, Loopback: true}}),
@@ -90,7 +92,11 @@ func (w *webhooks) allows(u *url.URL) bool {
 
 // post sends a message. Who may write budgets may name any URL, so it must be https to a public address unless
 // administrators allow the host.
-func (w *webhooks) post(ctx context.Context, to string, administrators bool, m *Message) error {
+func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
+	administrators := to == ""
+	if to = cmp.Or(to, w.own); to == "" {
+		return errors.New("no webhook is named, by the action or by the controller's options")
+	}
 	u, err := url.Parse(to)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return errors.New("the webhook's URL cannot be read")
@@ -127,15 +133,4 @@ func (w *webhooks) post(ctx context.Context, to string, administrators bool, m *
 		return fmt.Errorf("the webhook at %s answered %d", u.Hostname(), answer.StatusCode)
 	}
 	return nil
-}
-
-// post tells the webhook of an action, or that of the options where the action names none.
-func (e *Engine) post(ctx context.Context, to string, m *Message) error {
-	if to != "" {
-		return e.o.deliver(ctx, to, false, m)
-	}
-	if e.o.Webhook == "" {
-		return errors.New("no webhook is named, by the action or by the controller's options")
-	}
-	return e.o.deliver(ctx, e.o.Webhook, true, m)
 }

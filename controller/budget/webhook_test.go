@@ -26,7 +26,7 @@ func TestWebhooksReachOnlyWhereTheyMay(t *testing.T) {
 	defer server.Close()
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer secure.Close()
-	w, err := newWebhooks(nil)
+	w, err := newWebhooks("", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestWebhooksReachOnlyWhereTheyMay(t *testing.T) {
 		"https://192.168.1.1/", "https://172.16.0.1/", "https://100.100.100.200/", "http://example.com/",
 		"ftp://example.com/", "file:///etc/passwd", "//x", "https://", "",
 	} {
-		err := w.post(t.Context(), to, false, &Message{})
+		err := w.post(t.Context(), to, &Message{})
 		if err == nil {
 			t.Errorf("%s was told", to)
 		}
@@ -69,7 +69,7 @@ func TestWebhook(t *testing.T) {
 		w.WriteHeader(answer)
 	}))
 	defer server.Close()
-	w, err := newWebhooks([]string{strings.TrimPrefix(server.URL, "http://")})
+	w, err := newWebhooks("", []string{strings.TrimPrefix(server.URL, "http://")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestWebhook(t *testing.T) {
 		Key: "k", Namespace: "team", Budget: "month", At: 100, Percent: 120,
 		Limits: &v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}, Time: time.Unix(1, 0).UTC(),
 	}
-	if err := w.post(t.Context(), to, false, sent); err != nil {
+	if err := w.post(t.Context(), to, sent); err != nil {
 		t.Fatal(err)
 	}
 	if got.Key != "k" || got.Percent != 120 || *got.Limits.EnergyKWh != 1 || header.Get("Idempotency-Key") != "k" ||
@@ -86,7 +86,7 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("%+v %v", got, header)
 	}
 	for _, answer = range []int{http.StatusFound, http.StatusInternalServerError, http.StatusNotFound} {
-		if err := w.post(t.Context(), to, false, sent); err == nil || strings.Contains(err.Error(), "secret") {
+		if err := w.post(t.Context(), to, sent); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%d: %v", answer, err)
 		}
 	}
@@ -94,11 +94,11 @@ func TestWebhook(t *testing.T) {
 		t.Error("a redirect was followed")
 	}
 	server.Close()
-	if err := w.post(t.Context(), to, false, sent); err == nil || strings.Contains(err.Error(), "secret") {
+	if err := w.post(t.Context(), to, sent); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a dead server: %v", err)
 	}
 	for _, bad := range []string{"", "http://x", "a b", "u@h", "h:", "h:x", "h:0", "h:70000", ":80", "[]"} {
-		if _, err := newWebhooks([]string{bad}); err == nil {
+		if _, err := newWebhooks("", []string{bad}); err == nil {
 			t.Errorf("host %q is taken", bad)
 		}
 	}
@@ -129,7 +129,7 @@ func TestOneNamespaceDoesNotKeepOthersBack(t *testing.T) {
 
 // TestHostsWithoutAPort: a host alone means its web server, not whatever else it runs.
 func TestHostsWithoutAPort(t *testing.T) {
-	w, err := newWebhooks([]string{
+	w, err := newWebhooks("", []string{
 		"Inside.example", "ported.example:8443", "10.1.2.3", "fd00::1", "[fd00::2]:9000", "secure.example:443",
 	})
 	if err != nil {
@@ -162,15 +162,15 @@ func TestHostWithoutItsPortIsRefused(t *testing.T) {
 	var hits atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer server.Close()
-	w, err := newWebhooks([]string{"127.0.0.1"})
+	w, err := newWebhooks(server.URL, []string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.post(t.Context(), server.URL, false, &Message{}); err == nil || hits.Load() > 0 {
+	if err := w.post(t.Context(), server.URL, &Message{}); err == nil || hits.Load() > 0 {
 		t.Errorf("%v, %d requests", err, hits.Load())
 	}
 	// administrators wrote it themselves
-	if err := w.post(t.Context(), server.URL, true, &Message{}); err != nil || hits.Load() != 1 {
+	if err := w.post(t.Context(), "", &Message{}); err != nil || hits.Load() != 1 {
 		t.Errorf("%v, %d requests", err, hits.Load())
 	}
 }

@@ -79,7 +79,7 @@ func (w *world) logged() string {
 	return w.log.String()
 }
 
-func (w *world) post(_ context.Context, _ string, _ bool, m *Message) error {
+func (w *world) post(_ context.Context, _ string, m *Message) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fails != nil {

@@ -72,11 +72,10 @@ type redfishValue struct {
 
 func (r *redfish) read(ctx context.Context) ([]sample, error) {
 	if r.targets == nil {
-		targets, err := r.discover(ctx)
-		if err != nil {
+		var err error
+		if r.targets, err = r.discover(ctx); err != nil {
 			return nil, err
 		}
-		r.targets = targets
 	}
 	samples := make([]sample, 0, len(r.targets))
 	for _, t := range r.targets {
