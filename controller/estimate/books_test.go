@@ -34,7 +34,7 @@ type world struct {
 	nodes  []v1.Node
 	pods   map[string][]v1.Pod
 	view   *kube.View
-	usage  *Usage
+	usage  Usage
 	walls  map[string]*wall
 	agents map[string]time.Time
 
@@ -74,7 +74,7 @@ func (w *world) estimator() *Estimator {
 			return nil, nil
 		},
 		View: func() *kube.View { return w.view },
-		Usage: func(context.Context, func(string, string) bool) (*Usage, error) {
+		Usage: func(context.Context, func(string, string) bool) (Usage, error) {
 			return w.usage, nil
 		},
 		Readings: func(node string) ([]energy.Reading, string, bool) {
@@ -156,12 +156,12 @@ func (w *world) pod(node, uid, cpu string, gpus int64) *v1.Pod {
 
 // used sets what metrics-server says: cores by name, of pods, and of nodes that have a slash in front.
 func (w *world) used(cores map[string]float64) {
-	w.usage = &Usage{nodes: map[string]float64{}, pods: map[podName]float64{}}
+	w.usage = Usage{}
 	for name, v := range cores {
 		if name[0] == '/' {
-			w.usage.nodes[name[1:]] = v
+			w.usage[podName{"", name[1:]}] = v
 		} else {
-			w.usage.pods[podName{"shop", name}] = v
+			w.usage[podName{"shop", name}] = v
 		}
 	}
 }

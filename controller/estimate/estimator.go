@@ -26,7 +26,7 @@ type Options struct {
 	View  func() *kube.View
 	// Usage returns what metrics-server says of the nodes and of the pods that are wanted; nil, or a nil Usage:
 	// it is not known.
-	Usage func(ctx context.Context, wanted func(namespace, pod string) bool) (*Usage, error)
+	Usage func(ctx context.Context, wanted func(namespace, pod string) bool) (Usage, error)
 	// Readings returns the counters of a node's meters, by Uptime, and what names them; nil: there are no meters.
 	Readings func(node string) (readings []energy.Reading, source string, ok bool)
 	// HasAgent returns when the last batch of a node's agent came; zero: never in this process.
@@ -111,7 +111,7 @@ func (e *Estimator) estimate(ctx context.Context) error {
 		s.books.observe(s, e.queue)
 	}
 	e.queue.metrics.sources(counts)
-	e.queue.metrics.samples.Set(float64(len(usage.nodes) + len(usage.pods)))
+	e.queue.metrics.samples.Set(float64(len(usage)))
 	return nil
 }
 
@@ -160,9 +160,9 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 }
 
 // usage asks metrics-server once for all pods of the scenes.
-func (e *Estimator) usage(ctx context.Context, scenes []*scene) *Usage {
+func (e *Estimator) usage(ctx context.Context, scenes []*scene) Usage {
 	if e.o.Usage == nil || len(scenes) == 0 {
-		return &Usage{}
+		return nil
 	}
 	wanted := map[podName]bool{}
 	for _, s := range scenes {
@@ -179,8 +179,8 @@ func (e *Estimator) usage(ctx context.Context, scenes []*scene) *Usage {
 		e.deaf = false
 		e.o.Log.Info("metrics-server answers again")
 	}
-	if err != nil || u == nil {
-		return &Usage{}
+	if err != nil {
+		return nil
 	}
 	return u
 }

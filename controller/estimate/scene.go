@@ -27,7 +27,7 @@ type scene struct {
 
 	workers   []worker
 	podsKnown bool
-	usage     *Usage
+	usage     Usage
 
 	// What look finds.
 	used     float64 // cores, of the whole node
@@ -111,14 +111,14 @@ func (s *scene) look() {
 	var known, asked float64
 	for i := range s.workers {
 		w := &s.workers[i]
-		if cores, ok := s.usage.pods[w.pod]; ok && !w.ended {
+		if cores, ok := s.usage[w.pod]; ok && !w.ended {
 			w.cores, w.known = min(cores, s.cores), true
 			known += w.cores
 		} else if w.running {
 			asked += float64(w.request) / milli
 		}
 	}
-	cores, measured := s.usage.nodes[s.node]
+	cores, measured := s.usage[podName{"", s.node}]
 	s.measured = measured && cores <= overcommit*s.cores
 	most := s.cores
 	if s.measured {

@@ -19,11 +19,8 @@ import (
 	"github.com/kubenergy/kubenergy/controller/meter"
 )
 
-// Usage is how many cores nodes and pods use.
-type Usage struct {
-	nodes map[string]float64
-	pods  map[podName]float64
-}
+// Usage is how many cores pods use, and nodes, which are in no namespace.
+type Usage map[podName]float64
 
 type podName struct{ namespace, name string }
 
@@ -66,26 +63,23 @@ func NewMetricsServer(config *rest.Config, client *http.Client) (*MetricsServer,
 
 // Usage returns what is used now: a nil one while there is no such API. Times are those at which metrics-server
 // measured.
-func (m *MetricsServer) Usage(ctx context.Context, wanted func(namespace, pod string) bool) (*Usage, error) {
+func (m *MetricsServer) Usage(ctx context.Context, wanted func(namespace, pod string) bool) (Usage, error) {
 	if m.uptime() < m.again {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	u := &Usage{nodes: map[string]float64{}, pods: map[podName]float64{}}
-	now := m.clock()
-	err := m.list(ctx, "nodes", func(i *metricsItem) {
+	u, now := Usage{}, m.clock()
+	add := func(of podName, i *metricsItem) {
 		if cores, ok := i.cores(now); ok {
-			u.nodes[i.Metadata.Name] = cores
+			u[of] = cores
 		}
-	})
+	}
+	err := m.list(ctx, "nodes", func(i *metricsItem) { add(podName{"", i.Metadata.Name}, i) })
 	if err == nil {
 		err = m.list(ctx, "pods", func(i *metricsItem) {
-			if !wanted(i.Metadata.Namespace, i.Metadata.Name) {
-				return
-			}
-			if cores, ok := i.cores(now); ok {
-				u.pods[podName{i.Metadata.Namespace, i.Metadata.Name}] = cores
+			if of := i.Metadata; of.Namespace != "" && wanted(of.Namespace, of.Name) {
+				add(podName{of.Namespace, of.Name}, i)
 			}
 		})
 	}

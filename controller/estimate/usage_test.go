@@ -98,11 +98,11 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cores, ok := u.nodes["good"]; !ok || math.Abs(cores-1.535) > 1e-9 || len(u.nodes) != 1 {
-		t.Errorf("nodes: %v", u.nodes)
+	if cores, ok := u[podName{"", "good"}]; !ok || math.Abs(cores-1.535) > 1e-9 || len(u) != 2 {
+		t.Errorf("nodes: %v", u)
 	}
-	if cores, ok := u.pods[podName{"shop", "two"}]; !ok || math.Abs(cores-0.124956789) > 1e-12 || len(u.pods) != 1 {
-		t.Errorf("pods: %v", u.pods)
+	if cores, ok := u[podName{"shop", "two"}]; !ok || math.Abs(cores-0.124956789) > 1e-12 {
+		t.Errorf("pods: %v", u)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestUsageThatIsWrong(t *testing.T) {
 		})
 	}
 	m, _ := asked(t, lists(`{"items":null}`, `{"unknown":{"a":[1]},"items":[]}`))
-	if u, err := m.Usage(t.Context(), everything); err != nil || len(u.nodes)+len(u.pods) != 0 {
+	if u, err := m.Usage(t.Context(), everything); err != nil || len(u) != 0 {
 		t.Errorf("%v, %v", u, err)
 	}
 }
