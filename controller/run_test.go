@@ -17,11 +17,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/cached"
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 )
 
@@ -120,6 +124,26 @@ func TestController(t *testing.T) {
 		all["kubenergy_shadow_decisions_total"] != 0 {
 		t.Errorf("series are %v", all)
 	}
+}
+
+// TestBudgetsOfWorkloadsAreIndexed asks the cache for Jobs and pods that may have a budget, as package budget does.
+func TestBudgetsOfWorkloadsAreIndexed(t *testing.T) {
+	s := newAPIServer(t)
+	own := kit.Job("team", "own", time.Now())
+	own.Annotations = map[string]string{v1alpha1.AnnotationBudgetKWh: "1"}
+	s.put("/apis/batch/v1/namespaces/team/jobs/own", own)
+	s.put("/apis/batch/v1/namespaces/team/jobs/other", kit.Job("team", "other", time.Now()))
+	c, _ := start(t, s, quiet(t))
+	may := client.MatchingFields{cached.AllowanceIndex: cached.MayHaveAllowance}
+	kit.Eventually(t, 20*time.Second, "the Job with a budget is listed, alone", func() bool {
+		var jobs batchv1.JobList
+		err := c.manager.GetClient().List(t.Context(), &jobs, may)
+		return err == nil && len(jobs.Items) == 1 && jobs.Items[0].Name == "own"
+	})
+	kit.Eventually(t, 20*time.Second, "pods can be listed so", func() bool {
+		var pods v1.PodList
+		return c.manager.GetClient().List(t.Context(), &pods, may) == nil && len(pods.Items) == 0
+	})
 }
 
 // series counts the series of each metric.
