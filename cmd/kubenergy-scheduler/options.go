@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -24,9 +24,7 @@ type options struct {
 	central           endpoints
 }
 
-func defaultOptions() options {
-	return options{defaults: policy.BuiltIn(), maxPods: 2000}
-}
+func defaultOptions() options { return options{defaults: policy.BuiltIn(), maxPods: 2000} }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.signals, "kubenergy-signals", o.signals,
@@ -40,7 +38,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.defaults.MaxDelay, "kubenergy-max-delay", o.defaults.MaxDelay,
 		"longest time that anything may be held, whatever it allows (0: no limit)")
 	fs.DurationVar(&o.defaults.ExpectedDuration, "kubenergy-expected-duration", o.defaults.ExpectedDuration,
-		"how long work is expected to run if nobody says so (0: an hour)")
+		"how long work is expected to run if nothing says so (0: an hour)")
 	fs.DurationVar(&o.defaults.MaxSignalAge, "kubenergy-max-signal-age", o.defaults.MaxSignalAge,
 		"age beyond which a signal is not believed when holding (0: any age)")
 	fs.Float64Var(&o.defaults.MinSaving, "kubenergy-min-saving", o.defaults.MinSaving,
@@ -57,28 +55,26 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 func (o *options) validate() error {
 	var errs []error
-	if _, whens := sched.Names(); !slices.Contains(whens, o.defaults.When) {
-		errs = append(errs, fmt.Errorf("--kubenergy-hold-rule is %q: want one of %s", o.defaults.When,
-			strings.Join(whens, ", ")))
-	}
-	for name, d := range map[string]time.Duration{
-		"default-delay": o.defaults.AllowedDelay, "max-delay": o.defaults.MaxDelay,
-		"expected-duration": o.defaults.ExpectedDuration, "max-signal-age": o.defaults.MaxSignalAge,
+	_, whens := sched.Names()
+	d := &o.defaults
+	for _, flag := range []struct {
+		ok    bool
+		name  string
+		value any
+		want  string
+	}{
+		{slices.Contains(whens, d.When), "hold-rule", strconv.Quote(d.When), "one of " + strings.Join(whens, ", ")},
+		{d.AllowedDelay >= 0, "default-delay", d.AllowedDelay, "0 or more"},
+		{d.MaxDelay >= 0, "max-delay", d.MaxDelay, "0 or more"},
+		{d.ExpectedDuration >= 0, "expected-duration", d.ExpectedDuration, "0 or more"},
+		{d.MaxSignalAge >= 0, "max-signal-age", d.MaxSignalAge, "0 or more"},
+		{d.MinSaving >= 0 && d.MinSaving < 1, "min-saving", d.MinSaving, "0 or more and less than 1"},
+		{o.maxPods > 0, "max-held-pods", o.maxPods, "more than 0"},
+		{o.releaseRate >= 0 && !math.IsInf(o.releaseRate, 1), "release-rate", o.releaseRate, "0 or more"},
+		{o.maxRamp >= 0 && !math.IsInf(o.maxRamp, 1), "max-ramp", o.maxRamp, "0 or more"},
 	} {
-		if d < 0 {
-			errs = append(errs, fmt.Errorf("--kubenergy-%s is %v: want 0 or more", name, d))
-		}
-	}
-	if !(o.defaults.MinSaving >= 0 && o.defaults.MinSaving < 1) {
-		errs = append(errs, fmt.Errorf("--kubenergy-min-saving is %v: want 0 or more and less than 1",
-			o.defaults.MinSaving))
-	}
-	if o.maxPods <= 0 {
-		errs = append(errs, fmt.Errorf("--kubenergy-max-held-pods is %d: want more than 0", o.maxPods))
-	}
-	for name, limit := range map[string]float64{"release-rate": o.releaseRate, "max-ramp": o.maxRamp} {
-		if !(limit >= 0) || math.IsInf(limit, 1) {
-			errs = append(errs, fmt.Errorf("--kubenergy-%s is %v: want 0 or more", name, limit))
+		if !flag.ok {
+			errs = append(errs, fmt.Errorf("--kubenergy-%s is %v: want %s", flag.name, flag.value, flag.want))
 		}
 	}
 	return errors.Join(errs...)

@@ -20,7 +20,7 @@ func TestClockIsSetBack(t *testing.T) {
 		return l.clock.Now()
 	}
 	now := turn(time.Hour)
-	f.cruising = true
+	f.byRate = true
 	for i := range 8 {
 		h := heldUntil(string(rune('a'+i)), 0, time.Hour)
 		h.queue = l.jobs
@@ -28,10 +28,10 @@ func TestClockIsSetBack(t *testing.T) {
 	}
 	turn(0)
 	now = turn(2 * f.patience())
-	if f.out != 0 || !f.room(now, 0) {
-		t.Errorf("%d are waited for, which have not started for long", f.out)
+	if f.inFlight != 0 || !f.mayRelease(now, 0) {
+		t.Errorf("%d are waited for, which have not started for long", f.inFlight)
 	}
-	if next := f.next(now); next.After(now) {
+	if next := f.nextRelease(now); next.After(now) {
 		t.Errorf("the next goes in %v", next.Sub(now))
 	}
 }

@@ -19,43 +19,43 @@ import (
 //
 // congestion reads no clock.
 type congestion struct {
-	cruising bool
-	trial    *round    // the round before, where half as many are let go in this one to see what that changes
-	size     float64   // of the window, before it cruises
-	rate     float64   // releases per second, when it does
-	step     float64   // by which the rate rises
-	slot     time.Time // when the next may go
+	byRate bool      // its window has become a rate
+	trial  *round    // the round before, where half as many are let go in this one to see what that changes
+	size   float64   // of the window, before there is a rate
+	rate   float64   // releases per second, then
+	step   float64   // by which the rate rises
+	slot   time.Time // when the next may go
 
-	alone   time.Duration // from release to start, with nothing else on its way
-	lonely  int           // starts from which that was learned
-	sampled time.Time     // the last of them
-	least   time.Duration // shorter times are not told apart
+	alone         time.Duration // from release to start, with nothing else on its way
+	aloneStarts   int           // starts from which that was learned
+	aloneMeasured time.Time     // the last of them
+	least         time.Duration // shorter times are not told apart
 
-	out    int       // on their way
-	heard  time.Time // of a start, or that one was given up
-	newest time.Time // release of those that have started
+	inFlight      int       // on their way
+	lastNews      time.Time // of a start, or that one was given up
+	newestStarted time.Time // release of those that have started
 
 	// Of this round.
-	began   time.Time
-	started int             // in it
-	took    []time.Duration // latencies of the starts that were also released in it, and so depend on its rate
-	left    int
-	timely  int // of these went as soon as the rate let them
+	roundBegan time.Time
+	starts     int             // in it
+	latencies  []time.Duration // of the starts that were also released in it, and so depend on its rate
+	releases   int
+	onTime     int // of these went as soon as the rate let them
 }
 
 const (
 	// leastWindow keeps something on its way where nothing is known yet, and where nothing seems to start. Half as
 	// many keep no cluster busy: so many are there whatever the rate.
-	leastWindow = 4
-	always      = leastWindow / 2
-	spans       = 4 // times that a start takes alone are on their way at most when it cruises
-	mostSpan    = 30 * time.Second
+	leastWindow   = 4
+	leastInFlight = leastWindow / 2
+	spans         = 4 // times that a start takes alone are on their way at most where there is a rate
+	mostSpan      = 30 * time.Second
 
 	light = 1.5 // times as long as alone take starts where there is room for more
 	full  = 2.5 // and where there is too much
 
 	// A round has so many starts that were released in it, and lasts as long as a start takes alone; twice as long
-	// and so long at least when it cruises.
+	// and so long at least where there is a rate.
 	roundStarts = 5
 	roundTime   = time.Second / 2
 
@@ -69,12 +69,12 @@ const (
 	restart       = 30 * time.Second // without releases, after which the cluster may have become another
 	catchUp       = time.Second / 10 // for which releases that were missed are made up for
 
-	// The time that a start takes alone is measured again so often, or after so many times as long as it is: a
-	// sounding. That takes the time for what is on its way to start, a few hundredths of the time in all. It is
-	// hurried where starts have come to take so much longer that the rate is as low as can be.
-	soundings        = 10 * time.Second
-	rarely           = 40
-	hurriedSoundings = 2 * time.Second
+	// The time that a start takes alone is measured again so often, or after so many times as long as it is. That
+	// takes the time for what is on its way to start, a few hundredths of the time in all. It is hurried where starts
+	// have come to take so much longer that the rate is as low as can be.
+	measureEvery     = 10 * time.Second
+	measureRarely    = 40
+	measureHurriedly = 2 * time.Second
 	learnAlone       = 4 // starts by which the time follows
 )
 
@@ -95,110 +95,113 @@ type departure struct {
 	lost  bool // it is no longer waited for
 }
 
+// span is for how long releases at the rate may be on their way.
 func (c *congestion) span() time.Duration { return min(spans*max(c.alone, c.least), mostSpan) }
 
-// window is how many may be on their way.
-func (c *congestion) window() int {
+// mostInFlight is how many may be on their way.
+func (c *congestion) mostInFlight() int {
 	size := c.size
-	if c.cruising {
+	if c.byRate {
 		size = c.rate * c.span().Seconds()
 	}
 	return max(leastWindow, int(math.Ceil(size)))
 }
 
-// room reports whether another may be let go beside some that just were. While a sounding is due there is none until
-// all have started, and then for one.
-func (c *congestion) room(now time.Time, more int) bool {
-	switch out := c.out + more; {
+// mayRelease reports whether another may be let go beside some that just were. While it is to be measured how long a
+// start takes alone, none may until all have started, and then one.
+func (c *congestion) mayRelease(now time.Time, more int) bool {
+	switch out := c.inFlight + more; {
 	case out == 0:
 		return true
-	case c.sounds(now) || out >= c.window():
+	case c.mustMeasureAlone(now) || out >= c.mostInFlight():
 		return false
 	default:
-		return !c.cruising || out < always || !c.turn(now).Add(time.Duration(more)*c.gap()).After(now)
+		return !c.byRate || out < leastInFlight || !c.nextSlot(now).Add(time.Duration(more)*c.interval()).After(now)
 	}
 }
 
-// next returns when there is room; the zero time if starts must come first.
-func (c *congestion) next(now time.Time) time.Time {
+// nextRelease returns when there is room; the zero time if starts must come first.
+func (c *congestion) nextRelease(now time.Time) time.Time {
 	switch {
-	case c.out > 0 && (c.sounds(now) || c.out >= c.window()):
+	case c.inFlight > 0 && (c.mustMeasureAlone(now) || c.inFlight >= c.mostInFlight()):
 		return time.Time{}
-	case c.cruising && c.out >= always && c.slot.After(now):
+	case c.byRate && c.inFlight >= leastInFlight && c.slot.After(now):
 		return c.slot
 	}
 	return now
 }
 
-func (c *congestion) sounds(now time.Time) bool {
-	due := max(soundings, rarely*c.alone)
-	if c.cruising && c.window() == leastWindow {
-		due = hurriedSoundings
+func (c *congestion) mustMeasureAlone(now time.Time) bool {
+	due := max(measureEvery, measureRarely*c.alone)
+	if c.byRate && c.mostInFlight() == leastWindow {
+		due = measureHurriedly
 	}
-	return now.Sub(c.sampled) > due
+	return now.Sub(c.aloneMeasured) > due
 }
 
-func (c *congestion) gap() time.Duration { return time.Duration(float64(time.Second) / c.rate) }
+func (c *congestion) interval() time.Duration { return time.Duration(float64(time.Second) / c.rate) }
 
-// turn returns when the next may go: what was missed before that is made up for in part only.
-func (c *congestion) turn(now time.Time) time.Time {
+// nextSlot returns when the next may go: what was missed before that is made up for in part only.
+func (c *congestion) nextSlot(now time.Time) time.Time {
 	if earliest := now.Add(-catchUp); c.slot.Before(earliest) {
 		return earliest
 	}
 	return c.slot
 }
 
-func (c *congestion) leave(now time.Time) departure {
-	if c.out == 0 {
-		if now.Sub(c.heard) > restart {
-			c.cruising, c.trial, c.size, c.sampled = false, nil, leastWindow, now
+func (c *congestion) released(now time.Time) departure {
+	if c.inFlight == 0 {
+		if now.Sub(c.lastNews) > restart {
+			c.byRate, c.trial, c.size, c.aloneMeasured = false, nil, leastWindow, now
 		}
-		c.heard = now
-		c.begin(now)
+		c.lastNews = now
+		c.beginRound(now)
 	}
-	d := departure{at: now, ahead: c.out}
-	c.left++
+	d := departure{at: now, ahead: c.inFlight}
+	c.releases++
 	if c.slot.After(now.Add(-catchUp)) {
-		c.timely++
+		c.onTime++
 	}
-	if c.cruising {
-		c.slot = c.turn(now).Add(c.gap())
+	if c.byRate {
+		c.slot = c.nextSlot(now).Add(c.interval())
 	}
-	c.out++
+	c.inFlight++
 	return d
 }
 
-// arrive learns from a start.
-func (c *congestion) arrive(at time.Time, d departure) {
-	c.recall(d)
-	c.heard = at
-	if d.at.After(c.newest) {
-		c.newest = d.at
+// started learns from a start.
+func (c *congestion) started(at time.Time, d departure) {
+	c.forget(d)
+	c.lastNews = at
+	if d.at.After(c.newestStarted) {
+		c.newestStarted = d.at
 	}
 	latency := max(at.Sub(d.at), 0)
 	if d.ahead == 0 {
-		c.lonely = min(c.lonely+1, learnAlone)
-		c.alone += (min(latency, mostSpan) - c.alone) / time.Duration(c.lonely)
-		c.sampled = at
+		c.aloneStarts = min(c.aloneStarts+1, learnAlone)
+		c.alone += (min(latency, mostSpan) - c.alone) / time.Duration(c.aloneStarts)
+		c.aloneMeasured = at
 	}
 	c.size = max(c.size, leastWindow) + 1
-	c.started++
-	if !d.at.Before(c.began) {
-		c.took = append(c.took, latency)
+	c.starts++
+	if !d.at.Before(c.roundBegan) {
+		c.latencies = append(c.latencies, latency)
 	}
 	least := c.alone
-	if c.cruising {
+	if c.byRate {
 		least = max(2*c.alone, roundTime)
 	}
-	if length := at.Sub(c.began); len(c.took) >= roundStarts && length >= least {
-		slices.Sort(c.took)
-		c.steer(round{rate: c.rate, starts: float64(c.started) / length.Seconds(), latency: c.took[len(c.took)/2]})
-		c.begin(at)
+	if length := at.Sub(c.roundBegan); len(c.latencies) >= roundStarts && length >= least {
+		slices.Sort(c.latencies)
+		c.adjustRate(round{
+			rate: c.rate, starts: float64(c.starts) / length.Seconds(), latency: c.latencies[len(c.latencies)/2],
+		})
+		c.beginRound(at)
 	}
 }
 
-func (c *congestion) begin(now time.Time) {
-	c.began, c.started, c.took, c.left, c.timely = now, 0, c.took[:0], 0, 0
+func (c *congestion) beginRound(now time.Time) {
+	c.roundBegan, c.starts, c.latencies, c.releases, c.onTime = now, 0, c.latencies[:0], 0, 0
 }
 
 // round is what came of one.
@@ -208,30 +211,30 @@ type round struct {
 	latency time.Duration // of half of those that were released in it
 }
 
-// steer follows a round. Where starts take too long, half as many are let go for one round. If they get quicker, or
-// go on to come as before, because many were waiting, it was too much. If not, it is not for us that starts take
+// adjustRate follows a round. Where starts take too long, half as many are let go for one round. If they get quicker,
+// or go on to come as before, because many were waiting, it was too much. If not, it is not for us that starts take
 // long: others keep the cluster busy, and giving way to them would end with no starts at all.
-func (c *congestion) steer(r round) {
+func (c *congestion) adjustRate(r round) {
 	load := float64(r.latency) / float64(max(c.alone, c.least))
 	switch {
 	case c.trial != nil:
-		c.judge(*c.trial, r)
-	case !c.cruising && load > 2:
-		c.cruising, c.rate, c.step = true, cutBack*r.starts, leastStep
-	case !c.cruising:
+		c.endTrial(*c.trial, r)
+	case !c.byRate && load > 2:
+		c.byRate, c.rate, c.step = true, cutBack*r.starts, leastStep
+	case !c.byRate:
 	case load > full:
 		c.trial, c.rate, c.step = &r, min(r.rate, r.starts)/2, leastStep
 	case load > light:
 		c.step = leastStep
-	case 2*c.timely >= c.left: // else there was little to let go
+	case 2*c.onTime >= c.releases: // else there was little to let go
 		c.rate *= 1 + c.step
 		c.step = min(2*c.step, mostStep)
 	}
 	c.rate = max(c.rate, minRate)
 }
 
-// judge ends a trial.
-func (c *congestion) judge(before, r round) {
+// endTrial ends a trial.
+func (c *congestion) endTrial(before, r round) {
 	c.trial = nil
 	change := float64(r.latency) / float64(before.latency)
 	switch {
@@ -245,36 +248,37 @@ func (c *congestion) judge(before, r round) {
 	c.rate = max(c.rate, minRate)
 }
 
-// recall takes back what is not on its way any longer.
-func (c *congestion) recall(d departure) {
+// forget takes back what is not on its way any longer.
+func (c *congestion) forget(d departure) {
 	if !d.lost {
-		c.out--
+		c.inFlight--
 	}
 }
 
 // setBack leaves nothing in the future.
 func (c *congestion) setBack(now time.Time) {
-	for _, t := range [5]*time.Time{&c.slot, &c.sampled, &c.heard, &c.newest, &c.began} {
+	for _, t := range [5]*time.Time{&c.slot, &c.aloneMeasured, &c.lastNews, &c.newestStarted, &c.roundBegan} {
 		*t = earlier(*t, now)
 	}
 }
 
 func (c *congestion) patience() time.Duration { return max(leastPatience, 4*c.span()) }
 
-// overdue reports whether something is not to be waited for any longer: what was released two spans after it has
+// isOverdue reports whether something is not to be waited for any longer: what was released two spans after it has
 // started, or nothing has for long.
-func (c *congestion) overdue(now time.Time, d departure) bool {
+func (c *congestion) isOverdue(now time.Time, d departure) bool {
 	patience := c.patience()
-	return c.newest.Sub(d.at) > max(2*c.span(), time.Second) || now.Sub(d.at) > patience && now.Sub(c.heard) > patience
+	return c.newestStarted.Sub(d.at) > max(2*c.span(), time.Second) ||
+		now.Sub(d.at) > patience && now.Sub(c.lastNews) > patience
 }
 
 // giveUp stops waiting for what is overdue. If nothing was heard of others either, the cluster is slower than was
 // thought.
 func (c *congestion) giveUp(now time.Time, some int) {
-	c.out -= some
-	c.sampled = now
-	if now.Sub(c.heard) > c.patience() {
-		c.cruising, c.rate, c.step = true, max(c.rate/2, minRate), leastStep
-		c.heard = now
+	c.inFlight -= some
+	c.aloneMeasured = now
+	if now.Sub(c.lastNews) > c.patience() {
+		c.byRate, c.rate, c.step = true, max(c.rate/2, minRate), leastStep
+		c.lastNews = now
 	}
 }

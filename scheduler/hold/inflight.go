@@ -38,14 +38,14 @@ func (l *Loop) awaitStart(h *hold, now time.Time, ours bool) {
 	if h.cut {
 		latest = now // no release could have kept it
 	}
-	d := h.queue.congestion.leave(now)
+	d := h.queue.congestion.released(now)
 	l.starts.Store(h.UID, &start{departure: d, queue: h.queue, latest: latest, ours: ours})
 }
 
 // cancelStart forgets what will not start, or whose start will tell nothing about the cluster.
 func (l *Loop) cancelStart(uid types.UID) {
 	if st := l.takeStart(uid); st != nil {
-		st.queue.congestion.recall(st.departure)
+		st.queue.congestion.forget(st.departure)
 	}
 }
 
@@ -56,7 +56,7 @@ func (l *Loop) sawStart(uid types.UID, at time.Time) {
 		return
 	}
 	q := st.queue
-	q.congestion.arrive(at, st.departure)
+	q.congestion.started(at, st.departure)
 	q.pace.observe(at, at.Sub(st.at), q.congestion.alone, st.ahead)
 	q.dirty = true
 	if st.ours {
@@ -73,7 +73,7 @@ func (l *Loop) giveUpStarts(now time.Time) {
 	lost := map[*congestion]int{}
 	for uid, of := range l.starts.Range {
 		st := of.(*start)
-		if c := st.queue.congestion; !st.lost && c.overdue(now, st.departure) {
+		if c := st.queue.congestion; !st.lost && c.isOverdue(now, st.departure) {
 			st.lost = true
 			lost[c]++
 		}

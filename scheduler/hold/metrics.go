@@ -33,6 +33,6 @@ var (
 // measure publishes how much a queue holds.
 func (q *queue) measure() {
 	heldNow.WithLabelValues(q.kind).Set(float64(len(q.byUID)))
-	inFlight.WithLabelValues(q.kind).Set(float64(q.congestion.out))
-	releaseWindow.WithLabelValues(q.kind).Set(float64(q.congestion.window()))
+	inFlight.WithLabelValues(q.kind).Set(float64(q.congestion.inFlight))
+	releaseWindow.WithLabelValues(q.kind).Set(float64(q.congestion.mostInFlight()))
 }

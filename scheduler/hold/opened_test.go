@@ -16,7 +16,7 @@ func TestDeadlinesCallFirst(t *testing.T) {
 	b := newBench(t, "j", marked(3*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
 	b.turn(epoch)
-	b.loop.jobs.congestion.out = 1000
+	b.loop.jobs.congestion.inFlight = 1000
 	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened {
 		t.Fatalf("it is in state %d: want it to wait for its turn", b.h.state)
 	}
@@ -34,7 +34,7 @@ func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 	b := newBench(t, "j", marked(10*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
 	b.turn(epoch)
-	b.loop.jobs.congestion.out = 1000
+	b.loop.jobs.congestion.inFlight = 1000
 	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened {
 		t.Fatalf("it is in state %d: want it to wait for its turn", b.h.state)
 	}

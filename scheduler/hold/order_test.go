@@ -36,8 +36,8 @@ type arrivals struct {
 // unbounded is a flight that never holds up anything.
 func unbounded() *congestion {
 	return &congestion{
-		size: 1e9, rate: 1, alone: time.Second, sampled: epoch.Add(1000 * time.Hour),
-		heard: epoch.Add(1000 * time.Hour),
+		size: 1e9, rate: 1, alone: time.Second, aloneMeasured: epoch.Add(1000 * time.Hour),
+		lastNews: epoch.Add(1000 * time.Hour),
 	}
 }
 

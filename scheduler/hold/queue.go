@@ -194,7 +194,7 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 		due = append(due, h)
 		q.release(h)
 	}
-	for h := q.heaps[opened].first(); h != nil && q.attempts < mostAttempts && q.congestion.room(now, len(due)) &&
+	for h := q.heaps[opened].first(); h != nil && q.attempts < mostAttempts && q.congestion.mayRelease(now, len(due)) &&
 		q.limits.allow(now, q.draw(h)); h = q.heaps[opened].first() {
 		due = append(due, h)
 		q.release(h)
@@ -262,7 +262,7 @@ func (q *queue) next(now time.Time, early bool) time.Time {
 		sooner(now)
 	}
 	if h := q.heaps[opened].first(); h != nil && q.attempts < mostAttempts {
-		if room := q.congestion.next(now); !room.IsZero() {
+		if room := q.congestion.nextRelease(now); !room.IsZero() {
 			sooner(later(room, q.limits.when(now, q.draw(h))))
 		}
 	}

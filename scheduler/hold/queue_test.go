@@ -72,7 +72,7 @@ func TestDeadlinesBeatEveryLimit(t *testing.T) {
 			q := newQueue(kindJob, &pace{rate: 1, max: 10, initial: time.Second}, newJobCongestion(),
 				newLimits(0.5, 100))
 			q.watts = func(*hold) energy.Watts { return 1000 }
-			q.congestion.out = 1000 // nothing starts any more
+			q.congestion.inFlight = 1000 // nothing starts any more
 			latest := map[types.UID]time.Duration{}
 			for i := range 100 {
 				end := time.Duration(random.IntN(60)) * time.Second

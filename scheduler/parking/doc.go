@@ -13,7 +13,7 @@
 //     let go: TestPodsStandInOnePlace, TestReleasesRaceWithUpdates.
 //   - A parked pod enters the queue as its latest update has it, the oldest first: TestUpdatesLetGo,
 //     TestTheOldestLeaveFirst.
-//   - No pod stays parked that is no longer held or no longer there: TestNobodyIsForgotten,
+//   - No pod stays parked that is no longer held or no longer there: TestNoPodIsForgotten,
 //     TestParkedPodsAreForgotten.
 //   - Pods of profiles that hold nothing, and pods with scheduling gates of others, are left to kube-scheduler:
 //     TestInstall, TestPodsThatOthersGated.

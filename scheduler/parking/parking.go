@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -152,18 +153,8 @@ func (q *queue) leave(ctx context.Context, pods []*v1.Pod) {
 // Run also looks at all that is parked from time to time.
 func (q *queue) Run(logger klog.Logger) {
 	q.SchedulingQueue.Run(logger)
-	go q.look(klog.NewContext(context.Background(), logger), time.Tick(lookAgain))
-}
-
-func (q *queue) look(ctx context.Context, ticks <-chan time.Time) {
-	for {
-		select {
-		case <-q.stop:
-			return
-		case <-ticks:
-			q.lookAtAll(ctx)
-		}
-	}
+	ctx := klog.NewContext(context.Background(), logger)
+	go wait.Until(func() { q.lookAtAll(ctx) }, lookAgain, q.stop)
 }
 
 func (q *queue) lookAtAll(ctx context.Context) {

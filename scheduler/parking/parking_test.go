@@ -231,29 +231,16 @@ func TestPodsThatOthersGated(t *testing.T) {
 }
 
 // A gate that says no word when a deadline has passed is asked.
-func TestNobodyIsForgotten(t *testing.T) {
+func TestNoPodIsForgotten(t *testing.T) {
 	q, gate := newQueue(t)
 	held := pod("held", "1")
 	gate.hold(held, true)
 	q.Add(t.Context(), held)
-	ticks, ended := make(chan time.Time), make(chan struct{})
-	go func() {
-		defer close(ended)
-		q.look(t.Context(), ticks)
-	}()
-	ticks <- time.Time{}
-	ticks <- time.Time{} // the first has been seen to
-	q.mu.Lock()
+	q.lookAtAll(t.Context())
 	q.want(t, "while it is held", 1)
-	q.mu.Unlock()
 	gate.hold(held, false)
-	ticks <- time.Time{}
-	ticks <- time.Time{}
-	q.mu.Lock()
+	q.lookAtAll(t.Context())
 	q.want(t, "afterwards", 0, "held@1")
-	q.mu.Unlock()
-	q.Close()
-	<-ended
 }
 
 // A gate lets go while pods come and change: none is left behind, and none goes in as it was before.
