@@ -8,9 +8,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/policy"
@@ -42,8 +39,9 @@ func (p *Placement) Consider(n *v1.Node, load *Load) (node *sched.Node, why stri
 	if found.Live, found.HasLive = p.Live[n.Name]; !found.HasLive {
 		found.Live, found.HasLive = LiveWatts(n, p.Now)
 	}
-	if why := refuses(n, p.Pod); why != "" {
-		return nil, why
+	admission := AdmissionOf(p.Pod)
+	if why, taint := admission.Refuses(n); why != "" {
+		return nil, strings.TrimSpace(why + " " + taint.ToString())
 	}
 	if lacking := lacks(p.Job.Request, found.Free); lacking != "" {
 		return nil, "not enough " + lacking
@@ -52,25 +50,6 @@ func (p *Placement) Consider(n *v1.Node, load *Load) (node *sched.Node, why stri
 		return nil, why
 	}
 	return &found, ""
-}
-
-// refuses is why a node does not take the pod whatever room it has, or "".
-func refuses(n *v1.Node, pod *v1.Pod) string {
-	if n.Spec.Unschedulable {
-		return "cordoned"
-	}
-	match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n)
-	if err != nil || !match {
-		return "node selector or affinity does not match"
-	}
-	hard := func(t *v1.Taint) bool {
-		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
-	}
-	if taint, found := corev1.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, hard,
-		true); found {
-		return "taint " + taint.ToString()
-	}
-	return ""
 }
 
 func lacks(want, free sched.Resources) string {

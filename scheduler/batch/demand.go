@@ -5,9 +5,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	corev1 "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // demand is what a pod says about nodes themselves, apart from their room. Pods of equal demand may run on the same
@@ -20,7 +19,7 @@ func demandOf(pod *v1.Pod) demand {
 		Affinity    *v1.NodeSelector  `json:",omitempty"`
 		Tolerations []v1.Toleration   `json:",omitempty"`
 	}{Selector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
-	if selective(pod) && pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil {
+	if kube.Selective(pod) && pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil {
 		wanted.Affinity = pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
 	text, err := json.Marshal(wanted)
@@ -28,53 +27,6 @@ func demandOf(pod *v1.Pod) demand {
 		return demand(pod.UID)
 	}
 	return demand(text)
-}
-
-// selective reports whether the pod says which nodes it wants.
-func selective(pod *v1.Pod) bool {
-	a := pod.Spec.Affinity
-	return len(pod.Spec.NodeSelector) > 0 || a != nil && a.NodeAffinity != nil &&
-		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
-}
-
-// Admission says on which nodes a pod may run as far as the two of them say so themselves: by selector, affinity to
-// nodes, taints and cordons. Who runs beside it, and what is free, does not count.
-type Admission struct {
-	tolerations []v1.Toleration
-	affinity    *nodeaffinity.RequiredNodeAffinity // nil: it does not mind
-}
-
-// AdmissionOf returns the admission of a pod.
-func AdmissionOf(pod *v1.Pod) Admission {
-	a := Admission{tolerations: pod.Spec.Tolerations}
-	if selective(pod) {
-		required := nodeaffinity.GetRequiredNodeAffinity(pod)
-		a.affinity = &required
-	}
-	return a
-}
-
-var cordon = v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
-
-// Admits reports whether the pod may run on the node. Tolerations by comparison, which few clusters know, count as
-// none.
-func (a *Admission) Admits(node *v1.Node) bool {
-	logger := klog.Background()
-	if node.Spec.Unschedulable && !corev1.TolerationsTolerateTaint(logger, a.tolerations, &cordon, false) {
-		return false
-	}
-	repels := func(t *v1.Taint) bool {
-		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
-	}
-	if _, repelled := corev1.FindMatchingUntoleratedTaint(logger, node.Spec.Taints, a.tolerations, repels,
-		false); repelled {
-		return false
-	}
-	if a.affinity == nil {
-		return true
-	}
-	fits, err := a.affinity.Match(node)
-	return fits && err == nil
 }
 
 // Plain reports whether nothing but the node itself and its room decides whether the pod can run there, as far as the

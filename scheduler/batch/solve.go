@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -117,7 +118,7 @@ const (
 func newFloor(q *Question, queue []waiter) *floor {
 	g := &floor{q: q, queue: queue, position: make(map[string]int, len(q.Nodes)), demandOf: make([]int, len(queue))}
 	known := map[demand]int{}
-	var admissions []Admission
+	var admissions []kube.Admission
 	for i := range queue {
 		k, ok := known[queue[i].demand]
 		switch {
@@ -127,7 +128,7 @@ func newFloor(q *Question, queue []waiter) *floor {
 		default:
 			k = len(admissions)
 			known[queue[i].demand] = k
-			admissions = append(admissions, AdmissionOf(queue[i].pod.Object))
+			admissions = append(admissions, kube.AdmissionOf(queue[i].pod.Object))
 		}
 		g.demandOf[i] = k
 	}
@@ -137,7 +138,7 @@ func newFloor(q *Question, queue []waiter) *floor {
 
 // label leaves out nodes that none of the pods may run on, and marks the others by the demands that they meet. Nodes
 // that meet all of them, mostly all nodes, share one set of labels; a demand that all nodes meet selects by none.
-func (g *floor) label(admissions []Admission) {
+func (g *floor) label(admissions []kube.Admission) {
 	shared := map[uint64]map[string]string{}
 	common := ^uint64(0)
 	met := make([]uint64, len(g.q.Nodes))

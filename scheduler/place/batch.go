@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/batch"
 )
@@ -170,7 +171,7 @@ func (e *Energy) ask(r *request, nodes []fwk.NodeInfo) {
 // possible returns those of a step's nodes that are still there, that the pod may run on, and that have room for it as
 // far as the core knows of room.
 func (e *Energy) possible(r *request, pod *v1.Pod, step batch.Step) sets.Set[string] {
-	admission := batch.AdmissionOf(pod)
+	admission := kube.AdmissionOf(pod)
 	left := make(sets.Set[string], 1+len(step.Next))
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/batch"
 )
@@ -293,7 +294,7 @@ func (e *Energy) readMember(nodes []fwk.NodeInfo, at int32) member {
 // fills the snapshot with one node of each of their kinds. The sample grows where it has too few. ok is false if
 // there are none, or nodes that one would rather not use: how much rather is for other scorers to say.
 func (e *Energy) drawSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok bool) {
-	l, s, admission := e.shortlists, &e.scratch, batch.AdmissionOf(pod)
+	l, s, admission := e.shortlists, &e.scratch, kube.AdmissionOf(pod)
 	selective := len(pod.Spec.NodeSelector) > 0
 	s.cycle++
 	s.refs = s.refs[:0]
