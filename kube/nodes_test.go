@@ -71,7 +71,7 @@ func TestFactsOfNodesThatAreGone(t *testing.T) {
 	}
 }
 
-// A node's own PUE counts whoever tells its watts.
+// A node's own PUE counts, whatever the source of its watts.
 func TestPUEOfANode(t *testing.T) {
 	own := &v1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "n1", Annotations: map[string]string{"compute-gardener-scheduler.kubernetes.io/pue": "1.7"},

@@ -60,8 +60,8 @@ func (j HeldJob) annotate(annotations map[string]string) []patchOp {
 	return ops
 }
 
-// ReleasePatch resumes the Job, unless Kueue does, and takes off our label. It changes nothing if somebody else
-// released it, or took it over by removing the label.
+// ReleasePatch resumes the Job, unless Kueue does, and takes off our label. It changes nothing if another
+// client released it, or its user took it over by removing the label.
 func (j HeldJob) ReleasePatch(now time.Time) []byte {
 	ops := append(j.guard(), patchOp{Op: "remove", Path: heldLabelPath})
 	if j.Queued {

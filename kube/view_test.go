@@ -56,7 +56,7 @@ func TestNewViewRefuses(t *testing.T) {
 			want: "carbon value 0 is 400000",
 		},
 		{
-			name: "price of nobody", sites: []*sched.Site{{Name: "a", Price: carbonOf(t, -2e6)}},
+			name: "negative price", sites: []*sched.Site{{Name: "a", Price: carbonOf(t, -2e6)}},
 			want: "price value 0 is -2e+06",
 		},
 		{name: "profile without a name", profiles: []*energy.Profile{{}}, want: "profile 0 has no name"},
@@ -204,7 +204,7 @@ func TestZonesThatDoNotCount(t *testing.T) {
 	}{
 		{"alone", []*v1alpha1.GridZone{dirty}, true},
 		{"beside a clean zone without nodes", []*v1alpha1.GridZone{dirty, clean}, true},
-		{"beside one whose nodes nobody has counted", []*v1alpha1.GridZone{dirty, uncounted}, false},
+		{"beside one whose nodes are not counted", []*v1alpha1.GridZone{dirty, uncounted}, false},
 		{"beside one of marginal intensity", []*v1alpha1.GridZone{dirty, marginal}, true},
 		{"a cluster without nodes yet", []*v1alpha1.GridZone{clean}, false},
 	} {

@@ -113,7 +113,7 @@ func TestGardenerPriceThreshold(t *testing.T) {
 	t.Run("with carbon", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15"}, forGardener), 4*time.Hour)
 	})
-	t.Run("beside carbon where nobody knows prices", func(t *testing.T) {
+	t.Run("beside carbon where no zone has prices", func(t *testing.T) {
 		noPrice := gridOf(t)
 		noPrice[0].Price = grid.Signal{}
 		v := gardenerRules(t, Sources{Sites: noPrice})

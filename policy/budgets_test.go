@@ -60,8 +60,8 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 		"what is to run now": {pod: pod(map[string]string{
 			v1alpha1.AnnotationAllowedDelay: "12h", v1alpha1.AnnotationRunNow: "true",
 		})},
-		"another namespace":          {pod: podIn("others", delay)},
-		"nobody has looked for long": {pod: pod(delay), at: budgetBelief + time.Second},
+		"another namespace": {pod: podIn("others", delay)},
+		"the status is old": {pod: pod(delay), at: budgetBelief + time.Second},
 		"the period has ended": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
 			b.Status.ClosedUntil.Time = noon
 		}},

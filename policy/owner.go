@@ -26,8 +26,8 @@ func Scheduled(pod *v1.Pod) v1.PodCondition {
 }
 
 // OwnerOf returns what people know a pod by, as far as the pod itself says: its controller, or the pod itself where
-// it has none. A ReplicaSet's name is its Deployment's and a hash. A static pod's controller is its node, which
-// nobody knows it by.
+// it has none. A ReplicaSet's name is its Deployment's and a hash. A static pod's controller is its node, by which
+// no user knows it.
 func OwnerOf(pod *v1.Pod) (kind, name string) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || owner.Kind == "Node" {

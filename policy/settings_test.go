@@ -51,7 +51,7 @@ func (v *Rules) ofPod(t *testing.T, pod *v1.Pod) (sched.Job, Settings) {
 	return v.Settle(&work)
 }
 
-// TestPrecedence walks down the ladder: with each voice that falls silent, the next one is heard.
+// TestPrecedence takes away one level after the other: the next one below then counts.
 func TestPrecedence(t *testing.T) {
 	cluster := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 		s.Mode = v1alpha1.ModeEnforce
@@ -165,7 +165,7 @@ func TestModes(t *testing.T) {
 		mode       v1alpha1.Mode
 		optedIn    bool
 	}{
-		{"nobody says", nil, nil, v1alpha1.ModeShadow, false},
+		{"no level says", nil, nil, v1alpha1.ModeShadow, false},
 		{"cluster", []*v1alpha1.EnergyPolicy{cluster}, nil, v1alpha1.ModeAdvise, false},
 		{"namespace", []*v1alpha1.EnergyPolicy{cluster, team}, nil, v1alpha1.ModeOff, true},
 		{"label", []*v1alpha1.EnergyPolicy{cluster, team}, labelled("enforce"), v1alpha1.ModeEnforce, true},
@@ -181,7 +181,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestOurs says whom we deal with: who asked, and nobody else, whatever the cluster's policy allows.
+// TestOurs: only pods that ask for it are ours, whatever the cluster's policy allows.
 func TestOurs(t *testing.T) {
 	everywhere := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 		s.AllowedDelay = delay(time.Hour)
@@ -196,7 +196,7 @@ func TestOurs(t *testing.T) {
 		pod  *v1.Pod
 		want bool
 	}{
-		{"nobody asked", podIn("other", nil), false},
+		{"no request", podIn("other", nil), false},
 		{"annotation", podIn("other", map[string]string{v1alpha1.AnnotationAllowedDelay: "1h"}), true},
 		{"another's annotation", podIn("other", map[string]string{gardener + "price-threshold": "0.1"}), true},
 		{"policy in the namespace", podIn("team", nil), true},
@@ -305,7 +305,7 @@ func TestOriginOfTheRule(t *testing.T) {
 	}
 }
 
-// A threshold asks for a hold, and where nobody says how long it is the maximum. A delay of 0 is an answer.
+// A threshold asks for a hold, and where no level says for how long, the maximum counts. A delay of 0 is an answer.
 func TestThresholdWithoutDelay(t *testing.T) {
 	hold := &v1alpha1.HoldSettings{CarbonPercentile: new(25.0)}
 	v := rulesOf(t, Sources{Defaults: Defaults{MaxDelay: 8 * time.Hour}, Policies: []*v1alpha1.EnergyPolicy{

@@ -100,7 +100,7 @@ func TestGateHoldsOnlyWhatMayWait(t *testing.T) {
 	}
 }
 
-// Somebody else's gates may stay for hours: until they are gone nothing is decided of the pod, and it takes nobody's
+// Gates of others may stay for hours: until they are gone nothing is decided of the pod, and it takes no other pod's
 // place.
 func TestPodsWithSchedulingGatesAreAskedForAgain(t *testing.T) {
 	g := gateFor(10)
@@ -138,7 +138,7 @@ func TestReleasedIsFinal(t *testing.T) {
 	}
 }
 
-// The backstop: nobody releases anything, and the gate passes the pod at its deadline.
+// The backstop: nothing is released, and the gate passes the pod at its deadline.
 func TestGateComparesTheDeadline(t *testing.T) {
 	g := gateFor(10)
 	pod := podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"})

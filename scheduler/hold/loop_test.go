@@ -531,7 +531,7 @@ func TestPodsBeyondTheCapAreNotHeld(t *testing.T) {
 	})
 }
 
-// The Lease belongs to somebody else: this replica keeps deadlines and nothing else.
+// Another replica holds the Lease: this replica keeps deadlines and nothing else.
 func TestStandbyReleasesAtDeadlines(t *testing.T) {
 	other, seconds := "other", int32(3600)
 	prepare := func(w *world, _ *Config) {

@@ -191,7 +191,7 @@ func TestPromiseBeforePoliciesAreKnown(t *testing.T) {
 	})
 }
 
-// What somebody writes on a Job that is held counts at once, also what it waits for.
+// What a user writes on a Job that is held counts at once, also what it waits for.
 func TestChangedLimitsCount(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour) // 500 until then

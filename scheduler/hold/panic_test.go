@@ -27,7 +27,7 @@ func TestPodsGoWhileTheRecorderPanics(t *testing.T) {
 		time.Sleep(31 * time.Minute)
 		for _, name := range []string{"p", "q"} {
 			if _, ok := w.activated(name); !ok {
-				t.Errorf("%s was let go and nobody told the scheduler", name)
+				t.Errorf("%s was let go and the scheduler was not told", name)
 			}
 		}
 	})
@@ -37,7 +37,7 @@ func TestPodsGoWhileTheRecorderPanics(t *testing.T) {
 func TestDeadlinesAreKeptWhileNobodyKnowsWatts(t *testing.T) {
 	l := New(Config{MaxRamp: 100, View: func() *kube.View { return kube.Unsettled() }})
 	for _, name := range []string{"a", "b"} {
-		l.jobs.add(heldUntil(name, time.Minute, time.Hour)) // work that nobody has read: nothing can be told of it
+		l.jobs.add(heldUntil(name, time.Minute, time.Hour)) // work that was not read: nothing can be told of it
 	}
 	var panicked any
 	func() {
@@ -55,7 +55,7 @@ func TestDeadlinesAreKeptWhileNobodyKnowsWatts(t *testing.T) {
 func TestReleasesThatPanicAreTriedAgain(t *testing.T) {
 	l := New(Config{View: func() *kube.View { return kube.Unsettled() }})
 	for _, name := range []string{"a", "b"} {
-		l.jobs.add(heldUntil(name, time.Minute, time.Hour)) // work that nobody has read: there is nothing to patch
+		l.jobs.add(heldUntil(name, time.Minute, time.Hour)) // work that was not read: there is nothing to patch
 	}
 	l.releaseDueJobs(klog.Background(), epoch.Add(time.Hour))
 	if due := l.jobs.due(time.Now().Add(time.Hour), true); len(due) != 2 {

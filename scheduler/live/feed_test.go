@@ -424,7 +424,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// It asks every period or so, and less often while nobody answers; it stops when it is told to.
+// It asks every period or so, and less often while there is no answer; it stops when it is told to.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -18,7 +18,7 @@ import (
 // batching makes the cycles of one profile follow plans over the pods that wait. A nil batching does nothing.
 //
 // A cycle of a planned pod is narrowed to the planned node and the plan's next options where that saves something. If
-// none of them passes all filters, our PostFilter ends the cycle before anybody thinks of evicting others, and the
+// none of them passes all filters, our PostFilter ends the cycle before other plugins evict pods for it, and the
 // pod's next cycle is an ordinary one: it is taken out of all plans for good.
 type batching struct {
 	planner    *batch.Planner

@@ -150,7 +150,7 @@ func TestCyclesAreNarrowed(t *testing.T) {
 	})
 }
 
-// TestAfterANarrowedCycle: nobody else is asked to make room, the pod is tried again at once, and no plan narrows it
+// TestAfterANarrowedCycle: no other plugin is asked to make room, the pod is tried again at once, and no plan narrows it
 // again.
 func TestAfterANarrowedCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -371,7 +371,7 @@ func TestManyShortlistsInVain(t *testing.T) {
 	}
 }
 
-// TestTheViewChangesMeanwhile: what was narrowed is ended by us, though the pod is nobody's by now.
+// TestTheViewChangesMeanwhile: what was narrowed is ended by us, though the pod is not ours by now.
 func TestTheViewChangesMeanwhile(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	pod := newPod(v1alpha1.AnnotationStrategy, "energy")
@@ -379,7 +379,7 @@ func TestTheViewChangesMeanwhile(t *testing.T) {
 	n.view = kube.Unsettled
 	pod.Annotations = nil
 	if _, status := n.PostFilter(t.Context(), state, pod, nil); status.Code() != fwk.UnschedulableAndUnresolvable {
-		t.Errorf("somebody may be evicted for it: %v", status)
+		t.Errorf("another pod may be evicted for it: %v", status)
 	}
 }
 
@@ -421,12 +421,12 @@ func TestWhatProfilesSay(t *testing.T) {
 	}{
 		"default": {with("TaintToleration", 3, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1,
 			"ImageLocality", 1, EnergyName, 300), true},
-		"second scheduler":   {with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2), true},
-		"a voice among many": {with("NodeResourcesFit", 1, EnergyName, 99), false},
+		"second scheduler":      {with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2), true},
+		"one scorer among many": {with("NodeResourcesFit", 1, EnergyName, 99), false},
 		"an unknown scorer": {with("Somebody", 1, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1,
 			"ImageLocality", 1, EnergyName, 300), false},
 		"without us":       {with("NodeResourcesFit", 1), false},
-		"nobody":           {with(), false},
+		"no scorer":        {with(), false},
 		"with an extender": {extended, false},
 	} {
 		if got := newShortlists(32, tc.profile).decide(); got != tc.want {
@@ -445,7 +445,7 @@ func TestWhatProfilesSay(t *testing.T) {
 	}
 }
 
-// TestAfterAShortlistInVain: nobody else is asked to make room, the pod is tried again at once, and over all nodes.
+// TestAfterAShortlistInVain: no other plugin is asked to make room, the pod is tried again at once, and over all nodes.
 func TestAfterAShortlistInVain(t *testing.T) {
 	n := newNarrowing(t, 5, 100)
 	nodes := roomy(200)
@@ -564,7 +564,7 @@ func TestPodsThatFindRoomNowhere(t *testing.T) {
 	}
 }
 
-// TestAfterOneInVainComeOthers: something refuses the cheapest nodes that nobody here knows of, and they do not change.
+// TestAfterOneInVainComeOthers: a filter that is not known here refuses the cheapest nodes, and they do not change.
 func TestAfterOneInVainComeOthers(t *testing.T) {
 	n := newNarrowing(t, 5, 50)
 	n.clock = func() time.Time { return noon }
@@ -606,7 +606,7 @@ func TestSamplesThatHoldNoLonger(t *testing.T) {
 		}
 	}
 
-	fill(best[0], 2000) // nobody looks, as long as the sample holds
+	fill(best[0], 2000) // no cycle looks, as long as the sample holds
 	if slices.Contains(names(), best[0]) {
 		t.Fatal("it was looked at")
 	}
@@ -649,7 +649,7 @@ func TestShortlistsAreRecorded(t *testing.T) {
 		pod := newPod(v1alpha1.AnnotationStrategy, "energy")
 		pod.UID = "p"
 		left, state := n.cycle(t, pod, nodes)
-		chosen = n.best(t, state, pod, left[2:]) // two are refused by somebody's filter
+		chosen = n.best(t, state, pod, left[2:]) // two are refused by another plugin's filter
 		n.Reserve(t.Context(), state, pod, chosen)
 		n.PostBind(t.Context(), state, pod, chosen)
 	})

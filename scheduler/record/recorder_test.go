@@ -247,7 +247,7 @@ func TestTheOldestAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := snapshot(t, 5000)
-	for i := range 40 { // 200,000 nodes, and nobody writes
+	for i := range 40 { // 200,000 nodes, and no goroutine writes
 		d := decision(large, "n0000")
 		d.UID = strconv.Itoa(i)
 		r.Tell(d)
@@ -270,7 +270,7 @@ func TestTheOldestAreDropped(t *testing.T) {
 	}
 }
 
-// Drafts wait for somebody else: what they may hold together is bounded, and given back.
+// Drafts wait for the binding: what they may hold together is bounded, and given back.
 func TestDraftsAreBounded(t *testing.T) {
 	r, err := New(central.Options{URL: "http://127.0.0.1:1"}, silent)
 	if err != nil {
@@ -385,7 +385,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 	})
 }
 
-func TestNobodyToTell(t *testing.T) {
+func TestNoRecorder(t *testing.T) {
 	var r *Recorder
 	r.Tell(nil)
 	if err := r.Run(t.Context()); err != nil || r.Enabled() {
