@@ -131,10 +131,30 @@ func best(t testing.TB, s *grid.Series, from time.Time, horizon time.Duration) g
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	valid(t, f)
 	return f
+}
+
+// valid fails the test where a forecast cannot be used: the three series must be of the same steps, with every value
+// between its percentiles.
+func valid(t testing.TB, f grid.Forecast) {
+	t.Helper()
+	if f.Series == nil || f.Model == "" || f.IssuedAt.IsZero() || (f.Low == nil) != (f.High == nil) {
+		t.Fatalf("the forecast is incomplete: %+v", f)
+	}
+	if f.Low == nil {
+		return
+	}
+	for _, s := range []*grid.Series{f.Low, f.High} {
+		if s.Start() != f.Series.Start() || s.Step() != f.Series.Step() || s.Len() != f.Series.Len() {
+			t.Fatalf("percentiles of %d values from %s", s.Len(), s.Start())
+		}
+	}
+	for i := range f.Series.Len() {
+		if v := f.Series.Value(i); f.Low.Value(i) > v || v > f.High.Value(i) {
+			t.Fatalf("value %d is %v, outside of its percentiles %v and %v", i, v, f.Low.Value(i), f.High.Value(i))
+		}
+	}
 }
 
 // cut returns the part of a series before an instant.

@@ -88,9 +88,7 @@ func TestTypical(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Validate(); err != nil {
-		t.Error(err)
-	}
+	valid(t, f)
 	if !f.Series.Covers(from, from.Add(48*time.Hour)) || f.Series.Start() != from.Truncate(time.Hour) ||
 		f.Model != forecast.TypicalModel || f.Low != nil {
 		t.Errorf("the forecast is from %v to %v, of %q", f.Series.Start(), f.Series.End(), f.Model)

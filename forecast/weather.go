@@ -34,11 +34,6 @@ const (
 // freezing is below any temperature on Earth, in kelvin: what is colder was not measured.
 const freezing = 100
 
-// weatherLayouts are the spellings of time that occur, often two in one set of files.
-var weatherLayouts = []string{
-	"2006-1-2 15:04:05-07:00", "2006-1-2 15:04:05", "2006-1-2 15:04", "2006-01-02T15:04Z07:00", time.RFC3339,
-}
-
 // ReadWeather reads a file of hourly weather, CSV, gzip or not: time (UTC where it has no offset), wind speed,
 // temperature, dew point, downward short-wave radiation and precipitation, with a header. Hours must follow each
 // other without a gap. Rows without weather, which such files write as all zeros, get the values of a day before.
@@ -80,7 +75,7 @@ func ParseWeather(name string, text []byte) (*Weather, error) {
 }
 
 func (w *Weather) add(row []string) error {
-	t, err := weatherTime(row[0])
+	t, err := grid.ParseTime(row[0])
 	if err != nil {
 		return err
 	}
@@ -112,15 +107,6 @@ func (w *Weather) add(row []string) error {
 		w.values[v] = append(w.values[v], values[v])
 	}
 	return nil
-}
-
-func weatherTime(text string) (time.Time, error) {
-	for _, layout := range weatherLayouts {
-		if t, err := time.Parse(layout, strings.TrimSpace(text)); err == nil {
-			return t.UTC(), nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%q is no time: want 2022-06-01 13:00", text)
 }
 
 // Start returns the first hour with a value.

@@ -28,7 +28,9 @@ type CSVOptions struct {
 	From, Until time.Time
 
 	// Every, unless zero, is the step to read the file in, where its own is a fraction of it: of the values, only
-	// those are kept that begin at a multiple of it. The others are checked as numbers, and may be absent.
+	// those are kept that begin at a multiple of it. The others are checked as numbers, and may be absent. A value then
+	// stands for the whole of its new step: what lay between is left out, not averaged, since published figures were
+	// computed that way, as those of Let's Wait Awhile, which takes every second quarter of an hour.
 	Every time.Duration
 }
 
@@ -140,9 +142,9 @@ func (r *csvReader) row(row []string) error {
 			return r.fail("zone", "the file has several zones, %s among them: name one", strings.Join(r.zones, ", "))
 		}
 	}
-	t, err := parseTime(row[r.time])
+	t, err := ParseTime(row[r.time])
 	if err != nil {
-		return r.fail("time", "%q is no time: want 2022-06-01T13:00Z", row[r.time])
+		return r.fail("time", "%w", err)
 	}
 	v, err := r.number(row[r.value])
 	if err != nil {
@@ -151,7 +153,7 @@ func (r *csvReader) row(row []string) error {
 	if r.estimated >= 0 && row[r.estimated] != "0" && row[r.estimated] != "" {
 		r.quality = energy.Estimated
 	}
-	if !r.options.sampled(t) {
+	if every := r.options.Every; every > 0 && !t.Truncate(every).Equal(t) {
 		return nil
 	}
 	if err := r.follow(t); err != nil {
@@ -246,15 +248,15 @@ func (r *csvReader) finish() (Signal, Zone, error) {
 	return Signal{Series: series, Quality: r.quality}, zone, nil
 }
 
-// parseTime reads the forms in which public data give the start of an interval.
-func parseTime(text string) (time.Time, error) {
+// ParseTime reads the forms in which public data give the start of an interval, in UTC where there is no offset.
+func ParseTime(text string) (time.Time, error) {
 	for _, layout := range []string{
-		"2006-01-02T15:04Z07:00", time.RFC3339, time.DateTime, "2006-01-02 15:04:05-07:00", "2006-01-02 15:04",
-		"2006-01-02T15:04",
+		"2006-1-2T15:04Z07:00", time.RFC3339, "2006-1-2 15:04:05", "2006-1-2 15:04:05-07:00", "2006-1-2 15:04",
+		"2006-1-2T15:04",
 	} {
-		if t, err := time.Parse(layout, text); err == nil {
+		if t, err := time.Parse(layout, strings.TrimSpace(text)); err == nil {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, errors.New("unknown form")
+	return time.Time{}, fmt.Errorf("%q is no time: want 2022-06-01T13:00Z", text)
 }

@@ -21,7 +21,7 @@ func (r *csvReader) columns(header []string) error {
 	if len(header) < 2 {
 		return r.fail("", "the header has one column: want a time and at least one column of values")
 	}
-	if _, err := parseTime(header[r.time]); err == nil {
+	if _, err := ParseTime(header[r.time]); err == nil {
 		return r.fail("", "the first line is a row of values: want a header with the names of the columns")
 	}
 	var err error

@@ -42,13 +42,11 @@ func ParseClock(text string) (Clock, error) {
 	if text == "24:00" {
 		return EndOfDay, nil
 	}
-	hours, minutes, ok := strings.Cut(text, ":")
-	h, errHours := strconv.ParseUint(hours, 10, 8)
-	m, errMinutes := strconv.ParseUint(minutes, 10, 8)
-	if !ok || len(hours) != 2 || len(minutes) != 2 || errHours != nil || errMinutes != nil || h > 23 || m > 59 {
+	t, err := time.Parse("15:04", text)
+	if err != nil || len(text) != len("15:04") {
 		return 0, fmt.Errorf("%q is no time of day: want HH:MM", text)
 	}
-	return Clock(60*h + m), nil
+	return Clock(60*t.Hour() + t.Minute()), nil
 }
 
 // String returns HH:MM.
