@@ -2,8 +2,8 @@ package grid
 
 import (
 	"cmp"
+	"slices"
 	"strings"
-	"sync"
 )
 
 // ZoneOfRegion returns the grid zone that feeds a region of a public cloud: of aws, azure or gcp, or, where the
@@ -19,7 +19,7 @@ func ZoneOfRegion(provider, region string) (zone Zone, ok bool) {
 		providers = []string{"aws", "azure", "gcp"}
 	}
 	for _, p := range providers {
-		found := zonesByRegion()[p+"/"+strings.ToLower(region)]
+		found := zoneOf(p + "/" + strings.ToLower(region))
 		if found != "" && zone != "" && found != zone {
 			return "", false
 		}
@@ -28,15 +28,14 @@ func ZoneOfRegion(provider, region string) (zone Zone, ok bool) {
 	return zone, zone != ""
 }
 
-var zonesByRegion = sync.OnceValue(func() map[string]Zone {
-	zones := map[string]Zone{}
+func zoneOf(cloudRegion string) Zone {
 	for zone, regions := range cloudRegions {
-		for _, region := range regions {
-			zones[region] = zone
+		if slices.Contains(regions, cloudRegion) {
+			return zone
 		}
 	}
-	return zones
-})
+	return ""
+}
 
 // cloudRegions are the regions of providers that lie in each zone, as these say, on the map of Electricity Maps.
 var cloudRegions = map[Zone][]string{

@@ -37,10 +37,10 @@ type namedLearner struct {
 func learners() []namedLearner {
 	return []namedLearner{
 		{"groups", func() predict.Learner { return predict.NewGroups() }},
-		{"survival", func() predict.Learner { return predict.NewSurvival(nil) }},
+		{"survival", func() predict.Learner { return predict.NewSurvival() }},
 		{"last-2", func() predict.Learner { return predict.NewLastTwo() }},
 		{"EWMA 0.3", func() predict.Learner { return predict.NewMoving(0.3) }},
-		{"mean by shape", func() predict.Learner { return predict.NewMean(0) }},
+		{"mean by shape", func() predict.Learner { return predict.NewMean() }},
 		{"queue mean", func() predict.Learner { return predict.NewQueueAverage() }},
 		{"mean", func() predict.Learner { return predict.NewAverage() }},
 	}

@@ -35,12 +35,10 @@ type exposure struct {
 	elapsed float64 // seconds of those that run
 }
 
-// NewMean returns a learner that has not seen any job. Shrinkage is k, how many jobs the mean of all shapes weighs
-// as; 0: 2.
-func NewMean(shrinkage float64) *Mean {
-	if !(shrinkage > 0) {
-		shrinkage = meanShrinkage
-	}
+// NewMean returns a learner that has not seen any job.
+func NewMean() *Mean { return newMean(meanShrinkage) }
+
+func newMean(shrinkage float64) *Mean {
 	return &Mean{k: shrinkage, shapes: map[sched.Resources]*exposure{}}
 }
 

@@ -10,8 +10,8 @@ import (
 // powerShrinkage is how many measurements of a group outweigh the wider ones.
 const powerShrinkage = 2
 
-// unknownDeviation is the deviation of jobs of which nothing is known, as a share of what they are taken to draw.
-const unknownDeviation = 0.5
+// powerMemory is after how long a measurement weighs 1/e of a new one.
+const powerMemory = 24 * time.Hour
 
 // Power predicts what a job draws, idle power left out, from what its likes were measured to draw: those of the same
 // owner and request class, the owner's, the class's and all, each one shrunk to the wider ones where it has seen
@@ -19,17 +19,12 @@ const unknownDeviation = 0.5
 // come at any time and be of any length, and what is older counts less. Wide groups mix jobs of all sizes: what they
 // know is per core.
 type Power struct {
-	memory time.Duration
 	groups [levels]map[groupKey]*energy.Smoothed
 }
 
-// NewPower returns a predictor that has seen no measurement. What was measured so long ago weighs 1/e of what is new;
-// 0: a day.
-func NewPower(memory time.Duration) *Power {
-	if memory <= 0 {
-		memory = 24 * time.Hour
-	}
-	p := &Power{memory: memory}
+// NewPower returns a predictor that has seen no measurement.
+func NewPower() *Power {
+	p := &Power{}
 	for level := range p.groups {
 		p.groups[level] = map[groupKey]*energy.Smoothed{}
 	}
@@ -48,37 +43,27 @@ func (p *Power) Measured(j *sched.Job, drew energy.Watts, over time.Duration, en
 			s = &energy.Smoothed{}
 			p.groups[level][key] = s
 		}
-		s.Add(drew/perCore(j), over, end, p.memory)
+		s.Add(drew/perCore(j), over, end, powerMemory)
 	}
 }
 
 // perCore is what the power of j is divided by.
 func perCore(j *sched.Job) energy.Watts { return energy.Watts(max(1, j.Request.MilliCPU)) / 1000 }
 
-// Predict returns what j is expected to draw, and the standard deviation of it. ok is false where nothing was
-// measured yet: it is the nominal power then.
-func (p *Power) Predict(j *sched.Job) (mean, deviation energy.Watts, ok bool) {
+// Predict returns what j is expected to draw. ok is false where nothing was measured yet: it is the nominal power then.
+func (p *Power) Predict(j *sched.Job) (mean energy.Watts, ok bool) {
 	mean = j.Nominal() / perCore(j)
-	deviation = unknownDeviation * mean
 	for level := range p.groups {
-		if level >= levelOwner && j.Owner == "" {
-			continue
+		if s := p.groups[level][keyOf(j, level)]; s != nil && s.Samples() > 0 && (level < levelOwner || j.Owner != "") {
+			mean, ok = energy.Shrink(s.Mean(), float64(s.Samples()), mean, powerShrinkage), true
 		}
-		s := p.groups[level][keyOf(j, level)]
-		if s == nil || s.Samples() == 0 {
-			continue
-		}
-		ok = true
-		n := float64(s.Samples())
-		mean = energy.Shrink(s.Mean(), n, mean, powerShrinkage)
-		deviation = energy.Shrink(s.Deviation(), n-1, deviation, powerShrinkage) // one measurement says nothing of it
 	}
-	return mean * perCore(j), deviation * perCore(j), ok
+	return mean * perCore(j), ok
 }
 
 // Expect fills in what j is expected to draw, where anything was measured.
 func (p *Power) Expect(j *sched.Job) {
-	if mean, _, ok := p.Predict(j); ok {
+	if mean, ok := p.Predict(j); ok {
 		j.Expected, j.HasExpected = mean, true
 	}
 }

@@ -62,7 +62,7 @@ func survivalByHand(ended, going []time.Duration, upTo time.Duration) float64 {
 func TestSurvival(t *testing.T) {
 	ended := []time.Duration{2 * time.Minute, 10 * time.Minute, 10 * time.Minute, time.Hour, 30 * time.Hour}
 	going := []time.Duration{0, 7 * time.Minute, 3 * time.Hour, 40 * time.Hour}
-	s := predict.NewSurvival(nil)
+	s := predict.NewSurvival()
 	job := sched.Job{Queue: "short"}
 	for _, d := range ended {
 		s.Ended(&job, d)
@@ -106,7 +106,7 @@ func TestSurvival(t *testing.T) {
 // never make it shorter.
 func TestSurvivalConverges(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	s, job := predict.NewSurvival(nil), sched.Job{}
+	s, job := predict.NewSurvival(), sched.Job{}
 	var all []running
 	for range 4000 {
 		length, cut := time.Duration(random.ExpFloat64()*float64(4*time.Hour)),
@@ -122,7 +122,7 @@ func TestSurvivalConverges(t *testing.T) {
 	if got := job.Duration.Hours(); math.Abs(got-4) > 0.25 {
 		t.Errorf("jobs of 4 h on average, a sixth of them cut off, are expected to run for %.2f h", got)
 	}
-	finished := predict.NewSurvival(nil)
+	finished := predict.NewSurvival()
 	finished.Ended(&job, time.Hour)
 	finished.Refresh(t0, stillRunning())
 	alone := sched.Job{}
@@ -135,7 +135,7 @@ func TestSurvivalConverges(t *testing.T) {
 }
 
 func TestMean(t *testing.T) {
-	m := predict.NewMean(0)
+	m := predict.NewMean()
 	small, large := sched.Job{Request: sched.Resources{MilliCPU: 1000}},
 		sched.Job{Request: sched.Resources{MilliCPU: 8000}}
 	expect := func(j sched.Job, want float64) {
@@ -228,7 +228,7 @@ func TestGroupsShrink(t *testing.T) {
 		g.Ended(&ann, time.Hour)
 	}
 	if stranger := g.Quantile(&bob, 0.5); stranger < 50*time.Minute || stranger > 70*time.Minute {
-		t.Errorf("of somebody not seen yet half are within %v, when all others ran for an hour", stranger)
+		t.Errorf("of an owner not seen yet half are within %v, when all others ran for an hour", stranger)
 	}
 	for range 50 {
 		g.Ended(&bob, time.Minute)
@@ -352,7 +352,7 @@ func TestLearnersKnowOnlyThePast(t *testing.T) {
 		}
 		return all
 	}
-	honest := append(learners(), namedLearner{"siblings", func() predict.Learner { return predict.NewSiblings(0, 0) }},
+	honest := append(learners(), namedLearner{"siblings", func() predict.Learner { return predict.NewSiblings() }},
 		namedLearner{"what it is told", func() predict.Learner { return heedless{predict.NewAverage()} }})
 	for _, l := range honest {
 		if lookAhead(func([]sched.Job) predict.Learner { return l.new() }) {
@@ -367,9 +367,9 @@ func TestLearnersKnowOnlyThePast(t *testing.T) {
 }
 
 func TestPower(t *testing.T) {
-	p := predict.NewPower(0)
+	p := predict.NewPower()
 	ann := sched.Job{Owner: "ann", Request: sched.Resources{MilliCPU: 2000}}
-	if mean, _, ok := p.Predict(&ann); ok || mean != ann.Nominal() {
+	if mean, ok := p.Predict(&ann); ok || mean != ann.Nominal() {
 		t.Errorf("%v W without measurements, known: %v", mean, ok)
 	}
 	if p.Expect(&ann); ann.HasExpected {
@@ -379,19 +379,18 @@ func TestPower(t *testing.T) {
 	for i := range 100 {
 		p.Measured(&ann, energy.Watts(30+2*random.NormFloat64()), 5*time.Minute, t0.Add(time.Duration(i)*time.Hour/2))
 	}
-	mean, deviation, ok := p.Predict(&ann)
-	if !ok || math.Abs(float64(mean)-30) > 1 || deviation < 1 || deviation > 3.5 {
-		t.Errorf("%v W ± %v, known: %v, of jobs that draw 30 W ± 2", mean, deviation, ok)
+	if mean, ok := p.Predict(&ann); !ok || math.Abs(float64(mean)-30) > 1 {
+		t.Errorf("%v W, known: %v, of jobs that draw 30 W ± 2", mean, ok)
 	}
 	big := sched.Job{Owner: "bob", Request: sched.Resources{MilliCPU: 8000}}
-	if mean, wide, _ := p.Predict(&big); math.Abs(float64(mean)-120) > 6 || wide < deviation {
-		t.Errorf("%v W ± %v of a stranger's job of four times the size, want about 120", mean, wide)
+	if mean, _ := p.Predict(&big); math.Abs(float64(mean)-120) > 6 {
+		t.Errorf("%v W of a stranger's job of four times the size, want about 120", mean)
 	}
 	if p.Expect(&big); !big.HasExpected {
 		t.Error("nothing is expected of a stranger's job")
 	}
 	p.Measured(&big, energy.Watts(math.NaN()), time.Minute, t0.Add(60*time.Hour))
-	if mean, _, _ := p.Predict(&big); math.IsNaN(float64(mean)) {
+	if mean, _ := p.Predict(&big); math.IsNaN(float64(mean)) {
 		t.Error("one absurd measurement spoils all")
 	}
 }

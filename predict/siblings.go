@@ -13,7 +13,7 @@ import (
 // What [Siblings] takes for granted: how far apart jobs are submitted that still belong together, how many siblings
 // the mean of the shape weighs as, and how many jobs of the shape the mean of all shapes does.
 const (
-	siblingNearness  = 2 * time.Minute
+	siblingNearness  = 120. // seconds
 	siblingShrinkage = 2
 	shapeShrinkage   = 5
 
@@ -30,10 +30,8 @@ const (
 // over all siblings that have begun to run: ran is the time that one has run so far or ran in all, ended is 1 if it has
 // ended, and m is what [Mean] says of the shape.
 type Siblings struct {
-	nearness float64 // seconds
-	k        float64
-	shapes   *Mean
-	kin      map[sched.Resources]*kin
+	shapes *Mean
+	kin    map[sched.Resources]*kin
 }
 
 // kin are the jobs of one shape that have begun to run, in order of submission.
@@ -52,17 +50,9 @@ func (s sibling) compare(o sibling) int {
 	return cmp.Or(cmp.Compare(s.submitted, o.submitted), cmp.Compare(s.id, o.id))
 }
 
-// NewSiblings returns a learner that has not seen any job. Shrinkage is k. Zeros: two minutes and 2.
-func NewSiblings(nearness time.Duration, shrinkage float64) *Siblings {
-	if nearness <= 0 {
-		nearness = siblingNearness
-	}
-	if !(shrinkage > 0) {
-		shrinkage = siblingShrinkage
-	}
-	return &Siblings{
-		nearness: nearness.Seconds(), k: shrinkage, shapes: NewMean(shapeShrinkage), kin: map[sched.Resources]*kin{},
-	}
+// NewSiblings returns a learner that has not seen any job.
+func NewSiblings() *Siblings {
+	return &Siblings{shapes: newMean(shapeShrinkage), kin: map[sched.Resources]*kin{}}
 }
 
 // Every implements [Learner].
@@ -101,16 +91,16 @@ func (s *Siblings) Expect(j *sched.Job) {
 	if !ok {
 		return
 	}
-	ended, weight := s.weigh(k.ended, j)
-	running, _ := s.weigh(k.running, j)
-	seconds := (ended + running + s.k*j.Duration.Seconds()) / (weight + s.k)
+	ended, weight := weigh(k.ended, j)
+	running, _ := weigh(k.running, j)
+	seconds := (ended + running + siblingShrinkage*j.Duration.Seconds()) / (weight + siblingShrinkage)
 	j.Duration = time.Duration(seconds * float64(time.Second))
 }
 
 // weigh returns the weighted run times of the siblings that are near enough, and the sum of their weights.
-func (s *Siblings) weigh(all []sibling, j *sched.Job) (ran, weight float64) {
+func weigh(all []sibling, j *sched.Job) (ran, weight float64) {
 	at := j.Submitted.Unix()
-	reach := int64(math.Ceil(s.nearness * -math.Log(leastWeight)))
+	reach := int64(math.Ceil(siblingNearness * -math.Log(leastWeight)))
 	first, _ := slices.BinarySearchFunc(all, at-reach, func(one sibling, t int64) int {
 		return cmp.Compare(one.submitted, t)
 	})
@@ -121,7 +111,7 @@ func (s *Siblings) weigh(all []sibling, j *sched.Job) (ran, weight float64) {
 		}
 		if one.submitted != last { // many come in the same second
 			last = one.submitted
-			w = math.Exp(-math.Abs(float64(last-at)) / s.nearness)
+			w = math.Exp(-math.Abs(float64(last-at)) / siblingNearness)
 		}
 		ran += w * one.ran
 		weight += w

@@ -43,8 +43,7 @@ func unfinished(all []observed) iter.Seq2[*sched.Job, time.Duration] {
 // own duration does not count.
 func TestSiblingsAreTheFormula(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		nearness := time.Duration(rapid.IntRange(10, 600).Draw(t, "nearness")) * time.Second
-		k := rapid.Float64Range(0.5, 5).Draw(t, "k")
+		const nearness, k = 2 * time.Minute, 2
 		var all []observed
 		for i := range rapid.IntRange(0, 30).Draw(t, "jobs") {
 			j := shaped(strconv.Itoa(i), time.Duration(rapid.IntRange(0, 1000).Draw(t, "submitted"))*time.Second,
@@ -53,7 +52,7 @@ func TestSiblingsAreTheFormula(t *testing.T) {
 				j, time.Duration(rapid.IntRange(0, 5000).Draw(t, "ran")) * time.Second, rapid.Bool().Draw(t, "ended"),
 			})
 		}
-		s := predict.NewSiblings(nearness, k)
+		s := predict.NewSiblings()
 		for _, o := range rapid.Permutation(all).Draw(t, "order") {
 			if o.ended {
 				s.Ended(o.job, o.ran)
@@ -90,7 +89,7 @@ func TestSiblingsAreTheFormula(t *testing.T) {
 
 // What the group of a job does counts for it, and what others of its shape did long ago counts little.
 func TestSiblingsKnowTheGroup(t *testing.T) {
-	s := predict.NewSiblings(0, 0)
+	s := predict.NewSiblings()
 	for i := range 50 {
 		s.Ended(shaped(fmt.Sprint("old", i), -time.Duration(i)*time.Hour, 1), time.Minute)
 	}

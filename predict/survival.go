@@ -28,13 +28,12 @@ const (
 // that have not ended count for what they have run: statistics of those that ended alone are biased to the short
 // ones.
 type Survival struct {
-	key     func(*sched.Job) string
 	prior   []float64 // P, at the beginning of every step and at the end of the last one
 	unknown *sched.Runtimes
-	classes map[string]*class
+	classes map[string]*class // by [sched.Job].Queue
 }
 
-// class is what is known of the jobs of one key.
+// class is what is known of the jobs of one queue.
 type class struct {
 	ended    []int32 // in every step
 	going    []int32
@@ -43,13 +42,9 @@ type class struct {
 	runtimes *sched.Runtimes
 }
 
-// NewSurvival returns a learner that has not seen any job. The key tells kinds of jobs apart; nil: by
-// [sched.Job].Queue.
-func NewSurvival(key func(*sched.Job) string) *Survival {
-	if key == nil {
-		key = func(j *sched.Job) string { return j.Queue }
-	}
-	s := &Survival{key: key, prior: make([]float64, survivalBins+1), classes: map[string]*class{}}
+// NewSurvival returns a learner that has not seen any job.
+func NewSurvival() *Survival {
+	s := &Survival{prior: make([]float64, survivalBins+1), classes: map[string]*class{}}
 	for b := range s.prior {
 		s.prior[b] = logUniform(time.Duration(b) * survivalStep)
 	}
@@ -99,21 +94,20 @@ func (s *Survival) Refresh(_ time.Time, unfinished iter.Seq2[*sched.Job, time.Du
 	}
 }
 
-// Expect implements [Learner]. All jobs of a key share their Runtimes until the next Refresh.
+// Expect implements [Learner]. All jobs of a queue share their Runtimes until the next Refresh.
 func (s *Survival) Expect(j *sched.Job) {
 	j.Runtimes = s.unknown
-	if c, ok := s.classes[s.key(j)]; ok {
+	if c, ok := s.classes[j.Queue]; ok {
 		j.Runtimes = c.runtimes
 	}
 	j.Duration = j.Runtimes.Mean()
 }
 
 func (s *Survival) class(j *sched.Job) *class {
-	key := s.key(j)
-	c, ok := s.classes[key]
+	c, ok := s.classes[j.Queue]
 	if !ok {
 		c = &class{ended: make([]int32, survivalBins), going: make([]int32, survivalBins), runtimes: s.unknown}
-		s.classes[key] = c
+		s.classes[j.Queue] = c
 	}
 	return c
 }

@@ -312,7 +312,7 @@ func drawCluster(t *rapid.T) *sim.Scenario {
 		}
 	}
 	if rapid.Bool().Draw(t, "learnt") {
-		s.Learner = func() predict.Learner { return predict.NewMean(0) }
+		s.Learner = func() predict.Learner { return predict.NewMean() }
 	}
 	return s
 }

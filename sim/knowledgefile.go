@@ -42,9 +42,9 @@ const (
 // learners are what a scenario file can have in place of true run times.
 var learners = map[string]func() predict.Learner{
 	"groups":   func() predict.Learner { return predict.NewGroups() },
-	"mean":     func() predict.Learner { return predict.NewMean(0) },
-	"siblings": func() predict.Learner { return predict.NewSiblings(0, 0) },
-	"survival": func() predict.Learner { return predict.NewSurvival(nil) },
+	"mean":     func() predict.Learner { return predict.NewMean() },
+	"siblings": func() predict.Learner { return predict.NewSiblings() },
+	"survival": func() predict.Learner { return predict.NewSurvival() },
 }
 
 // loadKnowledge sets what strategies are told of what they cannot know, and how the queue is served.
@@ -70,7 +70,7 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	switch f.Power {
 	case "", powerOfProfiles:
 	case powerLearnt:
-		s.Power = func() predict.PowerLearner { return predict.NewPower(0) }
+		s.Power = func() predict.PowerLearner { return predict.NewPower() }
 	default:
 		return fmt.Errorf("%s: %q: want %s or %s", f.called("power"), f.Power, powerOfProfiles, powerLearnt)
 	}

@@ -235,7 +235,7 @@ func highest(s *sim.Scenario, r *sim.Result) (most energy.Watts) {
 func TestLearntPowerPlacesBetter(t *testing.T) {
 	s := mixed(t)
 	plain := run(t, s, "exec")
-	s.Power = func() predict.PowerLearner { return predict.NewPower(0) }
+	s.Power = func() predict.PowerLearner { return predict.NewPower() }
 	learnt := run(t, s, "exec")
 	before, after := highest(s, plain)-60, highest(s, learnt)-60
 	if after > 0.5*before {
@@ -262,7 +262,7 @@ func TestPowerIsNotKnownBefore(t *testing.T) {
 				s.Use[i] = later
 			}
 		}
-		s.Power = func() predict.PowerLearner { return predict.NewPower(0) }
+		s.Power = func() predict.PowerLearner { return predict.NewPower() }
 		results[later] = run(t, s, "exec")
 	}
 	differ := false
@@ -292,7 +292,7 @@ func TestPowerOfUnknownOwners(t *testing.T) {
 	first := stranger
 	first.ID, first.Submitted, first.Owner = "first", start, "somebody"
 	s.Jobs, s.Use = append(s.Jobs, stranger, first), append(s.Use, 1, 1)
-	s.Power = func() predict.PowerLearner { return predict.NewPower(0) }
+	s.Power = func() predict.PowerLearner { return predict.NewPower() }
 	told := map[string]sched.Job{}
 	play(t, s, &scripted{seen: func(s *sched.Snapshot) { told[s.Queue[0].ID] = s.Queue[0] }})
 	if j := told["first"]; j.HasExpected {

@@ -105,7 +105,7 @@ func (c *Study) run(ctx context.Context, t *Planned) error {
 	}
 	s.Learner, s.Foresight = nil, nil
 	if c.file.Lengths == lengthsLearnt {
-		s.Learner = func() predict.Learner { return predict.NewSurvival(nil) }
+		s.Learner = func() predict.Learner { return predict.NewSurvival() }
 	}
 	if issued := cell.zone.forecasts[t.Trial.Forecast]; issued != nil {
 		foresight, err := issued()

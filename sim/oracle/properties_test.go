@@ -118,9 +118,9 @@ func drawIgnorance(t *rapid.T, s *sim.Scenario) {
 	}
 	switch rapid.SampledFrom([]string{"known", "survival", "mean"}).Draw(t, "lengths") {
 	case "survival":
-		s.Learner = func() predict.Learner { return predict.NewSurvival(nil) }
+		s.Learner = func() predict.Learner { return predict.NewSurvival() }
 	case "mean":
-		s.Learner = func() predict.Learner { return predict.NewMean(0) }
+		s.Learner = func() predict.Learner { return predict.NewMean() }
 	}
 }
 

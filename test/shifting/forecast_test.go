@@ -15,7 +15,7 @@ func TestRealForecasts(t *testing.T) {
 	if !longRun() {
 		t.Skip("takes minutes: set KUBENERGY_LONG=1")
 	}
-	past := func([]trace) predict.Learner { return predict.NewSurvival(nil) }
+	past := func([]trace) predict.Learner { return predict.NewSurvival() }
 	ahead := map[string]map[string]foresight{forecast.WithWeather: {}, forecast.History: {}}
 	for _, test := range []struct {
 		model, when string

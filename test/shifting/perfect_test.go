@@ -56,7 +56,7 @@ func told([]trace) predict.Learner { return nil }
 // TestPerfectForecasts holds the policies to what science.md and shifting.md found of them where forecasts come true.
 // With KUBENERGY_LONG=1 on all grids and every fourth start, which takes a minute; else on one week of one grid.
 func TestPerfectForecasts(t *testing.T) {
-	past := func([]trace) predict.Learner { return predict.NewSurvival(nil) }
+	past := func([]trace) predict.Learner { return predict.NewSurvival() }
 	sample := func(jobs []trace) predict.Learner { return newInSample(t, jobs) }
 	p := plays{zones: zones[3:4], hours: []int{0}, model: "perfect", ahead: map[string]foresight{}}
 	long := longRun()
