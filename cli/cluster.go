@@ -36,7 +36,7 @@ func (f *clusterFlags) addNamespace(flags *pflag.FlagSet, usage string) {
 // A client may ask more often than client-go's five times a second: these commands end, and the API server has a
 // fairness of its own.
 const (
-	clientQPS     = 100
+	clientQPS     = 200
 	clientBurst   = 200
 	clientTimeout = 30 * time.Second
 )

@@ -125,7 +125,7 @@ func (f *forecastFlags) run(cmd *cobra.Command, t terminal) error {
 	var o *outlook
 	var err error
 	if f.file != "" {
-		o, err = f.fromFile()
+		o, err = f.fromFile(t)
 	} else {
 		o, err = f.fromCluster(cmd.Context(), t)
 	}
@@ -213,7 +213,7 @@ func readOutlook(s *v1alpha1.SignalStatus) (*outlook, error) {
 }
 
 // fromFile forecasts a recorded series.
-func (f *forecastFlags) fromFile() (*outlook, error) {
+func (f *forecastFlags) fromFile(t terminal) (*outlook, error) {
 	signal, zone, err := grid.ReadCSV(f.file, grid.CSVOptions{
 		Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity.value == quantityPrice,
 	})
@@ -222,7 +222,7 @@ func (f *forecastFlags) fromFile() (*outlook, error) {
 	}
 	from := signal.Series.End()
 	if f.start != "" {
-		if from, err = readStart(f.start); err != nil {
+		if from, err = report.ParseTime("--start", f.start, t.now()); err != nil {
 			return nil, usageError{err}
 		}
 	}
@@ -241,15 +241,6 @@ func (f *forecastFlags) fromFile() (*outlook, error) {
 		o.Unit = "per kWh"
 	}
 	return o, nil
-}
-
-func readStart(text string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("--start is %q: want a day as 2022-06-01, or a time as 2022-06-01T18:00:00Z", text)
 }
 
 // crop leaves what is known from now on, for as many hours as are wanted; 0: all.

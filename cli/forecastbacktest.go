@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 type backtestFlags struct {
@@ -91,11 +92,10 @@ func (f *backtestFlags) run(cmd *cobra.Command, t terminal) error {
 	if err := f.check(); err != nil {
 		return usageError{err}
 	}
-	e, zone, err := f.evaluation(cmd)
+	e, zone, err := f.evaluation(cmd, t)
 	if err != nil {
 		return usageError{err}
 	}
-	e.Now, e.Progress = t.now, t.progress("parts")
 	scores, err := forecast.Evaluate(cmd.Context(), e)
 	if err != nil {
 		if cmd.Context().Err() != nil {
@@ -107,10 +107,10 @@ func (f *backtestFlags) run(cmd *cobra.Command, t terminal) error {
 }
 
 // evaluation reads the files.
-func (f *backtestFlags) evaluation(cmd *cobra.Command) (forecast.Evaluation, grid.Zone, error) {
+func (f *backtestFlags) evaluation(cmd *cobra.Command, t terminal) (forecast.Evaluation, grid.Zone, error) {
 	e := forecast.Evaluation{
 		Stride: f.stride, Horizon: f.horizon, Windows: f.windows, Refit: f.refit, Calibrate: f.calibrate, Seed: f.seed,
-		Models: f.models,
+		Models: f.models, Now: t.now, Progress: t.progress("parts"),
 	}
 	var zone grid.Zone
 	var err error
@@ -137,7 +137,7 @@ func (f *backtestFlags) evaluation(cmd *cobra.Command) (forecast.Evaluation, gri
 		e.First = e.History.End().Add(-f.leaveOut - f.horizon - time.Duration(f.windows-1)*f.stride)
 		return e, zone, nil
 	}
-	if e.First, err = readStart(f.start); err != nil {
+	if e.First, err = report.ParseTime("--start", f.start, e.Now()); err != nil {
 		return e, "", err
 	}
 	if room := int(e.History.End().Sub(e.First.Add(f.horizon))/f.stride) + 1; !cmd.Flags().Changed("test-windows") &&

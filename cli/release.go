@@ -29,7 +29,6 @@ import (
 const holdPolicy = "kubenergy-hold"
 
 const (
-	releaseQPS     = 200 // patches per second
 	releaseWorkers = 32
 	// For how long nothing must be held once the policy is gone: API servers look at their policies every second.
 	releaseSettle = 4 * time.Second
@@ -92,20 +91,15 @@ func (f *releaseFlags) run(ctx context.Context, t terminal, args []string) error
 	if err != nil {
 		return err
 	}
-	config, namespace, err := f.config(t)
-	if err != nil {
-		return err
-	}
-	config.QPS, config.Burst = releaseQPS, releaseQPS
-	client, err := clients(config)
+	c, err := f.open(t)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	r := &releaser{client: client, out: t.out, now: t.now, settle: releaseSettle, pause: releasePause}
+	r := &releaser{client: c, out: t.out, now: t.now, settle: releaseSettle, pause: releasePause}
 	if !f.all {
-		return r.one(ctx, namespace, name)
+		return r.one(ctx, c.namespace, name)
 	}
 	if f.removePolicy {
 		if err := r.removePolicy(ctx); err != nil {

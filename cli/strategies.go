@@ -39,9 +39,8 @@ func newStrategies(t terminal) *cobra.Command {
 		Example: "  kubenergy strategies",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			wheres, whens := sched.Names()
-			_, suspending := sched.Families()
-			starting := slices.DeleteFunc(whens, func(name string) bool { return slices.Contains(suspending, name) })
+			wheres, _ := sched.Names()
+			starting, suspending := sched.Families()
 			w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
 			for _, group := range []struct {
 				title string

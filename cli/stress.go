@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -114,8 +113,6 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 	began, used := time.Now(), cpuTime()
 	tick := time.NewTicker(stressPeriod)
 	defer tick.Stop()
-	line := time.NewTicker(stressLine)
-	defer line.Stop()
 	lineAt, lineUsed := began, used
 	pace := pace{cores: s.cores}
 	last, lastUsed := began, used
@@ -125,17 +122,15 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 			total := time.Since(began)
 			_, err := fmt.Fprintf(out, "done after %s: %.2f of %.2f CPUs on average\n", total.Round(time.Second/10),
 				(cpuTime()-used).Seconds()/total.Seconds(), s.cores)
-			if errors.Is(ctx.Err(), context.Canceled) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return err
-			}
-			return ctx.Err()
+			return err
 		case now := <-tick.C:
 			spent := cpuTime()
 			cores := pace.next(now.Sub(last), spent-lastUsed)
 			last, lastUsed = now, spent
 			s.share.Store(math.Float64bits(min(1, max(0, cores/float64(s.workers)))))
-		case now := <-line.C:
-			spent := cpuTime()
+			if now.Sub(lineAt) < stressLine {
+				continue
+			}
 			_, err := fmt.Fprintf(out, "%s: %.2f of %.2f CPUs, %.0f MiB held, %s left\n",
 				now.UTC().Format(time.TimeOnly),
 				(spent-lineUsed).Seconds()/now.Sub(lineAt).Seconds(), s.cores, float64(s.memory)/(1<<20),

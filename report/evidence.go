@@ -117,7 +117,8 @@ func readRates(a *ledger.Answer) map[rateKey]float64 {
 }
 
 // bookedMean returns the mean of rates over an interval. ok is false if that of any hour is not known.
-func bookedMean(all map[rateKey]float64, site, of string, from, to time.Time) (rate float64, ok bool) {
+func bookedMean(all map[rateKey]float64, site, of string, w sched.Window) (rate float64, ok bool) {
+	from, to := w.Start, w.End
 	if !to.After(from) {
 		return 0, false
 	}

@@ -256,38 +256,6 @@ func (b *comparison) node(s *sched.Snapshot) *sched.Node {
 	return nil
 }
 
-// rate is the mean rate of what the baseline would have used, weighted by energy. Where choice and baseline run at
-// one site and time, it is the one that was booked for the job itself.
-func rate(options []option, own float64, booked,
-	forecast func(*option) (float64, bool),
-) (rate float64, guessed, ok bool) {
-	sameSite := !slices.ContainsFunc(options, func(o option) bool {
-		return o.chosen.Site.Name != options[0].chosen.Site.Name
-	})
-	var instead float64
-	for i := range options {
-		instead += options[i].baseline
-	}
-	for i := range options {
-		o := &options[i]
-		value := own
-		if !sameSite || o.held != 0 || o.chosen.Site.Name != o.instead.Site.Name {
-			if value, ok = booked(o); !ok {
-				if value, ok = forecast(o); !ok {
-					return 0, false, false
-				}
-				guessed = true
-			}
-		}
-		share := 1 / float64(len(options))
-		if instead > 0 {
-			share = o.baseline / instead
-		}
-		rate += value * share
-	}
-	return rate, guessed, true
-}
-
 // unknownShare is how much of a job's energy may be without an intensity or a price.
 const unknownShare = 0.01
 
@@ -301,20 +269,30 @@ func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of 
 	if len(of) != 1 || float64(unknown) > unknownShare*float64(row.Facility) {
 		return "", 0, nil
 	}
-	spent := used(of[0])
-	value, guessed, ok := rate(options, scale*spent/s.Energy.Used,
-		func(o *option) (float64, bool) {
-			return bookedMean(b.rates, o.instead.Site.Name, of[0], o.window.Start, o.window.End)
-		},
-		func(o *option) (float64, bool) {
-			series := forecast(o.forecast)
-			if series == nil || !series.Covers(o.window.Start, o.window.Start) {
-				return 0, false
+	spent, sameSite, guessed := used(of[0]), true, false
+	var instead, value float64
+	for i := range options {
+		instead += options[i].baseline
+		sameSite = sameSite && options[i].chosen.Site.Name == options[0].chosen.Site.Name
+	}
+	for i := range options {
+		o := &options[i]
+		rate := scale * spent / s.Energy.Used // where choice and baseline run at one site and time
+		if !sameSite || o.held != 0 || o.chosen.Site.Name != o.instead.Site.Name {
+			var booked bool
+			if rate, booked = bookedMean(b.rates, o.instead.Site.Name, of[0], o.window); !booked {
+				series := forecast(o.forecast)
+				if series == nil || !series.Covers(o.window.Start, o.window.Start) {
+					return "", 0, nil
+				}
+				rate, guessed = series.Mean(o.window.Start, o.window.End), true
 			}
-			return series.Mean(o.window.Start, o.window.End), true
-		})
-	if !ok {
-		return "", 0, nil
+		}
+		share := 1 / float64(len(options))
+		if instead > 0 {
+			share = o.baseline / instead
+		}
+		value += rate * share
 	}
 	s.Forecast = s.Forecast || guessed
 	perKWh = value / scale

@@ -101,8 +101,8 @@ func New(file *sim.File, results []*sim.Result) *Report {
 		Scenario: Scenario{
 			Name: s.Name, Workload: file.Workload.File, Jobs: len(s.Jobs), Nodes: len(s.Nodes),
 			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
-			EmptyNodes: file.EmptyNodes, Forecast: forecastOf(file, s), Learner: file.Learner, Power: file.Power,
-			Seed: s.Policy.Seed,
+			EmptyNodes: cmp.Or(file.EmptyNodes, sim.EmptyNodesSleep), Forecast: forecastOf(file, s),
+			Learner: file.Learner, Power: file.Power, Seed: s.Policy.Seed,
 		},
 	}
 	for i := range s.Jobs {
@@ -111,16 +111,9 @@ func New(file *sim.File, results []*sim.Result) *Report {
 		}
 	}
 	r.Scenario.FitNowhere = fitNowhere(results[0])
-	if r.Scenario.EmptyNodes == "" {
-		r.Scenario.EmptyNodes = sim.EmptyNodesSleep
-	}
 	for _, site := range s.Sites {
-		pue := site.PUE
-		if pue == 0 {
-			pue = 1
-		}
 		r.Scenario.Sites = append(r.Scenario.Sites,
-			Site{Name: site.Name, Zone: string(site.Zone), PUE: pue, Quality: site.Carbon.Quality})
+			Site{Name: site.Name, Zone: string(site.Zone), PUE: cmp.Or(site.PUE, 1), Quality: site.Carbon.Quality})
 	}
 	for _, result := range results {
 		run := summarise(result)
