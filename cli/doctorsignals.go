@@ -218,10 +218,4 @@ func (d *doctor) lookAtNodes(ctx context.Context) {
 	}
 }
 
-func firstOf(names []string) string {
-	slices.Sort(names)
-	if len(names) > 3 {
-		return strings.Join(names[:3], ", ") + ", …"
-	}
-	return strings.Join(names, ", ")
-}
+func firstOf(names []string) string { return report.Few(3, slices.Sorted(slices.Values(names))) }

@@ -235,19 +235,16 @@ func (e *explainer) warn(s *subject) {
 				strings.TrimSpace(line)+": it is treated as unmarked")
 		}
 	}
-	maps := []map[string]string{s.pod.Annotations}
-	if s.job != nil {
-		maps = append([]map[string]string{s.job.Annotations}, maps...)
-	}
-	for _, m := range maps {
-		for _, key := range aliasesIn(m) {
-			e.out.Warnings = append(e.out.Warnings,
-				fmt.Sprintf("annotation %s is another system's: it is obeyed as one of ours", key))
+	var said []string
+	for _, annotations := range []map[string]string{s.object.GetAnnotations(), s.pod.Annotations} {
+		for _, key := range aliasesIn(annotations) {
+			said = append(said, fmt.Sprintf("annotation %s is another system's: it is obeyed as one of ours", key))
 		}
-		for _, sentence := range policy.Unsupported(m) {
-			if !slices.Contains(e.out.Warnings, sentence) {
-				e.out.Warnings = append(e.out.Warnings, sentence)
-			}
+		said = append(said, policy.Unsupported(annotations)...)
+	}
+	for i, sentence := range said {
+		if !slices.Contains(said[:i], sentence) {
+			e.out.Warnings = append(e.out.Warnings, sentence)
 		}
 	}
 }

@@ -205,9 +205,6 @@ type (
 		Refit      string         `json:"refit,omitempty"`
 		Calibrated bool           `json:"calibrated"`
 		Models     []accuracyJSON `json:"models"`
-
-		evaluation forecast.Evaluation
-		scores     []forecast.Accuracy
 	}
 	accuracyJSON struct {
 		Model    string              `json:"model"`
@@ -223,7 +220,6 @@ func newBacktest(e forecast.Evaluation, zone grid.Zone, scores []forecast.Accura
 	b := &backtest{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: "ForecastBacktest", Zone: zone, First: e.First.UTC(),
 		Windows: e.Windows, Stride: e.Stride.String(), Horizon: e.Horizon.String(), Calibrated: e.Calibrate,
-		evaluation: e, scores: scores,
 	}
 	if e.Refit > 0 {
 		b.Refit = e.Refit.String()

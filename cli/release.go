@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // holdPolicy is the name of the MutatingAdmissionPolicy that suspends Jobs, and of its binding.
@@ -205,12 +205,12 @@ type failure struct {
 // transient reports whether the reason of an error may go by itself. A patch whose test fails is refused as invalid:
 // the Job has changed since it was listed.
 func transient(err error) bool {
-	if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
-		return true // the network
-	}
-	return apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err) ||
-		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
-		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
+	return slices.Contains([]metav1.StatusReason{
+		metav1.StatusReasonUnknown, // the network
+		metav1.StatusReasonConflict, metav1.StatusReasonInvalid, metav1.StatusReasonExpired,
+		metav1.StatusReasonTooManyRequests, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
+		metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable,
+	}, apierrors.ReasonForError(err))
 }
 
 // hopeless reports whether another pass would end as this one did.
@@ -229,19 +229,17 @@ func (p *pass) unfinished(err error, released int) error {
 		oneLine(err))
 }
 
-const maxNamed = 10 // objects that a sentence names
-
 func (p *pass) error(released int) error {
-	var named []string
-	for i, f := range p.failed {
-		if i == maxNamed {
-			named = append(named, fmt.Sprintf("and %d more", len(p.failed)-i))
-			break
-		}
-		named = append(named, f.job)
+	var jobs []string
+	for _, f := range p.failed {
+		jobs = append(jobs, f.job)
+	}
+	const most = 10
+	if n := len(jobs) - most; n > 0 {
+		jobs = append(jobs[:most], fmt.Sprintf("and %d more", n))
 	}
 	return fmt.Errorf("%s released, %s still held: %s (%s)",
-		count(released, "Job"), count(len(p.failed), "Job"), strings.Join(named, ", "), because(p.failed[0].err))
+		count(released, "Job"), count(len(p.failed), "Job"), strings.Join(jobs, ", "), because(p.failed[0].err))
 }
 
 // pass releases every held Job, and every one that a budget has suspended, that a list shows.
@@ -326,6 +324,10 @@ func (r *releaser) notePods(ctx context.Context, w io.Writer, namespace string) 
 		if err != nil || len(pods.Items) == 0 {
 			continue
 		}
+		var names []string
+		for i := range pods.Items {
+			names = append(names, pods.Items[i].Namespace+"/"+pods.Items[i].Name)
+		}
 		more := ""
 		if pods.Continue != "" {
 			more = "at least "
@@ -335,19 +337,8 @@ func (r *releaser) notePods(ctx context.Context, w io.Writer, namespace string) 
 			verbs = [...]string{"waits", "stays"}
 		}
 		fmt.Fprintf(w, "%s%s %s for the scheduler %s, and %s pending while no such scheduler runs: %s\n",
-			more, count(len(pods.Items), "pod"), verbs[0], scheduler, verbs[1], examples(pods.Items))
+			more, count(len(pods.Items), "pod"), verbs[0], scheduler, verbs[1], report.Few(3, names))
 	}
-}
-
-func examples(pods []v1.Pod) string {
-	var names []string
-	for i := range pods[:min(len(pods), 3)] {
-		names = append(names, pods[i].Namespace+"/"+pods[i].Name)
-	}
-	if len(pods) > len(names) {
-		names = append(names, "…")
-	}
-	return strings.Join(names, ", ")
 }
 
 // count is a number of things, in words that fit it.

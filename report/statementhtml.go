@@ -74,16 +74,8 @@ func (c *Comparison) jobs() *shown {
 		if j.Cost != nil {
 			cost = j.Cost.String() + " " + j.Currency
 		}
-		t.Add(j.Namespace+"/"+j.Owner, j.Strategy, names(j.Nodes), names(j.Instead), held, j.Energy.String(), emissions,
-			cost)
+		t.Add(j.Namespace+"/"+j.Owner, j.Strategy, Few(3, j.Nodes), Few(3, j.Instead), held, j.Energy.String(),
+			emissions, cost)
 	}
 	return t.shown(true)
-}
-
-func names(all []string) string {
-	const some = 3
-	if len(all) > some {
-		return strings.Join(all[:some], ", ") + ", …"
-	}
-	return strings.Join(all, ", ")
 }

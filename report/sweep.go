@@ -171,11 +171,7 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 	c.resample()
 	s.Resamples = len(c.drawn)
 	for _, key := range c.order() {
-		row, err := c.row(key)
-		if err != nil {
-			return nil, err
-		}
-		s.Strategies = append(s.Strategies, *row)
+		s.Strategies = append(s.Strategies, *c.row(key))
 	}
 	for i := range trials {
 		if trials[i].Day != nil {
@@ -183,7 +179,8 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 		}
 	}
 	s.Notes = s.notes()
-	return s, s.answer(o.Published)
+	s.answer(o.Published)
+	return s, nil
 }
 
 // CheckSweep reports what would keep [NewSweep] from summing up trials of which only the names are known, as before any
@@ -233,12 +230,9 @@ func (s *Sweep) notes() []string {
 }
 
 // answer looks up what published figures answer to.
-func (s *Sweep) answer(published []Published) error {
+func (s *Sweep) answer(published []Published) {
 	for _, p := range published {
-		restart, err := p.check()
-		if err != nil {
-			return err
-		}
+		restart, _ := p.check() // a wrong one was refused
 		i := slices.IndexFunc(s.Strategies, func(r SweepRow) bool {
 			return r.Strategy == p.Strategy && r.Forecast == p.Forecast && r.RestartCost == restart
 		})
@@ -251,7 +245,6 @@ func (s *Sweep) answer(published []Published) error {
 			s.Published = append(s.Published, p)
 		}
 	}
-	return nil
 }
 
 // publishedFigures are what can be published of a row; nil where the row has none.

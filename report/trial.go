@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -177,16 +176,10 @@ func judge(o *sim.Outcome, j *sched.Job, slack time.Duration) verdict {
 	return violated
 }
 
-// errNoDay is what keeps a day from being drawn.
-var errNoDay = errors.New("the carbon intensity of that day is not known")
-
-// NewDay looks at one day of a run, from a time on.
-func NewDay(r *sim.Result, from time.Time) (*Day, error) {
+// NewDay looks at one day of a run, from a time on, whose carbon intensity is known.
+func NewDay(r *sim.Result, from time.Time) *Day {
 	const step, steps = 15 * time.Minute, 96
 	series := r.Scenario.Sites[0].Carbon.Series
-	if series == nil || !series.Covers(from, from.Add(steps*step)) {
-		return nil, errNoDay
-	}
 	d := &Day{Start: from.UTC(), Step: step, Intensity: make([]float64, steps), Cores: make([]float64, steps)}
 	for k := range d.Intensity {
 		begin := from.Add(time.Duration(k) * step)
@@ -206,7 +199,7 @@ func NewDay(r *sim.Result, from time.Time) (*Day, error) {
 			d.add(w, float64(sized.Request.MilliCPU)/1000)
 		}
 	}
-	return d, nil
+	return d
 }
 
 // add counts cores that are busy during a window.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -306,20 +305,8 @@ func (c *Study) firstQuoted() int {
 	return slices.IndexFunc(c.cells, func(cell *trialCell) bool { return options.Quotes(cell.index) })
 }
 
-// programHash is what tells one build of this program from another: the commit, or the program itself where it was
-// built from something that is no commit.
+// programHash is what tells one build of this program from another.
 func programHash() (string, error) {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		setting := func(key string) string {
-			if i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == key }); i >= 0 {
-				return info.Settings[i].Value
-			}
-			return ""
-		}
-		if revision := setting("vcs.revision"); revision != "" && setting("vcs.modified") == "false" {
-			return revision + " " + setting("GOARCH"), nil // fused multiplications differ between architectures
-		}
-	}
 	path, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("finding this program: %w", err)
