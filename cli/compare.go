@@ -188,50 +188,38 @@ func newMerge(t terminal) *cobra.Command {
 	return cmd
 }
 
-// progress returns what shows on a terminal how many of all things are done.
+// progress returns what shows on a terminal how many of all things are done; it is called after each one.
 func (t terminal) progress(things string) (tell func(done, all int)) {
 	if !isTerminal(t.err) {
 		return func(int, int) {}
 	}
-	return (&progress{w: t.err, now: t.now, things: things}).tell
-}
-
-type progress struct {
-	w      io.Writer
-	now    func() time.Time
-	things string
-
-	begun time.Time
-	first int // things that were there before
-
-	mu   sync.Mutex
-	last time.Time
-}
-
-// tell is called after each thing.
-func (p *progress) tell(done, all int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.now()
-	if p.begun.IsZero() {
-		p.begun, p.first = now, done-1
+	var mu sync.Mutex
+	var begun, last time.Time
+	before := 0 // things that were there before
+	return func(done, all int) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := t.now()
+		if begun.IsZero() {
+			begun, before = now, done-1
+		}
+		const often = 200 * time.Millisecond
+		if now.Sub(last) < often && done < all {
+			return
+		}
+		last = now
+		const width = 30
+		full := width * done / max(1, all)
+		line := fmt.Sprintf("\r[%s%s] %d of %d %s", strings.Repeat("█", full), strings.Repeat("·", width-full), done,
+			all, things)
+		if elapsed := now.Sub(begun); done > before+1 && done < all {
+			left := time.Duration(float64(elapsed) / float64(done-before-1) * float64(all-done))
+			line += fmt.Sprintf(", %v left", left.Round(time.Second))
+		}
+		line += "\x1b[K"
+		if done >= all {
+			line += "\n"
+		}
+		_, _ = io.WriteString(t.err, line) // a progress bar may be lost
 	}
-	const often = 200 * time.Millisecond
-	if now.Sub(p.last) < often && done < all {
-		return
-	}
-	p.last = now
-	const width = 30
-	full := width * done / max(1, all)
-	line := fmt.Sprintf("\r[%s%s] %d of %d %s", strings.Repeat("█", full), strings.Repeat("·", width-full), done, all,
-		p.things)
-	if elapsed := now.Sub(p.begun); done > p.first+1 && done < all {
-		left := time.Duration(float64(elapsed) / float64(done-p.first-1) * float64(all-done))
-		line += fmt.Sprintf(", %v left", left.Round(time.Second))
-	}
-	line += "\x1b[K"
-	if done >= all {
-		line += "\n"
-	}
-	_, _ = io.WriteString(p.w, line) // a progress bar may be lost
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/report"
@@ -90,11 +92,7 @@ func (d *doctor) lookAtComponents(ctx context.Context) {
 		}
 		version := versionOf(dep)
 		versions[version] = append(versions[version], dep.Name)
-		want := int32(1)
-		if dep.Spec.Replicas != nil {
-			want = *dep.Spec.Replicas
-		}
-		switch ready := dep.Status.ReadyReplicas; {
+		switch want, ready := ptr.Deref(dep.Spec.Replicas, 1), dep.Status.ReadyReplicas; {
 		case want == 0:
 			d.say(statusWarn, "", "%s is scaled to 0", dep.Name)
 		case ready == 0:
@@ -153,14 +151,8 @@ func (d *doctor) lookAtLeases(ctx context.Context) {
 			continue
 		}
 		found = true
-		holder := ""
-		if l.Spec.HolderIdentity != nil {
-			holder = *l.Spec.HolderIdentity
-		}
-		limit := 15 * time.Second
-		if s := l.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
-			limit = time.Duration(*s) * time.Second
-		}
+		holder := ptr.Deref(l.Spec.HolderIdentity, "")
+		limit := time.Duration(cmp.Or(ptr.Deref(l.Spec.LeaseDurationSeconds, 0), 15)) * time.Second
 		var age time.Duration
 		if l.Spec.RenewTime != nil {
 			age = max(0, d.now().Sub(l.Spec.RenewTime.Time))

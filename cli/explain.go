@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
@@ -322,8 +323,10 @@ func (e *explainer) jobState(job *batchv1.Job) {
 	case suspended:
 		e.say(stateSuspended, "It is suspended, but not by KubEnergy, which does not resume it.")
 	case job.Status.Active > 0 && job.Status.Ready != nil && *job.Status.Ready > 0:
-		e.say(stateRunning, "It runs: %d of %s ready%s.", *job.Status.Ready, count(int(job.Status.Active), "pod"),
-			since(released))
+		e.say(stateRunning, "It runs: %d of %s ready.", *job.Status.Ready, count(int(job.Status.Active), "pod"))
+		if released != "" {
+			e.out.Sentence = strings.TrimSuffix(e.out.Sentence, ".") + ", released at " + released + "."
+		}
 	case released != "":
 		e.say(stateReleased, "It was released at %s.", released)
 	default:
@@ -377,13 +380,6 @@ func (e *explainer) say(state, format string, args ...any) {
 	e.out.State, e.out.Sentence = state, fmt.Sprintf(format, args...)
 }
 
-func since(released string) string {
-	if released == "" {
-		return ""
-	}
-	return ", released at " + released
-}
-
 // clock shows an instant, and how far off it is.
 func (e *explainer) clock(t time.Time) string {
 	if d := t.Sub(e.now); d >= 0 {
@@ -412,20 +408,21 @@ func (e *explainer) decide(job *sched.Job, settings *policy.Settings) {
 // compare adds what a site's signals say of a start now and then, as far as they are known.
 func (e *explainer) compare(site *sched.Site, duration time.Duration, then time.Time) {
 	c := comparison{Site: site.Name}
+	over := func(s *grid.Series) (now, later *float64) {
+		if s != nil && s.Covers(e.now, e.now.Add(duration)) {
+			now = new(s.Mean(e.now, e.now.Add(duration)))
+		}
+		if s != nil && then.After(e.now) && s.Covers(then, then.Add(duration)) {
+			later = new(s.Mean(then, then.Add(duration)))
+		}
+		return now, later
+	}
 	if s := site.Carbon.Series; s != nil && s.Covers(e.now, e.now) {
 		c.CarbonNow = new(s.At(e.now))
-		if s.Covers(e.now, e.now.Add(duration)) {
-			c.CarbonOver = new(s.Mean(e.now, e.now.Add(duration)))
-		}
-		if then.After(e.now) && s.Covers(then, then.Add(duration)) {
-			c.CarbonThen = new(s.Mean(then, then.Add(duration)))
-		}
+		c.CarbonOver, c.CarbonThen = over(s)
 	}
-	if s := site.Price.Series; s != nil && s.Covers(e.now, e.now.Add(duration)) {
-		c.PriceOver = new(s.Mean(e.now, e.now.Add(duration)))
-		if then.After(e.now) && s.Covers(then, then.Add(duration)) {
-			c.PriceThen = new(s.Mean(then, then.Add(duration)))
-		}
+	if now, later := over(site.Price.Series); now != nil {
+		c.PriceOver, c.PriceThen = now, later
 	}
 	if c.CarbonNow != nil || c.PriceOver != nil {
 		e.out.Compare = append(e.out.Compare, c)

@@ -127,20 +127,16 @@ func (r *releaser) one(ctx context.Context, namespace, name string) error {
 	if err != nil {
 		return fmt.Errorf("reading Job %s/%s: %s", namespace, name, because(err))
 	}
-	if label := waitsBy(job); label == "" {
-		fmt.Fprintf(r.out, "job %s/%s: not held by us, left as it is\n", namespace, name)
-		return nil
-	}
-	gone, err := r.release(ctx, job)
-	switch {
-	case err != nil:
+	what := "released"
+	if waitsBy(job) == "" {
+		what = "not held by us, left as it is"
+	} else if gone, err := r.release(ctx, job); err != nil {
 		return fmt.Errorf("releasing Job %s/%s: %s", namespace, name, because(err))
-	case gone:
-		fmt.Fprintf(r.out, "job %s/%s: no longer held\n", namespace, name)
-	default:
-		fmt.Fprintf(r.out, "job %s/%s: released\n", namespace, name)
+	} else if gone {
+		what = "no longer held"
 	}
-	return nil
+	_, err = fmt.Fprintf(r.out, "job %s/%s: %s\n", namespace, name, what)
+	return err
 }
 
 // removePolicy lets new Jobs be. The binding goes first: a policy without one does nothing.

@@ -206,19 +206,15 @@ func (f *reportFlags) statement(ctx context.Context, c *centralUnit, q *ledger.Q
 
 // narrow leaves the decisions that the filters are about. What decisions do not tell cannot be filtered by.
 func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
-	keep := func(name string, of func(*ledger.Record) string) {
-		if values := *f.filters[name]; len(values) > 0 {
-			e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool {
-				return !slices.Contains(values, of(&r))
-			})
-		}
-	}
-	keep("owner", (*ledger.Record).OwnerName)
-	for _, name := range []string{"strategy", "node"} { // holds have no node, and the strategy that holds
+	for name, of := range map[string]func(*ledger.Record) string{
+		"owner":    (*ledger.Record).OwnerName,
+		"strategy": func(r *ledger.Record) string { return r.Strategy },
+		"node":     func(r *ledger.Record) string { return r.Node },
+	} {
 		values := *f.filters[name]
 		e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool {
-			return len(values) > 0 && r.Action == "place" &&
-				!slices.Contains(values, map[string]string{"strategy": r.Strategy, "node": r.Node}[name])
+			told := name == "owner" || r.Action == "place" // holds have no node, and the strategy that holds
+			return len(values) > 0 && told && !slices.Contains(values, of(&r))
 		})
 	}
 	for _, name := range []string{"pod", "team", "site", "kind"} {

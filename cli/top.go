@@ -176,15 +176,14 @@ func aged(d drawn, now time.Time) drawn {
 
 func (d *drawn) age() string {
 	text := (time.Duration(d.AgeSeconds) * time.Second).String()
-	switch {
-	case d.Stale && d.Implausible:
-		return text + " stale, implausible"
-	case d.Stale:
-		return text + " stale"
-	case d.Implausible:
-		return text + " implausible"
+	var marks []string
+	if d.Stale {
+		marks = append(marks, "stale")
 	}
-	return text
+	if d.Implausible {
+		marks = append(marks, "implausible")
+	}
+	return strings.TrimSpace(text + " " + strings.Join(marks, ", "))
 }
 
 // powerList is what nodes or pods draw.
@@ -206,15 +205,12 @@ func (l *powerList) Text(bool, bool) string {
 	if !l.namespaces {
 		t.Columns[0].Name = ""
 	}
-	watts := func(v *float64) any {
-		if v == nil {
-			return nil
-		}
-		return strconv.FormatFloat(*v, 'f', 1, 64)
+	for _, c := range []*report.Column{&t.Columns[3], &t.Columns[4]} {
+		c.Show = func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 	}
 	for i := range l.Items {
 		d := &l.Items[i]
-		t.Add(printable(d.Namespace), printable(d.Name), printable(d.Node), watts(&d.Watts), watts(d.IdleWatts),
+		t.Add(printable(d.Namespace), printable(d.Name), printable(d.Node), d.Watts, d.IdleWatts,
 			printable(d.Source), d.Quality, d.age())
 	}
 	return t.Plain()

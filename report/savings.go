@@ -168,7 +168,9 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 		s.Held = max(s.Held, o.held.Seconds())
 		s.Nodes, s.Instead = append(s.Nodes, o.chosen.Name), append(s.Instead, o.instead.Name)
 	}
-	s.Nodes, s.Instead = compact(s.Nodes), compact(s.Instead)
+	slices.Sort(s.Nodes)
+	slices.Sort(s.Instead)
+	s.Nodes, s.Instead = slices.Compact(s.Nodes), slices.Compact(s.Instead)
 	if !(chosen > 0) || !(instead >= 0) {
 		return nil, leftNoEstimate
 	}
@@ -183,11 +185,6 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 		func(currency string) float64 { return row.Costs[currency].Money() },
 		func(site *sched.Site) *grid.Series { return site.Price.Series })
 	return s, ""
-}
-
-func compact(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 func difference(used, baseline float64) Difference {

@@ -114,12 +114,8 @@ var jobKeys = map[string]func(*job, time.Time) string{
 	string(ledger.ByOwner):     func(j *job, _ time.Time) string { return j.key.owner },
 	string(ledger.ByStrategy):  func(j *job, _ time.Time) string { return j.strategy },
 	string(ledger.ByNode):      func(j *job, _ time.Time) string { return j.places[len(j.places)-1].Node },
-	string(ledger.ByHour): func(_ *job, t time.Time) string {
-		return t.UTC().Truncate(time.Hour).Format(time.RFC3339)
-	},
-	string(ledger.ByDay): func(_ *job, t time.Time) string {
-		return t.UTC().Truncate(24 * time.Hour).Format(time.RFC3339)
-	},
+	string(ledger.ByHour):      func(_ *job, t time.Time) string { return stamp(t.UTC().Truncate(time.Hour)) },
+	string(ledger.ByDay):       func(_ *job, t time.Time) string { return stamp(t.UTC().Truncate(24 * time.Hour)) },
 }
 
 // turnarounds adds how long jobs took from their creation to their end, on average.

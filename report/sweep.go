@@ -123,13 +123,10 @@ const (
 
 // Quotes reports whether figures are of the start of an index.
 func (o *SweepOptions) Quotes(index int) bool {
-	switch o.Quote {
-	case QuoteEven:
-		return index%2 == 0
-	case QuoteOdd:
-		return index%2 == 1
+	if o.Quote != QuoteEven && o.Quote != QuoteOdd {
+		return true
 	}
-	return true
+	return (index%2 == 0) == (o.Quote == QuoteEven)
 }
 
 // trialKey is what a trial and its baseline have in common.
