@@ -287,15 +287,9 @@ func (c *centralUnit) evidence(ctx context.Context, q *ledger.Query, savings boo
 		missing = append(missing, what+": "+refused.text)
 		return nil
 	}
-	records, since, err := c.decisions(ctx, q, savings, most)
-	refused, _ := errors.AsType[*refusedError](err)
-	if savings && refused != nil && refused.status == http.StatusForbidden {
-		// The first refusal says more than a second one.
-		if without, from, again := c.decisions(ctx, q, false, most); again == nil {
-			records, since, err, savings = without, from, nil, false
-			missing = append(missing, "Savings are missing, because what decisions depended on cannot be read: "+
-				refused.text)
-		}
+	records, since, without, err := c.recorded(ctx, q, savings, most)
+	if without != "" {
+		savings, missing = false, append(missing, without)
 	}
 	if err != nil {
 		err = lack("Decisions cannot be read, so turnaround and savings are missing", err)
@@ -336,6 +330,22 @@ func (c *centralUnit) evidence(ctx context.Context, q *ledger.Query, savings boo
 		err = lack("Intensities that were booked at sites cannot be read; forecasts stand in for them", err)
 	}
 	return e, true, missing, err
+}
+
+// recorded fetches the decisions; without their snapshots, and says so, where those may not be read.
+func (c *centralUnit) recorded(ctx context.Context, q *ledger.Query, snapshots bool,
+	most int,
+) (records []ledger.Record, since time.Time, without string, err error) {
+	records, since, err = c.decisions(ctx, q, snapshots, most)
+	refused, ok := errors.AsType[*refusedError](err)
+	if !snapshots || !ok || refused.status != http.StatusForbidden {
+		return records, since, "", err
+	}
+	bare, from, again := c.decisions(ctx, q, false, most)
+	if again != nil {
+		return nil, since, "", err // the first says more
+	}
+	return bare, from, "Savings are missing, because what decisions depended on cannot be read: " + refused.text, nil
 }
 
 // What is fetched of decisions.

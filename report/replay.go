@@ -38,7 +38,7 @@ type Redecided struct {
 	Compared  int          `json:"compared"`       // decisions that the sums are of: both sides can be estimated
 	Recorded  Sums         `json:"recorded"`
 	Instead   Sums         `json:"instead"`
-	Decisions []Redecision `json:"decisions"` // those that differ
+	Decisions []redecision `json:"decisions"` // those that differ
 }
 
 // Sums are of energy, emissions and cost, estimated.
@@ -54,19 +54,19 @@ func (s *Sums) add(e *sched.Estimate) {
 	s.Cost += float64(e.Cost)
 }
 
-// Redecision is a decision that would have been another one.
-type Redecision struct {
+// redecision is a decision that would have been another one.
+type redecision struct {
 	ID        string    `json:"id"`
 	At        time.Time `json:"at"`
 	Namespace string    `json:"namespace"`
 	Owner     string    `json:"owner"`
 	By        string    `json:"by"` // the recorded strategy
-	Recorded  Choice    `json:"recorded"`
-	Instead   Choice    `json:"instead"`
+	Recorded  choice    `json:"recorded"`
+	Instead   choice    `json:"instead"`
 }
 
-// Choice is what was decided, or would have been.
-type Choice struct {
+// choice is what was decided, or would have been.
+type choice struct {
 	Node   string    `json:"node,omitempty"`
 	Until  time.Time `json:"heldUntil,omitzero"`
 	Reason string    `json:"reason,omitempty"`
@@ -89,7 +89,7 @@ func NewReplay(records []ledger.Record, strategies []string) (*Replay, error) {
 			return nil, err
 		}
 		planners = append(planners, g)
-		r.Strategies = append(r.Strategies, Redecided{Strategy: name, Decisions: []Redecision{}})
+		r.Strategies = append(r.Strategies, Redecided{Strategy: name, Decisions: []redecision{}})
 	}
 	sorted := slices.Clone(records)
 	slices.SortStableFunc(sorted, func(a, b ledger.Record) int {
@@ -127,8 +127,8 @@ func replayable(r *ledger.Record) (*sched.Snapshot, error) {
 
 func (d *Redecided) decide(r *ledger.Record, s *sched.Snapshot, g *sched.Greedy) {
 	decision := g.Plan(s)[0]
-	recorded, instead := Choice{Node: r.Node, Reason: r.Reason},
-		Choice{Node: decision.Node, Reason: decision.Reason.Kind.String()}
+	recorded, instead := choice{Node: r.Node, Reason: r.Reason},
+		choice{Node: decision.Node, Reason: decision.Reason.Kind.String()}
 	start, other := s.Now, s.Now
 	if r.Action == actionHold {
 		recorded.Until, recorded.Node, start = r.Start, "", r.Start
@@ -148,7 +148,7 @@ func (d *Redecided) decide(r *ledger.Record, s *sched.Snapshot, g *sched.Greedy)
 		instead.Sums.add(&would)
 	}
 	if differs {
-		d.Decisions = append(d.Decisions, Redecision{
+		d.Decisions = append(d.Decisions, redecision{
 			ID: r.ID, At: r.At.UTC(), Namespace: r.Namespace, Owner: r.OwnerName(), By: r.Strategy, Recorded: recorded,
 			Instead: instead,
 		})
@@ -157,7 +157,7 @@ func (d *Redecided) decide(r *ledger.Record, s *sched.Snapshot, g *sched.Greedy)
 
 // count says how two choices differ. Decisions to hold are made without nodes: what is not held has none then, and is
 // the same.
-func (d *Redecided) count(recorded, instead *Choice, nodes bool) (differs bool) {
+func (d *Redecided) count(recorded, instead *choice, nodes bool) (differs bool) {
 	switch held, holds := !recorded.Until.IsZero(), !instead.Until.IsZero(); {
 	case held && holds && recorded.Until.Equal(instead.Until), !held && !holds && recorded.Node == instead.Node:
 		d.Same++
@@ -211,7 +211,7 @@ func (r *Replay) CSV(w io.Writer) error {
 	t := Sheet("strategy", "id", "at", "namespace", "owner", "by", "recordedNode", "recordedUntil", "recordedReason",
 		"recordedKWh", "recordedGrams", "recordedCost", "insteadNode", "insteadUntil", "insteadReason", "insteadKWh",
 		"insteadGrams", "insteadCost")
-	cells := func(c *Choice) []any {
+	cells := func(c *choice) []any {
 		if c.Sums == nil {
 			return []any{c.Node, c.Until, c.Reason, nil, nil, nil}
 		}
@@ -281,7 +281,7 @@ func (d *Redecided) table(colours bool) (lines []string) {
 }
 
 // shown says a choice in a few words.
-func (c *Choice) shown() string {
+func (c *choice) shown() string {
 	switch {
 	case !c.Until.IsZero():
 		return "held until " + c.Until.UTC().Format("2006-01-02 15:04")

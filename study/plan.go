@@ -250,30 +250,36 @@ func (c *Study) list() error {
 	return nil
 }
 
-// listCell makes the trials of a cell. What looks at no forecast is run once, and so is what never suspends a job,
-// whatever restarts would cost.
+// variants returns the family of a strategy, and under which forecasts and restart costs it is run. What looks at no
+// forecast is run once, and so is what never suspends a job, whatever restarts would cost.
+func (c *Study) variants(cell *trialCell, s sched.Strategy) (family string, forecasts []string, costs []time.Duration) {
+	// What strategies may say of themselves. Those that do not say may hold.
+	scaler, scales := s.(interface{ Scales() bool })
+	interrupter, interrupts := s.(interface{ Interrupts() bool })
+	holder, says := s.(interface{ Holds() bool })
+	family, forecasts, costs = report.NonPreemptive, c.file.Forecasts, c.file.restartCosts
+	switch {
+	case cell.zone.elastic && scales && scaler.Scales():
+		family = report.Elastic
+	case interrupts && interrupter.Interrupts():
+		family = report.Interruptible
+	default:
+		costs = []time.Duration{0}
+	}
+	if says && !holder.Holds() {
+		forecasts = []string{""}
+	}
+	return family, forecasts, costs
+}
+
+// listCell makes the trials of a cell.
 func (c *Study) listCell(cell *trialCell, d dependence) error {
 	d.Start, d.Seed = cell.zone.starts[cell.index], cell.seed
 	first := c.firstQuoted()
 	drawn := first >= 0 && cell == c.cells[first]
 	for _, name := range c.file.Strategies {
 		s := c.strategies[name]
-		family, forecasts, costs := report.NonPreemptive, c.file.Forecasts, c.file.restartCosts
-		// What strategies may say of themselves. Those that do not say may hold.
-		scaler, scales := s.(interface{ Scales() bool })
-		interrupter, interrupts := s.(interface{ Interrupts() bool })
-		holder, says := s.(interface{ Holds() bool })
-		switch {
-		case cell.zone.elastic && scales && scaler.Scales():
-			family = report.Elastic
-		case interrupts && interrupter.Interrupts():
-			family = report.Interruptible
-		default:
-			costs = []time.Duration{0}
-		}
-		if says && !holder.Holds() {
-			forecasts = []string{""}
-		}
+		family, forecasts, costs := c.variants(cell, s)
 		for i, model := range forecasts {
 			for k, cost := range costs {
 				t := &Planned{cell: cell, day: drawn && i == 0 && k == 0, Trial: report.Trial{
