@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 )
 
 // component owns the goroutine of one part of the cluster.
@@ -46,7 +47,7 @@ func (c *component) wait(ctx context.Context, ready func(context.Context) bool) 
 	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	tick := newTicker()
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for !ready(ctx) {
 		select {
@@ -62,4 +63,16 @@ func (c *component) wait(ctx context.Context, ready func(context.Context) bool) 
 		}
 	}
 	return nil
+}
+
+// closed reports whether a channel is.
+func closed(ready <-chan struct{}) func(context.Context) bool {
+	return func(context.Context) bool {
+		select {
+		case <-ready:
+			return true
+		default:
+			return false
+		}
+	}
 }

@@ -47,13 +47,5 @@ func startEtcd(ctx context.Context, dir string, logs *sink) (*component, string,
 			return nil
 		}
 	})
-	err = c.wait(ctx, func(context.Context) bool {
-		select {
-		case <-srv.Server.ReadyNotify():
-			return true
-		default:
-			return false
-		}
-	})
-	return c, "unix://" + socket, err
+	return c, "unix://" + socket, c.wait(ctx, closed(srv.Server.ReadyNotify()))
 }

@@ -65,15 +65,7 @@ func startKwok(ctx context.Context, kubeconfig string, logs *sink, processes *ku
 		<-ctx.Done()
 		return nil
 	})
-	err = c.wait(ctx, func(context.Context) bool {
-		select {
-		case <-ready:
-			return true
-		default:
-			return false
-		}
-	})
-	return c, err
+	return c, c.wait(ctx, closed(ready))
 }
 
 func kwokConfig(kubeconfig string, processes *kubelet.Options) (controllers.Config, error) {

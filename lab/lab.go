@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,16 +33,12 @@ const (
 	readyTimeout = 5 * time.Minute
 )
 
-func newTicker() *time.Ticker { return time.NewTicker(pollInterval) }
-
 // Options says what a Cluster runs.
 type Options struct {
 	// Dir is where everything is written: etcd's data, keys, kubeconfig, logs. It is made if it does
 	// not exist, closed to other users, and must not hold an earlier cluster. It is not removed by
 	// Stop. Keep it short: etcd's socket is in it.
 	Dir string
-	// Schedulers are started with the cluster, in order. More can be started later.
-	Schedulers []Scheduler
 	// APIServerArgs are further flags of kube-apiserver.
 	APIServerArgs []string
 	// ControllerManagerArgs are further flags of kube-controller-manager, such as
@@ -55,9 +50,6 @@ type Options struct {
 	ControlPlaneOnly bool
 	// Processes, if set, says which pods run as processes of this machine; all others are simulated.
 	Processes *Processes
-	// Log receives the logs of all components; nil means the file lab.log in Dir. Writes are
-	// serialised.
-	Log io.Writer
 }
 
 // Cluster is a running control plane with simulated nodes. Its methods may be called concurrently.
@@ -81,7 +73,7 @@ type Cluster struct {
 var started atomic.Bool
 
 // Start runs a cluster and returns when all of it is ready: the API server's /readyz, the default
-// service account, the node simulation and the schedulers. ctx bounds the start only. When Start
+// service account and the node simulation. ctx bounds the start only. When Start
 // fails, nothing keeps running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Dir == "" {
@@ -104,15 +96,12 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, ErrStarted
 	}
 	c := &Cluster{dir: dir, done: make(chan struct{})}
-	if c.logs, err = newSink(o.Log, dir); err != nil {
+	if c.logs, err = newSink(dir); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
 	c.logs.captureLogs()
 	if err := c.start(ctx, o); err != nil {
-		if o.Log == nil {
-			err = fmt.Errorf("%w (log: %s)", err, filepath.Join(dir, logName))
-		}
-		return nil, errors.Join(err, c.Stop())
+		return nil, errors.Join(fmt.Errorf("%w (log: %s)", err, filepath.Join(dir, logName)), c.Stop())
 	}
 	return c, nil
 }
@@ -144,11 +133,6 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	if processes != nil {
 		pods := startComponent(ctx, "kubelet", func(ctx context.Context) error { return kubelet.Run(ctx, *processes) })
 		if err := c.add(pods, nil); err != nil {
-			return err
-		}
-	}
-	for _, s := range o.Schedulers {
-		if _, err := c.StartScheduler(ctx, s); err != nil {
 			return err
 		}
 	}

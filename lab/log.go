@@ -20,28 +20,21 @@ const logName = "lab.log"
 // terminal.
 type sink struct {
 	mu   sync.Mutex
-	w    io.Writer
-	file *os.File
+	file *os.File // nil: it is closed
 }
 
-func newSink(w io.Writer, dir string) (*sink, error) {
-	if w != nil {
-		return &sink{w: w}, nil
-	}
+func newSink(dir string) (*sink, error) {
 	f, err := os.OpenFile(filepath.Join(dir, logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return &sink{w: f, file: f}, nil
+	return &sink{file: f}, err
 }
 
 func (s *sink) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.w == nil {
+	if s.file == nil {
 		return len(p), nil
 	}
-	return s.w.Write(p)
+	return s.file.Write(p)
 }
 
 // Sync makes sink a zapcore.WriteSyncer.
@@ -50,11 +43,9 @@ func (s *sink) Sync() error { return nil }
 func (s *sink) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.w = nil
-	if s.file == nil {
-		return nil
-	}
-	return s.file.Close()
+	file := s.file
+	s.file = nil
+	return file.Close()
 }
 
 // captureLogs sends klog and gRPC, both process-wide, to the sink for the rest of the process.

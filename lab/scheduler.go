@@ -26,8 +26,6 @@ type Scheduler struct {
 	// leaderElection off and, unless the file names one, sets clientConnection.kubeconfig to the
 	// administrator's. Name another to run with fewer rights.
 	ConfigFile string
-	// Args are further flags of kube-scheduler.
-	Args []string
 	// Plugins are out-of-tree plugins, made with app.WithPlugin.
 	Plugins []app.Option
 	// Prepare, if set, is called once, before the scheduler runs.
@@ -77,8 +75,7 @@ func (c *Cluster) runScheduler(ctx context.Context, s Scheduler) (*scheduler.Sch
 	if err != nil {
 		return nil, nil, err
 	}
-	args := append([]string{"--secure-port=0", "--config=" + config}, s.Args...)
-	args = append(args, "--leader-elect=false")
+	args := []string{"--secure-port=0", "--config=" + config, "--leader-elect=false"}
 	if err := parse(*opts.Flags, args); err != nil {
 		return nil, nil, err
 	}

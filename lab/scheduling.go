@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -119,14 +120,7 @@ func (s *Scheduling) writeConfig() (string, error) {
 	}
 	profiles := append([]any{map[string]any{"schedulerName": "default-scheduler"}}, shipped...)
 	for name, strategy := range s.Strategies {
-		var profile map[string]any
-		text, err := yaml.Marshal(shipped[0])
-		if err == nil {
-			err = yaml.Unmarshal(text, &profile)
-		}
-		if err != nil {
-			return "", err
-		}
+		profile, _ := runtime.DeepCopyJSONValue(shipped[0]).(map[string]any)
 		profile["schedulerName"] = name
 		where, _, _ := strings.Cut(strategy, "+") // what waits, and for what, is not a profile's to say: see HoldRule
 		profile["pluginConfig"] = withArgs(profile["pluginConfig"], map[string]any{

@@ -1,18 +1,11 @@
 package kubelet
 
 import (
-	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -22,13 +15,8 @@ const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 func (p *pod) kubeconfig() string { return filepath.Join(p.dir, "kubeconfig") }
 
-// token returns the token that a volume shows at path, or a new one when that has less than a fifth of its life left.
-func (p *pod) token(ctx context.Context, object *corev1.Pod, s *corev1.ServiceAccountTokenProjection,
-	path string,
-) ([]byte, error) {
-	if old, err := os.ReadFile(path); err == nil && lastsLonger(old, time.Now()) {
-		return old, nil
-	}
+// token returns a token of the pod's account, a new one when the last has less than a fifth of its life left.
+func (p *pod) token(object *corev1.Pod, s *corev1.ServiceAccountTokenProjection) ([]byte, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: s.ExpirationSeconds,
 		BoundObjectRef: &authenticationv1.BoundObjectReference{
@@ -39,29 +27,11 @@ func (p *pod) token(ctx context.Context, object *corev1.Pod, s *corev1.ServiceAc
 		request.Spec.Audiences = []string{s.Audience}
 	}
 	account := object.Spec.ServiceAccountName
-	got, err := p.kubelet.Client.CoreV1().ServiceAccounts(object.Namespace).CreateToken(ctx, account, request,
-		metav1.CreateOptions{})
+	got, err := p.kubelet.tokens.GetServiceAccountToken(object.Namespace, account, request)
 	if err != nil {
 		return nil, fmt.Errorf("asking for a token of account %s: %w", account, err)
 	}
 	return []byte(got.Status.Token), nil
-}
-
-// lastsLonger reports whether a token has more than a fifth of its life left.
-func lastsLonger(token []byte, now time.Time) bool {
-	parts := strings.Split(string(token), ".")
-	if len(parts) != 3 {
-		return false
-	}
-	text, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return false
-	}
-	var claims struct{ Iat, Exp int64 }
-	if err := json.Unmarshal(text, &claims); err != nil {
-		return false
-	}
-	return 5*(claims.Exp-now.Unix()) > claims.Exp-claims.Iat
 }
 
 // writeKubeconfig writes what the account that a container mounts amounts to for clients out of a cluster. The token is

@@ -62,22 +62,17 @@ func (c *container) again(code int) bool {
 }
 
 // command waits until all that the process needs is there. It returns false if the pod must end.
-func (c *container) command(ctx context.Context) (*exec.Cmd, bool) {
-	for c.pod.term.Err() == nil {
-		program, missing := c.program()
-		if missing != nil {
-			c.set(func(s *containerState) { s.wait("ErrImagePull", missing.Error()) })
-			c.pod.sleep(retryEvery)
-			continue
+func (c *container) command(ctx context.Context) (cmd *exec.Cmd, ok bool) {
+	say := func(s *state, reason, message string) { s.containers[c.spec.Name].wait(reason, message) }
+	ok = c.pod.retry(say, func() (reason string, err error) {
+		program, err := c.program()
+		if err != nil {
+			return "ErrImagePull", err
 		}
-		cmd, err := c.pod.command(ctx, c.spec, program)
-		if err == nil {
-			return cmd, true
-		}
-		c.set(func(s *containerState) { s.wait("CreateContainerConfigError", err.Error()) })
-		c.pod.sleep(retryEvery)
-	}
-	return nil, false
+		cmd, err = c.pod.command(ctx, c.spec, program)
+		return "CreateContainerConfigError", err
+	})
+	return cmd, ok
 }
 
 // program is the path of the binary that stands for the container's image and command.

@@ -176,12 +176,6 @@ func (p *pod) resource(ctx context.Context, object *corev1.Pod, c *corev1.Contai
 	if err != nil {
 		return "", err
 	}
-	for _, one := range slices.Concat(object.Spec.InitContainers, object.Spec.Containers) {
-		if one.Name == cmp.Or(from.ContainerName, c.Name) {
-			limited := one.DeepCopy()
-			resource.MergeContainerResourceLimits(limited, node.Status.Allocatable)
-			return resource.ExtractContainerResourceValue(from, limited)
-		}
-	}
-	return "", fmt.Errorf("there is no container %q", from.ContainerName)
+	return resource.ExtractResourceValueByContainerNameAndNodeAllocatable(from, object,
+		cmp.Or(from.ContainerName, c.Name), node.Status.Allocatable)
 }

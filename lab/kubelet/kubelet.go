@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/kubelet/token"
 )
 
 // Options says which pods are run, and with what.
@@ -37,6 +38,7 @@ type Options struct {
 type kubelet struct {
 	Options
 	services *services
+	tokens   *token.Manager
 	running  sync.WaitGroup
 
 	mu   sync.Mutex
@@ -45,7 +47,7 @@ type kubelet struct {
 
 // Run carries out pods until ctx ends, and returns when all their processes have ended.
 func Run(ctx context.Context, o Options) error {
-	k := &kubelet{Options: o, pods: map[types.UID]*pod{}}
+	k := &kubelet{Options: o, tokens: token.NewManager(o.Client), pods: map[types.UID]*pod{}}
 	// Independent of ctx: processes may use them as long as they run.
 	k.services = newServices(context.WithoutCancel(ctx), k.targets, k.Log)
 	defer k.services.stop()

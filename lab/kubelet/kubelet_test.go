@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -188,21 +187,5 @@ func TestShow(t *testing.T) {
 	}
 	if err := show(dir, content{"../x": file(nil)}); err == nil {
 		t.Error("a file was written outside the volume")
-	}
-}
-
-func TestTokenIsRenewed(t *testing.T) {
-	now := time.Unix(1000, 0)
-	// Claims {"iat":0,"exp":…}, of which only the second differs.
-	for token, want := range map[string]bool{
-		"x.eyJpYXQiOjAsImV4cCI6MTMwMH0.x": true,  // 1300: 300 of 1300 left
-		"x.eyJpYXQiOjAsImV4cCI6MTIwMH0.x": false, // 1200: 200 of 1200
-		"x.eyJpYXQiOjAsImV4cCI6OTAwfQ.x":  false, // 900: over
-		"":                                false,
-		"x.!.x":                           false,
-	} {
-		if got := lastsLonger([]byte(token), now); got != want {
-			t.Errorf("%q lasts longer: %t", token, got)
-		}
 	}
 }

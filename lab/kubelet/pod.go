@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 )
 
@@ -114,7 +115,7 @@ func (p *pod) carryOut(ctx context.Context) {
 	if phase := p.object().Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
 		return // it had ended before we saw it
 	}
-	if !p.retry("ContainerCreating", func() error { return p.prepare(ctx) }) {
+	if !p.retry((*state).allWait, func() (string, error) { return "ContainerCreating", p.prepare(ctx) }) {
 		p.finish()
 		return
 	}
@@ -145,15 +146,15 @@ func (p *pod) runContainers(ctx context.Context) {
 	containers.Wait()
 }
 
-// retry does something until it succeeds, and says in the status why the pod waits. It returns false if the pod must
+// retry does something until it succeeds, and has the status say why the pod waits. It returns false if the pod must
 // end.
-func (p *pod) retry(reason string, do func() error) bool {
+func (p *pod) retry(say func(s *state, reason, message string), do func() (reason string, err error)) bool {
 	for p.term.Err() == nil {
-		err := do()
+		reason, err := do()
 		if err == nil {
 			return true
 		}
-		p.set(func(s *state) { s.allWait(reason, err.Error()) })
+		p.set(func(s *state) { say(s, reason, err.Error()) })
 		p.sleep(retryEvery)
 	}
 	return false
@@ -169,18 +170,11 @@ func (p *pod) sleep(d time.Duration) {
 
 // refresh keeps volumes and tokens current until ctx ends.
 func (p *pod) refresh(ctx context.Context) {
-	ticker := time.NewTicker(refreshEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := p.mount(ctx); err != nil && ctx.Err() == nil {
 			p.log.Warn("Volumes are not up to date", "error", err)
 		}
-	}
+	}, refreshEvery)
 }
 
 // prepare makes everything that the containers need.
@@ -213,17 +207,21 @@ func (p *pod) remove(ctx context.Context) {
 		return
 	}
 	object := p.object()
-	for ctx.Err() == nil {
-		err := p.kubelet.Client.CoreV1().Pods(object.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{
+	p.write(ctx, "Removing a deleted pod", func() error {
+		return p.kubelet.Client.CoreV1().Pods(object.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(object.UID)),
 		})
-		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return
+	})
+}
+
+// write asks the API server for a change until it has made it, the object is gone or another one, or ctx ends.
+func (p *pod) write(ctx context.Context, what string, change func() error) {
+	_ = wait.PollUntilContextCancel(ctx, retryEvery, true, func(context.Context) (bool, error) {
+		err := change()
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || ctx.Err() != nil {
+			return true, nil
 		}
-		p.log.Warn("Removing a deleted pod", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryEvery):
-		}
-	}
+		p.log.Warn(what, "error", err)
+		return false, nil
+	})
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -164,20 +165,12 @@ func pass(to, from *net.TCPConn, closeBoth func()) {
 }
 
 // connect finds a ready pod that answers.
-func (s *services) connect(of servicePort) (*net.TCPConn, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, findFor)
-	defer cancel()
-	for {
-		conn, err := s.dial(ctx, of)
-		if err == nil {
-			return conn, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(findEvery):
-		}
-	}
+func (s *services) connect(of servicePort) (conn *net.TCPConn, err error) {
+	_ = wait.PollUntilContextTimeout(s.ctx, findEvery, findFor, true, func(ctx context.Context) (bool, error) {
+		conn, err = s.dial(ctx, of)
+		return err == nil, nil
+	})
+	return conn, err
 }
 
 // dial tries all ready pods once, in any order, as a Service spreads its connections.

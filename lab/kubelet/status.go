@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -121,48 +120,32 @@ func (p *pod) publishUntil(ctx context.Context, ended <-chan struct{}) {
 
 // publish writes the status until the API server has it or the object is gone.
 func (p *pod) publish(ctx context.Context) {
-	for ctx.Err() == nil {
+	p.write(ctx, "Writing a pod's status", func() error {
 		p.mu.Lock()
 		object, deleted := p.latest, p.deleted
 		status := p.state.status(object)
 		p.mu.Unlock()
 		if deleted {
-			return
+			return nil
 		}
-		metadata := map[string]any{"uid": object.UID}
-		patch, err := json.Marshal(map[string]any{"metadata": metadata, "status": status})
-		if err != nil {
-			p.log.Error("A pod's status cannot be written", "error", err)
-			return
+		if ports := p.ports.String(); ports != object.Annotations[PortsAnnotation] {
+			noted := map[string]any{"uid": object.UID, "annotations": map[string]string{PortsAnnotation: ports}}
+			if err := p.patch(ctx, object, map[string]any{"metadata": noted}); err != nil {
+				return err
+			}
 		}
-		pods := p.kubelet.Client.CoreV1().Pods(object.Namespace)
-		if len(p.ports) > 0 && object.Annotations[PortsAnnotation] != p.ports.String() {
-			err = p.annotate(ctx, PortsAnnotation, p.ports.String())
-		}
-		if err == nil {
-			_, err = pods.Patch(ctx, object.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-		}
-		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return
-		}
-		p.log.Warn("Writing a pod's status", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryEvery):
-		}
-	}
+		known := map[string]any{"metadata": map[string]any{"uid": object.UID}, "status": status}
+		return p.patch(ctx, object, known, "status")
+	})
 }
 
-func (p *pod) annotate(ctx context.Context, key, value string) error {
-	object := p.object()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": object.UID, "annotations": map[string]string{key: value},
-	}})
+func (p *pod) patch(ctx context.Context, object *corev1.Pod, to any, subresource ...string) error {
+	patch, err := json.Marshal(to)
 	if err != nil {
 		return err
 	}
 	_, err = p.kubelet.Client.CoreV1().Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType,
-		patch, metav1.PatchOptions{})
+		patch, metav1.PatchOptions{}, subresource...)
 	return err
 }
 

@@ -66,7 +66,7 @@ func (p *pod) content(ctx context.Context, object *corev1.Pod, v *corev1.Volume)
 	}
 	all := content{}
 	for i := range v.Projected.Sources {
-		files, err := p.source(ctx, object, v, &v.Projected.Sources[i])
+		files, err := p.source(ctx, object, &v.Projected.Sources[i])
 		if err != nil {
 			return nil, err
 		}
@@ -76,9 +76,7 @@ func (p *pod) content(ctx context.Context, object *corev1.Pod, v *corev1.Volume)
 }
 
 // source reads one source of a projected volume.
-func (p *pod) source(ctx context.Context, object *corev1.Pod, v *corev1.Volume,
-	s *corev1.VolumeProjection,
-) (content, error) {
+func (p *pod) source(ctx context.Context, object *corev1.Pod, s *corev1.VolumeProjection) (content, error) {
 	switch {
 	case s.ConfigMap != nil:
 		return p.configMap(ctx, object.Namespace, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional)
@@ -87,8 +85,7 @@ func (p *pod) source(ctx context.Context, object *corev1.Pod, v *corev1.Volume,
 	case s.DownwardAPI != nil:
 		return downward(object, s.DownwardAPI.Items)
 	}
-	token, err := p.token(ctx, object, s.ServiceAccountToken,
-		filepath.Join(p.volumeDir(v.Name), s.ServiceAccountToken.Path))
+	token, err := p.token(object, s.ServiceAccountToken)
 	return content{s.ServiceAccountToken.Path: file(token)}, err
 }
 
