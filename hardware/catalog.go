@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -108,13 +109,6 @@ type Instance struct {
 	CPUTDPWatts energy.Watts `json:"cpuTdpWatts,omitempty"` // of the socket, for a cpuModel without a profile
 }
 
-func (i *Instance) cpus() int64 {
-	if i.NumCPUs > 0 {
-		return i.NumCPUs
-	}
-	return i.NumCores
-}
-
 // WithFile returns the bundled catalogue with what a hardware-profiles.yaml, or the ConfigMap that holds one, adds to
 // it. Reading is strict: a field that the format does not have is an error, because its author believes it to have an
 // effect.
@@ -168,12 +162,8 @@ func merge(catalogues ...*Catalog) (*Catalog, error) {
 		Memory: map[string]Memory{}, Instances: map[string]map[string]Instance{},
 	}
 	for _, c := range catalogues {
-		if c.DefaultPUE > 0 {
-			all.DefaultPUE = c.DefaultPUE
-		}
-		if c.DefaultGPUPUE > 0 {
-			all.DefaultGPUPUE = c.DefaultGPUPUE
-		}
+		all.DefaultPUE = cmp.Or(c.DefaultPUE, all.DefaultPUE)
+		all.DefaultGPUPUE = cmp.Or(c.DefaultGPUPUE, all.DefaultGPUPUE)
 		mergeNested(all.CPUModels, c.CPUModels)
 		maps.Copy(all.CPUs, c.CPUs)
 		maps.Copy(all.GPUs, c.GPUs)

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -157,7 +158,7 @@ func (c *Catalog) instanceComponents(provider, name string) (Components, bool) {
 		return Components{}, false
 	}
 	k := Components{
-		Provider: provider, Instance: name, CPUModel: c.mapped(i.CPUModel), CPUs: i.cpus(), GPUModel: i.GPUModel,
+		Provider: provider, Instance: name, CPUModel: c.mapped(i.CPUModel), CPUs: cmp.Or(i.NumCPUs, i.NumCores), GPUModel: i.GPUModel,
 		GPUs: i.NumGPUs, Memory: i.TotalMemory << 20, MemType: i.MemoryType,
 	}
 	if !c.knows(k.CPUModel) {
@@ -184,14 +185,9 @@ func (d *detection) cpu() bool {
 	case d.typed && (d.catalog.knows(d.instance.CPUModel) || d.instance.TDP > 0):
 		d.kind.CPUFrom = "label " + labelInstance
 		k.Instance, k.CPUModel, k.TDP = d.instance.Instance, d.instance.CPUModel, d.instance.TDP
-		k.CPUs, k.Memory, k.MemType = d.instance.CPUs, d.instance.Memory, d.instance.MemType
+		k.CPUs, k.Memory = cmp.Or(d.instance.CPUs, d.cpus), cmp.Or(d.instance.Memory, installed(d.memory))
+		k.MemType = d.instance.MemType
 		d.kind.Fallback = d.catalog.CPUs[k.CPUModel].Generic
-		if k.CPUs == 0 {
-			k.CPUs = d.cpus
-		}
-		if k.Memory == 0 {
-			k.Memory = installed(d.memory)
-		}
 		return true
 	default:
 		if model, from = d.discovered(); model == "" {

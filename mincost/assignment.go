@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Missing is the cost of an edge that does not exist.
@@ -20,11 +21,7 @@ type Matrix struct {
 
 // NewMatrix returns a matrix without edges.
 func NewMatrix(rows, cols int) Matrix {
-	m := Matrix{Rows: rows, Cols: cols, Cost: make([]int64, rows*cols)}
-	for i := range m.Cost {
-		m.Cost[i] = Missing
-	}
-	return m
+	return Matrix{Rows: rows, Cols: cols, Cost: slices.Repeat([]int64{Missing}, rows*cols)}
 }
 
 // Set makes an edge.
@@ -110,18 +107,11 @@ type solver struct {
 }
 
 func newSolver(m Matrix, alone int64) *solver {
-	s := &solver{
-		m: m, alone: alone, u: make([]int64, m.Rows), v: make([]int64, m.Cols), colOf: make([]int, m.Rows),
-		rowOf: make([]int, m.Cols),
-		dist:  make([]int64, m.Cols), from: make([]int, m.Cols), done: make([]bool, m.Cols),
+	return &solver{
+		m: m, alone: alone, u: make([]int64, m.Rows), v: make([]int64, m.Cols),
+		colOf: slices.Repeat([]int{-1}, m.Rows), rowOf: slices.Repeat([]int{-1}, m.Cols),
+		dist: make([]int64, m.Cols), from: make([]int, m.Cols), done: make([]bool, m.Cols),
 	}
-	for row := range s.colOf {
-		s.colOf[row] = -1
-	}
-	for col := range s.rowOf {
-		s.rowOf[col] = -1
-	}
-	return s
 }
 
 // enter adds a row: Dijkstra over reduced costs, from the row to a free column or to a row that does without one.

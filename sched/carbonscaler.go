@@ -10,13 +10,8 @@ import (
 // Elastic is a job that can run on more or fewer replicas, and change that as it goes.
 type Elastic struct {
 	From, Until time.Time     // it runs between these
-	Work        time.Duration // what is left to do, as the time that it takes on Least replicas
-
-	// Throughput is how much is done per time on Least replicas, on one more, and so on, relative to that on Least:
-	// it begins with 1. The gain of each replica must not exceed that of the one before, nor the average of the first
-	// ones.
-	Throughput []float64
-	Least      int // replicas
+	Work        time.Duration // what is left to do, as the time that it takes on the least number of replicas
+	Scaling
 }
 
 // Validate says what is wrong with an elastic job.
@@ -25,10 +20,8 @@ func (e *Elastic) Validate() error {
 		return fmt.Errorf("elastic job with work of %v between %s and %s: want some, and time for it", e.Work,
 			e.From.Format(time.RFC3339), e.Until.Format(time.RFC3339))
 	}
-	return e.scaling().Validate()
+	return e.Scaling.Validate()
 }
-
-func (e *Elastic) scaling() *Scaling { return &Scaling{Least: e.Least, Throughput: e.Throughput} }
 
 // Stretch is a time in which an elastic job runs on so many replicas, 0 where it pauses.
 type Stretch struct {
@@ -54,7 +47,7 @@ func Scale(c *grid.Series, e *Elastic) (plan []Stretch, cost float64, err error)
 			c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339))
 	}
 	pieces := piecesOf(nil, c, e.From, e.Until)
-	a := allotment{scaling: e.scaling(), pieces: pieces, room: e.Least + len(e.Throughput) - 1}
+	a := allotment{scaling: &e.Scaling, pieces: pieces, room: e.Most()}
 	if left := a.fill(func(int) float64 { return 0 }, e.Work.Seconds()); left > 1e-9*e.Work.Seconds() {
 		return nil, 0, fmt.Errorf("elastic job: %v of %v of work are left at %s",
 			time.Duration(left*float64(time.Second)), e.Work, e.Until.Format(time.RFC3339))

@@ -20,8 +20,8 @@ func drawElastic(t *rapid.T) (*grid.Series, *sched.Elastic) {
 		t.Fatal(err)
 	}
 	e := &sched.Elastic{
-		From: day, Until: day.Add(time.Duration(len(values)) * time.Hour), Least: rapid.IntRange(1, 3).Draw(t, "least"),
-		Throughput: []float64{1},
+		From: day, Until: day.Add(time.Duration(len(values)) * time.Hour),
+		Scaling: sched.Scaling{Least: rapid.IntRange(1, 3).Draw(t, "least"), Throughput: []float64{1}},
 	}
 	gain := 1 / float64(e.Least)
 	for range rapid.IntRange(0, 3).Draw(t, "replicas") {
@@ -140,7 +140,8 @@ func TestScaleRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := sched.Elastic{
-		From: day, Until: day.Add(4 * time.Hour), Work: 3 * time.Hour, Throughput: []float64{1, 1.8}, Least: 1,
+		From: day, Until: day.Add(4 * time.Hour), Work: 3 * time.Hour,
+		Scaling: sched.Scaling{Least: 1, Throughput: []float64{1, 1.8}},
 	}
 	for name, change := range map[string]func(*sched.Elastic){
 		"too much work": func(e *sched.Elastic) { e.Work = 8 * time.Hour },
@@ -176,7 +177,8 @@ func TestScaleWantsAllOfTheIntensity(t *testing.T) {
 		{3 * time.Hour, 5 * time.Hour, false},
 	} {
 		e := &sched.Elastic{
-			From: day.Add(c.from), Until: day.Add(c.until), Work: time.Hour, Throughput: []float64{1}, Least: 1,
+			From: day.Add(c.from), Until: day.Add(c.until), Work: time.Hour,
+			Scaling: sched.Scaling{Least: 1, Throughput: []float64{1}},
 		}
 		plan, _, err := sched.Scale(series, e)
 		if (err == nil) != c.ok || !c.ok && !strings.Contains(err.Error(), "intensity is known") {

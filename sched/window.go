@@ -2,6 +2,7 @@ package sched
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -89,19 +90,11 @@ func (s *Snapshot) known(carbon, price bool) []*Site {
 
 // sitesThat returns the sites for which ok holds: the very slice if that is all of them, as it mostly is.
 func sitesThat(sites []*Site, ok func(*Site) bool) []*Site {
-	for i, site := range sites {
-		if ok(site) {
-			continue
-		}
-		some := append([]*Site(nil), sites[:i]...)
-		for _, site := range sites[i+1:] {
-			if ok(site) {
-				some = append(some, site)
-			}
-		}
-		return some
+	lacks := func(site *Site) bool { return !ok(site) }
+	if !slices.ContainsFunc(sites, lacks) {
+		return sites
 	}
-	return sites
+	return slices.DeleteFunc(slices.Clone(sites), lacks)
 }
 
 // tolerance is the relative difference below which two costs are the same: integrals of a constant signal differ in

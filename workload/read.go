@@ -70,13 +70,11 @@ type Skipped struct {
 
 // skip counts a row that is left out.
 func (t *Trace) skip(why string) {
-	for i := range t.Skipped {
-		if t.Skipped[i].Why == why {
-			t.Skipped[i].Count++
-			return
-		}
+	i := slices.IndexFunc(t.Skipped, func(s Skipped) bool { return s.Why == why })
+	if i < 0 {
+		i, t.Skipped = len(t.Skipped), append(t.Skipped, Skipped{Why: why})
 	}
-	t.Skipped = append(t.Skipped, Skipped{why, 1})
+	t.Skipped[i].Count++
 }
 
 // Load reads a trace, gzip or not. Times that a trace gives in seconds count from start. An empty format means that the
@@ -89,26 +87,21 @@ func Load(path, format string, start time.Time) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading workload: %w", err)
 	}
-	return parse(path, text, format, start)
-}
-
-func parse(file string, text []byte, name string, start time.Time) (*Trace, error) {
-	if name == "" {
-		var err error
-		if name, err = guess(text); err != nil {
-			return nil, &grid.RowError{File: file, Err: err}
+	if format == "" {
+		if format, err = guess(text); err != nil {
+			return nil, &grid.RowError{File: path, Err: err}
 		}
 	}
-	t := &Trace{Format: name}
-	f := formats[slices.Index(Formats(), name)]
-	err := t.read(file, text, start, f)
+	t := &Trace{Format: format}
+	f := formats[slices.Index(Formats(), format)]
+	err = t.read(path, text, start, f)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(t.Jobs) == 0 && len(t.Skipped) > 0:
-		return nil, &grid.RowError{File: file, Err: fmt.Errorf("the file has no jobs to run: all %s", t.Skipped[0].Why)}
+		return nil, &grid.RowError{File: path, Err: fmt.Errorf("the file has no jobs to run: all %s", t.Skipped[0].Why)}
 	case len(t.Jobs) == 0:
-		return nil, &grid.RowError{File: file, Err: errors.New("the file has no jobs")}
+		return nil, &grid.RowError{File: path, Err: errors.New("the file has no jobs")}
 	}
 	if !f.ordered {
 		t.Jobs = bySubmission(t.Jobs)

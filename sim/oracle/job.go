@@ -62,8 +62,7 @@ func Interruptible(c *grid.Series, j *sched.Job) (cost float64) {
 // its least number of replicas, in parts of that too, and is exact.
 func Elastic(c *grid.Series, j *sched.Job) (cost float64, err error) {
 	_, cost, err = sched.Scale(c, &sched.Elastic{
-		From: j.Submitted, Until: j.LatestStart().Add(j.Duration), Work: j.Duration, Least: j.Scaling.Least,
-		Throughput: j.Scaling.Throughput,
+		From: j.Submitted, Until: j.LatestStart().Add(j.Duration), Work: j.Duration, Scaling: *j.Scaling,
 	})
 	return cost / float64(j.Scaling.Least), err
 }
