@@ -158,8 +158,8 @@ func (c *Catalog) instanceComponents(provider, name string) (Components, bool) {
 		return Components{}, false
 	}
 	k := Components{
-		Provider: provider, Instance: name, CPUModel: c.mapped(i.CPUModel), CPUs: cmp.Or(i.NumCPUs, i.NumCores), GPUModel: i.GPUModel,
-		GPUs: i.NumGPUs, Memory: i.TotalMemory << 20, MemType: i.MemoryType,
+		Provider: provider, Instance: name, CPUModel: c.mapped(i.CPUModel), CPUs: cmp.Or(i.NumCPUs, i.NumCores),
+		GPUModel: i.GPUModel, GPUs: i.NumGPUs, Memory: i.TotalMemory << 20, MemType: i.MemoryType,
 	}
 	if !c.knows(k.CPUModel) {
 		k.TDP = i.CPUTDPWatts
