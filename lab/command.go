@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubenergy/kubenergy/lab/kubelet"
 	"github.com/kubenergy/kubenergy/scenarios"
 	"github.com/kubenergy/kubenergy/sim"
 )
@@ -124,8 +125,8 @@ func makeRoom(home string) error {
 	return os.RemoveAll(home)
 }
 
-// withCluster runs f on a fresh cluster below dir and stops it afterwards. processes may be nil.
-func withCluster(cmd *cobra.Command, dir string, processes *Processes,
+// withCluster runs f on a fresh cluster below dir and stops it afterwards.
+func withCluster(cmd *cobra.Command, dir string, processes kubelet.Programs,
 	f func(context.Context, *Cluster) error,
 ) (err error) {
 	home := filepath.Join(dir, "cluster")

@@ -46,7 +46,7 @@ var ownStages string
 
 // startKwok runs the simulation of nodes and their pods as a library: the kwok command would read flags
 // and a configuration from the user's home folder. It leaves pods alone that run as processes.
-func startKwok(ctx context.Context, kubeconfig string, logs *sink, processes *kubelet.Options) (*component, error) {
+func startKwok(ctx context.Context, kubeconfig string, logs *sink, processes kubelet.Programs) (*component, error) {
 	conf, err := kwokConfig(kubeconfig, processes)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func startKwok(ctx context.Context, kubeconfig string, logs *sink, processes *ku
 	return c, c.wait(ctx, closed(ready))
 }
 
-func kwokConfig(kubeconfig string, processes *kubelet.Options) (controllers.Config, error) {
+func kwokConfig(kubeconfig string, processes kubelet.Programs) (controllers.Config, error) {
 	none := controllers.Config{}
 	stages, err := loadStages(processes)
 	if err != nil {
@@ -124,7 +124,7 @@ func kwokConfig(kubeconfig string, processes *kubelet.Options) (controllers.Conf
 	}, nil
 }
 
-func loadStages(processes *kubelet.Options) (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
+func loadStages(processes kubelet.Programs) (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
 	documents := []string{fast.DefaultNodeInit, heartbeat.DefaultNodeHeartbeatWithLease, podfast.DefaultPodReady}
 	documents = append(documents, strings.Split(ownStages, "\n---\n")...)
 	stages := map[internalversion.StageResourceRef][]*internalversion.Stage{}
@@ -138,7 +138,7 @@ func loadStages(processes *kubelet.Options) (map[internalversion.StageResourceRe
 		if err != nil {
 			return nil, fmt.Errorf("reading stage %s: %w", external.Name, err)
 		}
-		if processes != nil && stage.Spec.ResourceRef.Kind == "Pod" {
+		if len(processes.Images) > 0 && stage.Spec.ResourceRef.Kind == "Pod" {
 			stage.Spec.Selector.MatchExpressions = append(stage.Spec.Selector.MatchExpressions,
 				internalversion.MatchExpression{
 					JQ: &internalversion.SelectorJQ{

@@ -48,8 +48,8 @@ type Options struct {
 	// ControlPlaneOnly leaves out kube-controller-manager and the simulation of nodes: objects stay as they were
 	// created, and no component asks the API server anything.
 	ControlPlaneOnly bool
-	// Processes, if set, says which pods run as processes of this machine; all others are simulated.
-	Processes *Processes
+	// Processes, if there are any, are pods that run as processes of this machine; all others are simulated.
+	Processes kubelet.Programs
 }
 
 // Cluster is a running control plane with simulated nodes. Its methods may be called concurrently.
@@ -125,13 +125,13 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	if err := c.add(manager, err); err != nil {
 		return fmt.Errorf("starting kube-controller-manager: %w", err)
 	}
-	processes := o.Processes.options(c)
-	nodes, err := startKwok(ctx, c.creds.kubeconfig, c.logs, processes)
+	nodes, err := startKwok(ctx, c.creds.kubeconfig, c.logs, o.Processes)
 	if err := c.add(nodes, err); err != nil {
 		return fmt.Errorf("starting kwok: %w", err)
 	}
-	if processes != nil {
-		pods := startComponent(ctx, "kubelet", func(ctx context.Context) error { return kubelet.Run(ctx, *processes) })
+	if len(o.Processes.Images) > 0 {
+		pods := startComponent(ctx, "kubelet",
+			func(ctx context.Context) error { return kubelet.Run(ctx, *c.kubelet(o.Processes)) })
 		if err := c.add(pods, nil); err != nil {
 			return err
 		}

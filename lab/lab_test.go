@@ -24,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubenergy/kubenergy/lab/kubelet"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -38,7 +39,7 @@ func TestCluster(t *testing.T) {
 
 	buildProcess(t, dir)
 	lap := stopwatch(t)
-	c, err := Start(ctx, Options{Dir: filepath.Join(dir, "c"), Processes: &Processes{Dir: dir, Images: testImages}})
+	c, err := Start(ctx, Options{Dir: filepath.Join(dir, "c"), Processes: kubelet.Programs{Binaries: dir, Images: testImages}})
 	if err != nil {
 		t.Fatal(err)
 	}

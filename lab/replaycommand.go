@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/lab/kubelet"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/scenarios"
 	"github.com/kubenergy/kubenergy/sched"
@@ -128,7 +129,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File) error {
 	// A release counts as late beyond one second of the wall, which is what the scheduler promises.
 	scenario.Slack = time.Duration(factor * float64(time.Second))
 	var results []*sim.Result
-	err = withCluster(cmd, o.dir, nil, func(ctx context.Context, c *Cluster) error {
+	err = withCluster(cmd, o.dir, kubelet.Programs{}, func(ctx context.Context, c *Cluster) error {
 		r := &Replay{
 			Cluster: c, Scenario: scenario, Factor: factor, Trials: trials,
 			Progress: progressTo(stderr, len(scenario.Jobs)),

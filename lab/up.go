@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/lab/kubelet"
 )
 
 func newUp() *cobra.Command {
@@ -55,7 +57,7 @@ func (o *commandFlags) up(cmd *cobra.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	return withCluster(cmd, dir, nil, func(ctx context.Context, c *Cluster) error {
+	return withCluster(cmd, dir, kubelet.Programs{}, func(ctx context.Context, c *Cluster) error {
 		var nodes []NodeSpec
 		for i := range scenario.Nodes {
 			nodes = append(nodes, NodeSpecOf(&scenario.Nodes[i]))
@@ -104,13 +106,13 @@ func (o *commandFlags) upStock(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	processes := &Processes{Dir: filepath.Dir(binary), Images: OurImages()}
+	processes := kubelet.Programs{Binaries: filepath.Dir(binary), Images: OurImages()}
 	dir := cmp.Or(o.dir, filepath.Join("out", "lab"))
 	return withCluster(cmd, dir, processes, func(ctx context.Context, c *Cluster) error {
 		if err := c.StartStock(ctx); err != nil {
 			return err
 		}
-		c.printStock(cmd.OutOrStdout(), processes.Dir)
+		c.printStock(cmd.OutOrStdout(), processes.Binaries)
 		return c.stay(ctx)
 	})
 }

@@ -24,6 +24,6 @@ func (r *Reason) usedUp() string {
 	if !r.Until.Before(r.Latest) {
 		return "held until " + r.Latest.UTC().Format(time.RFC3339) + ", its latest start: " + name + " is used up"
 	}
-	return "held until " + r.Until.UTC().Format(time.RFC3339) + ": " + name + " is used up until then; starts by " +
-		r.Latest.UTC().Format(time.RFC3339) + " at the latest"
+	return "held until " + r.Until.UTC().Format(time.RFC3339) + ": " + name + " is used up until then" +
+		r.byLatest("starts")
 }

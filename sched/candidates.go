@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -53,8 +52,7 @@ func keepCheapest(kept []bool, costs []float64, most int) {
 			cheapest = append(cheapest, i)
 		}
 	}
-	slices.SortFunc(cheapest, func(a, b int) int { return cmp.Or(cmp.Compare(costs[a], costs[b]), cmp.Compare(a, b)) })
-	for _, i := range cheapest[:min(len(cheapest), max(left, 0))] {
+	for _, i := range cheapestOf(cheapest, costs, left) {
 		kept[i] = true
 	}
 }

@@ -122,30 +122,26 @@ func (r Reason) String() string {
 	}
 	switch r.Kind {
 	case CheaperLater:
-		return "held" + r.untilCheaper() + r.starts()
+		return "held" + r.untilCheaper() + r.byLatest("starts")
 	case Suspended:
-		return "suspended" + r.untilCheaper() + r.goesOn()
+		return "suspended" + r.untilCheaper() + r.byLatest("goes on")
 	case AboveThreshold:
-		return "held" + r.above() + r.starts()
+		return "held" + r.above() + r.byLatest("starts")
 	case SuspendedAbove:
-		return "suspended" + r.above() + r.goesOn()
+		return "suspended" + r.above() + r.byLatest("goes on")
 	case WithinThreshold:
 		return r.present() + ", within the limit of " + r.quantity(r.Threshold)
 	case BudgetUsedUp:
 		return r.usedUp()
 	case QuotaUsedUp:
 		return fmt.Sprintf("held until %s or until cores become free: at %s no more than %d may be in use%s",
-			r.Until.UTC().Format(time.RFC3339), r.present(), r.Cores, r.starts())
+			r.Until.UTC().Format(time.RFC3339), r.present(), r.Cores, r.byLatest("starts"))
 	}
 	return r.Kind.String()
 }
 
-func (r *Reason) starts() string {
-	return "; starts by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
-}
-
-func (r *Reason) goesOn() string {
-	return "; goes on by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
+func (r *Reason) byLatest(does string) string {
+	return "; " + does + " by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
 }
 
 func (r *Reason) untilCheaper() string {

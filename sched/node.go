@@ -25,21 +25,23 @@ func (s *Site) pue() float64 {
 
 // Node is a target that can run jobs.
 type Node struct {
-	Name     string
-	Site     *Site
-	Labels   map[string]string
-	Capacity Resources
-	Free     Resources
-	Jobs     int // running on it; an empty node sleeps as its profile says
-	Profile  *energy.Profile
-	Speed    float64 // relative to the machine that durations were measured on; 0 reads as 1
-	PUE      float64 // of what feeds this node; 0: that of its site
+	Name     string            `json:"-"`
+	Site     *Site             `json:"-"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Capacity Resources         `json:"capacity"`
+	Free     Resources         `json:"free"`
+	Jobs     int               `json:"jobs,omitempty"` // running on it; an empty node sleeps as its profile says
+	Profile  *energy.Profile   `json:"-"`
+	Speed    float64           `json:"speed,omitempty"` // relative to the machine of the durations; 0 reads as 1
+	PUE      float64           `json:"pue,omitempty"`   // of what feeds this node; 0: that of its site
 
-	Benchmarks map[string]energy.Benchmark // by class of work, for the wheres "hybrid" and "hybrid-idle"
+	// by class of work, for the wheres "hybrid" and "hybrid-idle"
+	Benchmarks map[string]energy.Benchmark `json:"-"`
 
-	Live        energy.Watts // what a meter reads at the node now
-	HasLive     bool         // the reading exists and is fresh
-	Provisional energy.Watts // of jobs that were placed here and are not in Live yet; means nothing without Live
+	Live    energy.Watts `json:"-"` // what a meter reads at the node now
+	HasLive bool         `json:"-"` // the reading exists and is fresh
+	// of jobs that were placed here and are not in Live yet; means nothing without Live
+	Provisional energy.Watts `json:"-"`
 }
 
 // Facility returns what the power of n is multiplied with at the site's meter: its own PUE, else that of its site,

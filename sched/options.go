@@ -46,9 +46,14 @@ func (b *batch) cheapest(kind, most int, names []string) []string {
 			order = append(order, k)
 		}
 	}
-	slices.SortFunc(order, func(x, y int) int { return cmp.Or(cmp.Compare(costs[x], costs[y]), cmp.Compare(x, y)) })
-	for _, k := range order[:min(len(order), most-len(names))] {
+	for _, k := range cheapestOf(order, costs, most-len(names)) {
 		names = append(names, b.nodes[k].Name)
 	}
 	return names
+}
+
+// cheapestOf returns those of some nodes that cost least, at most so many; of equal ones the first.
+func cheapestOf(nodes []int, costs []float64, most int) []int {
+	slices.SortFunc(nodes, func(x, y int) int { return cmp.Or(cmp.Compare(costs[x], costs[y]), cmp.Compare(x, y)) })
+	return nodes[:min(len(nodes), max(most, 0))]
 }

@@ -54,19 +54,14 @@ type (
 	}
 
 	writtenNode struct {
-		Name       string                      `json:"name"`
-		Site       int                         `json:"site"`    // -1: none
-		Profile    int                         `json:"profile"` // -1: none
-		Labels     map[string]string           `json:"labels,omitempty"`
-		Capacity   Resources                   `json:"capacity"`
-		Free       Resources                   `json:"free"`
-		Jobs       int                         `json:"jobs,omitempty"`
-		Speed      float64                     `json:"speed,omitempty"`
-		PUE        float64                     `json:"pue,omitempty"`
-		Benchmarks map[string]writtenBenchmark `json:"benchmarks,omitempty"`
-		Live       *energy.Watts               `json:"live,omitempty"`
-
-		Provisional energy.Watts `json:"provisional,omitempty"`
+		Name    string `json:"name"`
+		Site    int    `json:"site"`    // -1: none
+		Profile int    `json:"profile"` // -1: none
+		Node           // what is written of it as it is
+		// and what stands for the rest
+		Benchmarks  map[string]writtenBenchmark `json:"benchmarks,omitempty"`
+		Live        *energy.Watts               `json:"live,omitempty"`
+		Provisional energy.Watts                `json:"provisional,omitempty"`
 	}
 
 	writtenBenchmark struct { // energy.Benchmark, whose own form is for files and stricter than strategies are
@@ -228,19 +223,19 @@ func (w *writer) node(n *Node) {
 		w.err = errors.Join(w.err, fmt.Errorf("node %q has no site", n.Name))
 	}
 	out := writtenNode{
-		Name: n.Name, Site: w.site(n.Site), Profile: w.profile(n.Profile), Capacity: n.Capacity, Free: n.Free,
-		Jobs:  n.Jobs,
-		Speed: n.Speed, PUE: n.PUE,
+		Name: n.Name, Site: w.site(n.Site), Profile: w.profile(n.Profile), Node: *n,
+		Benchmarks: map[string]writtenBenchmark{},
 	}
+	out.Labels = map[string]string{}
 	for i := range w.snapshot.Queue {
 		j := &w.snapshot.Queue[i]
 		for key := range j.Selector {
 			if value, ok := n.Labels[key]; ok {
-				out.Labels = with(out.Labels, key, value)
+				out.Labels[key] = value
 			}
 		}
 		if b, ok := n.Benchmarks[j.Class]; ok && j.Class != "" && b.Rate > 0 {
-			out.Benchmarks = with(out.Benchmarks, j.Class, writtenBenchmark(b))
+			out.Benchmarks[j.Class] = writtenBenchmark(b)
 		}
 	}
 	if n.HasLive && sensible(n.Live) {
@@ -250,14 +245,6 @@ func (w *writer) node(n *Node) {
 		}
 	}
 	w.out.Nodes = append(w.out.Nodes, out)
-}
-
-func with[V any](m map[string]V, key string, value V) map[string]V {
-	if m == nil {
-		m = map[string]V{}
-	}
-	m[key] = value
-	return m
 }
 
 func (w *writer) job(j *Job) writtenJob {
@@ -463,19 +450,22 @@ func (r *reader) node(in *writtenNode, sites []*Site, profiles []*energy.Profile
 	r.number("the PUE of a node", in.PUE)
 	r.resources("the capacity of a node", in.Capacity)
 	// What is asked for may be more than there is.
-	r.resources("what is free on a node", Resources{abs(in.Free.MilliCPU), abs(in.Free.Memory), abs(in.Free.GPU)})
+	free := in.Free
+	r.resources("what is free on a node", Resources{
+		max(free.MilliCPU, -free.MilliCPU), max(free.Memory, -free.Memory), max(free.GPU, -free.GPU),
+	})
 	r.pairs(in.Labels)
 	r.want(len(in.Benchmarks) <= maxPairs, "node %q has %d benchmarks", in.Name, len(in.Benchmarks))
-	n := &Node{
-		Name: in.Name, Site: at(r, "site", sites, in.Site), Profile: at(r, "profile", profiles, in.Profile),
-		Labels:   in.Labels,
-		Capacity: in.Capacity, Free: in.Free, Jobs: in.Jobs, Speed: in.Speed, PUE: in.PUE,
+	n := &in.Node
+	n.Name, n.Site, n.Profile = in.Name, at(r, "site", sites, in.Site), at(r, "profile", profiles, in.Profile)
+	if len(in.Benchmarks) > 0 {
+		n.Benchmarks = map[string]energy.Benchmark{}
 	}
 	for class, b := range in.Benchmarks {
 		r.text("the class of a benchmark", class)
 		r.number("the rate of a benchmark", b.Rate)
 		r.number("the power of a benchmark", math.Abs(float64(b.Power))+math.Abs(float64(b.Idle)))
-		n.Benchmarks = with(n.Benchmarks, class, energy.Benchmark(b))
+		n.Benchmarks[class] = energy.Benchmark(b)
 	}
 	if in.Live != nil {
 		r.number("the live power of a node", float64(*in.Live))
@@ -483,13 +473,6 @@ func (r *reader) node(in *writtenNode, sites []*Site, profiles []*energy.Profile
 		n.Live, n.HasLive, n.Provisional = *in.Live, true, in.Provisional
 	}
 	return n
-}
-
-func abs(v int64) int64 {
-	if v < 0 {
-		return -v
-	}
-	return v
 }
 
 func (r *reader) resources(what string, v Resources) {

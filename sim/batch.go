@@ -198,9 +198,8 @@ func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 	b := e.batch
 	job := int(b.jobs[k])
 	j := &e.scenario.Jobs[job]
-	if b.queue[k].Released {
-		return fmt.Errorf("strategy holds job %s at %s, which was released already or has no slack left", j.ID,
-			now.Format(time.RFC3339))
+	if err := e.putOff(now, job, d, b.queue[k].Released); err != nil {
+		return err
 	}
 	if err := checkAgain(now, j, d); err != nil {
 		return err
@@ -210,10 +209,6 @@ func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 		b.inLine++
 		e.held++
 		e.tasks.idle(job, now)
-	}
-	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
-		hold := *d
-		out.Hold = &hold
 	}
 	at := e.since(d.Again)
 	if step := int64(b.rules.Step); step > 0 {

@@ -238,15 +238,10 @@ func (e *engine) final(now time.Time, job int, released bool) bool {
 // hold keeps a job that has not begun, or is suspended, from running.
 func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) error {
 	j := &e.scenario.Jobs[job]
-	if final {
-		return fmt.Errorf("strategy holds job %s at %s, which was released already or has no slack left", j.ID,
-			now.Format(time.RFC3339))
+	if err := e.putOff(now, job, d, final); err != nil {
+		return err
 	}
 	e.held++
-	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
-		hold := *d
-		out.Hold = &hold
-	}
 	e.tasks.idle(job, now)
 	kind, until := release, d.Window.Start
 	if !d.Again.IsZero() {
@@ -262,6 +257,19 @@ func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) err
 		until = latest
 	}
 	e.events.push(event{at: e.since(until), kind: kind, job: int32(job)})
+	return nil
+}
+
+// putOff notes that a decision holds a job, which must not be final.
+func (e *engine) putOff(now time.Time, job int, d *sched.Decision, final bool) error {
+	if final {
+		return fmt.Errorf("strategy holds job %s at %s, which was released already or has no slack left",
+			e.scenario.Jobs[job].ID, now.Format(time.RFC3339))
+	}
+	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
+		hold := *d
+		out.Hold = &hold
+	}
 	return nil
 }
 

@@ -26,12 +26,16 @@ type Options struct {
 	Client kubernetes.Interface // with every right on pods, and on what pods mount
 	Config *rest.Config         // where pods find the API server
 	Dir    string               // pods' folders and, in logs/, what they print
-	// Binaries is the folder of the programs that Images names.
-	Binaries string
+	Programs
+	Log *slog.Logger
+}
+
+// Programs are what runs as pods.
+type Programs struct {
+	Binaries string // their folder
 	// Images are the last elements of image names, without registry, repository and tag. A pod with such a container is
 	// run; each is also the name of a program in Binaries.
 	Images []string
-	Log    *slog.Logger
 }
 
 // kubelet carries out all pods of all nodes that its options name.
@@ -71,14 +75,14 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // Runs reports whether a pod is one that is carried out here.
-func (o *Options) Runs(p *corev1.Pod) bool {
+func (o *Programs) Runs(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
 		return slices.Contains(o.Images, imageName(c.Image))
 	})
 }
 
 // Expression is Runs as an expression of jq that yields something for such a pod and nothing for others.
-func (o *Options) Expression() string {
+func (o *Programs) Expression() string {
 	var names []string
 	for _, name := range o.Images {
 		names = append(names, regexp.QuoteMeta(name))

@@ -25,7 +25,7 @@ func podOf(images ...string) *corev1.Pod {
 
 // TestRuns holds Runs and Expression, by which simulated nodes leave the same pods alone, against each other.
 func TestRuns(t *testing.T) {
-	o := &Options{Images: []string{"kubenergy", "kubenergy-scheduler"}}
+	o := &Programs{Images: []string{"kubenergy", "kubenergy-scheduler"}}
 	query, err := expression.NewQuery(o.Expression())
 	if err != nil {
 		t.Fatal(err)

@@ -34,13 +34,10 @@ type containerState struct {
 
 func newState(p *corev1.Pod) state {
 	s := state{started: time.Now(), initDone: len(p.Spec.InitContainers) == 0, containers: map[string]*containerState{}}
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			c := &containerState{}
-			c.wait("PodInitializing", "")
-			s.containers[list[i].Name] = c
-		}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		s.containers[c.Name] = &containerState{}
 	}
+	s.allWait("PodInitializing", "")
 	return s
 }
 
@@ -196,10 +193,9 @@ func (s *state) statuses(containers []corev1.Container, init bool) []corev1.Cont
 	statuses := make([]corev1.ContainerStatus, 0, len(containers))
 	for i := range containers {
 		c := s.containers[containers[i].Name]
-		started := c.started
 		status := corev1.ContainerStatus{
 			Name: containers[i].Name, Image: containers[i].Image, State: c.now, LastTerminationState: c.last,
-			RestartCount: c.restarts, Ready: c.ready, Started: &started,
+			RestartCount: c.restarts, Ready: c.ready, Started: new(c.started),
 		}
 		if c.runs > 0 {
 			status.ImageID = "process://" + imageName(containers[i].Image)
@@ -221,10 +217,8 @@ func (s *state) phase(p *corev1.Pod) corev1.PodPhase {
 		}
 		return corev1.PodSucceeded
 	}
-	for i := range p.Spec.Containers {
-		if s.containers[p.Spec.Containers[i].Name].runs > 0 {
-			return corev1.PodRunning
-		}
+	if slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return s.containers[c.Name].runs > 0 }) {
+		return corev1.PodRunning
 	}
 	return corev1.PodPending
 }
