@@ -18,10 +18,8 @@ var (
 
 // words of a name, lower case, without trademarks.
 func words(name string) []string {
-	all := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool {
-		return !alphanumeric(c) && c != '.' &&
-			c != '+'
-	})
+	parts := func(c rune) bool { return !alphanumeric(c) && c != '.' && c != '+' }
+	all := strings.FieldsFunc(strings.ToLower(name), parts)
 	return slices.DeleteFunc(all, func(w string) bool { return w == "r" || w == "tm" })
 }
 

@@ -61,8 +61,8 @@ type Cluster struct {
 	logs   *sink
 
 	parts []*component // in order of their start
-	done  chan struct{}
-	ended sync.Once // closes done
+	life  context.Context
+	end   context.CancelFunc // of life
 
 	mu         sync.Mutex
 	schedulers []*component
@@ -95,7 +95,8 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if started.Swap(true) {
 		return nil, ErrStarted
 	}
-	c := &Cluster{dir: dir, done: make(chan struct{})}
+	c := &Cluster{dir: dir}
+	c.life, c.end = context.WithCancel(context.Background())
 	if c.logs, err = newSink(dir); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
@@ -166,14 +167,14 @@ func (c *Cluster) add(p *component, err error) error {
 	c.parts = append(c.parts, p)
 	go func() { // ends with the part, which Stop waits for
 		<-p.done
-		c.ended.Do(func() { close(c.done) })
+		c.end()
 	}()
 	return err
 }
 
 // Done is closed when a part of the control plane, schedulers not counted, has ended: by Stop, or on its
 // own, and then Stop tells why.
-func (c *Cluster) Done() <-chan struct{} { return c.done }
+func (c *Cluster) Done() <-chan struct{} { return c.life.Done() }
 
 // Config returns a copy of the administrator's client configuration, without client-side rate limit.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }

@@ -166,6 +166,7 @@ func (r *Replay) Run(ctx context.Context, clock Clock) ([]*sim.Result, error) {
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("replaying the trace: %w", err)
 	}
+	watch.stop() // nothing is noted any more
 	return r.results(watch)
 }
 
@@ -271,7 +272,7 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 			byName[r.Scenario.Nodes[i].Name] = &r.Scenario.Nodes[i]
 		}
 		var placements []sim.Placement
-		for i, seen := range w.of(k) {
+		for i, seen := range w.trials[k] {
 			j := &r.Scenario.Jobs[i]
 			name := strings.TrimPrefix(seen.node, t.namespace+"-")
 			n := byName[name]

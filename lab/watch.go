@@ -150,10 +150,3 @@ func (w *watch) progress() (p Progress, finished bool) {
 	}
 	return p, finished
 }
-
-// of returns the records of a trial. The watch must have been stopped, or all jobs finished.
-func (w *watch) of(trial int) map[int]*observed {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.trials[trial]
-}

@@ -45,10 +45,7 @@ func (s *Shipment) penalised() float64 {
 // sort puts lots in order.
 func (s *Shipment) sort() {
 	slices.SortFunc(s.Lots, func(a, b Lot) int {
-		if a.Row != b.Row {
-			return cmp.Compare(a.Row, b.Row)
-		}
-		return cmp.Compare(a.Col, b.Col)
+		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Col, b.Col))
 	})
 }
 

@@ -93,11 +93,10 @@ func benchmarks(nodes []*Node, class string) (those []int) {
 		those = append(those, fastest, thriftiest)
 	}
 	those = append(those,
-		slices.IndexFunc(nodes, func(n *Node) bool { _, ok := n.drawn(); return ok }),
+		slices.IndexFunc(nodes, (*Node).metered),
 		slices.IndexFunc(nodes, func(n *Node) bool {
-			_, ok := exponential(n.Profile)
-			return ok &&
-				n.Capacity.MilliCPU > 0
+			_, state := n.rise(&Job{})
+			return state != withoutModel
 		}))
 	for k, most := range largest(nodes).vector() {
 		those = append(those, slices.IndexFunc(nodes, func(n *Node) bool { return n.Capacity.vector()[k] == most }))

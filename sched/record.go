@@ -497,13 +497,11 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	r.pairs(in.Selector)
 	j := Job{
 		ID: in.ID, Submitted: r.instant("submitted", in.Submitted), Duration: r.duration("duration", in.Duration),
-		Request:  in.Request,
-		Selector: in.Selector, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay),
-		FinishBy: r.instant("finishBy", in.FinishBy),
-		Released: in.Released, Class: in.Class, GPUClass: in.GPUClass, PUE: in.PUE,
-		Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible,
-		RestartCost: r.duration("restartCost", in.RestartCost),
-		Running:     in.Running, Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked),
+		Request: in.Request, Selector: in.Selector, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay),
+		FinishBy: r.instant("finishBy", in.FinishBy), Released: in.Released, Class: in.Class, GPUClass: in.GPUClass,
+		PUE: in.PUE, Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible,
+		RestartCost: r.duration("restartCost", in.RestartCost), Running: in.Running,
+		Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked),
 		Scaling: in.Scaling, RoomAssured: in.RoomAssured, Limits: in.Limits,
 	}
 	if in.Scaling != nil {

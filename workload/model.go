@@ -289,10 +289,8 @@ func (m *Model) Validate() error {
 	if !(sum > 1e-6) {
 		bad("batchesPerHour: nothing ever comes")
 	}
-	if len(m.Batches) == 0 || slices.ContainsFunc(m.Batches, func(b ModelBatch) bool {
-		return b.Size < 1 ||
-			b.Count < 1
-	}) {
+	wrong := func(b ModelBatch) bool { return b.Size < 1 || b.Count < 1 }
+	if len(m.Batches) == 0 || slices.ContainsFunc(m.Batches, wrong) {
 		bad("batches: want sizes and counts from 1")
 	}
 	if m.Owners < 0 || m.Owners > maxOwners || !(math.Abs(m.Zipf) <= maxZipf) {
