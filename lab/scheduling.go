@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,13 +40,14 @@ type Scheduling struct {
 	MaxDelay time.Duration // of any hold
 	// Strategies are the profiles besides kube-scheduler's own, by schedulerName.
 	Strategies map[string]string
-	Log        *slog.Logger
+	Log        *slog.Logger               // nil: there is none
 	Clock      func() time.Time           // of the plugins; nil: the wall's
 	OnReady    func(*scheduler.Scheduler) // may be nil
 }
 
 // Start writes the configuration, admits held Jobs and runs the scheduler with the hold loop. stop ends both.
 func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err error) {
+	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	files := &kube.Files{
 		SignalsFile: filepath.Join(s.Dir, "signals.yaml"), ProfilesFile: filepath.Join(s.Dir, "profiles.yaml"),
 		Log: s.Log,

@@ -404,9 +404,11 @@ func (f *File) loadJobs(s *Scenario) error {
 		return err
 	}
 	s.Jobs, s.Use = trace.Jobs, trace.Use
-	limit, err := duration(f.called("maxDelay"), f.MaxDelay, 0)
-	if err != nil {
-		return err
+	limit := time.Duration(0)
+	if f.MaxDelay != "" {
+		if limit, err = workload.ParseDuration(f.MaxDelay, "6h or 90m"); err != nil {
+			return fmt.Errorf("%s: %w", f.called("maxDelay"), err)
+		}
 	}
 	for i := range s.Jobs {
 		s.Jobs[i].Limits = f.Limits.limits()
