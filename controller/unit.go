@@ -247,14 +247,11 @@ func (u *unit) addAPI(p *process) (err error) {
 			return err
 		}
 	}
-	config, files, err := server.Certificates(cert, key)
-	if err != nil {
+	config, look, err := server.Certificates(cert, key, p.log)
+	if err := errors.Join(err, p.manager.Add(everywhere(look))); err != nil {
 		return err
 	}
 	u.tls = config
-	if err := p.manager.Add(files); err != nil {
-		return err
-	}
 	// An SQLite file has one writer, which leads whatever Leases say. A database has several, one of which takes
 	// batches.
 	if o.LedgerDSN != "" && o.LeaderElect {

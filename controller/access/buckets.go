@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/cache"
 )
 
 // An Allowance is how many requests a caller may make.
@@ -13,30 +14,24 @@ type Allowance struct {
 	AtOnce    int
 }
 
-// mostBuckets is for how many callers requests are counted. Others share one bucket while all of these are busy.
+// mostBuckets is for how many callers requests are counted: those who came last.
 const mostBuckets = 20_000
 
 // buckets count the requests of each caller.
 type buckets struct {
 	allowance Allowance
 
-	mu     sync.Mutex
-	each   map[string]*rate.Limiter
-	others *rate.Limiter
+	mu   sync.Mutex
+	each *cache.LRUExpireCache // *rate.Limiter, by caller
 }
 
 func newBuckets(a Allowance) *buckets {
-	return &buckets{
-		allowance: a, each: map[string]*rate.Limiter{}, others: rate.NewLimiter(rate.Limit(a.PerSecond), a.AtOnce),
-	}
+	return &buckets{allowance: a, each: cache.NewLRUExpireCache(mostBuckets)}
 }
 
 // take counts a request. Where it is one too many, it returns how long to wait.
 func (b *buckets) take(who string, now time.Time) (wait time.Duration, ok bool) {
-	turn := b.of(who, now).ReserveN(now, 1)
-	if !turn.OK() {
-		return time.Second, false
-	}
+	turn := b.of(who).ReserveN(now, 1)
 	if wait = turn.DelayFrom(now); wait == 0 {
 		return 0, true
 	}
@@ -45,39 +40,15 @@ func (b *buckets) take(who string, now time.Time) (wait time.Duration, ok bool) 
 }
 
 // empty reports whether a request would be one too many, without counting it.
-func (b *buckets) empty(who string, now time.Time) bool {
-	b.mu.Lock()
-	l := b.each[who]
-	b.mu.Unlock()
-	return l != nil && l.TokensAt(now) < 1
-}
+func (b *buckets) empty(who string, now time.Time) bool { return b.of(who).TokensAt(now) < 1 }
 
-func (b *buckets) of(who string, now time.Time) *rate.Limiter {
+func (b *buckets) of(who string) *rate.Limiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if l := b.each[who]; l != nil {
-		return l
-	}
-	if len(b.each) >= mostBuckets && !b.makeRoom(now) {
-		return b.others
+	if l, known := b.each.Get(who); known {
+		return l.(*rate.Limiter)
 	}
 	l := rate.NewLimiter(rate.Limit(b.allowance.PerSecond), b.allowance.AtOnce)
-	b.each[who] = l
+	b.each.Add(who, l, remembered)
 	return l
-}
-
-// makeRoom drops buckets of callers that have not come for a while: a full bucket is like a new one.
-func (b *buckets) makeRoom(now time.Time) bool {
-	const looks = 64
-	seen, room := 0, false
-	for who, l := range b.each { // begins anywhere
-		if l.TokensAt(now) >= float64(b.allowance.AtOnce) {
-			delete(b.each, who)
-			room = true
-		}
-		if seen++; seen >= looks {
-			break
-		}
-	}
-	return room
 }

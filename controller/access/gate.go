@@ -81,7 +81,7 @@ type Gate struct {
 	rights  *cache.LRUExpireCache // bool, by rightKey
 	flights singleflight.Group
 	slots   chan struct{}
-	reviews map[class]*rate.Limiter
+	reviews [2]*rate.Limiter // by class
 	breaker breaker
 	people  *buckets
 	agents  *buckets
@@ -133,8 +133,7 @@ func NewGate(o Options) *Gate {
 		people: newBuckets(o.People), agents: newBuckets(o.Agents), guesses: newBuckets(guesses),
 		metrics: newMetrics(o.Registerer),
 	}
-	g.reviews = map[class]*rate.Limiter{}
-	for _, c := range []class{person, agent} {
+	for c := range g.reviews {
 		g.reviews[c] = rate.NewLimiter(rate.Limit(o.Reviews), int(o.Reviews)+1)
 	}
 	return g

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/renameio/v2"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,16 +69,15 @@ func SignOnce(folder string, names []string, now time.Time) (*Certificate, error
 	if err != nil {
 		return nil, fmt.Errorf("signing a certificate for the HTTP API: %w", err)
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
+	err = os.MkdirAll(folder, 0o700)
+	if err == nil {
+		err = renameio.WriteFile(s.KeyFile, key, 0o600)
 	}
-	for _, file := range []struct {
-		name string
-		data []byte
-	}{{s.KeyFile, key}, {s.CertFile, certificate}} {
-		if err := replaceFile(file.name, file.data); err != nil {
-			return nil, fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
-		}
+	if err == nil {
+		err = renameio.WriteFile(s.CertFile, certificate, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
 	}
 	s.pem = certificate
 	return s, nil
@@ -123,31 +123,6 @@ func sign(names []string, now time.Time) (certificate, key []byte, err error) {
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), nil
-}
-
-// replaceFile puts a file in place as a whole, for our eyes only. Once it returns, a power cut changes nothing any
-// more.
-func replaceFile(name string, data []byte) error {
-	draft := name + ".new"
-	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(draft, name); err != nil {
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // An Authority publishes by which certificate the HTTP API is known.

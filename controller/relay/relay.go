@@ -21,6 +21,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/controller/access"
 )
 
 // Options are what a Relay needs.
@@ -70,7 +72,7 @@ const (
 	noLeaderFor     = time.Second
 	leaderFoundIn   = 2 * time.Second // or not: the API server is away
 	leaderReachedIn = 5 * time.Second
-	retryRelayed    = "2" // seconds: a Lease that is not renewed runs out after 15
+	retryRelayed    = 2 * time.Second // a Lease that is not renewed runs out after 15
 )
 
 var errNoLeader = errors.New("no replica leads")
@@ -95,11 +97,8 @@ const relayedHeader = "X-Kubenergy-Relayed"
 
 func (r *Relay) away(w http.ResponseWriter, err error) {
 	r.o.Log.Warn("a request cannot be passed on to the leader", "error", err)
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", retryRelayed)
 	w.Header().Set("Connection", "close") // the next one may find the leader itself
-	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = w.Write([]byte(`{"error":"the replica that leads does not answer"}` + "\n"))
+	access.Busy(w, http.StatusServiceUnavailable, retryRelayed, "the replica that leads does not answer")
 }
 
 // find returns the replica that holds the Lease. No request waits for another's question, nor for long for an API

@@ -8,9 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kubenergy/kubenergy/central"
@@ -79,12 +80,30 @@ func loopback(addr string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// Certificates returns how to speak TLS with the certificate in two files, and the watcher that reads them anew when
-// they change, once it is started. Files that are broken, as while they are being replaced, change nothing.
-func Certificates(certFile, keyFile string) (*tls.Config, *certwatcher.CertWatcher, error) {
-	files, err := certwatcher.New(certFile, keyFile)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the certificate of the HTTP interface: %w", err)
+// certificateLook is how often the files of a certificate are read anew. A watch of them would need an instance of
+// inotify, which a node may have none left of.
+const certificateLook = 10 * time.Second
+
+// Certificates returns how to speak TLS with the certificate in two files, and what reads them anew until its context
+// ends. Files that are broken, as while they are being replaced, change nothing.
+func Certificates(certFile, keyFile string, log *slog.Logger) (*tls.Config, func(context.Context) error, error) {
+	var current atomic.Pointer[tls.Certificate]
+	read := func() error {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return fmt.Errorf("reading the certificate of the HTTP interface: %w", err)
+		}
+		current.Store(&pair)
+		return nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: files.GetCertificate}, files, nil
+	look := func(ctx context.Context) error {
+		wait.UntilWithContext(ctx, func(context.Context) {
+			if err := read(); err != nil {
+				log.Warn("the certificate that was read before goes on counting", "error", err)
+			}
+		}, certificateLook)
+		return nil
+	}
+	get := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current.Load(), nil }
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: get}, look, read()
 }

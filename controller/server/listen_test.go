@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -40,7 +41,7 @@ func listening(t *testing.T, handler http.Handler, config *tls.Config) (address 
 func TestServe(t *testing.T) {
 	dir, pool := t.TempDir(), x509.NewCertPool()
 	issue(t, dir, "one", pool)
-	config, _, err := Certificates(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	config, _, err := Certificates(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,55 +162,42 @@ func TestServeFinishes(t *testing.T) {
 func TestCertificateFiles(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	if _, _, err := Certificates(cert, key); err == nil {
+	if _, _, err := Certificates(cert, key, discard); err == nil {
 		t.Error("without files")
 	}
 	for _, pair := range [][2]string{{cert, ""}, {"", key}} {
-		if _, _, err := Certificates(pair[0], pair[1]); err == nil {
+		if _, _, err := Certificates(pair[0], pair[1], discard); err == nil {
 			t.Error("with one file")
 		}
 	}
-	issue(t, dir, "one", nil)
-	config, files, err := Certificates(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- files.WithWatchInterval(10 * time.Millisecond).Start(ctx) }()
-	want := func(want string) {
-		t.Helper()
-		got := ""
-		for range 1000 {
+	synctest.Test(t, func(t *testing.T) {
+		issue(t, dir, "one", nil)
+		config, look, err := Certificates(cert, key, discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go look(t.Context())
+		want := func(want string) {
+			t.Helper()
+			time.Sleep(2 * certificateLook)
 			pair, err := config.GetCertificate(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			leaf, err := x509.ParseCertificate(pair.Certificate[0])
-			if err != nil {
-				t.Fatal(err)
+			if got := pair.Leaf.Subject.CommonName; got != want {
+				t.Errorf("the certificate is %q, want %q", got, want)
 			}
-			if got = leaf.Subject.CommonName; got == want {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
 		}
-		t.Errorf("the certificate is %q, want %q", got, want)
-	}
-	want("one")
-	issue(t, dir, "two", nil)
-	want("two")
-	if err := os.WriteFile(cert, []byte("broken"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(100 * time.Millisecond)
-	want("two")
-	issue(t, dir, "three", nil)
-	want("three")
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+		want("one")
+		issue(t, dir, "two", nil)
+		want("two")
+		if err := os.WriteFile(cert, []byte("broken"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want("two")
+		issue(t, dir, "three", nil)
+		want("three")
+	})
 }
 
 // issue writes a certificate that is signed by itself.
