@@ -65,6 +65,6 @@ type Row struct {
 
 // A Point is the mean power over some time.
 type Point struct {
-	At    time.Time
-	Watts float64
+	At    time.Time `json:"at"`
+	Watts float64   `json:"watts"`
 }

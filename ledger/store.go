@@ -51,12 +51,12 @@ type Findings struct {
 
 // Statistics are about the store itself.
 type Statistics struct {
-	Journal   int       // bookings that are not folded
-	Oldest    time.Time // of them; zero if there is none
-	Bytes     int64     // on disk
-	Windows   int64
-	Accounts  int64
-	Consumers int64
-	Records   int64
-	Schema    int
+	Journal   int       `json:"journal"`         // bookings that are not folded into sums yet
+	Oldest    time.Time `json:"oldest,omitzero"` // of them; zero if there is none
+	Bytes     int64     `json:"bytes"`           // on disk
+	Windows   int64     `json:"windows"`
+	Accounts  int64     `json:"accounts"`
+	Consumers int64     `json:"consumers"`
+	Records   int64     `json:"records"`
+	Schema    int       `json:"schema"`
 }

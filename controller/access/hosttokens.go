@@ -31,9 +31,9 @@ type Host struct {
 //	  maxPowerWatts: 800
 //	  site: north
 //
-// which is read anew when it has changed.
+// which is read anew when it has changed. The nil HostTokens hold no token.
 type HostTokens struct {
-	path string // "": there are none
+	path string
 	now  func() time.Time
 	log  *slog.Logger
 
@@ -61,38 +61,43 @@ const (
 // NewHostTokens reads a file; the error says what is wrong with it. A file that breaks later is told of in the log, and
 // what it held before goes on counting; one that is removed takes all tokens with it. Without a file there is no token.
 func NewHostTokens(path string, now func() time.Time, log *slog.Logger) (*HostTokens, error) {
-	h := &HostTokens{path: path, now: now, log: log, looked: now()}
 	if path == "" {
-		return h, nil
+		return nil, nil
 	}
+	h := &HostTokens{path: path, now: now, log: log, looked: now()}
 	return h, h.reload()
 }
 
 // Find returns the host that a token belongs to.
 func (h *HostTokens) Find(token string) (Host, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.look()
-	host, found := h.byToken[sha256.Sum256([]byte(token))]
-	return host, found && plausibleToken(token)
+	_, byToken := h.known()
+	host, found := byToken[sha256.Sum256([]byte(token))]
+	return host, found
 }
 
 // Host returns what the file says of a node.
 func (h *HostTokens) Host(node string) (Host, bool) {
+	byNode, _ := h.known()
+	host, found := byNode[node]
+	return host, found
+}
+
+// known returns what the file says, read only.
+func (h *HostTokens) known() (map[string]Host, map[digest]Host) {
+	if h == nil {
+		return nil, nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.look()
-	host, found := h.byNode[node]
-	return host, found
+	if h.now().Sub(h.looked).Abs() >= lookEvery {
+		h.looked = h.now()
+		h.look()
+	}
+	return h.byNode, h.byToken
 }
 
 // look reads the file if it has changed since it was read.
 func (h *HostTokens) look() {
-	now := h.now()
-	if h.path == "" || now.Sub(h.looked).Abs() < lookEvery {
-		return
-	}
-	h.looked = now
 	err := h.reload()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -47,18 +47,6 @@ func kinds() string {
 	return strings.Join(names, ", ")
 }
 
-// Statistics is the answer of GET /api/v1/ledger/statistics.
-type Statistics struct {
-	Journal   int        `json:"journal"`          // bookings that are not folded into sums yet
-	Oldest    *time.Time `json:"oldest,omitempty"` // of them
-	Bytes     int64      `json:"bytes"`            // on disk
-	Windows   int64      `json:"windows"`
-	Accounts  int64      `json:"accounts"`
-	Consumers int64      `json:"consumers"`
-	Records   int64      `json:"records"`
-	Schema    int        `json:"schema"`
-}
-
 // Audit is the answer of GET /api/v1/ledger/audit.
 type Audit struct {
 	Balanced bool     `json:"balanced"`
@@ -296,14 +284,8 @@ func (s *server) serveStatistics(w http.ResponseWriter, r *http.Request, _ *quer
 	if err != nil {
 		return fmt.Errorf("asking the ledger about itself: %w", err)
 	}
-	answer := Statistics{
-		Journal: st.Journal, Bytes: st.Bytes, Windows: st.Windows, Accounts: st.Accounts, Consumers: st.Consumers,
-		Records: st.Records, Schema: st.Schema,
-	}
-	if !st.Oldest.IsZero() {
-		answer.Oldest = new(st.Oldest.UTC())
-	}
-	return writeJSON(w, http.StatusOK, answer)
+	st.Oldest = st.Oldest.UTC()
+	return writeJSON(w, http.StatusOK, st)
 }
 
 func (s *server) serveAudit(w http.ResponseWriter, r *http.Request, q *query) error {

@@ -57,17 +57,11 @@ type NodeNow struct {
 
 // PodPower is the answer of GET /api/v1/namespaces/{namespace}/pods/{pod}/power.
 type PodPower struct {
-	Namespace string    `json:"namespace"`
-	Pod       string    `json:"pod"`
-	From      time.Time `json:"from"`
-	To        time.Time `json:"to"`
-	Points    []Point   `json:"points"`
-}
-
-// Point is the mean power over some time.
-type Point struct {
-	At    time.Time `json:"at"`
-	Watts float64   `json:"watts"`
+	Namespace string         `json:"namespace"`
+	Pod       string         `json:"pod"`
+	From      time.Time      `json:"from"`
+	To        time.Time      `json:"to"`
+	Points    []ledger.Point `json:"points"`
 }
 
 func (s *server) serveNodes(w http.ResponseWriter, r *http.Request, _ *query) error {
@@ -161,9 +155,5 @@ func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query)
 	if points, err = ledger.Downsample(points, samples, how); err != nil {
 		return askedBadly(err)
 	}
-	answer := PodPower{Namespace: q.namespace, Pod: pod, From: from, To: to, Points: make([]Point, 0, len(points))}
-	for _, p := range points {
-		answer.Points = append(answer.Points, Point{p.At, p.Watts})
-	}
-	return writeJSON(w, http.StatusOK, answer)
+	return writeJSON(w, http.StatusOK, PodPower{q.namespace, pod, from, to, some(points)})
 }

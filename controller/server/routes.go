@@ -261,7 +261,7 @@ func ledgerRoutes() []route {
 	all := andOfNamespace(ofEnergy("/api/v1/jobs", "Energy, carbon and cost of Jobs over a time range.", jobs(true),
 		Jobs{}, (*server).serveJobs), sameOfNamespace, jobs(false))
 	all = append(all, andOfNamespace(sums, sameOfNamespace, ledgerQuery(false))...)
-	return append(all, ofEnergy("/api/v1/ledger/statistics", "How much the ledger holds.", nil, Statistics{},
+	return append(all, ofEnergy("/api/v1/ledger/statistics", "How much the ledger holds.", nil, ledger.Statistics{},
 		(*server).serveStatistics), audit)
 }
 

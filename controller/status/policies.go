@@ -106,15 +106,11 @@ func (p *Policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	own.Status = *status
-	written, err := Write(ctx, p.o.Client, &own)
-	if err != nil {
-		return reconcile.Result{}, err
+	again, written, err := Write(ctx, p.o.Client, &own, policyLook)
+	if written {
+		p.wrote[request.NamespacedName] = p.o.Now()
 	}
-	if !written { // the cache is behind, by milliseconds
-		return reconcile.Result{RequeueAfter: 50 * time.Millisecond}, nil
-	}
-	p.wrote[request.NamespacedName] = p.o.Now()
-	return reconcile.Result{RequeueAfter: policyLook}, nil
+	return again, err
 }
 
 // rules are what all policies and namespaces say together.

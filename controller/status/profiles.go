@@ -18,7 +18,6 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/sched"
 )
 
 // Profiles fill the status of PowerProfiles.
@@ -67,14 +66,8 @@ func (p *Profiles) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{RequeueAfter: profileLook}, nil
 	}
 	profile.Status = status
-	written, err := Write(ctx, p.Client, &profile)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if !written {
-		return reconcile.Result{RequeueAfter: time.Second}, nil
-	}
-	return reconcile.Result{RequeueAfter: profileLook}, nil
+	again, _, err := Write(ctx, p.Client, &profile, profileLook)
+	return again, err
 }
 
 // nodes counts the nodes that have a profile, by the rule that schedules on them.
@@ -90,8 +83,7 @@ func (p *Profiles) nodes(ctx context.Context, name string) (int32, error) {
 	}
 	count := int32(0)
 	for i := range all.Items {
-		if n, ok := view.Node(&all.Items[i], sched.Resources{}, sched.Resources{}, 0); ok &&
-			n.Profile == &profile.Profile {
+		if known, _ := view.Hardware(&all.Items[i]); known == &profile.Profile {
 			count++
 		}
 	}

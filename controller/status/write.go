@@ -4,22 +4,26 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Write writes the status of an object that came from the cache. It reports false where the cache is behind the API
-// server: the object has changed or is gone, and the caller tries again with what it is by then.
-func Write(ctx context.Context, c client.Client, o client.Object) (written bool, err error) {
+// Write writes the status of an object that came from the cache, and says when to look at the object again: after look,
+// or soon where the cache is behind the API server. Then nothing is written: the object has changed or is gone.
+func Write(ctx context.Context, c client.Client, o client.Object, look time.Duration,
+) (again reconcile.Result, written bool, err error) {
+	const behind = 50 * time.Millisecond
 	err = c.Status().Update(ctx, o)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return false, nil
+	switch {
+	case err == nil:
+		return reconcile.Result{RequeueAfter: look}, true, nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return reconcile.Result{RequeueAfter: behind}, false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("writing the status of %T %s: %w", o, client.ObjectKeyFromObject(o), err)
-	}
-	return true, nil
+	return again, false, fmt.Errorf("writing the status of %T %s: %w", o, client.ObjectKeyFromObject(o), err)
 }
 
 // Bounded keeps what others wrote from filling an object.

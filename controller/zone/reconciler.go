@@ -123,15 +123,11 @@ func (z *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	zone.Status = *s
-	written, err := status.Write(ctx, z.client, &zone)
-	if err != nil {
-		return reconcile.Result{}, err
+	again, written, err := status.Write(ctx, z.client, &zone, zoneLook)
+	if written {
+		known.wrote = now
 	}
-	if !written { // the cache is behind: it will tell
-		return reconcile.Result{RequeueAfter: time.Second}, nil
-	}
-	known.wrote = now
-	return reconcile.Result{RequeueAfter: zoneLook}, nil
+	return again, err
 }
 
 // count returns how many nodes the zone feeds, by the rule that schedules on them; what was counted before where

@@ -21,7 +21,6 @@ import (
 
 	_ "modernc.org/sqlite"
 
-	"github.com/kubenergy/kubenergy/controller/server"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -278,7 +277,7 @@ func (c *central) verify(t *testing.T, from time.Time, steps map[string]uint64, 
 		steps, sums)
 }
 
-func (c *central) statistics(t *testing.T) (s server.Statistics) {
+func (c *central) statistics(t *testing.T) (s ledger.Statistics) {
 	t.Helper()
 	if err := c.ask(t, "/api/v1/ledger/statistics", &s); err != nil {
 		t.Fatal(err)
