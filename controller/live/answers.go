@@ -95,8 +95,7 @@ func (s *State) Pods(namespace string) api.PodsPower {
 		if n.asOf.IsZero() || now.Sub(n.asOf) > podsAfter {
 			continue
 		}
-		for i := range n.pods {
-			p := &n.pods[i]
+		for _, p := range n.pods {
 			if namespace != "" && p.namespace != namespace {
 				continue
 			}

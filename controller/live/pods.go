@@ -18,7 +18,6 @@ type pod struct {
 	owner                *owner // nil: not known
 	containers           []container
 	power, idle          float32
-	absent               bool // while a batch is read
 }
 
 // container leads from an ID to what is expected of containers of its name. There are many: the ID is not kept.
@@ -56,10 +55,8 @@ func claimOf(shares []energy.Share) claim {
 
 // attribute divides the power of a batch by pods, and adds it to what is expected of their owners.
 func (s *State) attribute(n *node, b *ledger.Booking, measured time.Duration, asOf time.Time) {
-	for i := range n.pods {
-		n.pods[i].absent = true
-	}
-	known, at := len(n.pods), 0 // where the next pod is expected: shares and pods are sorted alike
+	before := n.pods
+	n.pods = make(map[string]*pod, len(before))
 	shares := b.Batch.Shares[:min(len(b.Batch.Shares), len(b.Consumers))]
 	for i := 0; i < len(shares); {
 		if _, _, isPod := energy.PodOf(shares[i].ID); !isPod || b.Consumers[i].Account.Kind != ledger.Workload {
@@ -67,22 +64,21 @@ func (s *State) attribute(n *node, b *ledger.Booking, measured time.Duration, as
 			continue
 		}
 		c := claimOf(shares[i:])
-		p, isNew := n.pod(c.uid, known, &at)
+		p := cmp.Or(n.pods[c.uid], before[c.uid])
+		isNew := p == nil
+		if isNew {
+			p = &pod{uid: strings.Clone(c.uid)}
+		}
+		n.pods[p.uid] = p
 		s.identify(p, b.Consumers[i])
 		s.take(n, p, &c, isNew, measured, asOf)
 		i += len(c.shares)
-	}
-	if came := len(n.pods) > known; came || slices.ContainsFunc(n.pods, func(p pod) bool { return p.absent }) {
-		n.pods = slices.DeleteFunc(n.pods, func(p pod) bool { return p.absent })
-		slices.SortFunc(n.pods, func(a, b pod) int { return cmp.Compare(a.uid, b.uid) })
-		n.pods = tight(n.pods)
 	}
 	n.met = true
 }
 
 // take sets what a pod draws, and adds it to what is expected of its owner's.
 func (s *State) take(n *node, p *pod, c *claim, isNew bool, measured time.Duration, asOf time.Time) {
-	p.absent = false
 	p.power, p.idle = float32(power(c.dynamic+c.idle, measured)), float32(power(c.idle, measured))
 	if isNew && n.met {
 		n.tellFresh(p.uid, asOf)
@@ -94,35 +90,8 @@ func (s *State) take(n *node, p *pod, c *claim, isNew bool, measured time.Durati
 	}
 }
 
-// tight returns a slice without much room to spare.
-func tight(pods []pod) []pod {
-	const spare = 8
-	if cap(pods) > len(pods)+len(pods)/4+spare {
-		return slices.Clip(slices.Clone(pods))
-	}
-	return pods
-}
-
 func power(e energy.Microjoules, over time.Duration) energy.Watts {
 	return energy.Watts(float64(e.Joules()) / over.Seconds())
-}
-
-// pod returns the pod of a UID among the first known ones, which are sorted, or a new one at the end.
-func (n *node) pod(uid string, known int, at *int) (p *pod, isNew bool) {
-	for *at < known && n.pods[*at].uid < uid {
-		*at++
-	}
-	if *at < known && n.pods[*at].uid == uid {
-		return &n.pods[*at], false
-	}
-	// Shares are sorted by more than UIDs: "pod/a-b" comes before "pod/a/c".
-	if i, found := slices.BinarySearchFunc(n.pods[:known], uid, func(p pod, uid string) int {
-		return strings.Compare(p.uid, uid)
-	}); found {
-		return &n.pods[i], false
-	}
-	n.pods = append(n.pods, pod{uid: strings.Clone(uid)})
-	return &n.pods[len(n.pods)-1], true
 }
 
 // identify takes over who a pod is, which may be learned after its first batch.

@@ -79,8 +79,8 @@ type node struct {
 	agentless bool  // it is the latter
 	wall      value // by a meter on the network, which knows better
 	heard     time.Time
-	met       bool  // batches have told of its pods before
-	pods      []pod // by UID
+	met       bool            // batches have told of its pods before
+	pods      map[string]*pod // by UID
 	fresh     []freshPod
 }
 
@@ -124,10 +124,10 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	if b.Batch.Unmeasured > length/2 || length > longest || now.Sub(asOf) > maxAge {
 		return
 	}
-	power := energy.Watts(float64(b.Batch.Measured.Joules()) / measured.Seconds())
+	drawn := power(b.Batch.Measured, measured)
 	n.value, n.agentless = value{
-		power: power, asOf: asOf, quality: b.Batch.Quality, source: b.Batch.Source,
-		implausible: s.contradicts(b.Batch.Stream.Node, power),
+		power: drawn, asOf: asOf, quality: b.Batch.Quality, source: b.Batch.Source,
+		implausible: s.contradicts(b.Batch.Stream.Node, drawn),
 	}, b.Agentless
 }
 
