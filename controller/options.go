@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -52,73 +51,82 @@ type Options struct {
 	LogLevel     slog.Level
 }
 
-// DefaultOptions returns what holds where the command line says nothing.
-func DefaultOptions() Options {
-	return Options{
-		Namespace: cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace), MetricsAddress: ":8443",
-		ProbeAddress: ":8081",
-		LeaderElect:  true,
-		Keys:         "/etc/kubenergy/keys", Data: "/etc/kubenergy/data", LogFormat: "json",
-		LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN"), API: ":9443", Agentless: true, NodeMaxPower: 2000,
-		Keep: ledger.Retention{
-			Windows: 14 * day, Hours: 400 * day, Records: 90 * day, Snapshots: 14 * day, Streams: 400 * day,
-		},
-	}
-}
-
 // keepsLedger reports whether there is somewhere to keep a ledger.
 func (o *Options) keepsLedger() bool { return o.State != "" || o.LedgerDSN != "" }
 
-// AddFlags adds a flag for each option.
-func (o *Options) AddFlags(fs *flag.FlagSet) {
-	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
-		"`namespace` of the Lease and of the count of calls to providers")
-	fs.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress,
-		"`address` of /metrics, over HTTPS, for clients that the API server lets get it (0: none)")
-	fs.StringVar(&o.ProbeAddress, "health-probe-bind-address", o.ProbeAddress,
-		"`address` of /healthz and /readyz (0: none)")
-	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
-		"let one of several replicas ask providers and write statuses; not with an SQLite ledger, which has one "+
-			"process")
-	fs.StringVar(&o.Keys, "keys-dir", o.Keys, "`folder` with a file for each key that a GridZone names")
-	fs.StringVar(&o.Data, "data-dir", o.Data, "`folder` of the files that GridZones name")
-	fs.StringVar(&o.State, "state-dir", o.State,
-		"`folder` of the ledger and of the certificate of the HTTP API; without it no batches are taken")
-	fs.StringVar(&o.API, "api-bind-address", o.API, "`address` of the HTTP API, over HTTPS (0: none)")
-	fs.StringVar(&o.APICert, "api-cert-file", o.APICert,
-		"`file` with the certificate of the HTTP API; by default one of its own, told in the ConfigMap "+
-			relay.AuthorityName)
-	fs.StringVar(&o.APIKey, "api-key-file", o.APIKey, "`file` with its key")
-	fs.StringVar(&o.APICA, "api-ca-file", o.APICA,
-		"`file` with what the certificates of other replicas are verified by, where they are not their own")
-	fs.Var(listFlag{&o.APINames}, "api-name",
-		"further DNS `name` of the certificate of its own; may be given several times")
-	fs.StringVar(&o.CSV, "csv-dir", o.CSV, "`folder` for raw metrics and decisions as CSV")
-	fs.StringVar(&o.HostTokens, "host-tokens-file", o.HostTokens,
-		"`file` with the tokens of agents outside the cluster")
-	fs.StringVar(&o.Meters, "meters-file", o.Meters, "`file` with the meters to poll over the network")
-	fs.BoolVar(&o.Agentless, "agentless", o.Agentless, "estimate what nodes use on which no agent runs")
-	fs.Var(listFlag{&o.Ingest}, "ingest-namespace",
-		"`namespace` in which POST /ingest may create Jobs; may be given several times")
-	fs.StringVar(&o.Webhook, "budget-webhook", o.Webhook, "`URL` that budgets notify where they name none")
-	fs.Var(listFlag{&o.Webhooks}, "webhook-host",
-		"`host` at a private address that budgets may notify, also without TLS; may be given several times")
-	fs.Float64Var(&o.NodeMaxPower, "node-max-watts", o.NodeMaxPower,
-		"`watts` that a node may draw of whose hardware nothing is known; agents that claim more are refused")
-	for _, keep := range []struct {
-		what, help string
-		d          *time.Duration
+// NewOptions returns what holds where the command line says nothing, and adds a flag for each option.
+func NewOptions(fs *flag.FlagSet) *Options {
+	o := &Options{LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN")}
+	for _, text := range []struct {
+		to                *string
+		name, usual, help string
 	}{
-		{"windows", "five minutes by pod", &o.Keep.Windows},
-		{"hours", "sums by hour", &o.Keep.Hours},
-		{"days", "sums by day", &o.Keep.Days},
-		{"decisions", "decisions", &o.Keep.Records},
-		{"snapshots", "what decisions depended on", &o.Keep.Snapshots},
+		{
+			&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace),
+			"`namespace` of the Lease and of the count of calls to providers",
+		},
+		{
+			&o.MetricsAddress, "metrics-bind-address", ":8443",
+			"`address` of /metrics, over HTTPS, for clients that the API server lets get it (0: none)",
+		},
+		{&o.ProbeAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz (0: none)"},
+		{&o.Keys, "keys-dir", "/etc/kubenergy/keys", "`folder` with a file for each key that a GridZone names"},
+		{&o.Data, "data-dir", "/etc/kubenergy/data", "`folder` of the files that GridZones name"},
+		{
+			&o.State, "state-dir", "",
+			"`folder` of the ledger and of the certificate of the HTTP API; without it no batches are taken",
+		},
+		{&o.API, "api-bind-address", ":9443", "`address` of the HTTP API, over HTTPS (0: none)"},
+		{
+			&o.APICert, "api-cert-file", "", "`file` with the certificate of the HTTP API; by default one of its own, " +
+				"told in the ConfigMap " + relay.AuthorityName,
+		},
+		{&o.APIKey, "api-key-file", "", "`file` with its key"},
+		{
+			&o.APICA, "api-ca-file", "",
+			"`file` with what the certificates of other replicas are verified by, where they are not their own",
+		},
+		{&o.CSV, "csv-dir", "", "`folder` for raw metrics and decisions as CSV"},
+		{&o.HostTokens, "host-tokens-file", "", "`file` with the tokens of agents outside the cluster"},
+		{&o.Meters, "meters-file", "", "`file` with the meters to poll over the network"},
+		{&o.Webhook, "budget-webhook", "", "`URL` that budgets notify where they name none"},
+		{&o.LogFormat, "log-format", "json", "json or text"},
 	} {
-		fs.DurationVar(keep.d, "keep-"+keep.what, *keep.d, "`how long` the ledger keeps "+keep.help+" (0: for good)")
+		fs.StringVar(text.to, text.name, text.usual, text.help)
 	}
-	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "json or text")
+	list := func(to *[]string, name, help string) {
+		fs.Func(name, help+"; may be given several times", func(value string) error {
+			if value == "" {
+				return errors.New("want something")
+			}
+			*to = append(*to, value)
+			return nil
+		})
+	}
+	list(&o.APINames, "api-name", "further DNS `name` of the certificate of its own")
+	list(&o.Ingest, "ingest-namespace", "`namespace` in which POST /ingest may create Jobs")
+	list(&o.Webhooks, "webhook-host", "`host` at a private address that budgets may notify, also without TLS")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", true, "let one of several replicas ask providers and write statuses; "+
+		"not with an SQLite ledger, which has one process")
+	fs.BoolVar(&o.Agentless, "agentless", true, "estimate what nodes use on which no agent runs")
+	fs.Float64Var(&o.NodeMaxPower, "node-max-watts", 2000,
+		"`watts` that a node may draw of whose hardware nothing is known; agents that claim more are refused")
+	o.Keep.Streams = 400 * day
+	for _, keep := range []struct {
+		to         *time.Duration
+		name, what string
+		usual      time.Duration
+	}{
+		{&o.Keep.Windows, "keep-windows", "five minutes by pod", 14 * day},
+		{&o.Keep.Hours, "keep-hours", "sums by hour", 400 * day},
+		{&o.Keep.Days, "keep-days", "sums by day", 0},
+		{&o.Keep.Records, "keep-decisions", "decisions", 90 * day},
+		{&o.Keep.Snapshots, "keep-snapshots", "what decisions depended on", 14 * day},
+	} {
+		fs.DurationVar(keep.to, keep.name, keep.usual, "`how long` the ledger keeps "+keep.what+" (0: for good)")
+	}
 	fs.TextVar(&o.LogLevel, "log-level", o.LogLevel, "DEBUG, INFO, WARN or ERROR")
+	return o
 }
 
 // Validate reports everything that is wrong.
@@ -160,23 +168,4 @@ func (o *Options) Logger(w io.Writer) *slog.Logger {
 		return slog.New(slog.NewTextHandler(w, options))
 	}
 	return slog.New(slog.NewJSONHandler(w, options))
-}
-
-// listFlag is a flag that may be given several times.
-type listFlag struct{ values *[]string }
-
-func (f listFlag) String() string {
-	if f.values == nil {
-		return ""
-	}
-	return strings.Join(*f.values, ",")
-}
-
-// Set implements flag.Value.
-func (f listFlag) Set(value string) error {
-	if value == "" {
-		return errors.New("want something")
-	}
-	*f.values = append(*f.values, value)
-	return nil
 }

@@ -15,8 +15,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
-	options := DefaultOptions()
-	options.AddFlags(fs)
+	NewOptions(fs)
 	fs.VisitAll(func(f *flag.Flag) {
 		if !strings.Contains(string(doc), "`--"+f.Name+"`") {
 			t.Errorf("docs/controller.md says nothing of --%s", f.Name)
@@ -26,8 +25,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 
 func TestOptionsAreRead(t *testing.T) {
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
-	o := DefaultOptions()
-	o.AddFlags(fs)
+	o := NewOptions(fs)
 	if err := fs.Parse([]string{
 		"--api-name=a", "--api-name=b", "--keep-windows=1h", "--keep-days=0", "--agentless=false",
 	}); err != nil {
@@ -47,8 +45,8 @@ func TestOptionsAreRead(t *testing.T) {
 		"a namespace that cannot be":       func(o *Options) { o.Namespace = "A" },
 		"logs in a format that is unknown": func(o *Options) { o.LogFormat = "xml" },
 	} {
-		o := DefaultOptions()
-		wrong(&o)
+		o := NewOptions(flag.NewFlagSet("", flag.ContinueOnError))
+		wrong(o)
 		if o.Validate() == nil {
 			t.Errorf("%s is taken", name)
 		}

@@ -3,6 +3,7 @@ package controller
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -60,7 +61,7 @@ func startAt(t testing.TB, api *rest.Config, o Options) (*process, *prometheus.R
 }
 
 func quiet(t testing.TB) Options {
-	o := DefaultOptions()
+	o := *NewOptions(flag.NewFlagSet("", flag.ContinueOnError))
 	o.MetricsAddress, o.ProbeAddress, o.LeaderElect, o.Namespace = "0", "0", false, v1alpha1.SystemNamespace
 	o.Keys, o.Data = t.TempDir(), t.TempDir()
 	return o
@@ -424,7 +425,7 @@ func residentBytes(t testing.TB) uint64 {
 }
 
 func TestOptions(t *testing.T) {
-	good := DefaultOptions()
+	good := NewOptions(flag.NewFlagSet("", flag.ContinueOnError))
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}

@@ -20,10 +20,9 @@ import (
 )
 
 func main() {
-	options := controller.DefaultOptions()
-	options.AddFlags(flag.CommandLine)
+	options := controller.NewOptions(flag.CommandLine)
 	flag.Parse()
-	if err := run(options); err != nil {
+	if err := run(*options); err != nil {
 		fmt.Fprintln(os.Stderr, "kubenergy-controller:", err)
 		os.Exit(1)
 	}

@@ -173,19 +173,6 @@ func (s *State) Forget(name string) {
 	s.changes++
 }
 
-// NodeWatts returns what a node draws and as of when. ok is false where that is not known, or is old.
-func (s *State) NodeWatts(name string) (power energy.Watts, asOf time.Time, ok bool) {
-	now := s.o.Now()
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	n := s.nodes[name]
-	if n == nil {
-		return 0, time.Time{}, false
-	}
-	v := n.best(now)
-	return v.power, v.asOf, !v.asOf.IsZero() && !v.implausible && now.Sub(v.asOf) <= maxAge
-}
-
 // AgentWatts returns what a node's own agent says that it draws, whatever a meter on the network says. ok is false
 // where it does not say so now.
 func (s *State) AgentWatts(name string) (power energy.Watts, ok bool) {

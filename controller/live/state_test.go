@@ -79,6 +79,18 @@ func state(o Options) *State {
 	return New(o)
 }
 
+// nodeWatts returns what a node draws and as of when; ok is false where that is not to be decided by.
+func (s *State) nodeWatts(name string) (power energy.Watts, asOf time.Time, ok bool) {
+	now := s.o.Now()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if n := s.nodes[name]; n != nil {
+		v := n.best(now)
+		return v.power, v.asOf, !v.asOf.IsZero() && !v.implausible && now.Sub(v.asOf) <= maxAge
+	}
+	return 0, time.Time{}, false
+}
+
 func TestNodeWatts(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -128,7 +140,7 @@ func TestNodeWatts(t *testing.T) {
 				tc.change(b)
 			}
 			s.Booked(b, booked)
-			got, asOf, ok := s.NodeWatts("a")
+			got, asOf, ok := s.nodeWatts("a")
 			if ok == tc.lost || !tc.lost && (got != tc.want || asOf.After(noon)) {
 				t.Fatalf("%v as of %v, %v: want %v", got, asOf, ok, tc.want)
 			}
@@ -136,7 +148,7 @@ func TestNodeWatts(t *testing.T) {
 				t.Errorf("listed: %+v", s.Nodes())
 			}
 			w.now = w.now.Add(46 * time.Second)
-			if _, _, ok := s.NodeWatts("a"); ok {
+			if _, _, ok := s.nodeWatts("a"); ok {
 				t.Error("it does not age")
 			}
 		})
@@ -159,7 +171,7 @@ func TestTheYoungestBatchCounts(t *testing.T) {
 	w.now = noon.Add(tick)
 	s.Booked(booking(w, "a", 80), booked)
 	s.Booked(late, booked)
-	if got, _, _ := s.NodeWatts("a"); got != 80 {
+	if got, _, _ := s.nodeWatts("a"); got != 80 {
 		t.Errorf("%v W", got)
 	}
 }
@@ -211,18 +223,18 @@ func TestAgentsKnowBetterThanEstimates(t *testing.T) {
 		return b
 	}
 	s.Booked(estimate(), booked)
-	if got, _, ok := s.NodeWatts("a"); !ok || got != 200 {
+	if got, _, ok := s.nodeWatts("a"); !ok || got != 200 {
 		t.Errorf("%v W", got)
 	}
 	s.Booked(booking(w, "a", 80), booked)
 	w.now = noon.Add(30 * time.Second)
 	s.Booked(estimate(), booked)
-	if got, _, _ := s.NodeWatts("a"); got != 80 {
+	if got, _, _ := s.nodeWatts("a"); got != 80 {
 		t.Errorf("%v W", got)
 	}
 	w.now = noon.Add(time.Minute)
 	s.Booked(estimate(), booked)
-	if got, _, _ := s.NodeWatts("a"); got != 200 {
+	if got, _, _ := s.nodeWatts("a"); got != 200 {
 		t.Errorf("without the agent: %v W", got)
 	}
 }
@@ -238,7 +250,7 @@ func TestImplausible(t *testing.T) {
 	if all := nodes(s); !all["liar"].Implausible || all["honest"].Implausible {
 		t.Errorf("%+v", all)
 	}
-	if _, _, ok := s.NodeWatts("liar"); ok {
+	if _, _, ok := s.nodeWatts("liar"); ok {
 		t.Error("it counts")
 	}
 }
@@ -418,7 +430,7 @@ func TestReadersNeverWaitForLong(t *testing.T) {
 					s.Nodes()
 					s.Workloads()
 					s.Pods("shop")
-					s.NodeWatts("a")
+					s.nodeWatts("a")
 				}
 			}
 		})
