@@ -78,8 +78,8 @@ func NewOptions(fs *flag.FlagSet) *Options {
 		},
 		{&o.API, "api-bind-address", ":9443", "`address` of the HTTP API, over HTTPS (0: none)"},
 		{
-			&o.APICert, "api-cert-file", "", "`file` with the certificate of the HTTP API; by default one of its own, " +
-				"told in the ConfigMap " + relay.AuthorityName,
+			&o.APICert, "api-cert-file", "", "`file` with the certificate of the HTTP API; by default one of its " +
+				"own, told in the ConfigMap " + relay.AuthorityName,
 		},
 		{&o.APIKey, "api-key-file", "", "`file` with its key"},
 		{
