@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,25 +73,20 @@ func Follow(ctx context.Context, m manager.Manager, kind client.Object, h toolsc
 	synced *atomic.Int32, log *slog.Logger,
 ) error {
 	const retry = 5 * time.Second
-	for told := ""; ; {
-		registration, err := register(ctx, m, kind, h)
-		if err == nil {
-			if toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-				synced.Add(1)
-			}
-			<-ctx.Done()
-			return nil
-		}
-		if err.Error() != told && ctx.Err() == nil {
+	told := ""
+	var registration toolscache.ResourceEventHandlerRegistration
+	err := wait.PollUntilContextCancel(ctx, retry, true, func(ctx context.Context) (done bool, err error) {
+		if registration, err = register(ctx, m, kind, h); err != nil && err.Error() != told && ctx.Err() == nil {
 			told = err.Error()
 			log.Warn("watching: trying again", "kind", fmt.Sprintf("%T", kind), "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(retry):
-		}
+		return err == nil, nil
+	})
+	if err == nil && toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		synced.Add(1)
 	}
+	<-ctx.Done()
+	return nil
 }
 
 func register(ctx context.Context, m manager.Manager, kind client.Object,

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,10 +145,10 @@ func ofEnergy(path, about string, query []parameter, answers any, serve handler)
 }
 
 // andOfNamespace returns a route of the cluster and the one that tells the same of a namespace.
-func andOfNamespace(rt route, about string, query []parameter) []route {
+func andOfNamespace(rt route, about string) []route {
 	own := rt
-	own.path, own.about, own.query = strings.Replace(rt.path, "/api/v1/", "/api/v1/namespaces/{namespace}/", 1), about,
-		query
+	own.path, own.about = strings.Replace(rt.path, "/api/v1/", "/api/v1/namespaces/{namespace}/", 1), about
+	own.query = slices.DeleteFunc(slices.Clone(rt.query), func(p parameter) bool { return p.name == "namespace" })
 	own.rights, own.may = strings.Replace(rt.rights, everywhereRight, namespaceRight, 1), inNamespace("list")
 	return []route{rt, own}
 }
@@ -167,7 +168,7 @@ func nowRoutes() []route {
 	}
 	all = append(all, andOfNamespace(ofEnergy("/api/v1/pods", "What pods draw now.",
 		[]parameter{{name: "namespace", about: "only of this one", kind: kindText, example: "shop"}}, api.PodsPower{},
-		(*server).servePods), "What pods of a namespace draw now.", nil)...)
+		(*server).servePods), "What pods of a namespace draw now.")...)
 	return append(all, route{
 		method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/pods/{pod}/power",
 		rights: "get energy in the namespace", may: inNamespace("get"),
@@ -202,55 +203,37 @@ func only(name, about, example string) parameter {
 	return parameter{name: name, about: about, kind: kindText, many: true, example: example}
 }
 
+var ofNamespaces = only("namespace", "only of these", "shop")
+
 func limited(otherwise, most string) parameter {
 	return parameter{
 		name: "limit", about: "at most so many rows, " + most, kind: kindWhole, otherwise: otherwise, example: "10",
 	}
 }
 
-// accountFilters are those of sums.
-func accountFilters(cluster bool) []parameter {
-	filters := []parameter{
-		only("kind", "kind of account: "+kinds(), "workload"),
-		only("owner", "kind/name", "Job/train"),
-		only("pod", "name, namespace/name or UID", "train-x7k2p"),
-		only("node", "name of a node", "worker1"),
-		only("team", "team that is charged", "research"),
-		only("strategy", "that placed it", "carbon+window"),
-		only("site", "name of a GridZone", "de"),
-	}
-	if cluster {
-		filters = append([]parameter{only("namespace", "only of these", "shop")}, filters...)
-	}
-	return filters
-}
-
-func ledgerQuery(cluster bool) []parameter {
-	all := append(span(), parameter{
-		name: "groupBy", about: "dimensions, in the order of the key: " + dimensions() + "; commas separate, too",
-		kind: kindText, many: true, otherwise: "one sum", example: "namespace,day",
-	})
-	all = append(all, accountFilters(cluster)...)
-	return append(all, limited("10000", "100,000 or what is configured; the rest is one row"),
-		parameter{
-			name: "format", about: "as the Accept header would say", kind: kindText, among: formats, otherwise: "json",
-			example: "csv",
-		})
-}
-
 func ledgerRoutes() []route {
-	jobs := func(cluster bool) []parameter {
-		all := append(span(), only("owner", "name of a Job", "train"),
-			only("strategy", "that placed it", "carbon+window"))
-		if cluster {
-			all = append(all, only("namespace", "only of these", "shop"))
-		}
-		return append(all, limited("1000", "10,000: those that used most"))
-	}
 	sums := ofEnergy("/api/v1/ledger",
 		"Sums of energy, carbon and cost over a time range, by any dimensions. Filters of "+
-			"one name are alternatives, those of several names all hold.", ledgerQuery(true), ledger.Answer{},
-		(*server).serveLedger)
+			"one name are alternatives, those of several names all hold.", append(span(),
+			parameter{
+				name: "groupBy", about: "dimensions, in the order of the key: " + dimensions() +
+					"; commas separate, too",
+				kind: kindText, many: true, otherwise: "one sum", example: "namespace,day",
+			},
+			ofNamespaces,
+			only("kind", "kind of account: "+kinds(), "workload"),
+			only("owner", "kind/name", "Job/train"),
+			only("pod", "name, namespace/name or UID", "train-x7k2p"),
+			only("node", "name of a node", "worker1"),
+			only("team", "team that is charged", "research"),
+			only("strategy", "that placed it", "carbon+window"),
+			only("site", "name of a GridZone", "de"),
+			limited("10000", "100,000 or what is configured; the rest is one row"),
+			parameter{
+				name: "format", about: "as the Accept header would say", kind: kindText, among: formats,
+				otherwise: "json", example: "csv",
+			},
+		), ledger.Answer{}, (*server).serveLedger)
 	sums.formats = formats
 	audit := ofEnergy("/api/v1/ledger/audit", "Compare what was booked by consumer with what was booked by node, and "+
 		"check sums of bytes. One at a time.", []parameter{{
@@ -258,16 +241,18 @@ func ledgerRoutes() []route {
 		example: "-1h",
 	}}, Audit{}, (*server).serveAudit)
 	audit.timeout = auditWithin
-	all := andOfNamespace(ofEnergy("/api/v1/jobs", "Energy, carbon and cost of Jobs over a time range.", jobs(true),
-		Jobs{}, (*server).serveJobs), sameOfNamespace, jobs(false))
-	all = append(all, andOfNamespace(sums, sameOfNamespace, ledgerQuery(false))...)
+	all := andOfNamespace(ofEnergy("/api/v1/jobs", "Energy, carbon and cost of Jobs over a time range.", append(span(),
+		only("owner", "name of a Job", "train"), only("strategy", "that placed it", "carbon+window"), ofNamespaces,
+		limited("1000", "10,000: those that used most")), Jobs{}, (*server).serveJobs), sameOfNamespace)
+	all = append(all, andOfNamespace(sums, sameOfNamespace)...)
 	return append(all, ofEnergy("/api/v1/ledger/statistics", "How much the ledger holds.", nil, ledger.Statistics{},
 		(*server).serveStatistics), audit)
 }
 
 func decisionRoutes() []route {
-	query := func(cluster bool) []parameter {
-		all := append(span(),
+	decisions := ofEnergy("/api/v1/decisions",
+		"Decisions, the youngest first. For more, ask again with to as the at of "+
+			"the last one.", append(span(),
 			parameter{name: "owner", about: "kind/name", kind: kindText, example: "Job/train"},
 			parameter{
 				name: "uid", about: "of the pod, or of the Job that is held", kind: kindText,
@@ -279,18 +264,10 @@ func decisionRoutes() []route {
 				about: "with what each depended on: that tells of all nodes, and needs list nodeenergy", kind: kindFlag,
 				otherwise: "false", example: "true",
 			},
-			limited("1000", "10,000, with snapshots 200; the youngest"),
-		)
-		if cluster {
-			all = append(all, only("namespace", "only of these", "shop"))
-		}
-		return all
-	}
-	decisions := ofEnergy("/api/v1/decisions",
-		"Decisions, the youngest first. For more, ask again with to as the at of "+
-			"the last one.", query(true), Decisions{}, (*server).serveDecisions)
+			limited("1000", "10,000, with snapshots 200; the youngest"), ofNamespaces,
+		), Decisions{}, (*server).serveDecisions)
 	decisions.rights += snapshotsRight
-	return append(andOfNamespace(decisions, sameOfNamespace, query(false)), route{
+	return append(andOfNamespace(decisions, sameOfNamespace), route{
 		method: http.MethodPost, path: "/api/v1/decisions", rights: "create records",
 		may: clusterWide("create", resourceRecords),
 		about: "Tell what was decided, as the scheduler does. The same ID again is the same decision. At most " +
