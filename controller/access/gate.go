@@ -287,7 +287,7 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 		return nil, ErrUnauthenticated
 	}
 	g.metrics.review("token", true)
-	h := holder{user: userOf(&answer.Status.User), fresh: claims.before(now.Add(knownFor - rand.N(spread)))}
+	h := holder{user: (*User)(&answer.Status.User), fresh: claims.before(now.Add(knownFor - rand.N(spread)))}
 	if key.class == agent {
 		until := now.Add(agentFor - rand.N(spread))
 		h.fresh, h.grace = claims.before(until), claims.before(until.Add(g.o.Grace))

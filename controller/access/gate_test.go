@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubenergy/kubenergy/central/api"
+	authenticationv1 "k8s.io/api/authentication/v1"
+
 	"github.com/kubenergy/kubenergy/controller/access"
 )
 
@@ -38,7 +40,7 @@ func TestWhoHoldsAToken(t *testing.T) {
 	} {
 		u, err := g.Authenticate(t.Context(), name)
 		if got := ""; u != nil {
-			got = u.Name
+			got = u.Username
 			if got != want || err != nil {
 				t.Errorf("%.20q: %s, %v", name, got, err)
 			}
@@ -248,7 +250,7 @@ func TestAnOddQuestionStopsNobody(t *testing.T) {
 	if _, err := g.Authenticate(t.Context(), "odd"); !errors.Is(err, access.ErrUnauthenticated) {
 		t.Error(err)
 	}
-	if ok, err := g.Allowed(t.Context(), &access.User{Name: "x"}, access.Attributes{Verb: "odd"}); ok || err != nil {
+	if ok, err := g.Allowed(t.Context(), &access.User{Username: "x"}, access.Attributes{Verb: "odd"}); ok || err != nil {
 		t.Error(ok, err)
 	}
 	s.set(func() { s.status = 0 })
@@ -263,10 +265,12 @@ func TestTwoUsersAreNotOne(t *testing.T) {
 	s.rights["jane list energy.kubenergy.io/ shop"] = true
 	what := access.Attributes{Verb: "list", Group: "kubenergy.io", Resource: "energy", Namespace: "shop"}
 	for _, u := range []*access.User{
-		{Name: "jane"},
-		{Name: "jane", Groups: []string{"a", "b"}},
-		{Name: "jane", Groups: []string{"a\x00b"}},
-		{Name: "jane", Extra: map[string][]string{"a": {"b"}}},
+		{Username: "jane"},
+		{Username: "jane", Groups: []string{"a", "b"}},
+		{Username: "jane", Groups: []string{"a\x00b"}},
+		{Username: "jane", Extra: map[string]authenticationv1.ExtraValue{"a": {"b"}}},
+		{Username: "jane", Extra: map[string]authenticationv1.ExtraValue{"a": {"b", "c"}}},
+		{Username: "jane", Extra: map[string]authenticationv1.ExtraValue{"a": {"b c"}}},
 	} {
 		for range 3 {
 			if ok, err := g.Allowed(t.Context(), u, what); !ok || err != nil {
@@ -274,11 +278,11 @@ func TestTwoUsersAreNotOne(t *testing.T) {
 			}
 		}
 	}
-	if _, n := s.counted(); n != 4 {
-		t.Errorf("%d questions of four users", n)
+	if _, n := s.counted(); n != 6 {
+		t.Errorf("%d questions of six users", n)
 	}
 	what.Namespace = "bank"
-	if ok, err := g.Allowed(t.Context(), &access.User{Name: "jane"}, what); ok || err != nil {
+	if ok, err := g.Allowed(t.Context(), &access.User{Username: "jane"}, what); ok || err != nil {
 		t.Error(ok, err)
 	}
 }

@@ -23,7 +23,7 @@ func (g *Gate) Require(next http.Handler, what func(*http.Request) []Attributes)
 			g.Refuse(w, err)
 			return
 		}
-		if wait, ok := g.people.take(u.Name, g.o.Now()); !ok {
+		if wait, ok := g.people.take(u.Username, g.o.Now()); !ok {
 			g.metrics.refused("rate")
 			Busy(w, http.StatusTooManyRequests, wait, "too many requests")
 			return

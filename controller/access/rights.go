@@ -48,12 +48,12 @@ func (g *Gate) Allowed(ctx context.Context, u *User, a Attributes) (bool, error)
 func (g *Gate) askRight(ctx context.Context, u *User, key rightKey) (bool, error) {
 	extra := make(map[string]authorizationv1.ExtraValue, len(u.Extra))
 	for name, values := range u.Extra {
-		extra[name] = values
+		extra[name] = authorizationv1.ExtraValue(values)
 	}
 	a := &key.what
 	answer, err := g.o.Access.Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: u.Name, UID: u.UID, Groups: u.Groups, Extra: extra,
+			User: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Verb: a.Verb, Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace,
 				Name: a.Name,

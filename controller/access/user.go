@@ -11,24 +11,10 @@ import (
 )
 
 // A User is who holds a token.
-type User struct {
-	Name, UID string
-	Groups    []string
-	Extra     map[string][]string
-}
+type User authenticationv1.UserInfo
 
 // NodeClaim is what the API server says of a token that is bound to a pod: the node that the pod runs on.
 const NodeClaim = "authentication.kubernetes.io/node-name"
-
-func userOf(info *authenticationv1.UserInfo) *User {
-	u := &User{
-		Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: make(map[string][]string, len(info.Extra)),
-	}
-	for key, values := range info.Extra {
-		u.Extra[key] = values
-	}
-	return u
-}
 
 // Node returns the node that the user's token is bound to, or "".
 func (u *User) Node() string {
@@ -39,13 +25,13 @@ func (u *User) Node() string {
 }
 
 // String returns the user's name alone.
-func (u *User) String() string { return u.Name }
+func (u *User) String() string { return u.Username }
 
 // digest tells users apart: two with the same one may do the same.
 func (u *User) digest() [sha256.Size]byte {
-	text := fmt.Sprintf("%q %q %q", u.Name, u.UID, slices.Sorted(slices.Values(u.Groups)))
+	text := fmt.Sprintf("%q %q %q", u.Username, u.UID, slices.Sorted(slices.Values(u.Groups)))
 	for _, key := range slices.Sorted(maps.Keys(u.Extra)) {
-		text += fmt.Sprintf(" %q %q", key, u.Extra[key])
+		text += fmt.Sprintf(" %q %q", key, []string(u.Extra[key]))
 	}
 	return sha256.Sum256([]byte(text))
 }

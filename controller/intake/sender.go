@@ -29,14 +29,14 @@ func (h *Handler) sender(r *http.Request) (*sender, *reply) {
 		return nil, h.stranger("busy", err)
 	}
 	forbid := func(text string) (*sender, *reply) {
-		h.tell("somebody who is no agent has sent a batch", "user", u.Name, "from", r.RemoteAddr, "why", text)
+		h.tell("somebody who is no agent has sent a batch", "user", u.Username, "from", r.RemoteAddr, "why", text)
 		return nil, refused("forbidden", http.StatusForbidden, text)
 	}
 	switch {
-	case h.c.AgentUser == "" || u.Name != h.c.AgentUser:
+	case h.c.AgentUser == "" || u.Username != h.c.AgentUser:
 		return forbid("only agents send batches")
 	case u.Node() == "":
 		return forbid("the token is not bound to a node: that needs a pod's token, and Kubernetes 1.30 or newer")
 	}
-	return &sender{node: u.Node(), user: u.Name, address: r.RemoteAddr}, nil
+	return &sender{node: u.Node(), user: u.Username, address: r.RemoteAddr}, nil
 }

@@ -22,10 +22,9 @@ import (
 
 	"github.com/google/renameio/v2"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
 // AuthorityName is the ConfigMap that says by which certificate the HTTP API is known. Agents and schedulers mount it.
@@ -156,25 +155,15 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 }
 
+// publish adds the certificate to the bundle as it was read: no replica's addition is lost.
 func (a *Authority) publish(ctx context.Context) error {
-	var m v1.ConfigMap
-	err := a.Client.Get(ctx, types.NamespacedName{Namespace: a.Namespace, Name: AuthorityName}, &m)
-	if apierrors.IsNotFound(err) {
-		m = v1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: AuthorityName},
-			Data:       map[string]string{authorityKey: string(a.Certificate.pem)},
-		}
-		return a.Client.Create(ctx, &m)
-	}
-	if err != nil {
-		return err
-	}
-	bundle := bundled([]byte(m.Data[authorityKey]), a.Certificate.pem, a.Now())
-	if string(bundle) == m.Data[authorityKey] {
+	m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: AuthorityName}}
+	_, err := controllerutil.CreateOrUpdate(ctx, a.Client, m, func() error {
+		bundle := bundled([]byte(m.Data[authorityKey]), a.Certificate.pem, a.Now())
+		m.Data = map[string]string{authorityKey: string(bundle)}
 		return nil
-	}
-	m.Data = map[string]string{authorityKey: string(bundle)}
-	return a.Client.Update(ctx, &m) // of what was read: no replica's addition is lost
+	})
+	return err
 }
 
 // bundled returns a bundle with own in it, and without what has expired or is no certificate.

@@ -66,7 +66,7 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	if err != nil {
 		return err
 	}
-	job.Annotations[annotationSubmitter] = shortened(strings.ToValidUTF8(access.UserOf(r.Context()).Name, "?"))
+	job.Annotations[annotationSubmitter] = shortened(strings.ToValidUTF8(access.UserOf(r.Context()).Username, "?"))
 	expected := s.expect(r.Context(), job) // before it takes room itself
 	if err := s.Client.Create(r.Context(), job, client.FieldOwner("kubenergy-controller")); err != nil {
 		return s.notCreated(job, err)

@@ -175,33 +175,25 @@ func (q *query) instant(name string, otherwise time.Time) time.Time {
 	return t
 }
 
-func readInstant(text string, now time.Time) (time.Time, error) {
-	t, err := parseInstant(text, now)
-	if err != nil {
-		return time.Time{}, err
-	}
-	if t.Before(earliest) || t.After(latest) {
-		return time.Time{}, fmt.Errorf("%s is out of range", t.Format(time.RFC3339))
-	}
-	return t.UTC(), nil
-}
-
-func parseInstant(text string, now time.Time) (time.Time, error) {
-	if text == "now" {
-		return now, nil
-	}
-	if ago, ok := strings.CutPrefix(text, "-"); ok {
-		d, err := readAgo(ago)
-		return now.Add(-d), err
-	}
-	// A + that was not escaped arrives as a space.
-	text = strings.Replace(text, " ", "+", 1)
-	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, nil
+func readInstant(text string, now time.Time) (t time.Time, err error) {
+	ago, isAgo := strings.CutPrefix(text, "-")
+	switch {
+	case text == "now":
+		t = now
+	case isAgo:
+		var d time.Duration
+		d, err = readAgo(ago)
+		t = now.Add(-d)
+	default:
+		text = strings.Replace(text, " ", "+", 1) // a + that was not escaped arrives as a space
+		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			t, err = time.Parse(time.DateOnly, text)
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no instant", text)
+	if err == nil && (t.Before(earliest) || t.After(latest)) {
+		err = fmt.Errorf("%s is out of range", t.Format(time.RFC3339))
+	}
+	return t.UTC(), err
 }
 
 // readAgo reads a Go duration, or a whole number of days or weeks.
