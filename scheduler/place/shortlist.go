@@ -18,9 +18,21 @@ import (
 )
 
 // shortlists narrow cycles in which our scores decide. Of as many nodes with room as kube-scheduler would look at,
-// those of least cost are found in what the node book remembers, and only these are filtered and scored. The pod
-// comes to the same node, that of least cost that passes all filters, at a fraction of the price; if none of them
-// passes, its next cycle is an ordinary one.
+// those of least cost are found in what the node book remembers, and only these are filtered and scored: a cycle then
+// costs a fraction of an ordinary one.
+//
+// Invariants, and the tests that hold them:
+//
+//   - The pod comes to the node that an ordinary cycle would choose: of least cost among those of the sample that pass
+//     all filters: TestShortlistsHaveTheBest, test/batch TestShortlist.
+//   - The sample has as many nodes as kube-scheduler would look at: TestSampleSize, TestShortlistsAreOfTheSample.
+//   - A cycle is not narrowed where another scorer, a taint that is only preferred, or a nomination could matter:
+//     TestCyclesThatAreNotNarrowed, test/batch TestShortlistsLeavePreemptionAlone.
+//
+// What fails how: a node that changed or went since it was seen is looked at again or left out
+// (TestNodesChangeMeanwhile, TestNodesGo). If no node of a shortlist passes the filters, the pod's next cycle is an
+// ordinary one (TestAfterAShortlistInVain); after many such cycles no shortlists are made for a while
+// (TestManyShortlistsInVain).
 type shortlists struct {
 	most   int
 	sample func(nodes int) int
