@@ -248,7 +248,7 @@ func TestIdleEnergyIsCarried(t *testing.T) {
 	}
 }
 
-func TestBusyTimeOfNobodyIsUnknown(t *testing.T) {
+func TestBusyTimeWithoutConsumerIsUnknown(t *testing.T) {
 	a := idler(t, energy.IdleApart)
 	var out energy.Attribution
 	then(a, 1, 100, 0, usage("pod/a/1 0 0"), &out)

@@ -147,8 +147,8 @@ func (c *Catalog) takeInstance(row []string) (err error) {
 	return nil
 }
 
-// mixed returns the model that stands for hardware of any of some architectures, which is their mean: whoever orders
-// such an instance gets the one or the other.
+// mixed returns the model that stands for hardware of any of some architectures, which is their mean: an order
+// of such an instance gets the one or the other.
 func (c *Catalog) mixed(architectures []string) (string, error) {
 	if len(architectures) == 1 {
 		if _, ok := c.CPUs[architectures[0]]; !ok {

@@ -46,8 +46,8 @@ const idleShareOfTDP = 0.12
 // Of a GPU of unknown model whose full power the owner says. Boards of the catalogue idle at 5 to 20 %.
 const idleShareOfGPU = 0.1
 
-// Profile returns the power model of k: the sum of its parts. It is estimated, and never sleeps, because nobody said
-// what the node draws then. Equal components get one and the same pointer: read only.
+// Profile returns the power model of k: the sum of its parts. It is estimated. It never sleeps, because it
+// is unknown what the node draws then. Equal components get one and the same pointer: read only.
 //
 // The CPU's part is its share of the socket by hardware threads: all of it for machines of their own, which have whole
 // sockets. Memory whose power the CPU's profile contains is not counted again. How power grows over utilisation is the

@@ -7,7 +7,7 @@ import (
 )
 
 // One model is spelled in many ways: "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz" by the CPU, "Intel-Xeon-Gold-6148" by
-// whoever had to make a label of it. Names are compared word by word after this, and always as a whole: no name is part
+// tools that make a label of it. Names are compared word by word after this, and always as a whole: no name is part
 // of another one.
 
 var (

@@ -223,7 +223,7 @@ func TestDamageOfOneConcernsOne(t *testing.T) {
 	})
 }
 
-func TestCloseLeavesNobodyWaiting(t *testing.T) {
+func TestCloseAnswersAllCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow()
 		s.takes = time.Second

@@ -127,8 +127,8 @@ func JobOwners(j *batchv1.Job) Owners {
 	return o
 }
 
-// PodOwners returns whom a pod's energy is charged to, as far as the pod itself says so: a ReplicaSet's name is that
-// of its Deployment and a hash.
+// PodOwners returns which owners a pod's energy is charged to, as far as the pod itself says so: a
+// ReplicaSet's name is that of its Deployment and a hash.
 func PodOwners(p *v1.Pod) Owners {
 	kind, name := OwnerOf(p)
 	return Owners{Owner: kind + "/" + name, Team: TeamOf(p.Labels)}

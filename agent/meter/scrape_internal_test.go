@@ -242,7 +242,7 @@ func TestScrapedFaults(t *testing.T) {
 	}
 }
 
-func TestScrapedLeavesOutWhatNobodyCounts(t *testing.T) {
+func TestScrapedLeavesOutUncountedZones(t *testing.T) {
 	good := keplerPage("100", "1")
 	e := serve(t, good+strings.ReplaceAll(strings.ReplaceAll(good, "package", "dram"), " 100", " 0"))
 	m := scraped(t, NameKepler, e.URL, nil)

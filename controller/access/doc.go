@@ -13,7 +13,7 @@
 //   - A burst of requests with one token is one review (TestABurstIsOneReview); agents' tokens are reviewed ahead of
 //     time, so that no agent waits (TestAgentsAreRenewed).
 //   - An address that guesses tokens uses up its own reviews (TestGuesses), and locks out no token that was valid
-//     before (TestGuessesLockNobodyOut). Reviews are limited, apart for people and agents (TestReviewsAreLimited).
+//     before (TestGuessesLockNoAgentOut). Reviews are limited, apart for people and agents (TestReviewsAreLimited).
 //
 // # While the API server is away
 //
@@ -21,7 +21,7 @@
 // before are let in for [Options.Grace], as long as their token itself says that it is valid: it belongs to one node,
 // the envelope limits what it may say of that node, and nothing is booked twice. Other agents get 503 and keep what
 // they have (TestTheAPIServerIsAway). A breaker keeps questions back meanwhile, but one odd question does not open it
-// (TestAnOddQuestionStopsNobody).
+// (TestAnOddQuestionStopsNoOther).
 //
 // The delegating authenticator and authorizer of k8s.io/apiserver have no such grace, no review ahead of time, no limit
 // per address and no bound by the token's expiry; around them all of the Gate but one call would stay.

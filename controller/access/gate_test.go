@@ -242,7 +242,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 	}
 }
 
-func TestAnOddQuestionStopsNobody(t *testing.T) {
+func TestAnOddQuestionStopsNoOther(t *testing.T) {
 	s := newAPIServer(t)
 	g := s.gate(t)
 	token := s.add("person", holder{name: "jane"})
@@ -419,7 +419,7 @@ func TestGuesses(t *testing.T) {
 
 // Who comes through a proxy shares its address with somebody who guesses: whoever was known goes on being let in, and
 // what a header says of where a request comes from counts for nothing.
-func TestGuessesLockNobodyOut(t *testing.T) {
+func TestGuessesLockNoAgentOut(t *testing.T) {
 	s, c := newAPIServer(t), newClock()
 	g := s.gate(t, func(o *access.Options) { o.Now = c.now })
 	from := func(n int) context.Context {

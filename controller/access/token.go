@@ -33,7 +33,7 @@ func plausibleToken(token string) bool {
 		!strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
-// claims are what a token says of itself. Nobody has checked it: it serves to ask the right question, and to forget
+// claims are what a token says of itself. It is unchecked: it serves to ask the right question, and to forget
 // earlier.
 type claims struct {
 	audiences []string

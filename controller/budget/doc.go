@@ -13,7 +13,7 @@
 //     never be held is never suspended, and nothing is suspended while holding is switched off, so that deadlines and
 //     uninstalling win over budgets (TestSuspendAndResume).
 //   - A sweep suspends first and waits for nothing else. Other actions are tasks in lanes with workers of their own
-//     (TestNobodyWaitsForSlowActions). A lane is bounded: a task that does not fit is taken over later
+//     (TestSlowActionsDelayNoOther). A lane is bounded: a task that does not fit is taken over later
 //     (TestTasksAreBounded), and a webhook that hangs delays its own namespace alone
 //     (TestOneNamespaceDoesNotKeepOthersBack).
 //   - A Job uses at most one sampling interval more than its limit before it is suspended (TestOverrun).

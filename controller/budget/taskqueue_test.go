@@ -18,9 +18,9 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// TestNobodyWaitsForSlowActions: while the API server takes seconds for each mark and each event, another budget's
+// TestSlowActionsDelayNoOther: while the API server takes seconds for each mark and each event, another budget's
 // Jobs are suspended at the next look; and what takes longer than others wait with taking over is still done once.
-func TestNobodyWaitsForSlowActions(t *testing.T) {
+func TestSlowActionsDelayNoOther(t *testing.T) {
 	const pods, slow = 100, 2 * time.Second // about a minute in all
 	synctest.Test(t, func(t *testing.T) {
 		marks := newBudget(func(b *v1alpha1.EnergyBudget) {

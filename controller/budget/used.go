@@ -21,7 +21,7 @@ type use struct {
 	asOf time.Time
 }
 
-// account is what may be used, by whom, and what was.
+// account is how much may be used, which owner may use it, and what was used.
 type account struct {
 	object client.Object // an EnergyBudget that is shared, or a Job or pod that has one for itself
 	name   string        // of the EnergyBudget, or Own

@@ -101,7 +101,8 @@ func (p Policy) translates(ip netip.Addr) bool {
 var (
 	// Metadata services that are not link-local: of Amazon and Google over IPv6, Alibaba, Oracle and Azure.
 	metadata = prefixes("fd00:ec2::/32", "fd20:ce::254/128", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32")
-	// Nobody's: this network, protocol assignments, documentation, benchmarks, future use and broadcast, discard.
+	// Not assigned to hosts: this network, protocol assignments, documentation, benchmarks, future use and
+	// broadcast, discard.
 	reserved = prefixes(
 		"0.0.0.0/8", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 		"240.0.0.0/4", "100::/64", "2001:db8::/32", "2001::/32",

@@ -9,7 +9,7 @@
 // # Invariants, and the tests that hold them
 //
 //   - The channels of a device count all or none: half of what a node draws is not what it draws, and a
-//     node whose meters do not all answer has no watts (TestPowerOfACounter, TestDeadMetersHoldUpNobody).
+//     node whose meters do not all answer has no watts (TestPowerOfACounter, TestDeadMetersDelayNoOther).
 //   - A counter that falls, disappears or changes its unit begins a new run, and no joule is counted twice
 //     (TestCounterRuns). A coarse counter is filled in by power, by less than one of its steps
 //     (TestCoarseCounterIsFilledIn).
@@ -20,6 +20,6 @@
 // # Failures
 //
 // Each meter has a goroutine and one request at a time. A meter that does not answer is asked less and less, and
-// delays no other: meters that failed last time share a few places of their own (TestDeadMetersHoldUpNobody). A server
+// delays no other: meters that failed last time share a few places of their own (TestDeadMetersDelayNoOther). A server
 // that refuses a password is left alone for a minute and more, as it may lock the account (TestRefusedPasswords).
 package meter

@@ -20,7 +20,7 @@ import (
 type Deps struct {
 	Keys dial.KeyReader // nil: meters with a password fail
 	// Wall is told what a node draws each time that one of its meters was asked, if all of them answered lately; nil:
-	// nobody is.
+	// nothing is told.
 	Wall func(node string, power energy.Watts, asOf time.Time, quality energy.Quality, source string)
 	// Agent returns what the agent of a node says that it draws, if it said so lately, to compare with; nil: there is
 	// none.

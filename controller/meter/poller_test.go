@@ -203,7 +203,7 @@ func gather(t *testing.T, p *Poller) string {
 
 // Devices that do not answer, however many, hold up nobody; they are asked less and less, and again when they are
 // back. A node is silent if one of its meters is.
-func TestDeadMetersHoldUpNobody(t *testing.T) {
+func TestDeadMetersDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const dead = 300
 		fakes := map[string]*fake{

@@ -286,7 +286,7 @@ func TestShadowCountsSurviveTheLeader(t *testing.T) {
 	}
 }
 
-func TestWhoFollowsWhom(t *testing.T) {
+func TestPoliciesFollowNamespaces(t *testing.T) {
 	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, "", 0), kit.Policy("a", "", 0), kit.Policy("b", "", 0))
 	p := testPolicies(w, 0, nil)
 	for _, tc := range []struct {

@@ -123,7 +123,7 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 	wrong.Consumers = nil
 	if _, errs, err := s.Book(t.Context(), []*ledger.Booking{wrong}); err != nil ||
 		!errors.Is(errs[0], ledger.ErrInvalid) {
-		t.Errorf("shares of nobody: %v, %v", errs, err)
+		t.Errorf("shares without a consumer: %v, %v", errs, err)
 	}
 	for epoch, want := range map[string]uint64{"a": math.MaxUint64 - 1, "c": 8, "b": 0} {
 		of := none.Batch.Stream

@@ -71,8 +71,8 @@ func TestBudgetThatIsNoLongerUsedUp(t *testing.T) {
 	})
 }
 
-// TestDeadControllerHoldsNobody: what it last said of a budget counts for minutes, and then as if it had said nothing.
-func TestDeadControllerHoldsNobody(t *testing.T) {
+// TestDeadControllerHoldsNoWork: what it last said of a budget counts for minutes, and then as if it had said nothing.
+func TestDeadControllerHoldsNoWork(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.usedUp(20 * time.Hour)
 		w.job("j", marked(5*time.Hour))

@@ -16,7 +16,7 @@
 //   - Releases for a deadline begin a lead earlier, measured from how soon released work starts, so that it starts in
 //     time where the cluster has room: TestDeadlinesBeginEarlyEnoughForAllToStart. Nothing else is released before its
 //     window by more than the measured latency: TestNextNamesTheInstantThatDueActsOn.
-//   - What has waited for its window is let go the oldest first: TestOldestFirst, TestNobodyStarves. It goes as fast as
+//   - What has waited for its window is let go the oldest first: TestOldestFirst, TestNoJobStarves. It goes as fast as
 //     the cluster starts it without much delay to others: TestReleaseIsAsFastAsTheCluster, TestOthersKeepTheirShare.
 //     It goes no faster than two limits that people may set: TestReleaseRateIsKept, TestRampIsKept.
 //   - A window that has opened stays open, and released is final: TestLimitsChangeWhileATurnIsAwaited,

@@ -107,10 +107,10 @@ func TestOldestFirst(t *testing.T) {
 	}
 }
 
-// TestNobodyStarves: whatever keeps coming, of whatever priority and with however short deadlines, a hold of the
+// TestNoJobStarves: whatever keeps coming, of whatever priority and with however short deadlines, a hold of the
 // lowest priority is overtaken only by what was created less than two hours or so after it, and by deadlines; and it
 // is released by its own.
-func TestNobodyStarves(t *testing.T) {
+func TestNoJobStarves(t *testing.T) {
 	const spread = (32 + 31) * perDoubling // from the lowest to the highest priority
 	for seed := range seeds() / 50 {
 		a := newArrivals(seed, 1)

@@ -121,9 +121,9 @@ func hasVictim(_ *v1.Pod, n fwk.NodeInfo) bool {
 	return slices.ContainsFunc(n.GetPods(), func(p fwk.PodInfo) bool { return p.GetPod().Labels["kind"] == "victim" })
 }
 
-// TestNobodyIsEvicted: the planned nodes are refused by a filter that the plan knows nothing of, and that evicting a
+// TestPlansEvictNoPod: the planned nodes are refused by a filter that the plan knows nothing of, and that evicting a
 // pod of low priority would please. There are other nodes: no pod is evicted, and each pod has one cycle more.
-func TestNobodyIsEvicted(t *testing.T) {
+func TestPlansEvictNoPod(t *testing.T) {
 	w := start(t, "ecsched-ml", nil)
 	w.addNodes(0, 150, 4)
 	w.occupy("victim", 0, 100, "1m") // the fullest nodes, so that they are planned

@@ -1,5 +1,5 @@
 // Package dialtest has what tests need of names and addresses: a name server without a network, and URLs that lead
-// where nobody may be led.
+// where no request may be led.
 package dialtest
 
 import (
@@ -16,7 +16,7 @@ import (
 // first question gets the first, as with a name that is rebound. Names that are not there do not exist.
 type Names map[string][]string
 
-// Resolver returns one that asks nobody else. Names that the machine itself knows, as localhost, are looked up there.
+// Resolver returns one that asks no other server. Names that the machine itself knows, as localhost, are looked up there.
 func (n Names) Resolver() *net.Resolver {
 	var mu sync.Mutex
 	asked := map[string]int{}
@@ -78,7 +78,7 @@ func serve(server net.Conn, answer func([]byte) []byte) {
 	}
 }
 
-// A Payload is a URL that leads where nobody may be led, private addresses allowed or not.
+// A Payload is a URL that leads where no request may be led, private addresses allowed or not.
 type Payload struct {
 	Name string
 	URL  string

@@ -63,7 +63,7 @@ func StartServer(t testing.TB) *Server {
 		_ = os.RemoveAll(dir)
 	})
 	if s.cred, err = unprivileged(dir); err != nil {
-		t.Skipf("PostgreSQL does not run as root, and there is nobody else to run it as: %v", err)
+		t.Skipf("PostgreSQL does not run as root, and no other user is there: %v", err)
 	}
 	s.DSN = fmt.Sprintf("host=%s port=5432 user=kubenergy dbname=postgres sslmode=disable", dir)
 	init := exec.Command(filepath.Join(s.programs, "initdb"), "-D", s.data(), "-U", "kubenergy", "-A", "trust", "-E",
@@ -106,7 +106,7 @@ func programs() (string, error) {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// unprivileged says as whom a server runs, and gives a folder to them.
+// unprivileged says as which user a server runs, and gives a folder to them.
 func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() != 0 {
