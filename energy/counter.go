@@ -14,7 +14,8 @@ type CounterOptions struct {
 	Range              uint64
 	MicrojoulesPerUnit uint64 // 0 reads as 1
 	Scale              int64  // calibration factor in millionths, as Millionths returns it; 0 reads as a million
-	Max                Watts  // the most that the domain can draw, after calibration; more than a megawatt is one
+	// the most that the domain can draw, after calibration: must be above 0; more than a megawatt counts as one
+	Max Watts
 	// how long the counter may stand still because its writer has not refreshed it; 0: it is always current
 	Period time.Duration
 }

@@ -137,7 +137,7 @@ func checkOwned(fd int) error {
 	return nil
 }
 
-// Add counts what a virtual machine used to its counter, which never falls, however the agent restarts. The quality is
+// Add adds what a virtual machine used to its counter, which never falls, however the agent restarts. The quality is
 // that of the counter from then on.
 func (p *Publisher) Add(vm string, used energy.Microjoules, quality energy.Quality) {
 	t, err := p.tree(vm)

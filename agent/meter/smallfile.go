@@ -61,7 +61,7 @@ func openRegular(path string) (int, error) {
 // maxNumber is longer than any number of 64 bits with a sign and a newline.
 const maxNumber = 32
 
-// isGone tells that what a file is of is no more: what it counts when it is back may be another thing than before.
+// isGone reports whether the device is gone: what it counts when it is back may be another thing than before.
 func isGone(err error) bool {
 	return slices.ContainsFunc([]error{unix.ENODEV, unix.ENXIO, unix.EBADF, unix.ESTALE, unix.ENOENT},
 		func(gone error) bool { return errors.Is(err, gone) })

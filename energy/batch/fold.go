@@ -44,7 +44,7 @@ func Fold(a, b *Batch) (*Batch, error) {
 	return &f, nil
 }
 
-// Extend counts to b, in place, the batch that follows it.
+// Extend adds to b, in place, the batch that follows it.
 func (b *Batch) Extend(next *Batch) {
 	b.Unmeasured += next.Unmeasured + (next.StartSinceBoot - b.EndSinceBoot)
 	b.Last, b.EndSinceBoot = next.Last, next.EndSinceBoot

@@ -27,8 +27,12 @@ func (c *Codec) Reading() bool { return c.reading }
 // Data returns what was written so far, or what is left to read.
 func (c *Codec) Data() []byte { return c.data }
 
-// Fail marks what is read as damaged.
-func (c *Codec) Fail() { c.data, c.failed = c.data[:0], true }
+// Fail marks what is read as damaged. What is written is not: the reader finds it damaged.
+func (c *Codec) Fail() {
+	if c.reading {
+		c.data, c.failed = c.data[:0], true
+	}
+}
 
 // Failed reports whether what was read so far is damaged.
 func (c *Codec) Failed() bool { return c.failed }

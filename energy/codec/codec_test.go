@@ -96,3 +96,11 @@ func TestForeign(t *testing.T) {
 		t.Error("an unknown truth was read")
 	}
 }
+
+// What is wrong while it is written takes nothing from what was written before.
+func TestWriterDoesNotFail(t *testing.T) {
+	w := codec.Writer([]byte("before"))
+	if w.Fail(); w.Failed() || string(w.Data()) != "before" {
+		t.Errorf("failed: %v, %q is left", w.Failed(), w.Data())
+	}
+}

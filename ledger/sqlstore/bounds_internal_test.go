@@ -75,3 +75,33 @@ func TestTransfersAreBounded(t *testing.T) {
 		d.cache = blockCache{}
 	}
 }
+
+// Whether hosts stand in a circle is not known where a node's row is damaged or gone.
+func TestHostsOfDamagedNodes(t *testing.T) {
+	for _, damage := range []string{
+		"UPDATE nodes SET name = 'guess1' WHERE name = 'guest1'", "DELETE FROM nodes WHERE name = 'guest1'",
+	} {
+		d := openPlain(t, nil)
+		bookGuest(t, d, 1)
+		if _, err := d.Fold(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		day := floorTo(noon.Unix(), aDay)
+		above := func() (above map[string][]string, err error) {
+			err = d.read(t.Context(), func(r *reading) (err error) {
+				above, err = r.above(day)
+				return err
+			})
+			return above, err
+		}
+		if all, err := above(); err != nil || len(all) != 1 || len(all["guest1"]) != 1 {
+			t.Fatal(all, err)
+		}
+		if _, err := d.writes.ExecContext(t.Context(), damage); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := above(); !errors.Is(err, ledger.ErrDamaged) {
+			t.Errorf("%s: %v, %v", damage, all, err)
+		}
+	}
+}

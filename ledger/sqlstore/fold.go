@@ -23,8 +23,8 @@ const (
 	foldAtOnce = 1 << 16 // entries that one call of Fold looks at
 )
 
-// Fold implements [ledger.Store]. Each of its transactions folds what the journal holds of some nodes: most of what a
-// transaction writes is a node's, and is then written once.
+// Fold implements [ledger.Store]. Its transactions take entries by node: most of what a transaction writes is a node's,
+// and is then written once, or twice where the node's entries are cut between two transactions.
 func (d *DB) Fold(ctx context.Context) (int, error) {
 	b, err := d.backlog(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 const (
 	droppedAtOnce = 5000
 	recordsAtOnce = 500
-	namesAtOnce   = 50_000 // numbers, most of which are gone
+	namesAtOnce   = 5000 // numbers, of which some are gone
 )
 
 // What is kept for longer than asked.

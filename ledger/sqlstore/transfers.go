@@ -122,11 +122,16 @@ func (r *reading) hosts(day int64, names []string) (map[string]hours, error) {
 func (r *reading) above(day int64) (map[string][]string, error) {
 	above := map[string][]string{}
 	err := r.each(func(rows *sql.Rows) error {
+		var id, crc int64
 		var node, host string
-		err := rows.Scan(&node, &host)
+		err := rows.Scan(&id, &host, &node, &crc)
+		if err == nil && crc != rowCRC(node) {
+			err = fmt.Errorf("%w: the row of node %d", ledger.ErrDamaged, id)
+		}
 		above[node] = append(above[node], host)
 		return err
-	}, `SELECT DISTINCT nodes.name, node_days.host FROM node_days JOIN nodes ON nodes.id = node_days.node
+	}, `SELECT DISTINCT node_days.node, node_days.host, COALESCE(nodes.name, ''), COALESCE(nodes.crc, -1)
+		FROM node_days LEFT JOIN nodes ON nodes.id = node_days.node
 		WHERE node_days.start = $1 AND node_days.host <> ''`, day)
 	return above, err
 }
