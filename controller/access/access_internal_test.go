@@ -1,9 +1,16 @@
 package access
 
 import (
+	"context"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
+	"weak"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 )
 
 func TestBucketsAreBounded(t *testing.T) {
@@ -12,12 +19,56 @@ func TestBucketsAreBounded(t *testing.T) {
 	for i := range mostBuckets + 5000 {
 		b.take(strconv.Itoa(i), now)
 	}
-	if n := len(b.each.Keys()); n > mostBuckets {
+	if n := len(b.each); n > mostBuckets {
 		t.Errorf("%d buckets", n)
 	}
-	if _, ok := b.take(strconv.Itoa(mostBuckets), now); ok {
-		t.Error("a caller who came lately is not counted any more")
+	if _, ok := b.take("0", now); ok {
+		t.Error("many callers make that the first one is not counted any more")
 	}
+	if _, ok := b.take("newcomer", now); ok || !b.empty("newcomer", now) {
+		t.Error("newcomers do not share a bucket while there is no room")
+	}
+	if now = now.Add(time.Minute); b.empty("newcomer", now) {
+		t.Error("a newcomer waits although there is room")
+	}
+	before := len(b.each)
+	if b.empty("another", now); len(b.each) > before {
+		t.Error("a caller who has made no request has a bucket")
+	}
+}
+
+// reviewer answers that a token is valid, and repeats it, as the API server does.
+type reviewer struct {
+	authenticationclient.TokenReviewInterface
+	last weak.Pointer[authenticationv1.TokenReview]
+}
+
+func (r *reviewer) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions,
+) (*authenticationv1.TokenReview, error) {
+	answer := review.DeepCopy()
+	answer.Status.Authenticated, answer.Status.User.Username = true, "jane"
+	r.last = weak.Make(answer)
+	return answer, nil
+}
+
+// What is remembered of a user does not keep the review, which has the token in it.
+func TestNoTokenIsRemembered(t *testing.T) {
+	r := &reviewer{}
+	g := NewGate(Options{Tokens: r})
+	u, err := g.Authenticate(t.Context(), "token")
+	if err != nil || u.Username != "jane" {
+		t.Fatalf("%v, %v", u, err)
+	}
+	for range 10 {
+		if runtime.GC(); r.last.Value() == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // the goroutine that asked ends
+	}
+	if r.last.Value() != nil {
+		t.Error("the review is still in memory")
+	}
+	runtime.KeepAlive(g)
 }
 
 func TestPeers(t *testing.T) {

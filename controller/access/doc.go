@@ -7,7 +7,7 @@
 // # Invariants, and the tests that hold them
 //
 //   - A refusal gives no reason: which part of a token is wrong helps only an attacker. Tokens are in no log, no error
-//     and no cache; caches know them by their SHA-256 (TestRequire).
+//     and no cache; caches know them by their SHA-256 (TestRequire, TestNoTokenIsRemembered).
 //   - An answer counts for a short time, and never longer than the token says it is valid
 //     (TestAnswersCountForAWhile). Two users never share an answer (TestTwoUsersAreNotOne).
 //   - A burst of requests with one token is one review (TestABurstIsOneReview); agents' tokens are reviewed ahead of

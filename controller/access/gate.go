@@ -287,7 +287,8 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 		return nil, ErrUnauthenticated
 	}
 	g.metrics.review("token", true)
-	h := holder{user: (*User)(&answer.Status.User), fresh: claims.before(now.Add(knownFor - rand.N(spread)))}
+	user := User(answer.Status.User) // a copy: the review around it repeats the token
+	h := holder{user: &user, fresh: claims.before(now.Add(knownFor - rand.N(spread)))}
 	if key.class == agent {
 		until := now.Add(agentFor - rand.N(spread))
 		h.fresh, h.grace = claims.before(until), claims.before(until.Add(g.o.Grace))
@@ -299,8 +300,7 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	return h.user, nil
 }
 
-// away takes note of whether the API server has answered a question about a kind of thing, and reports whether it has
-// not.
+// away reports whether the API server did not answer a question about a kind of thing, and tells the breaker.
 func (g *Gate) away(kind string, err error) bool {
 	if err == nil || !isAway(err) {
 		g.breaker.answered()

@@ -121,8 +121,8 @@ func (h *HostTokens) reload() error {
 		return nil
 	}
 	var data []byte
-	if err == nil && info.Size() > mostHostBytes {
-		err = fmt.Errorf("more than %d bytes", mostHostBytes)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > mostHostBytes) {
+		err = fmt.Errorf("it is no regular file, or has more than %d bytes", mostHostBytes)
 	}
 	if err == nil {
 		data, err = os.ReadFile(h.path)

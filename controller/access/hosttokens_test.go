@@ -96,6 +96,9 @@ func TestHostTokens(t *testing.T) {
 }
 
 func TestHostTokensRefuse(t *testing.T) {
+	if _, err := access.NewHostTokens("/dev/null", time.Now, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a device: taken")
+	}
 	one := fmt.Sprintf("{node: a, tokenSHA256: %s}", sum("one"))
 	for name, text := range map[string]string{
 		"unknown field": "hosts: []\ncolour: blue", "unknown in a host": "hosts: [{node: a, tokenSHA256: " +

@@ -70,7 +70,8 @@ func (g *Gate) AdmitAgent(node string) (wait time.Duration, ok bool) {
 
 // ChargeAgent counts a request of a node's agent as so many more: one that costs as much as many small ones.
 func (g *Gate) ChargeAgent(node string, more int) {
-	g.agents.of(node).ReserveN(g.o.Now(), min(more, g.agents.allowance.AtOnce))
+	now := g.o.Now()
+	g.agents.of(node, now).ReserveN(now, min(more, g.agents.allowance.AtOnce))
 }
 
 // Busy answers a request that may be made again after a while.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/util/cache"
 )
 
 // An Allowance is how many requests a caller may make.
@@ -14,24 +13,27 @@ type Allowance struct {
 	AtOnce    int
 }
 
-// mostBuckets is for how many callers requests are counted: those who came last.
+// mostBuckets is for how many callers requests are counted. Others share one bucket while all of these are busy.
 const mostBuckets = 20_000
 
 // buckets count the requests of each caller.
 type buckets struct {
 	allowance Allowance
 
-	mu   sync.Mutex
-	each *cache.LRUExpireCache // *rate.Limiter, by caller
+	mu     sync.Mutex
+	each   map[string]*rate.Limiter // by caller
+	others *rate.Limiter
 }
 
 func newBuckets(a Allowance) *buckets {
-	return &buckets{allowance: a, each: cache.NewLRUExpireCache(mostBuckets)}
+	b := &buckets{allowance: a, each: map[string]*rate.Limiter{}}
+	b.others = b.bucket()
+	return b
 }
 
 // take counts a request. Where it is one too many, it returns how long to wait.
 func (b *buckets) take(who string, now time.Time) (wait time.Duration, ok bool) {
-	turn := b.of(who).ReserveN(now, 1)
+	turn := b.of(who, now).ReserveN(now, 1)
 	if wait = turn.DelayFrom(now); wait == 0 {
 		return 0, true
 	}
@@ -40,15 +42,48 @@ func (b *buckets) take(who string, now time.Time) (wait time.Duration, ok bool) 
 }
 
 // empty reports whether a request would be one too many, without counting it.
-func (b *buckets) empty(who string, now time.Time) bool { return b.of(who).TokensAt(now) < 1 }
-
-func (b *buckets) of(who string) *rate.Limiter {
+func (b *buckets) empty(who string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if l, known := b.each.Get(who); known {
-		return l.(*rate.Limiter)
+	l := b.find(who, now)
+	return l != nil && l.TokensAt(now) < 1
+}
+
+func (b *buckets) of(who string, now time.Time) *rate.Limiter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.find(who, now)
+	if l == nil {
+		l = b.bucket()
+		b.each[who] = l
 	}
-	l := rate.NewLimiter(rate.Limit(b.allowance.PerSecond), b.allowance.AtOnce)
-	b.each.Add(who, l, remembered)
 	return l
+}
+
+// find returns the bucket of a caller; nil: the caller has none yet, and there is room for one.
+func (b *buckets) find(who string, now time.Time) *rate.Limiter {
+	l := b.each[who]
+	if l == nil && len(b.each) >= mostBuckets && !b.makeRoom(now) {
+		l = b.others
+	}
+	return l
+}
+
+// makeRoom drops buckets of callers that have not come for a while: a full bucket is like a new one.
+func (b *buckets) makeRoom(now time.Time) bool {
+	const looks = 64
+	seen := 0
+	for who, l := range b.each { // begins anywhere
+		if l.TokensAt(now) >= float64(b.allowance.AtOnce) {
+			delete(b.each, who)
+		}
+		if seen++; seen >= looks {
+			break
+		}
+	}
+	return len(b.each) < mostBuckets
+}
+
+func (b *buckets) bucket() *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(b.allowance.PerSecond), b.allowance.AtOnce)
 }

@@ -73,10 +73,7 @@ type Entry struct {
 
 // Load reads a file of meters. The error names every entry that is wrong.
 func Load(path string) (Config, error) {
-	text, err := os.ReadFile(path)
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s is longer than %d bytes", path, maxFile)
-	}
+	text, err := readRegular(path)
 	if err != nil {
 		return Config{}, fmt.Errorf("reading the file of meters: %w", err)
 	}
@@ -85,6 +82,18 @@ func Load(path string) (Config, error) {
 		err = fmt.Errorf("reading the file of meters %s: %w", path, err)
 	}
 	return c, err
+}
+
+// readRegular reads a file of at most maxFile bytes. A pipe would wait for its writer, and a device may have no end.
+func readRegular(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, fmt.Errorf("%s is no regular file, or has more than %d bytes", path, maxFile)
+	}
+	return os.ReadFile(path)
 }
 
 // Parse reads meters in YAML, strictly, and completes them. Each entry is read alone, since an error of the whole does

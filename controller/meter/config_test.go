@@ -55,6 +55,9 @@ func TestConfig(t *testing.T) {
 	if _, err := New(c, Deps{}); err != nil {
 		t.Error(err)
 	}
+	if _, err := Load("/dev/null"); err == nil {
+		t.Error("a device is read as a file of meters")
+	}
 	if c, err := Parse(nil); err != nil || len(c.Meters) != 0 {
 		t.Errorf("an empty file: %+v, %v", c, err)
 	}

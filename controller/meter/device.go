@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -66,7 +65,7 @@ func newDevice(e *Entry, d *Deps) (*device, error) {
 	v.Now, v.Timeout, v.Good = d.Clock, kind.limit, []int{http.StatusCreated, http.StatusNoContent}
 	var roots *x509.CertPool // nil: those of the system
 	if e.CAFile != "" {
-		text, err := os.ReadFile(e.CAFile)
+		text, err := readRegular(e.CAFile)
 		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(text) {
 			return nil, cmp.Or(err, fmt.Errorf("caFile %s has no certificate in PEM", e.CAFile))
 		}

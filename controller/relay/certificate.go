@@ -51,6 +51,10 @@ type Certificate struct {
 // SignOnce returns the certificate of a folder, a new one if there is none that will last, or none for these names.
 func SignOnce(folder string, names []string, now time.Time) (*Certificate, error) {
 	s := &Certificate{CertFile: filepath.Join(folder, "api.crt"), KeyFile: filepath.Join(folder, "api.key")}
+	drafts, _ := filepath.Glob(filepath.Join(folder, ".api.*")) // what a killed process has left, keys among it
+	for _, draft := range drafts {
+		_ = os.Remove(draft) // it is in nothing's way
+	}
 	kept, err := os.ReadFile(s.CertFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the certificate of the HTTP API: %w", err)
@@ -70,16 +74,28 @@ func SignOnce(folder string, names []string, now time.Time) (*Certificate, error
 	}
 	err = os.MkdirAll(folder, 0o700)
 	if err == nil {
-		err = renameio.WriteFile(s.KeyFile, key, 0o600)
+		err = renameio.WriteFile(s.KeyFile, key, 0o600, renameio.WithTempDir(folder))
 	}
 	if err == nil {
-		err = renameio.WriteFile(s.CertFile, certificate, 0o600)
+		err = renameio.WriteFile(s.CertFile, certificate, 0o600, renameio.WithTempDir(folder))
+	}
+	if err == nil {
+		err = syncFolder(folder)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
 	}
 	s.pem = certificate
 	return s, nil
+}
+
+// syncFolder returns once a power cut takes back no file that was renamed in the folder.
+func syncFolder(folder string) error {
+	dir, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // lasting reports whether a certificate is for these names and for a while.
@@ -160,7 +176,10 @@ func (a *Authority) publish(ctx context.Context) error {
 	m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: AuthorityName}}
 	_, err := controllerutil.CreateOrUpdate(ctx, a.Client, m, func() error {
 		bundle := bundled([]byte(m.Data[authorityKey]), a.Certificate.pem, a.Now())
-		m.Data = map[string]string{authorityKey: string(bundle)}
+		if m.Data == nil {
+			m.Data = map[string]string{}
+		}
+		m.Data[authorityKey] = string(bundle)
 		return nil
 	})
 	return err

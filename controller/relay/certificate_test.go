@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,9 +20,16 @@ var apiNames = []string{"kubenergy-controller.kubenergy-system.svc", "localhost"
 
 func TestCertificateIsKept(t *testing.T) {
 	folder, now := t.TempDir(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	draft := filepath.Join(folder, ".api.key123")
+	if err := os.WriteFile(draft, []byte("a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	first, err := SignOnce(folder, apiNames, now)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(draft); err == nil {
+		t.Error("what a killed process has left of a key is still there")
 	}
 	pair, err := tls.LoadX509KeyPair(first.CertFile, first.KeyFile)
 	if err != nil {
@@ -104,6 +112,19 @@ func TestAuthorityIsPublished(t *testing.T) {
 		if got := publish(second, now); !bytes.Equal(got, append(bytes.Clone(first), second...)) {
 			t.Fatal("the bundle does not hold both")
 		}
+	}
+	m := &v1.ConfigMap{}
+	name := types.NamespacedName{Namespace: "kubenergy-system", Name: AuthorityName}
+	if err := api.Get(t.Context(), name, m); err != nil {
+		t.Fatal(err)
+	}
+	m.Data["other"] = "kept"
+	if err := api.Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	publish(second, now)
+	if err := api.Get(t.Context(), name, m); err != nil || m.Data["other"] != "kept" {
+		t.Errorf("another key of the ConfigMap is gone: %v, %v", m.Data, err)
 	}
 	if got := publish(second, now.AddDate(10, 1, 0)); !bytes.Equal(got, second) {
 		t.Error("what has expired is still in the bundle")
