@@ -178,6 +178,11 @@ func TestFolderIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A file of an earlier version goes as ours do.
+	old := filepath.Join(dir, "metrics_20200101T000000Z-001.csv")
+	if err := os.WriteFile(old, []byte("a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	f, err := newFolder(FolderOptions{Dir: dir, MaxBytes: 2000, MaxFiles: 5, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)

@@ -118,7 +118,7 @@ const (
 	usualDuration = time.Minute
 )
 
-// readSubmission reads what POST /ingest was sent. CPURequirement is there then, and fields of other names are not.
+// readSubmission reads what POST /ingest was sent. CPURequirement is there then, and the aliases are empty.
 func readSubmission(data []byte) (*submissionFields, error) {
 	f := &submissionFields{}
 	dec := json.NewDecoder(bytes.NewReader(data))

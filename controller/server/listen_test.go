@@ -172,7 +172,8 @@ func TestCertificateFiles(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		issue(t, dir, "one", nil)
-		config, look, err := Certificates(cert, key, discard)
+		var log strings.Builder
+		config, look, err := Certificates(cert, key, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,6 +196,11 @@ func TestCertificateFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("two")
+		want("two")
+		synctest.Wait()
+		if n := strings.Count(log.String(), "\n"); n != 1 {
+			t.Errorf("a broken file is told of %d times: %s", n, &log)
+		}
 		issue(t, dir, "three", nil)
 		want("three")
 	})

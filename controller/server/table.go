@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -77,7 +78,7 @@ func (f *Folder) next(t *table, now time.Time) (string, error) {
 	return t.current, os.Rename(filepath.Join(f.o.Dir, t.current), filepath.Join(f.o.Dir, aside))
 }
 
-// free returns a name with an instant that is not taken: at, or soon after.
+// free returns a name with an instant that is not taken: the instant at, or one soon after it.
 func (f *Folder) free(prefix string, at time.Time) (string, error) {
 	for ; ; at = at.Add(time.Second) {
 		name := prefix + at.Format(stampLayout)
@@ -109,10 +110,13 @@ func (f *Folder) prune(t *table) {
 	}
 }
 
+// numbered is how earlier versions told files of one second apart.
+var numbered = regexp.MustCompile(`-\d{3,9}\.csv$`)
+
 // isStamped tells our files from other files in the folder.
 func isStamped(name, prefix string) bool {
 	rest, ok := strings.CutPrefix(name, prefix)
-	_, err := time.Parse(stampLayout, rest)
+	_, err := time.Parse(stampLayout, numbered.ReplaceAllString(rest, ".csv"))
 	return ok && err == nil
 }
 

@@ -2,7 +2,6 @@ package status
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -158,8 +157,12 @@ func (s *Shadow) decide(w newWork) {
 	}
 	s.decisions.WithLabelValues(work.Namespace, settings.When, outcome).Inc()
 	s.count(work.Namespace, held, saved, now)
-	log.Info("decided for the record", "mode", settings.Mode, "kind", fmt.Sprintf("%T", w.Object), "wouldHold", held,
-		"start", decision.Window.Start, "reason", decision.Reason.String())
+	kind := "Job"
+	if _, pod := w.Object.(*v1.Pod); pod {
+		kind = "Pod"
+	}
+	log.Info("decided for the record", "mode", settings.Mode, "kind", kind, "wouldHold", held, "start",
+		decision.Window.Start, "reason", decision.Reason.String())
 	if held && settings.Mode == v1alpha1.ModeAdvise {
 		s.o.Events.Eventf(w.Object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s",
 			Bounded(decision.Reason.String()))

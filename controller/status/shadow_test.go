@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,6 +55,8 @@ func settle() {
 
 func TestShadowByMode(t *testing.T) {
 	inShadow(t, func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, _ *bool) {
+		var log strings.Builder
+		s.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		for _, ns := range []string{"off", "shadow", "advise", "enforce", "elsewhere"} {
 			s.Created(kit.Job(ns, "job", time.Now()))
 			s.Created(kit.Pod(ns, "pod", time.Now()))
@@ -75,6 +78,9 @@ func TestShadowByMode(t *testing.T) {
 		}
 		if n := testutil.ToFloat64(s.decisions.WithLabelValues("shadow", "window", outcomeHeld)); n != 2 {
 			t.Errorf("the counter is %v", n)
+		}
+		if !strings.Contains(log.String(), "kind=Pod ") || !strings.Contains(log.String(), "kind=Job ") {
+			t.Errorf("the log names no kinds: %s", &log)
 		}
 		close(recorder.Events)
 		var told []string

@@ -15,7 +15,7 @@ import (
 // or soon where the cache is behind the API server. Then nothing is written: the object has changed or is gone.
 func Write(ctx context.Context, c client.Client, o client.Object, look time.Duration,
 ) (again reconcile.Result, written bool, err error) {
-	const behind = 50 * time.Millisecond
+	const behind = time.Second // a watch may lag: each try is a write
 	err = c.Status().Update(ctx, o)
 	switch {
 	case err == nil:
