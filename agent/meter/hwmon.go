@@ -63,7 +63,7 @@ func (s Sensor) counts() bool { return strings.HasPrefix(s.Key, "energy") }
 
 type wallSensor struct {
 	domain     energy.Domain
-	path       string
+	file       counterFile
 	counter    *energy.Counter    // of an energy sensor
 	integrator *energy.Integrator // of a power sensor
 	scale      float64            // of a power
@@ -214,7 +214,7 @@ func (h *Hwmon) open(c Config, s Sensor, n int) {
 	if n > 0 {
 		d.Name += "-" + strconv.Itoa(n)
 	}
-	w := wallSensor{domain: d, path: s.path}
+	w := wallSensor{domain: d, file: counterFile{sys: h.sys, path: s.path}}
 	scale := c.scale(NameHwmon, d.Name)
 	if s.counts() {
 		w.counter = energy.NewCounter(energy.CounterOptions{
@@ -271,7 +271,7 @@ func (h *Hwmon) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	for i := range h.walls {
 		w := &h.walls[i]
 		before := t.Now()
-		text, err := readSmall(h.sys, w.path, maxNumber-1)
+		text, err := w.file.read()
 		at := before + (t.Now()-before)/2
 		w.gone = w.gone || isGone(err)
 		if err == nil {
@@ -289,21 +289,21 @@ func (h *Hwmon) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 func (w *wallSensor) next(text []byte, at, stale time.Duration) (energy.Reading, error) {
 	v, err := parseInt(text)
 	if err != nil {
-		return energy.Reading{}, fmt.Errorf("reading %s: %w", w.path, err)
+		return energy.Reading{}, fmt.Errorf("reading %s: %w", w.file.path, err)
 	}
 	if w.counter == nil {
 		power := energy.Watts(float64(v) / 1e6)
 		if power <= 0 || power > envelope[energy.Wall] {
-			return energy.Reading{}, fmt.Errorf("reading %s: %v W: no running machine draws that", w.path,
+			return energy.Reading{}, fmt.Errorf("reading %s: %v W: no running machine draws that", w.file.path,
 				float64(power))
 		}
 		return w.integrator.Next(power*energy.Watts(w.scale), at), nil
 	}
 	if v < 0 {
-		return energy.Reading{}, fmt.Errorf("reading %s: %d: a machine does not feed its plug", w.path, v)
+		return energy.Reading{}, fmt.Errorf("reading %s: %d: a machine does not feed its plug", w.file.path, v)
 	}
 	if age := w.pulse.beat(uint64(v), at); age > stale {
-		return energy.Reading{}, fmt.Errorf("reading %s: it does not count: %d for %v", w.path, v,
+		return energy.Reading{}, fmt.Errorf("reading %s: it does not count: %d for %v", w.file.path, v,
 			age.Round(time.Second))
 	}
 	if w.gone { // what a device that came back counts is not what it counted
@@ -341,4 +341,9 @@ func (h *Hwmon) Temperatures(into []Temperature) []Temperature {
 }
 
 // Close implements Meter.
-func (h *Hwmon) Close() error { return nil }
+func (h *Hwmon) Close() error {
+	for i := range h.walls {
+		h.walls[i].file.close()
+	}
+	return nil
+}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,8 +87,8 @@ func TestHwmonDeviceNames(t *testing.T) {
 	if got, want := names(h.Domains()), "wall wall-1"; got != want {
 		t.Errorf("domains %s, want %s", got, want)
 	}
-	if h.walls[0].path != filepath.Join(root, "hwmon8/power1_input") {
-		t.Errorf("the first is %s", h.walls[0].path)
+	if h.walls[0].file.path != filepath.Join(root, "hwmon8/power1_input") {
+		t.Errorf("the first is %s", h.walls[0].file.path)
 	}
 	put(t, filepath.Join(root, "hwmon9/name"), "power_meter")
 	put(t, filepath.Join(root, "hwmon9/power1_average"), "5000000")
@@ -156,6 +157,40 @@ func TestHwmonCounter(t *testing.T) {
 		_, err = h.Read(c.after(time.Second), nil)
 	}
 	mustFail(t, err, "does not count")
+}
+
+// A device that went and came back between two ticks may be another one under the same number.
+func TestHwmonDeviceIsReplaced(t *testing.T) {
+	sys := realCalls
+	sys.pread = func(fd int, p []byte) (int, error) {
+		var stat syscall.Stat_t
+		if err := syscall.Fstat(fd, &stat); err != nil || stat.Nlink == 0 {
+			return 0, syscall.ENODEV // what sysfs says of a file whose device is gone
+		}
+		return realCalls.pread(fd, p)
+	}
+	c := newClock()
+	o := c.config()
+	o.HwmonRoot, o.WallSensors = plant(t, "hwmon/energy.tree"), []string{"aem0"}
+	h, err := newHwmon(o, quiet(), &sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	file := filepath.Join(o.HwmonRoot, "hwmon5/energy1_input")
+	before := read(t, h, c.tick())["wall"]
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	put(t, file, strconv.FormatUint(before.Raw+100_000_000, 10)+"\n")
+	var after energy.Reading
+	for range 2 {
+		readings, _ := h.Read(c.after(time.Second), nil)
+		after = byName(t, readings)["wall"]
+	}
+	if after.At == 0 || after.Run == before.Run {
+		t.Errorf("what another device counts goes on where the one before stood: %+v after %+v", after, before)
+	}
 }
 
 func TestHwmonTemperatures(t *testing.T) {

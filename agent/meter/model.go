@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kubenergy/kubenergy/energy"
 )
@@ -47,13 +50,33 @@ func TypicalProfile(cpus float64) *energy.Profile {
 	}
 }
 
-const maxModelGap = 5 * time.Minute // a machine that was asleep for longer drew what no model says
+const (
+	maxProfile  = 1 << 20
+	maxModelGap = 5 * time.Minute // a machine that was asleep for longer drew what no model says
+)
 
 // ReadProfile reads a profile in JSON.
 func ReadProfile(path string) (*energy.Profile, error) {
-	text, err := os.ReadFile(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe does not make it wait
+	if err != nil {
+		return nil, fmt.Errorf("reading the power profile: %w", err)
+	}
+	defer f.Close()
+	var text []byte
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = errNotRegular
+	default:
+		text, err = io.ReadAll(io.LimitReader(f, maxProfile+1))
+	}
 	p := &energy.Profile{}
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(text) > maxProfile:
+		err = errTooLong
+	default:
 		err = json.Unmarshal(text, p)
 	}
 	if err == nil && p.Power(1) <= 0 {

@@ -3,12 +3,14 @@ package meter
 import (
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -175,6 +177,17 @@ func TestReadProfile(t *testing.T) {
 	mustFail(t, err, "missing")
 	if _, err := ReadProfile(dir); err == nil {
 		t.Error("a folder is a profile")
+	}
+	pipe, huge := filepath.Join(dir, "pipe"), filepath.Join(dir, "huge")
+	put(t, huge, "")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Truncate(huge, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, huge} {
+		began := time.Now()
+		if _, err := ReadProfile(path); err == nil || time.Since(began) > 5*time.Second {
+			t.Errorf("%s: %v after %v", path, err, time.Since(began))
+		}
 	}
 }
 

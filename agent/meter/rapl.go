@@ -18,7 +18,6 @@ import (
 // Its domains overlap: psys covers packages, a package covers its core and uncore. Nothing is added here. A counter
 // that the tree offers twice, once by MSR and once by MMIO, is read once.
 type RAPL struct {
-	sys     *calls
 	zones   []raplZone
 	domains []energy.Domain
 	stale   time.Duration
@@ -26,7 +25,7 @@ type RAPL struct {
 
 type raplZone struct {
 	domain  energy.Domain
-	path    string
+	file    counterFile
 	limit   uint64 // the counter's highest value; 0 if unknown
 	counter *energy.Counter
 	pulse   pulse
@@ -75,8 +74,8 @@ func newRAPL(c Config, log *slog.Logger, sys *calls) (*RAPL, error) {
 			fmt.Errorf("opening RAPL: no zones in %s: this machine has none, or its kernel module is not loaded",
 				c.PowercapRoot)
 	}
-	r := &RAPL{sys: sys, stale: c.stale()}
-	err = r.open(c, zones)
+	r := &RAPL{stale: c.stale()}
+	err = r.open(c, sys, zones)
 	for i := range r.zones {
 		r.domains = append(r.domains, r.zones[i].domain)
 	}
@@ -91,12 +90,12 @@ func newRAPL(c Config, log *slog.Logger, sys *calls) (*RAPL, error) {
 	return r, nil
 }
 
-// open takes what can be read, unless another zone of its kind cannot.
-func (r *RAPL) open(c Config, zones []zoneDir) error {
+// open takes what can be read, and closes it again if another zone of its kind cannot.
+func (r *RAPL) open(c Config, sys *calls, zones []zoneDir) error {
 	var errs []error
 	lost := map[energy.DomainKind]bool{}
 	for _, same := range byDomain(zones) {
-		z, err := openZone(c, r.sys, same)
+		z, err := openZone(c, sys, same)
 		if err != nil {
 			errs = append(errs, err)
 			lost[same[0].domain.Kind] = true
@@ -106,7 +105,12 @@ func (r *RAPL) open(c Config, zones []zoneDir) error {
 			r.zones = append(r.zones, *z)
 		}
 	}
-	r.zones = slices.DeleteFunc(r.zones, func(z raplZone) bool { return lost[z.domain.Kind] })
+	r.zones = slices.DeleteFunc(r.zones, func(z raplZone) bool {
+		if lost[z.domain.Kind] {
+			z.file.close()
+		}
+		return lost[z.domain.Kind]
+	})
 	err := errors.Join(errs...)
 	if errors.Is(err, fs.ErrPermission) {
 		err = fmt.Errorf("%w\nthe kernel lets only their owner read these files: run the agent as root, without any "+
@@ -122,15 +126,17 @@ func (r *RAPL) open(c Config, zones []zoneDir) error {
 func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 	var errs []error
 	for _, dir := range same {
-		z := &raplZone{domain: dir.domain, path: filepath.Join(dir.path, "energy_uj")}
-		raw, err := probe(sys, z.path)
+		z := &raplZone{domain: dir.domain, file: counterFile{sys: sys, path: filepath.Join(dir.path, "energy_uj")}}
+		raw, err := probe(&z.file)
 		if err == nil && raw == 0 && mustMove(z.domain.Kind) {
 			if z.domain.Kind == energy.Psys {
+				z.file.close()
 				return nil, nil
 			}
-			err = fmt.Errorf("reading %s: 0: it does not count", z.path)
+			err = fmt.Errorf("reading %s: 0: it does not count", z.file.path)
 		}
 		if err != nil {
+			z.file.close()
 			errs = append(errs, err)
 			continue
 		}
@@ -145,12 +151,12 @@ func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 }
 
 // probe reads a zone for the first time. What fails thrice is taken for a zone without a counter.
-func probe(sys *calls, path string) (raw uint64, err error) {
+func probe(f *counterFile) (raw uint64, err error) {
 	for i := range probes {
 		if i > 0 {
 			time.Sleep(probePause)
 		}
-		if raw, err = readUint(sys, path); err == nil || errors.Is(err, fs.ErrPermission) {
+		if raw, err = f.readUint(); err == nil || errors.Is(err, fs.ErrPermission) {
 			break
 		}
 	}
@@ -201,7 +207,7 @@ func (r *RAPL) sweep(t Tick) (at time.Duration, stalled bool) {
 	before := t.Now()
 	for i := range r.zones {
 		z := &r.zones[i]
-		z.raw, z.err = readUint(r.sys, z.path)
+		z.raw, z.err = z.file.readUint()
 	}
 	after := t.Now()
 	return before + (after-before)/2, after-before > maxStall
@@ -210,13 +216,18 @@ func (r *RAPL) sweep(t Tick) (at time.Duration, stalled bool) {
 // check tells a value that may be counted from one that says nothing.
 func (z *raplZone) check(at, stale time.Duration) error {
 	if z.limit > 0 && z.raw > z.limit {
-		return fmt.Errorf("reading %s: %d is beyond the counter's range of %d", z.path, z.raw, z.limit)
+		return fmt.Errorf("reading %s: %d is beyond the counter's range of %d", z.file.path, z.raw, z.limit)
 	}
 	if age := z.pulse.beat(z.raw, at); mustMove(z.domain.Kind) && age > stale {
-		return fmt.Errorf("reading %s: it does not count: %d for %v", z.path, z.raw, age.Round(time.Second))
+		return fmt.Errorf("reading %s: it does not count: %d for %v", z.file.path, z.raw, age.Round(time.Second))
 	}
 	return nil
 }
 
 // Close implements Meter.
-func (r *RAPL) Close() error { return nil }
+func (r *RAPL) Close() error {
+	for i := range r.zones {
+		r.zones[i].file.close()
+	}
+	return nil
+}

@@ -67,6 +67,55 @@ func isGone(err error) bool {
 		func(gone error) bool { return errors.Is(err, gone) })
 }
 
+// A counterFile is a number in a file of sysfs. Its descriptor stays open: through it the kernel says that a device is
+// gone, even if another device has its name by then. Reading allocates nothing while all is well.
+type counterFile struct {
+	sys  *calls
+	path string
+	fd   int
+	open bool
+	buf  [maxNumber]byte
+}
+
+func (f *counterFile) read() (text []byte, err error) {
+	if !f.open {
+		if f.fd, err = f.sys.open(f.path); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", f.path, err)
+		}
+		f.open = true
+	}
+	n, err := f.sys.pread(f.fd, f.buf[:])
+	if err == nil && n >= len(f.buf) {
+		err = errTooLong
+	}
+	if err == nil {
+		return f.buf[:max(n, 0)], nil
+	}
+	if isGone(err) {
+		f.close() // only a new descriptor can show a device that is back
+	}
+	return nil, fmt.Errorf("reading %s: %w", f.path, err)
+}
+
+func (f *counterFile) readUint() (uint64, error) {
+	text, err := f.read()
+	if err != nil {
+		return 0, err
+	}
+	v, err := parseUint(text)
+	if err != nil {
+		return 0, fmt.Errorf("reading %s: %w", f.path, err)
+	}
+	return v, nil
+}
+
+func (f *counterFile) close() {
+	if f.open {
+		_ = f.sys.close(f.fd) // nothing was written
+		f.open = false
+	}
+}
+
 // readUint reads a file as a number of at most 64 bits without a sign.
 func readUint(sys *calls, path string) (uint64, error) {
 	text, err := readSmall(sys, path, maxNumber-1)
