@@ -24,7 +24,7 @@ const (
 )
 
 // Fold implements [ledger.Store]. Its transactions take entries by node: most of what a transaction writes is a node's,
-// and is then written once, or twice where the node's entries are cut between two transactions.
+// and is then written once for each transaction that has entries of the node.
 func (d *DB) Fold(ctx context.Context) (int, error) {
 	b, err := d.backlog(ctx)
 	if err != nil {
