@@ -60,7 +60,8 @@ of a recorded series everything before --start is looked at, and nothing after i
 	flags.StringVar(&f.file, "file", "", "make a forecast from this file, without a cluster: CSV, gzip or not")
 	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or its only one)")
 	flags.StringVar(&f.start, "start", "",
-		"when the forecast of a file begins, as 2022-06-01 or RFC 3339 (default: where the file ends)")
+		"when the forecast of a file begins, as 2022-06-01, RFC 3339 or how long ago as -7d (default: where the "+
+			"file ends)")
 	f.output = output(flags, "text", "svg", "csv", "json")
 	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
 	cmd.AddCommand(newForecastBacktest(t))

@@ -56,8 +56,8 @@ before the file does.`,
 	flags.DurationVar(&f.horizon, "horizon", forecast.LearntHorizon, "how far ahead")
 	flags.DurationVar(&f.stride, "stride", 24*time.Hour, "time from one forecast to the next")
 	flags.IntVar(&f.windows, "test-windows", 178, "how many forecasts; with --start, as many as the file has room for")
-	flags.StringVar(&f.start, "start", "", "when the first forecast begins, as 2023-01-01 or RFC 3339 (default: so "+
-		"that the last one ends --leave-out before the file)")
+	flags.StringVar(&f.start, "start", "", "when the first forecast begins, as 2023-01-01, RFC 3339 or how long "+
+		"ago as -7d (default: so that the last one ends --leave-out before the file)")
 	flags.DurationVar(&f.leaveOut, "leave-out", 24*time.Hour, "of the end of the file")
 	flags.DurationVar(&f.refit, "refit", 0, "learn models again after this time, as 672h; 0: learn them once")
 	flags.BoolVar(&f.calibrate, "calibrate", false, "shift the learnt models' forecasts by what their last errors say")

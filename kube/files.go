@@ -26,7 +26,7 @@ type Files struct {
 	SignalsFile  string // kind Signals
 	ProfilesFile string // kind PowerProfiles
 	Defaults     policy.Defaults
-	Log          *slog.Logger
+	Log          *slog.Logger // must be set
 
 	mu       sync.Mutex // held by the one that refreshes; readers of the view never wait
 	signals  readFile[[]*sched.Site]
@@ -168,7 +168,8 @@ func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.
 	switch {
 	case err != nil:
 	case r.info != nil && os.SameFile(r.info, info) && r.info.ModTime().Equal(info.ModTime()) &&
-		r.info.Size() == info.Size(): // one that replaces another within the resolution of the clock may have its size
+		r.info.Size() == info.Size():
+		// A replacement within the clock's resolution may have the same time and size, so identity counts too.
 		return false
 	case !info.Mode().IsRegular() || info.Size() > maxFileSize:
 		err = errors.New("it is no regular file, or too large")

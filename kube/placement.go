@@ -20,7 +20,7 @@ type Placement struct {
 	Now      time.Time
 	View     *View
 	Pod      *v1.Pod
-	Job      *sched.Job // of the pod, which alone it requests room for
+	Job      *sched.Job // requests what this one pod does
 	Settings *policy.Settings
 	// Live is what nodes draw now; of others it is what the hybrid scheduler's monitor wrote on them.
 	Live map[string]energy.Watts

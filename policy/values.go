@@ -61,7 +61,7 @@ func readBool(value string) (bool, error) {
 	return b, nil
 }
 
-// readNot reads what is kept as its contrary.
+// readNot reads a boolean and returns its opposite.
 func readNot(value string) (bool, error) {
 	b, err := readBool(value)
 	return !b, err
@@ -86,7 +86,7 @@ func between[T ~float64](least, most float64) func(string) (T, error) {
 	}
 }
 
-// positive refuses 0 of what reads 0 and more.
+// positive returns a reader that reads as another does, and for which 0 is an error.
 func positive[T comparable](read func(string) (T, error)) func(string) (T, error) {
 	return func(value string) (v T, err error) {
 		var zero T

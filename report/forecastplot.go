@@ -19,7 +19,7 @@ type Outlook struct {
 	Title     string
 	Label     string // of the vertical axis, in at most two lines, the last one with the unit
 	Series    *grid.Series
-	Low, High *grid.Series // percentiles of the same steps; both nil: not known
+	Low, High *grid.Series // percentiles, of the steps of Series; both nil: not known
 	Band      string       // what Low and High are
 	Window    sched.Window // empty: none is marked
 }

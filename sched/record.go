@@ -57,8 +57,8 @@ type (
 		Name    string `json:"name"`
 		Site    int    `json:"site"`    // -1: none
 		Profile int    `json:"profile"` // -1: none
-		Node           // what is written of it as it is
-		// and what stands for the rest
+		Node           // fields written unchanged
+		// fields in another form
 		Benchmarks  map[string]writtenBenchmark `json:"benchmarks,omitempty"`
 		Live        *energy.Watts               `json:"live,omitempty"`
 		Provisional energy.Watts                `json:"provisional,omitempty"`

@@ -42,7 +42,7 @@ func (s *Scenario) roomForAll() bool {
 }
 
 // Peak returns the most of each resource that jobs may want at one time: as sized makes them, each of them from its
-// submission until it has run for so long from its latest start on.
+// submission until the length that sized returns after its latest start.
 func (s *Scenario) Peak(sized func(*sched.Job) (sched.Job, time.Duration)) (most sched.Resources) {
 	type change struct {
 		at time.Time

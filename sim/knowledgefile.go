@@ -84,7 +84,7 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	return f.loadForecasts(ctx, s)
 }
 
-// duration parses a duration; where it is left out, it is otherwise.
+// duration parses a duration; where it is left out, the result is `otherwise`.
 func duration(name, text string, otherwise time.Duration) (time.Duration, error) {
 	if text == "" {
 		return otherwise, nil

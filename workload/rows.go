@@ -148,7 +148,7 @@ func parsed[T any](r *rows, column string, parse func(string) (T, error)) (v T) 
 	return v
 }
 
-// given is parsed for a field that may be empty, or missing: then it is otherwise.
+// given is parsed for a field that may be empty, or missing: then the result is `otherwise`.
 func given[T any](r *rows, column string, otherwise T, parse func(string) (T, error)) T {
 	if r.text(column) == "" {
 		return otherwise

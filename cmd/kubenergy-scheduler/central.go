@@ -19,7 +19,7 @@ const noRecords = "none"
 
 func (e *endpoints) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&e.record.URL, "kubenergy-record-url", "", "`URL` of the central unit that decisions are told to, "+
-		"with what they depended on (default: that of live watts; \"none\": nobody is told)")
+		"with what they depended on (default: that of live watts; \"none\": none is told)")
 	fs.StringVar(&e.record.TokenFile, "kubenergy-record-token-file", "",
 		"`file` with the token for it (default: as for live watts)")
 	fs.StringVar(&e.record.CAFile, "kubenergy-record-ca-file", "",

@@ -40,7 +40,7 @@ type Config struct {
 	Policy     sched.Policy                       // of all pods; their weights are their own
 	View       func() *kube.View                  // what is known now
 	Read       func(pod *v1.Pod) (p Pod, ok bool) // under what is known now; not ok: it is not to be planned
-	Held       func(pod *v1.Pod) bool             // is kept from the scheduler; must not wait
+	Held       func(pod *v1.Pod) bool             // reports whether a pod is kept from the scheduler; returns at once
 	Log        *slog.Logger
 }
 
@@ -128,13 +128,13 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 			p.pause()
 		}
 		plans.WithLabelValues(p.c.Profile, outcome).Inc()
-		planSeconds.WithLabelValues(p.c.Profile).Observe(time.Now().Sub(begun).Seconds())
+		planSeconds.WithLabelValues(p.c.Profile).Observe(time.Since(begun).Seconds())
 	}()
 	intake := p.intake()
 	solution := p.solve(q, intake.queue, func() bool {
-		return ctx.Err() != nil || time.Now().Sub(begun) > p.c.TimeLimit.Duration
+		return ctx.Err() != nil || time.Since(begun) > p.c.TimeLimit.Duration
 	})
-	if time.Now().Sub(q.asked) > p.c.Believed.Duration {
+	if time.Since(q.asked) > p.c.Believed.Duration {
 		outcome = late
 		return
 	}

@@ -19,7 +19,7 @@ import (
 //
 // congestion reads no clock.
 type congestion struct {
-	byRate bool      // its window has become a rate
+	byRate bool      // releases follow a rate, not a window
 	trial  *round    // the round before, where half as many are let go in this one to see what that changes
 	size   float64   // of the window, before there is a rate
 	rate   float64   // releases per second, then
@@ -54,8 +54,8 @@ const (
 	light = 1.5 // times as long as alone take starts where there is room for more
 	full  = 2.5 // and where there is too much
 
-	// A round has so many starts that were released in it, and lasts as long as a start takes alone; twice as long
-	// and so long at least where there is a rate.
+	// A round has so many starts that were released in it, and lasts as long as a start takes alone. Where there is a
+	// rate it lasts twice as long, and at least roundTime.
 	roundStarts = 5
 	roundTime   = time.Second / 2
 

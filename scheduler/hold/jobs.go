@@ -142,7 +142,10 @@ func (s jobStore) Delete(obj any) error {
 // complete than afterwards.
 func (jobStore) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
-		return readHeld(obj), nil
+		if h := readHeld(obj); h != nil {
+			return h, nil
+		}
+		return nil, nil
 	}
 }
 

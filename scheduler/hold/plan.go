@@ -110,7 +110,7 @@ const modeLag = 2 * time.Second
 func idle(s *policy.Settings) string {
 	switch {
 	case !s.Ours:
-		return "nobody asks for it to be held"
+		return "it does not ask to be held"
 	case s.Mode != v1alpha1.ModeEnforce:
 		return "the mode here is " + string(s.Mode)
 	case s.AllowedDelay <= 0:

@@ -84,8 +84,15 @@ func (r *Recorder) batch() int {
 func (r *Recorder) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownWithin)
 	defer cancel()
-	r.writeAll()
-	r.deliver(ctx)
+	func() {
+		defer func() {
+			if panicked := recover(); panicked != nil {
+				r.logPanic(panicked)
+			}
+		}()
+		r.writeAll()
+		r.deliver(ctx)
+	}()
 	r.lost(len(r.queue), tooLate)
 	for _, why := range []string{tooFast, tooLong} { // what was not logged yet
 		if n := r.notices[why]; n != nil {

@@ -191,7 +191,10 @@ func (r *Recorder) Run(ctx context.Context) error {
 // wait returns after there is something to do and a while for more to come, or when the context has ended.
 func (r *Recorder) wait(ctx context.Context, while time.Duration) {
 	var over <-chan time.Time // nil until there is something to do
-	for while > 0 {
+	if while == 0 {
+		return
+	}
+	for {
 		if over == nil && len(r.queue) > 0 {
 			over = time.After(while)
 		}

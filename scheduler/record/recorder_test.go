@@ -367,7 +367,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		if n := strings.Count(log.String(), "panic"); n < 2 {
 			t.Errorf("the log is %s", &log)
 		}
-		// Whoever tells nonsense gets the panic, and does not stop who tells next.
+		// A caller that tells nonsense gets the panic, and does not stop the next caller.
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -381,6 +381,27 @@ func TestPanicsAreSurvived(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := len(c.records()); n != 3 {
 			t.Errorf("%d records", n)
+		}
+	})
+}
+
+// TestAPanicAtTheEndIsSurvived: kube-scheduler stops in order, and what was not delivered is counted.
+func TestAPanicAtTheEndIsSurvived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		c := &unit{panics: 1}
+		r, err := New(central.Options{URL: "http://127.0.0.1:1", Transport: c}, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r.Tell(decision(snapshot(t, 2), "n0001"))
+		if err := r.Run(ctx); err != nil || c.panics != 0 {
+			t.Errorf("%v; panics left: %d", err, c.panics)
+		}
+		if !strings.Contains(log.String(), "panic") || len(c.records()) != 0 {
+			t.Errorf("%d records; the log is %s", len(c.records()), &log)
 		}
 	})
 }
