@@ -183,8 +183,8 @@ func (f *Fit) code(c *codec.Codec) {
 	codec.Fixed(c, 8, &f.mean)
 	c.Float32(&f.over)
 	c.Float32(&f.under)
-	if version != fitState || f.since > f.seen || f.mean < 0 || f.mean > longest ||
-		!(f.over >= 0 && f.over <= 1 && f.under >= 0 && f.under <= 1) {
+	shares := f.over >= 0 && f.over <= 1 && f.under >= 0 && f.under <= 1
+	if version != fitState || f.since > f.seen || f.mean < 0 || f.mean > longest || !shares {
 		c.Fail()
 	}
 	if f.seen == 0 || c.Failed() {
@@ -198,6 +198,10 @@ func (f *Fit) code(c *codec.Codec) {
 	for i := range f.curve {
 		c.Float64(&f.curve[i])
 	}
+	f.codeSamples(c)
+}
+
+func (f *Fit) codeSamples(c *codec.Codec) {
 	total := uint32(0)
 	for i := range f.bins {
 		f.bins[i].code(c, i, f.seen)

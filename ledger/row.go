@@ -42,17 +42,16 @@ func only[N ~int64](sums map[string]N) (one N) {
 // Include adds another row. A sum that is more than can be told stays at that.
 func (r *Row) Include(o *Row) { _ = r.include(o) }
 
-// Sum adds up rows. It fails if a sum is more than can be told, unless it is of time.
-func Sum(rows []Row) (sum Row, err error) {
+// IncludeAll adds rows to r. It fails if a sum is more than can be told, unless it is of time.
+func (r *Row) IncludeAll(rows []Row) error {
 	for i := range rows {
-		if err := sum.include(&rows[i]); err != nil {
-			return sum, err
+		if err := r.include(&rows[i]); err != nil {
+			return err
 		}
 	}
-	return sum, nil
+	return nil
 }
 
-// include fails if a sum is more than can be told, unless it is of time.
 func (r *Row) include(o *Row) error {
 	amount := o.Amount
 	amount.Carbon, amount.Cost = 0, 0
@@ -94,8 +93,8 @@ func (a *Answer) Trim(limit int) error {
 	slices.SortStableFunc(most, func(x, y Row) int {
 		return cmp.Or(cmp.Compare(y.Energy(), x.Energy()), slices.Compare(x.Key, y.Key))
 	})
-	rest, err := Sum(most[limit:])
-	if err != nil {
+	var rest Row
+	if err := rest.IncludeAll(most[limit:]); err != nil {
 		return err
 	}
 	a.Rows = most[:limit]

@@ -123,13 +123,17 @@ func run(ctx context.Context, folders []string, count int, seed uint64, parallel
 	if err := errors.Join(<-errs, ctx.Err()); err != nil {
 		return err
 	}
+	summarise(pkgs, seed)
+	return nil
+}
+
+func summarise(pkgs []*pkg, seed uint64) {
 	total, killed := 0, 0
 	for _, p := range pkgs {
 		total, killed = total+p.killed+p.survived, killed+p.killed
 		fmt.Printf("%4d of %4d killed in %s\n", p.killed, p.killed+p.survived, p.folder)
 	}
 	fmt.Printf("%4d of %4d killed: %.1f %% (seed %d)\n", killed, total, 100*float64(killed)/float64(max(total, 1)), seed)
-	return nil
 }
 
 type outcome int

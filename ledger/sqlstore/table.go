@@ -202,8 +202,8 @@ func (g *group) row() (ledger.Row, error) {
 			r.First, r.Last = time.Unix(p.first, 0).UTC(), time.Unix(p.last, 0).UTC()
 		}
 	}
-	sum, err := ledger.Sum(rows)
-	sum.Key = g.key
+	sum := ledger.Row{Key: g.key}
+	err := sum.IncludeAll(rows)
 	return sum, err
 }
 
@@ -220,6 +220,6 @@ func (t *table) rows() (rows []ledger.Row, total ledger.Row, err error) {
 		}
 	}
 	slices.SortFunc(rows, func(a, b ledger.Row) int { return slices.Compare(a.Key, b.Key) })
-	total, err = ledger.Sum(rows)
+	err = total.IncludeAll(rows)
 	return rows, total, err
 }
