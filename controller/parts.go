@@ -151,7 +151,7 @@ func (p *process) addReconcilers() error {
 	api := p.manager.GetClient()
 	return errors.Join(
 		p.registry.Register(signals),
-		zone.New(api, p.objects.View, zone.CarbonOf(deps), zone.PriceOf(deps)).SetUp(p.manager),
+		zone.New(api, p.objects.View, zone.CarbonOf(deps), zone.PriceOf(deps), p.log).SetUp(p.manager),
 		(&status.Profiles{Client: api, View: p.objects.View, Now: time.Now}).SetUp(p.manager),
 		status.NewPolicies(status.PolicyOptions{
 			Client: api, Defaults: p.objects.Defaults, Held: p.held.Count, Shadow: p.shadow, Now: time.Now, Log: p.log,

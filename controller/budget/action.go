@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -260,13 +261,14 @@ func (e *Engine) patchLatest(ctx context.Context, o client.Object, changed bool,
 	})
 }
 
-// onLatest changes a copy of an object, which it reads anew where another one has changed it, or changed says so. One
-// that is gone needs no change.
+// onLatest changes a copy of an object, which it reads anew where another one has changed it, or if changed is true.
+// One that is gone needs no change.
 func (e *Engine) onLatest(ctx context.Context, o client.Object, changed bool, change func(client.Object) error) error {
 	again := func(err error) bool { return errors.Is(err, errChanged) || apierrors.IsConflict(err) }
 	return clientretry.OnError(clientretry.DefaultBackoff, again, func() error {
 		latest := o.DeepCopyObject().(client.Object)
-		if changed {
+		if changed { // into an empty object: what is decoded into a full one leaves the fields that are absent by now
+			latest = reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
 			if err := e.o.Direct.Get(ctx, client.ObjectKeyFromObject(o), latest); err != nil {
 				return client.IgnoreNotFound(err)
 			}

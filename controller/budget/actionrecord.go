@@ -137,12 +137,21 @@ func (e *Engine) due(a *allowance, all record, now time.Time, maySuspend bool) (
 // fitting returns what of that which is due can be remembered as well: what could not would be done over and over.
 // Suspending comes first.
 func (a *allowance) fitting(all record, due []v1alpha1.BudgetAction) (some []v1alpha1.BudgetAction) {
+	longest := begun{at: endOfTime.Unix(), attempts: noticeAttempts}
 	counted := maps.Clone(all)
+	for key, b := range counted {
+		if !b.done {
+			counted[key] = longest // as it may get
+		}
+	}
 	slices.SortStableFunc(due, func(x, y v1alpha1.BudgetAction) int { return cmp.Compare(rank(x.Do), rank(y.Do)) })
 	for _, x := range due {
 		key := a.key(&x)
 		if _, was := counted[key]; !was {
-			counted[key] = begun{done: !tells(x.Do), at: endOfTime.Unix(), attempts: noticeAttempts}
+			counted[key] = longest
+			if !tells(x.Do) {
+				counted[key] = begun{done: true}
+			}
 			if len(counted.String()) > maxRecordText {
 				delete(counted, key)
 				continue

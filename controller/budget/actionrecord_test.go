@@ -85,6 +85,27 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 	}
 }
 
+// TestAttemptsThatGrowStillFit: what is begun takes the room that it may need at its last attempt.
+func TestAttemptsThatGrowStillFit(t *testing.T) {
+	a := &allowance{account: account{object: newJob("j", nil)}}
+	for at := range int32(maxRecord) {
+		a.actions = append(a.actions, v1alpha1.BudgetAction{At: 1 + at, Do: v1alpha1.DeedNotify})
+	}
+	all := record{}
+	for i := range a.actions {
+		for _, x := range a.fitting(all, a.actions[i:i+1]) {
+			all[a.key(&x)] = begun{at: monday.Unix(), attempts: 9}
+		}
+	}
+	for key, b := range all {
+		b.attempts = noticeAttempts
+		all[key] = b
+	}
+	if n := len(all.String()); n > maxRecordText || n < maxRecordText-begunLength {
+		t.Errorf("%d bytes", n)
+	}
+}
+
 func TestSuspendingFitsFirst(t *testing.T) {
 	a := &allowance{account: account{object: newJob("j", nil)}, actions: []v1alpha1.BudgetAction{
 		{At: 100, Do: v1alpha1.DeedLog}, {At: 100, Do: v1alpha1.DeedSuspend},

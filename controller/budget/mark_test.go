@@ -1,8 +1,13 @@
 package budget
 
 import (
+	"context"
+	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
@@ -50,5 +55,38 @@ func TestMarksSayWhatIsSo(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// merging decodes what it gets into what the object has already, as a client of the API server does.
+type merging struct{ client.Client }
+
+func (m merging) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	now := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
+	if err := m.Client.Get(ctx, key, now, opts...); err != nil {
+		return err
+	}
+	text, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, o)
+}
+
+func TestTheLatestHasNothingOfTheFormer(t *testing.T) {
+	b := newBudget(func(*v1alpha1.EnergyBudget) {})
+	w := newWorld(t, b)
+	seen := b.DeepCopy()
+	seen.Labels, seen.Status.Exhausted = map[string]string{"former": "yes"}, true
+	seen.Status.Actions = []v1alpha1.BudgetActionTaken{{At: 100, Message: "former", Done: stamp(monday)}}
+	err := w.engine("a", merging{w.api}, nil).onLatest(t.Context(), seen, true, func(o client.Object) error {
+		latest := o.(*v1alpha1.EnergyBudget)
+		if len(latest.Labels) != 0 || latest.Status.Exhausted || len(latest.Status.Actions) != 0 {
+			t.Errorf("%+v", latest)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -30,7 +31,8 @@ func PodsByNode(obj client.Object) []string {
 }
 
 // AllowanceIndex is the name of the index of Jobs and pods by whether their annotations may give them a budget. Those
-// that do are listed under MayHaveAllowance.
+// that do are listed under MayHaveAllowance. Of a Job's pods, which its template annotates, none is: the Job has the
+// budget.
 const (
 	AllowanceIndex   = "allowance"
 	MayHaveAllowance = "may-have"
@@ -39,6 +41,9 @@ const (
 // ByAllowance is the key of [AllowanceIndex].
 func ByAllowance(obj client.Object) []string {
 	job, _ := obj.(*batchv1.Job)
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == "Job" {
+		return nil
+	}
 	if policy.MayHaveAllowance(obj.GetAnnotations()) ||
 		job != nil && policy.MayHaveAllowance(job.Spec.Template.Annotations) {
 		return []string{MayHaveAllowance}

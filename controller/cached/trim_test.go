@@ -131,3 +131,15 @@ func podTemplate() v1.PodTemplateSpec {
 		},
 	}
 }
+
+// The budget of a Job is the Job's: its pods, which bear the annotations of its template, are no candidates.
+func TestPodsOfJobsAreNotInTheIndexOfAllowances(t *testing.T) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationBudgetKWh: "1"}}}
+	if got := ByAllowance(p); len(got) != 1 {
+		t.Errorf("a bare pod: %v", got)
+	}
+	p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "j", Controller: new(true)}}
+	if got := ByAllowance(p); len(got) != 0 {
+		t.Errorf("a Job's pod: %v", got)
+	}
+}

@@ -81,6 +81,11 @@ type Handler struct {
 	nodes *cache.LRUExpireCache // node, by name
 }
 
+type clock func() time.Time
+
+// Now implements [cache.Clock].
+func (c clock) Now() time.Time { return c() }
+
 // New returns a Handler that remembers no node.
 func New(c Config) *Handler {
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, readTimeout)

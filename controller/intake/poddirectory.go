@@ -12,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -117,39 +116,51 @@ func (d *Directory) Lost(o client.Object) {
 
 // register holds what there is, and for some time what was deleted.
 type register[K comparable, V any] struct {
+	o     DirectoryOptions
 	there map[K]V
-	gone  *cache.LRUExpireCache
+	gone  map[K]deleted[V]
+	order []K // in which they were deleted
+}
+
+type deleted[V any] struct {
+	v     V
+	until time.Time
 }
 
 func newRegister[K comparable, V any](o DirectoryOptions) register[K, V] {
-	return register[K, V]{map[K]V{}, cache.NewLRUExpireCacheWithClock(o.MostDeleted, clock(o.Now))}
+	return register[K, V]{o: o, there: map[K]V{}, gone: map[K]deleted[V]{}}
 }
-
-type clock func() time.Time
-
-// Now implements [cache.Clock].
-func (c clock) Now() time.Time { return c() }
 
 // get returns what is or was there, or the zero value.
 func (r *register[K, V]) get(key K) V {
 	v, ok := r.there[key]
-	if !ok {
-		if was, ok := r.gone.Get(key); ok {
-			return was.(V)
-		}
+	if was := r.gone[key]; !ok && r.o.Now().Before(was.until) {
+		return was.v
 	}
 	return v
 }
 
 func (r *register[K, V]) put(key K, v V) {
 	r.there[key] = v
-	r.gone.Remove(key)
+	delete(r.gone, key)
+	r.forget()
 }
 
 func (r *register[K, V]) lose(key K) {
 	if v, ok := r.there[key]; ok {
 		delete(r.there, key)
-		r.gone.Add(key, v, keptFor)
+		r.gone[key] = deleted[V]{v, r.o.Now().Add(keptFor)}
+		r.order = append(r.order, key)
+	}
+	r.forget()
+}
+
+// forget drops what was deleted too long ago, and what was deleted first where that is too much.
+func (r *register[K, V]) forget() {
+	now := r.o.Now()
+	for len(r.order) > 0 && (len(r.order) > r.o.MostDeleted || !now.Before(r.gone[r.order[0]].until)) {
+		delete(r.gone, r.order[0])
+		r.order = r.order[1:]
 	}
 }
 
@@ -194,7 +205,11 @@ func containerOf(id, name string) container {
 }
 
 // uidOf returns what agents call a pod. A static pod's control group bears the hash of its file; the UID of its image
-// in the API server does not appear on the node.
+// in the API server does not appear on the node. A hash has no dashes and every UID has some: what any user can write
+// on a pod is never the UID of another one.
 func uidOf(p *v1.Pod) string {
-	return cmp.Or(p.Annotations["kubernetes.io/config.mirror"], string(p.UID))
+	if hash := p.Annotations["kubernetes.io/config.mirror"]; hash != "" && !strings.Contains(hash, "-") {
+		return hash
+	}
+	return string(p.UID)
 }

@@ -127,6 +127,26 @@ func TestWhoPodsAre(t *testing.T) {
 	}
 }
 
+// A pod that bears the UID of another one on its annotation is not that pod, whichever is seen first.
+func TestNoPodTakesTheUIDOfAnother(t *testing.T) {
+	victim, uid := pod("shop", "x", uidNumber(1), "a"), uidNumber(1)
+	evil := pod("aaa", "evil", uidNumber(2), "a", func(p *v1.Pod) {
+		p.Annotations = map[string]string{"kubernetes.io/config.mirror": uid}
+	})
+	for _, order := range [][]*v1.Pod{{victim, evil}, {evil, victim}} {
+		d := intake.NewDirectory(intake.DirectoryOptions{Now: time.Now, Strategy: unplaced})
+		for _, p := range order {
+			d.Saw(p)
+		}
+		d.Lost(evil)
+		first, _ := d.Names(uid)
+		second, _ := d.Names(uidNumber(2))
+		if first.Pod != "x" || second.Pod != "evil" {
+			t.Errorf("%s is first: have %q and %q", order[0].Name, first.Pod, second.Pod)
+		}
+	}
+}
+
 func TestDeletedPodsAreKnownForAWhile(t *testing.T) {
 	w := newWorld(t)
 	const most = 1000
@@ -149,6 +169,9 @@ func TestDeletedPodsAreKnownForAWhile(t *testing.T) {
 	d.Saw(pod("shop", "other", uidNumber(2), "a"))
 	if _, ok := d.Names(uidNumber(1)); ok {
 		t.Error("still known")
+	}
+	if there, gone := d.Count(); there != 1 || gone != 0 {
+		t.Errorf("%d exist, %d do not: what is forgotten takes no memory", there, gone)
 	}
 	// Pods that come and go all the time.
 	for i := range 10 * most {

@@ -46,7 +46,7 @@ func (e *entry) container(id string) string {
 func (d *Directory) Count() (there, gone int) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return len(d.pods.there), len(d.pods.gone.Keys())
+	return len(d.pods.there), len(d.pods.gone)
 }
 
 // resolution is who the consumers of a batch are.

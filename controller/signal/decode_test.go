@@ -294,6 +294,44 @@ func TestWattTimeLogin(t *testing.T) {
 	}
 }
 
+// What keeps WattTime from being asked at all says nothing of whether the plan includes its forecast.
+func TestWattTimeForecastAfterAnOutage(t *testing.T) {
+	loginStatus, forecasts, forecastStatus := http.StatusOK, 0, http.StatusOK
+	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/login":
+			w.WriteHeader(loginStatus)
+			_, _ = io.WriteString(w, `{"token":"t"}`)
+		case "/v3/forecast":
+			forecasts++
+			w.WriteHeader(forecastStatus)
+			marginal("CAISO_NORTH", "lbs_co2_per_mwh", "co2_moer")(w, r)
+		default:
+			marginal("CAISO_NORTH", "lbs_co2_per_mwh", "co2_moer")(w, r)
+		}
+	})
+	keys := map[string]string{}
+	s := &wattTime{
+		spec:  &v1alpha1.WattTimeSource{URL: p.URL, Region: "CAISO_NORTH", Key: "wt"},
+		fetch: testFetcher(t, p.Server, keys),
+	}
+	ask := func(after time.Duration, wantForecasts int, ok bool) {
+		t.Helper()
+		if _, err := s.Fetch(t.Context(), noon.Add(after)); (err == nil) != ok || forecasts != wantForecasts {
+			t.Fatalf("after %v: %d forecasts, %v", after, forecasts, err)
+		}
+	}
+	ask(0, 0, false) // there is no key
+	keys["wt"], loginStatus = "ali:baba", http.StatusForbidden
+	ask(5*time.Minute, 0, false)
+	loginStatus = http.StatusOK
+	ask(10*time.Minute, 1, true)
+	forecastStatus = http.StatusForbidden // of the forecast alone: the plan does not include it
+	ask(15*time.Minute, 2, true)
+	ask(20*time.Minute, 2, true)
+	ask(25*time.Hour, 3, true)
+}
+
 func TestPrometheus(t *testing.T) {
 	for name, text := range map[string]string{
 		"vector": `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"zone":"DE"},"value":[1773145200.5,"0.42"]}]}}`,

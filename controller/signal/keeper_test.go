@@ -774,3 +774,23 @@ func TestHistory(t *testing.T) {
 		t.Error("no history is a series")
 	}
 }
+
+// A century of points takes no longer than what is remembered of it.
+func TestLongHistoriesAreAddedQuickly(t *testing.T) {
+	day := noon.Truncate(24 * time.Hour)
+	a := &Answer{Step: 24 * time.Hour}
+	for i := 36_500; i >= 0; i-- { // the oldest first
+		a.Points = append(a.Points, Point{Time: day.AddDate(0, 0, -i), Value: float64(i)})
+	}
+	h, began := Track{Span: historySpan}, time.Now()
+	h.add(a, noon)
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for _, days := range []int{0, 1, 27} {
+		at := noon.AddDate(0, 0, -days)
+		if s := h.During(at, at); s == nil || s.At(at) != float64(days) {
+			t.Errorf("%d days ago: %v", days, s)
+		}
+	}
+}

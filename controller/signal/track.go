@@ -8,8 +8,8 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 )
 
-// A Track remembers what held, one value for each slot of five minutes: NaN where nothing was known. What came so long
-// before the last value is forgotten.
+// A Track remembers what held, one value for each slot of five minutes: NaN where nothing was known. What is older than
+// Span is forgotten.
 type Track struct {
 	Span time.Duration
 
@@ -78,8 +78,9 @@ func (t *Track) During(start, end time.Time) *grid.Series {
 
 // add remembers what an answer says of the time up to now.
 func (t *Track) add(a *Answer, now time.Time) {
+	oldest := now.Add(-t.Span)
 	for i, p := range a.Points {
-		for at := p.Time; !at.After(now) && at.Before(p.Time.Add(a.hold(i))); at = at.Add(slot) {
+		for at := later(p.Time, oldest); !at.After(now) && at.Before(p.Time.Add(a.hold(i))); at = at.Add(slot) {
 			t.set(slotOf(at), p.Value)
 		}
 	}

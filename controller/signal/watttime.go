@@ -39,13 +39,16 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 			"end":   {now.UTC().Format(time.RFC3339)},
 		})
 	})
-	if wrong != nil || dial.HasStatus(lacks, http.StatusUnauthorized) {
+	if wrong != nil || dial.ReasonOf(lacks) == dial.ReasonAuth && !dial.HasStatus(lacks, http.StatusForbidden) {
 		return Answer{}, cmp.Or(wrong, lacks)
 	}
 	more, wrong := s.ahead.renew(now, 0, 0, func() (Answer, error) {
 		a, err := s.get(ctx, now, "/v3/forecast", url.Values{"horizon_hours": {"48"}})
 		return a.estimated(), err
 	})
+	if more != nil && (lacks != nil || !dial.HasStatus(more, http.StatusForbidden)) {
+		s.ahead.next = now // only a forecast that alone is forbidden is one that the plan does not include
+	}
 	if wrong != nil || len(past.Points)+len(s.ahead.Points) == 0 {
 		return Answer{}, cmp.Or(wrong, more, lacks)
 	}

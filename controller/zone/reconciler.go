@@ -2,7 +2,9 @@ package zone
 
 import (
 	"context"
+	"log/slog"
 	"reflect"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -37,6 +39,8 @@ const (
 	zoneWrite = 30 * time.Second
 	// zonePatience is how long new keepers may take to say anything.
 	zonePatience = 10 * time.Second
+	// keeperPause is how long a keeper that has panicked rests.
+	keeperPause = time.Minute
 )
 
 // A Reconciler fills the status of GridZones. One goroutine reconciles; keepers run until Start ends.
@@ -46,6 +50,8 @@ type Reconciler struct {
 	carbon  func(*v1alpha1.GridZone) (keeper, error)
 	price   func(*v1alpha1.GridZone) (keeper, error)
 	now     func() time.Time
+	log     *slog.Logger
+	mu      sync.Mutex      // no keeper starts once keeping has ended
 	keeping context.Context // of all keepers
 	end     context.CancelFunc
 	running sync.WaitGroup
@@ -70,9 +76,11 @@ type knownSignal struct {
 }
 
 // New returns a Reconciler that knows no zone; carbon and price make the keepers of a zone's signals.
-func New(c client.Client, view func() *kube.View, carbon, price func(*v1alpha1.GridZone) (keeper, error)) *Reconciler {
+func New(c client.Client, view func() *kube.View, carbon, price func(*v1alpha1.GridZone) (keeper, error),
+	log *slog.Logger,
+) *Reconciler {
 	z := &Reconciler{
-		client: c, view: view, carbon: carbon, price: price, now: time.Now,
+		client: c, view: view, carbon: carbon, price: price, now: time.Now, log: log,
 		changes: make(chan event.GenericEvent, 1024), known: map[string]*knownZone{},
 	}
 	z.keeping, z.end = context.WithCancel(context.Background())
@@ -93,7 +101,9 @@ func (z *Reconciler) SetUp(m manager.Manager) error {
 // Start ends the keepers with ctx, and waits for them.
 func (z *Reconciler) Start(ctx context.Context) error {
 	<-ctx.Done()
+	z.mu.Lock()
 	z.end()
+	z.mu.Unlock()
 	z.running.Wait()
 	return nil
 }
@@ -194,12 +204,35 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 		known.began = z.now()
 		var own context.Context
 		own, s.stop = context.WithCancel(z.keeping)
-		k := s.keeper
-		z.running.Go(func() { k.Run(own, changed) })
+		k, name := s.keeper, zone.Name // the zone is written on while they run
+		z.mu.Lock()
+		defer z.mu.Unlock()
+		if own.Err() == nil {
+			z.running.Go(func() { z.run(own, name, k, changed) })
+		}
 	}
 	renew(&known.carbon, carbon, z.carbon, zone.Status.Carbon)
 	renew(&known.price, price, z.price, zone.Status.Price)
 	return known
+}
+
+// run runs a keeper until ctx ends. A panic costs that keeper a pause, not the process.
+func (z *Reconciler) run(ctx context.Context, name string, k keeper, changed func()) {
+	for ctx.Err() == nil {
+		func() {
+			defer func() {
+				if what := recover(); what != nil {
+					z.log.Error("the keeper of a GridZone panicked: it goes on after a pause", "gridZone", name,
+						"pause", keeperPause, "panic", what, "stack", string(debug.Stack()))
+				}
+			}()
+			k.Run(ctx, changed)
+		}()
+		select {
+		case <-ctx.Done():
+		case <-time.After(keeperPause):
+		}
+	}
 }
 
 // waiting reports whether a keeper has neither an answer nor an excuse.

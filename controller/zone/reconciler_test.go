@@ -3,6 +3,7 @@ package zone
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,12 +30,15 @@ type fakeKeeper struct {
 	trouble error
 	runs    atomic.Int32
 	running atomic.Int32
+	panics  bool // at its first run
 }
 
 func (k *fakeKeeper) Seed(s *v1alpha1.SignalStatus)                  { k.seeded = s }
 func (k *fakeKeeper) Look(time.Time) (*v1alpha1.SignalStatus, error) { return k.says, k.trouble }
 func (k *fakeKeeper) Run(ctx context.Context, changed func()) {
-	k.runs.Add(1)
+	if k.runs.Add(1) == 1 && k.panics {
+		panic("a keeper that fails")
+	}
 	k.running.Add(1)
 	changed()
 	<-ctx.Done()
@@ -60,7 +64,7 @@ func inZones(t *testing.T, w *kit.World, carbon, price func(*v1alpha1.GridZone) 
 	test func(t *testing.T, z *Reconciler),
 ) {
 	synctest.Test(t, func(t *testing.T) {
-		z := New(w.Client, kube.Unsettled, carbon, price)
+		z := New(w.Client, kube.Unsettled, carbon, price, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() {
@@ -201,6 +205,41 @@ func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
 	})
 }
 
+func TestKeepersThatPanicGoOn(t *testing.T) {
+	w := kit.NewWorld(t, kit.Zone("home", 1))
+	k := &fakeKeeper{panics: true, says: signalNow(kit.Noon, "fake", 1)}
+	inZones(t, w, func(*v1alpha1.GridZone) (keeper, error) { return k, nil }, refuseAll,
+		func(t *testing.T, z *Reconciler) {
+			reconcileZone(t, z, "home")
+			synctest.Wait()
+			if k.runs.Load() != 1 || k.running.Load() != 0 {
+				t.Errorf("%d runs before the pause, %d go on", k.runs.Load(), k.running.Load())
+			}
+			time.Sleep(2 * keeperPause)
+			synctest.Wait()
+			if k.runs.Load() != 2 || k.running.Load() != 1 {
+				t.Errorf("%d runs after the pause, %d go on", k.runs.Load(), k.running.Load())
+			}
+		})
+}
+
+func TestNoKeeperStartsAfterTheEnd(t *testing.T) {
+	w := kit.NewWorld(t, kit.Zone("home", 1))
+	k := &fakeKeeper{says: signalNow(kit.Noon, "fake", 1)}
+	z := New(w.Client, kube.Unsettled, func(*v1alpha1.GridZone) (keeper, error) { return k, nil }, refuseAll,
+		slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := z.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	reconcileZone(t, z, "home")
+	z.running.Wait()
+	if n := k.runs.Load(); n != 0 {
+		t.Errorf("%d keepers started after the end", n)
+	}
+}
+
 // A restart asks no source for what the status still knows, unless it was written for another spec.
 func TestZoneIsSeeded(t *testing.T) {
 	for _, observed := range []int64{3, 2} {
@@ -268,7 +307,7 @@ func TestStatusWritesThatAreRefused(t *testing.T) {
 	} {
 		w := kit.NewWorld(t, kit.Zone("home", 1))
 		w.Refuse = tc.refuse
-		result, err := New(w.Client, kube.Unsettled, refuseAll, refuseAll).Reconcile(t.Context(),
+		result, err := New(w.Client, kube.Unsettled, refuseAll, refuseAll, nil).Reconcile(t.Context(),
 			request("home"))
 		if failed := err != nil; failed != tc.failed || !failed && result.RequeueAfter == 0 {
 			t.Errorf("%v: result %+v, error %v", tc.refuse, result, err)
