@@ -227,6 +227,9 @@ func TestDoctorFinds(t *testing.T) {
 			func(_ *testing.T, a *apiServer) { a.date = testNow.Add(9 * time.Second) },
 			"clock", statusWarn, "9s behind",
 		},
+		"a server that says no time": {
+			func(_ *testing.T, a *apiServer) { a.date = time.Time{} }, "clock", statusWarn, "its answer says no time",
+		},
 		"no admission policies": {func(_ *testing.T, a *apiServer) {
 			a.served["admissionregistration.k8s.io/v1"] = nil
 		}, "admission policies", statusFail, "Jobs cannot be held"},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -58,10 +59,14 @@ const adviceClock = "synchronise the clocks (NTP): deadlines are instants"
 func (d *doctor) lookAtClock(ctx context.Context) {
 	clock := kube.NewServerClock(d.now, func(ctx context.Context, r *authenticationv1.SelfSubjectReview) error {
 		answer, err := d.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, r, metav1.CreateOptions{})
-		if err == nil {
-			*r = *answer
+		switch {
+		case err != nil:
+			return err
+		case answer.CreationTimestamp.IsZero():
+			return errors.New("its answer says no time")
 		}
-		return err
+		*r = *answer
+		return nil
 	})
 	late, err := clock.Compare(ctx)
 	if err != nil {

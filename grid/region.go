@@ -2,7 +2,6 @@ package grid
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 )
 
@@ -19,7 +18,7 @@ func ZoneOfRegion(provider, region string) (zone Zone, ok bool) {
 		providers = []string{"aws", "azure", "gcp"}
 	}
 	for _, p := range providers {
-		found := zoneOf(p + "/" + strings.ToLower(region))
+		found := zonesByRegion[p+"/"+strings.ToLower(region)]
 		if found != "" && zone != "" && found != zone {
 			return "", false
 		}
@@ -28,13 +27,17 @@ func ZoneOfRegion(provider, region string) (zone Zone, ok bool) {
 	return zone, zone != ""
 }
 
-func zoneOf(cloudRegion string) Zone {
-	for zone, regions := range cloudRegions {
-		if slices.Contains(regions, cloudRegion) {
-			return zone
+// zonesByRegion is cloudRegions the other way round.
+var zonesByRegion = byRegion(cloudRegions)
+
+func byRegion(zones map[Zone][]string) map[string]Zone {
+	all := map[string]Zone{}
+	for zone, regions := range zones {
+		for _, region := range regions {
+			all[region] = zone
 		}
 	}
-	return ""
+	return all
 }
 
 // cloudRegions are the regions of providers that lie in each zone, as these say, on the map of Electricity Maps.

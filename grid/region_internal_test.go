@@ -70,9 +70,8 @@ func TestZoneOfRegion(t *testing.T) {
 
 // Where two providers use one name for regions on different grids, only the provider can tell.
 func TestZoneOfRegionThatTwoProvidersHave(t *testing.T) {
-	old := cloudRegions
-	defer func() { cloudRegions = old }()
-	cloudRegions = map[Zone][]string{"SE": {"aws/north", "azure/north"}, "ES": {"aws/south"}, "IT": {"azure/south"}}
+	defer func(old map[string]Zone) { zonesByRegion = old }(zonesByRegion)
+	zonesByRegion = map[string]Zone{"aws/north": "SE", "azure/north": "SE", "aws/south": "ES", "azure/south": "IT"}
 	if zone, ok := ZoneOfRegion("", "north"); zone != "SE" || !ok {
 		t.Errorf("both say SE, got %q, %v", zone, ok)
 	}

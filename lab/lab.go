@@ -61,8 +61,8 @@ type Cluster struct {
 	logs   *sink
 
 	parts []*component // in order of their start
-	life  context.Context
-	end   context.CancelFunc // of life
+	done  chan struct{}
+	end   func() // closes done, once
 
 	mu         sync.Mutex
 	schedulers []*component
@@ -95,8 +95,8 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if started.Swap(true) {
 		return nil, ErrStarted
 	}
-	c := &Cluster{dir: dir}
-	c.life, c.end = context.WithCancel(context.Background())
+	c := &Cluster{dir: dir, done: make(chan struct{})}
+	c.end = sync.OnceFunc(func() { close(c.done) })
 	if c.logs, err = newSink(dir); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
@@ -174,7 +174,7 @@ func (c *Cluster) add(p *component, err error) error {
 
 // Done is closed when a part of the control plane, schedulers not counted, has ended: by Stop, or on its
 // own, and then Stop tells why.
-func (c *Cluster) Done() <-chan struct{} { return c.life.Done() }
+func (c *Cluster) Done() <-chan struct{} { return c.done }
 
 // Config returns a copy of the administrator's client configuration, without client-side rate limit.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }

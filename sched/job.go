@@ -23,9 +23,10 @@ func (r Resources) Sub(o Resources) Resources {
 	return Resources{r.MilliCPU - o.MilliCPU, r.Memory - o.Memory, r.GPU - o.GPU}
 }
 
-// Within reports whether r is at most o in every dimension.
+// Within reports whether r is at most o in every dimension that it has something of: a node may have less than nothing
+// free, as of GPUs that it lost.
 func (r Resources) Within(o Resources) bool {
-	return r.MilliCPU <= o.MilliCPU && r.Memory <= o.Memory && r.GPU <= o.GPU
+	return r.MilliCPU <= max(o.MilliCPU, 0) && r.Memory <= max(o.Memory, 0) && r.GPU <= max(o.GPU, 0)
 }
 
 // Job is what is to be run: a pod, a Kubernetes Job, a batch job, a row of a trace.

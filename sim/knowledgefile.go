@@ -89,7 +89,7 @@ func duration(name, text string, otherwise time.Duration) (time.Duration, error)
 	if text == "" {
 		return otherwise, nil
 	}
-	d, err := workload.ParseDuration(text, "5m or 1s")
+	d, err := workload.ParseDuration(text, "5m, 1s or 0s")
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err)
 	}

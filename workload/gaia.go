@@ -41,12 +41,12 @@ func gaia(name string, unit time.Duration) format {
 }
 
 func (t *Trace) gaiaJob(row *rows, start time.Time, unit time.Duration) {
-	inUnit := func(text string) (time.Duration, error) { return times(text, unit) }
+	timed := func(text string) (time.Duration, error) { return times(text, unit) }
 	job := sched.Job{
 		ID:        strconv.Itoa(len(t.Jobs) + 1), // they have none
-		Submitted: start.Add(parsed(row, gaiaArrival, inUnit).Round(time.Microsecond)),
+		Submitted: start.Add(parsed(row, gaiaArrival, timed).Round(time.Microsecond)),
 		// hours are written with rounded digits
-		Duration: max(time.Microsecond, parsed(row, gaiaLength, positive(inUnit)).Round(time.Microsecond)),
+		Duration: max(time.Microsecond, parsed(row, gaiaLength, positive(timed)).Round(time.Microsecond)),
 		Request:  sched.Resources{MilliCPU: parsed(row, gaiaCPUs, cores)},
 		Queue:    queueShort, AllowedDelay: delayShort,
 	}

@@ -194,5 +194,10 @@ func positive[T comparable](parse func(string) (T, error)) func(string) (T, erro
 
 // inUnit parses what its column says the unit of.
 func inUnit(unit string, parse func(string) (int64, error)) func(string) (int64, error) {
-	return func(text string) (int64, error) { return parse(text + unit) }
+	return func(text string) (int64, error) {
+		if _, err := notNegative(text); err != nil {
+			return 0, err
+		}
+		return parse(text + unit)
+	}
 }

@@ -205,6 +205,9 @@ func TestReadTracesRefuses(t *testing.T) {
 			table(alibabaText, "1,5,1,0,,2,1,0"), "",
 			`workload.csv:5: job_id: "": want a whole number`,
 		},
+		"openb memory": {
+			table(openbText, "p9,1,x,1,0,,,,0,9,0"), "", `workload.csv:7: memory_mib: "x" is no finite number`,
+		},
 		"openb share": {
 			table(openbText, "p9,1,1,1,1001,,,,0,9,0"), "",
 			`workload.csv:7: gpu_milli: "1001" is more than a GPU`,
