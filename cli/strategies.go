@@ -46,7 +46,8 @@ func newStrategies(t terminal) *cobra.Command {
 				title string
 				names []string
 			}{
-				{"where:", wheres}, {"when:", starting},
+				{"where:", wheres},
+				{"when:", starting},
 				{"when, and may suspend what is interruptible:", suspending},
 			} {
 				fmt.Fprintln(w, group.title)

@@ -51,7 +51,7 @@ func siteOfNode(v *View, n *v1.Node) *sched.Site {
 func TestFactsAreThoseOfTheObject(t *testing.T) {
 	v := viewOf(t, hardwareContents(t, 300))
 	n := nodesOf(1)[0]
-	if v.facts(n) != v.facts(n) {
+	if first := v.facts(n); v.facts(n) != first {
 		t.Error("the facts of a node are not remembered")
 	}
 	moved := n.DeepCopy()

@@ -252,9 +252,10 @@ func (o *Objects) tell(items []*item) {
 }
 
 func (p *problem) log(log *slog.Logger) {
-	what := "cannot be used"
+	what := []any{"kind", p.kind, "namespace", p.namespace, "name", p.name, "error", p.why}
 	if p.part {
-		what = "a part cannot be used"
+		log.Warn("a part cannot be used: deciding without it", what...)
+		return
 	}
-	log.Warn(what+": deciding without it", "kind", p.kind, "namespace", p.namespace, "name", p.name, "error", p.why)
+	log.Warn("cannot be used: deciding without it", what...)
 }

@@ -137,7 +137,7 @@ func (w *watched) complain(err error, log *slog.Logger) {
 	if w.refused.IsZero() {
 		how = "with what was read before"
 	}
-	log.Warn("cannot be watched: deciding "+how, "resource", w.name, "error", err)
+	log.Warn("cannot be watched", "resource", w.name, "deciding", how, "error", err)
 }
 
 // items returns what the objects of a kind say, by namespace and name.

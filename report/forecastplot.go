@@ -70,7 +70,7 @@ type stripe struct {
 // Plot implements [plot.Plotter].
 func (s stripe) Plot(c draw.Canvas, p *plot.Plot) {
 	x, _ := p.Transforms(&c)
-	c.Rectangle.Min.X, c.Rectangle.Max.X = x(s.from), x(s.to)
+	c.Min.X, c.Max.X = x(s.from), x(s.to)
 	c.SetColor(s.Color)
-	c.Fill(c.Rectangle.Path())
+	c.Fill(c.Path())
 }

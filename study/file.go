@@ -102,7 +102,7 @@ func (f *File) path(name string) string {
 	return filepath.Join(f.dir, name)
 }
 
-// overrides are what the command line says against a comparison file. Empty fields say nothing.
+// Overrides are what the command line says against a comparison file. Empty fields say nothing.
 type Overrides struct {
 	Strategies, Zones, Forecasts []string
 	Starts                       string

@@ -37,12 +37,13 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	wanted := string(expfmt.NegotiateIncludingOpenMetrics(r.Header))
-	open := strings.HasPrefix(wanted, string(expfmt.FmtOpenMetrics_1_0_0))
+	text, openMetrics := expfmt.NewFormat(expfmt.TypeTextPlain), expfmt.NewFormat(expfmt.TypeOpenMetrics)
+	open := strings.HasPrefix(wanted, string(openMetrics))
 	page := e.page(open)
 	h := w.Header()
-	h.Set("Content-Type", string(expfmt.FmtText))
+	h.Set("Content-Type", string(text))
 	if open {
-		h.Set("Content-Type", string(expfmt.FmtOpenMetrics_1_0_0))
+		h.Set("Content-Type", string(openMetrics))
 	}
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	setWriteDeadline(w, scrapeTimeout)

@@ -20,8 +20,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/common/expfmt"
 )
 
 // start serves on a port of its own until the test ends, and returns the address.
@@ -69,7 +67,7 @@ func TestServe(t *testing.T) {
 	body, err := io.ReadAll(answer.Body)
 	answer.Body.Close()
 	if err != nil || answer.StatusCode != 200 || answer.ContentLength != int64(len(body)) ||
-		answer.Header.Get("Content-Type") != string(expfmt.FmtText) {
+		answer.Header.Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8" {
 		t.Errorf("%d, %d bytes, %q, %v", answer.StatusCode, len(body), answer.Header.Get("Content-Type"), err)
 	}
 	wantConserved(t, parse(t, string(body)))

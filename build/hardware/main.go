@@ -175,7 +175,6 @@ type instance struct {
 	cpus           int64
 	gib            float64
 	architectures  []string // several: any of them may be got
-	gpu            string
 	gpus           int64
 }
 
@@ -266,7 +265,7 @@ func instances() (rows [][]string) {
 func aws() (all []instance) {
 	for _, r := range read("aws-instances-latest-2026.csv.gz") {
 		all = append(all, instance{
-			provider: "aws", name: r["Instance Type"], cpus: whole(r["vCPUs"]), gib: real(r["Memory (GiB)"]),
+			provider: "aws", name: r["Instance Type"], cpus: whole(r["vCPUs"]), gib: decimal(r["Memory (GiB)"]),
 			architectures: known(r["Platform CPU Name"]),
 		})
 	}
@@ -280,7 +279,7 @@ func gcp() (all []instance) {
 			architectures = []string{r["Manufacturer"] + " " + m}
 		}
 		all = append(all, instance{
-			provider: "gcp", name: r["Instance Type"], cpus: whole(r["Instance vCPU"]), gib: real(r["Instance Memory"]),
+			provider: "gcp", name: r["Instance Type"], cpus: whole(r["Instance vCPU"]), gib: decimal(r["Instance Memory"]),
 			architectures: architectures,
 		})
 	}
@@ -304,7 +303,7 @@ func azure() (all []instance) {
 			i = len(all)
 			index[name] = i
 			all = append(all, instance{
-				provider: "azure", name: name, cpus: whole(r["Instance vCPUs"]), gib: real(r["Instance Memory"]),
+				provider: "azure", name: name, cpus: whole(r["Instance vCPUs"]), gib: decimal(r["Instance Memory"]),
 				gpus: whole(r["Instance GPUs"]),
 			})
 		}
@@ -358,7 +357,7 @@ func readCoefficients() map[string][2]float64 {
 	for _, cloud := range []string{"aws", "gcp", "azure"} {
 		for _, r := range read("coefficients-" + cloud + "-use.csv") {
 			if _, seen := all[r["Architecture"]]; !seen {
-				all[r["Architecture"]] = [2]float64{real(r["Min Watts"]), real(r["Max Watts"])}
+				all[r["Architecture"]] = [2]float64{decimal(r["Min Watts"]), decimal(r["Max Watts"])}
 			}
 		}
 	}
@@ -373,7 +372,7 @@ func memoryPerThread(spec []map[string]string, models []string) float64 {
 		words := strings.FieldsFunc(r["CPU Description"], func(c rune) bool { return strings.ContainsRune(" ,()", c) })
 		described := " " + strings.Join(words, " ") + " "
 		if slices.ContainsFunc(models, func(m string) bool { return strings.Contains(described, " "+m+" ") }) {
-			sum += real(r["Total Memory (GB)"]) / real(r["Total Threads"])
+			sum += decimal(r["Total Memory (GB)"]) / decimal(r["Total Threads"])
 			n++
 		}
 	}
@@ -443,9 +442,7 @@ func write(name string, header []string, rows [][]string) {
 	}
 	fmt.Fprint(out, attribution)
 	w := csv.NewWriter(out)
-	w.Write(header)
-	w.WriteAll(rows)
-	if err := w.Error(); err != nil {
+	if err := w.WriteAll(append([][]string{header}, rows...)); err != nil {
 		log.Fatal(err)
 	}
 	if err := out.Close(); err != nil {
@@ -471,7 +468,7 @@ func whole(text string) int64 {
 	return n
 }
 
-func real(text string) float64 {
+func decimal(text string) float64 {
 	v, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
 	if err != nil {
 		log.Fatalf("%q is not a number", text)

@@ -232,8 +232,10 @@ var others = map[token.Token]string{
 func (p *pkg) changes(set *token.FileSet, source []byte, n ast.Node, file string) (found []mutant) {
 	add := func(from, to token.Pos, text, what string) {
 		start, end := set.Position(from).Offset, set.Position(to).Offset
-		found = append(found, mutant{pkg: p, file: file, line: set.Position(from).Line, start: start, end: end, text: text,
-			what: what})
+		found = append(found, mutant{
+			pkg: p, file: file, line: set.Position(from).Line, start: start, end: end, text: text,
+			what: what,
+		})
 	}
 	old := func(n ast.Node) string {
 		text := string(source[set.Position(n.Pos()).Offset:set.Position(n.End()).Offset])

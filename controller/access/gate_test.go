@@ -15,10 +15,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/kubenergy/kubenergy/central/api"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
 )
 

@@ -29,11 +29,11 @@ func (u *User) String() string { return u.Username }
 
 // digest tells users apart: two with the same one may do the same.
 func (u *User) digest() [sha256.Size]byte {
-	text := fmt.Sprintf("%q %q %q", u.Username, u.UID, slices.Sorted(slices.Values(u.Groups)))
+	text := fmt.Appendf(nil, "%q %q %q", u.Username, u.UID, slices.Sorted(slices.Values(u.Groups)))
 	for _, key := range slices.Sorted(maps.Keys(u.Extra)) {
-		text += fmt.Sprintf(" %q %q", key, []string(u.Extra[key]))
+		text = fmt.Appendf(text, " %q %q", key, []string(u.Extra[key]))
 	}
-	return sha256.Sum256([]byte(text))
+	return sha256.Sum256(text)
 }
 
 type userKey struct{}

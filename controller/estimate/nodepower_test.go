@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"

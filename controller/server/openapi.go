@@ -139,11 +139,12 @@ func (p *parameter) describe() object {
 
 // operationID is unique: it is made of the method and the path.
 func operationID(rt *route) string {
-	id := strings.ToLower(rt.method)
+	var id strings.Builder
+	id.WriteString(strings.ToLower(rt.method))
 	for _, part := range strings.FieldsFunc(rt.path, func(r rune) bool { return strings.ContainsRune("/{}.-", r) }) {
-		id += strings.ToUpper(part[:1]) + part[1:]
+		id.WriteString(strings.ToUpper(part[:1]) + part[1:])
 	}
-	return id
+	return id.String()
 }
 
 var (

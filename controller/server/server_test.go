@@ -202,11 +202,13 @@ func newWorld(t testing.TB) *world {
 			access.Answer(w, http.StatusUnauthorized, "no")
 		}),
 		JobNamespaces: []string{"a", "b"},
-		Sidecar: SidecarConfig{Book: func(_ context.Context, b *batch.Batch) error {
-			w.booked = append(w.booked, b)
-			return b.Validate()
-		}, Final: func(error) bool { return false }, Leads: func() bool { return true },
-			PodUID: func(string, string) (string, bool) { return "", false }},
+		Sidecar: SidecarConfig{
+			Book: func(_ context.Context, b *batch.Batch) error {
+				w.booked = append(w.booked, b)
+				return b.Validate()
+			}, Final: func(error) bool { return false }, Leads: func() bool { return true },
+			PodUID: func(string, string) (string, bool) { return "", false },
+		},
 		Now: func() time.Time { return w.now }, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}
 	w.book(t)

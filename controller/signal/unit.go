@@ -2,7 +2,6 @@ package signal
 
 import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-
 	"github.com/kubenergy/kubenergy/controller/dial"
 )
 

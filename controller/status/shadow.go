@@ -114,7 +114,7 @@ func (s *Shadow) Run(ctx context.Context) error {
 
 // wait returns when the view knows what was written before the work. It reports whether ctx goes on.
 func (s *Shadow) wait(ctx context.Context, w newWork) bool {
-	pause := settleFor - time.Now().Sub(w.arrived)
+	pause := settleFor - time.Since(w.arrived)
 	for pause > 0 || !s.o.View().Settled() {
 		select {
 		case <-ctx.Done():

@@ -53,6 +53,7 @@ type reservation struct {
 
 var _ signal.Budget = (*Calls)(nil)
 
+// NewCalls returns a budget whose calls are written down in a namespace.
 func NewCalls(c client.Client, namespace string) *Calls {
 	k := &Calls{client: c, namespace: namespace, pending: make(chan []*reservation, 1), writing: make(chan struct{}, 1)}
 	k.pending <- nil

@@ -270,7 +270,7 @@ func TestCallLogOfStrangers(t *testing.T) {
 		fmt.Sprintf("%d:-5", kit.Noon.Unix()),
 		fmt.Sprintf("%d:0", kit.Noon.Unix()),
 	} {
-		if b := readCallLog(text, kit.Noon); !(b.until == 0 && len(b.calls) == 0) {
+		if b := readCallLog(text, kit.Noon); b.until != 0 || len(b.calls) != 0 {
 			t.Errorf("%q reads as %v", text, b)
 		}
 	}

@@ -378,5 +378,3 @@ func TestSignalChanged(t *testing.T) {
 		}
 	}
 }
-
-var podKind = &v1.Pod{}

@@ -58,7 +58,7 @@ func (c *container) supervise(ctx context.Context) bool {
 }
 
 func (c *container) again(code int) bool {
-	return !(c.init && code == 0) && podutil.ContainerShouldRestart(*c.spec, c.pod.object().Spec, int32(code))
+	return (!c.init || code != 0) && podutil.ContainerShouldRestart(*c.spec, c.pod.object().Spec, int32(code))
 }
 
 // command waits until all that the process needs is there. It returns false if the pod must end.

@@ -221,7 +221,7 @@ func (p *pod) write(ctx context.Context, what string, change func() error) {
 		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || ctx.Err() != nil {
 			return true, nil
 		}
-		p.log.Warn(what, "error", err)
-		return false, nil
+		p.log.Warn("the API server refuses a change: it is tried again", "change", what, "error", err)
+		return false, nil //nolint:nilerr // it is tried again
 	})
 }

@@ -206,8 +206,10 @@ const (
 func (x *interning) node(ctx context.Context, name string) (int64, error) {
 	m, err := use(ctx, x, &x.d.names.nodes, &name, func() naming {
 		sum := rowCRC(name)
-		return naming{"nodes", "node " + name, []string{"name"}, []string{"crc"}, []any{name, sum},
-			"id, crc, 1000000000000000000, 1 = 1", sum, ""}
+		return naming{
+			table: "nodes", what: "node " + name, keys: []string{"name"}, more: []string{"crc"},
+			row: []any{name, sum}, returns: "id, crc, 1000000000000000000, 1 = 1", sum: sum,
+		}
 	})
 	return m.id, err
 }
@@ -218,8 +220,10 @@ func (x *interning) account(ctx context.Context, a *ledger.Account) (int64, erro
 		row := accountRow(a)
 		sum := rowCRC(row...)
 		what := fmt.Sprintf("account %s %s/%s", a.Kind, a.Namespace, a.Owner)
-		return naming{"accounts", what, strings.Split(accountColumns, ", "), []string{"seen", "crc"},
-			append(row, x.now, sum), "id, crc, seen, 1 = 1", sum, x.d.dialect.LockAccounts}
+		return naming{
+			table: "accounts", what: what, keys: strings.Split(accountColumns, ", "), more: []string{"seen", "crc"},
+			row: append(row, x.now, sum), returns: "id, crc, seen, 1 = 1", sum: sum, lock: x.d.dialect.LockAccounts,
+		}
 	})
 	return m.id, err
 }
@@ -238,8 +242,10 @@ func (x *interning) consumer(ctx context.Context, node int64, c *ledger.Consumer
 	m, err := use(ctx, x, &x.d.names.consumers, &key, func() naming {
 		row := []any{node, c.Key, c.Pod, c.Account.Namespace, x.now, rowCRC(node, c.Key, c.Pod, c.Account.Namespace)}
 		// Its name may be another by now, so its sum is not compared.
-		return naming{"consumers", "consumer " + c.Key, []string{"node", "key"},
-			[]string{"pod", "namespace", "seen", "crc"}, row, "id, 0, seen, pod <> ''", 0, ""}
+		return naming{
+			table: "consumers", what: "consumer " + c.Key, keys: []string{"node", "key"},
+			more: []string{"pod", "namespace", "seen", "crc"}, row: row, returns: "id, 0, seen, pod <> ''",
+		}
 	})
 	if err != nil || m.named || c.Pod == "" {
 		return m.id, err
