@@ -108,7 +108,7 @@ func (t *trouble) note(log *slog.Logger, what, consequence string, err error) {
 	}
 	t.failing, t.loggedAt = err != nil, now
 	if err != nil {
-		log.Error("something fails", "what", what, "consequence", consequence, "err", err)
+		log.Error("a part of the agent fails", "part", what, "consequence", consequence, "err", err)
 	} else {
 		log.Info("it works again", "what", what)
 	}

@@ -90,10 +90,10 @@ type Request struct {
 	Method, Path string // Path is behind the client's URL, if that has none of its own
 	Header       map[string]string
 	Body         []byte
-	Most         int64 // bytes of an answer that is a success
+	Most         int64 // bytes of the body of an Answer
 }
 
-// An Answer is one that is a success, or 304.
+// An Answer is a response with status 2xx or 304.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -101,7 +101,7 @@ type Answer struct {
 	At     time.Time // when its header was there
 }
 
-// Refused is an answer that is no success.
+// Refused is a response with any other status.
 type Refused struct {
 	Status int
 	Header http.Header
@@ -120,7 +120,7 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("the central unit answered %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
 }
 
-// Do asks, and reads the whole answer. The error is a [*Refused] if there is one that is no success.
+// Do asks, and reads the whole answer. The error is a [*Refused] if the status is neither 2xx nor 304.
 func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()

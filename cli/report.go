@@ -236,7 +236,7 @@ func (f *reportFlags) values() map[string][]string {
 	return set
 }
 
-// route is a path of the API: that of the namespace, where it is about one. Who may see that one need not see all.
+// route is a path of the API: that of the namespace, where it is about one. Its users may lack access to all.
 func route(namespaces []string, what string, query url.Values) string {
 	if len(namespaces) == 1 {
 		return "/api/v1/namespaces/" + url.PathEscape(namespaces[0]) + "/" + what
@@ -322,7 +322,8 @@ func (c *centralUnit) evidence(ctx context.Context, q *ledger.Query, savings boo
 		return e, false, missing, nil
 	}
 	if e.Sites, err = c.ledger(ctx, &sites, nil); err != nil && len(q.Namespaces) > 0 {
-		// Who may not see all sees what was booked in the namespace: the same rates, of fewer hours.
+		// A user without access to all namespaces gets the rates of the namespace's own bookings: the same rates, of
+		// fewer hours.
 		sites.Namespaces = q.Namespaces
 		e.Sites, err = c.ledger(ctx, &sites, nil)
 	}

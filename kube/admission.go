@@ -7,11 +7,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Admission says on which nodes a pod may run as far as the two of them say so themselves: by selector, affinity to
-// nodes, taints and cordons. Who runs beside it, and what is free, does not count.
+// Admission says on which nodes a pod may run by the pod's and the node's own specs: selector, affinity to nodes,
+// taints and cordons. Other pods and free resources are ignored.
 type Admission struct {
 	tolerations []v1.Toleration
-	affinity    *nodeaffinity.RequiredNodeAffinity // nil: it does not mind
+	affinity    *nodeaffinity.RequiredNodeAffinity // nil: none
 }
 
 // AdmissionOf returns the admission of a pod.

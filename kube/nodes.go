@@ -166,6 +166,9 @@ func (v *View) facts(n *v1.Node) *nodeFacts {
 	}
 	f.profile, f.pue, f.from = v.hardwareOf(n, p)
 	f.pue = cmp.Or(hardware.AnnotatedPUE(n.Annotations), f.pue)
+	if v.unsettled { // it lasts as long as the process, and would keep nodes that are gone
+		return f
+	}
 	if _, known := v.nodes.byName.Swap(n.Name, f); !known && v.nodes.size.Add(1) > maxNodes {
 		v.nodes.byName.Clear()
 		v.nodes.size.Store(0)

@@ -61,6 +61,14 @@ func TestFactsAreThoseOfTheObject(t *testing.T) {
 	}
 }
 
+// The unsettled view lasts as long as the process: nodes that it remembered would never be freed.
+func TestUnsettledViewRemembersNoNodes(t *testing.T) {
+	Unsettled().facts(nodesOf(1)[0])
+	if n := Unsettled().nodes.size.Load(); n != 0 {
+		t.Errorf("%d nodes are remembered", n)
+	}
+}
+
 func TestFactsOfNodesThatAreGone(t *testing.T) {
 	v := viewOf(t, hardwareContents(t, 300))
 	for _, n := range nodesOf(maxNodes + 100) {

@@ -76,7 +76,7 @@ func (b *batch) inParts() draft {
 }
 
 // byStake returns the open jobs, first those for which most depends on where they go, for the room that they take.
-// Who chooses last gets what is left, and should be the one who loses least by it.
+// The job that chooses last gets what is left, so it should be the one that loses least.
 func (b *batch) byStake() []int {
 	var free [3]float64
 	for k := range b.nodes {

@@ -25,7 +25,6 @@ type PushOptions struct {
 
 	Interval time.Duration // between batches; 15 s
 	Timeout  time.Duration // of a request; 0: that of package central
-	Shutdown time.Duration // how long the last batches may take after the context is done; 5 s
 
 	// OnNames, if set, is told the names of pods that an acknowledgement brought, by pod UID. It is called by the
 	// goroutine that runs the pusher.
@@ -80,7 +79,6 @@ var Reasons = []string{
 // NewPusher checks the options. Files are read when they are needed: a token may come later.
 func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error) {
 	opts.Interval = cmp.Or(opts.Interval, 15*time.Second)
-	opts.Shutdown = cmp.Or(opts.Shutdown, 5*time.Second)
 	client, err := newClient(&opts)
 	if err != nil {
 		return nil, fmt.Errorf("delivery: %w", err)
@@ -282,7 +280,7 @@ func (p *Pusher) Push(ctx context.Context) error {
 
 // finish is what is done when the agent stops.
 func (p *Pusher) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, p.opts.Shutdown)
+	ctx, cancel := context.WithTimeout(ctx, lastBatches)
 	defer cancel()
 	p.queue.Seal()
 	var retry backoff
@@ -342,6 +340,8 @@ const (
 	// Between tries of what does not get better by itself.
 	firstSlowWait = 30 * time.Second
 	slowWait      = 5 * time.Minute
+
+	lastBatches = 5 * time.Second // how long these may take after the context is done
 )
 
 func (b *backoff) next(err error) time.Duration {

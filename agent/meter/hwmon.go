@@ -273,7 +273,7 @@ func (h *Hwmon) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 		before := t.Now()
 		text, err := w.file.read()
 		at := before + (t.Now()-before)/2
-		w.gone = w.gone || isGone(err)
+		w.gone = w.counter != nil && (w.gone || isGone(err))
 		if err == nil {
 			var r energy.Reading
 			if r, err = w.next(text, at, h.stale); err == nil {

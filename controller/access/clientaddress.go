@@ -8,8 +8,8 @@ import (
 )
 
 // guesses is how many tokens that are not valid one address may have reviewed, before it has to wait with others that
-// are not known yet. Who comes through a proxy or another replica shares its address with all who do: any
-// caller can forge the headers that tell where a request comes from. Tokens that were valid before are no guesses.
+// are not known yet. Clients behind a proxy or another replica share its address: any caller can forge the headers that
+// tell where a request comes from. Tokens that were valid before are no guesses.
 var guesses = Allowance{PerSecond: 2, AtOnce: 50}
 
 type peerKey struct{}

@@ -17,7 +17,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return &metrics{
 		reviews: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_access_reviews_total",
-			Help: "Questions to the API server about who somebody is (token) and what they may do (access).",
+			Help: "Reviews asked of the API server: who a token belongs to (token), what its owner may do (access).",
 		}, []string{"kind", "result"}),
 		refusals: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_access_refused_total", Help: "Requests of people and programs that were refused, by why.",

@@ -43,7 +43,7 @@ func (g *Gate) may(w http.ResponseWriter, r *http.Request, u *User, all []Attrib
 			return false
 		case !ok:
 			g.metrics.refused("forbidden")
-			// What is lacking is no secret, and says nothing about what there is.
+			// To name the missing right reveals nothing about what exists.
 			Answer(w, http.StatusForbidden, "you may not "+a.String())
 			return false
 		}
@@ -60,7 +60,8 @@ func (g *Gate) Refuse(w http.ResponseWriter, err error) {
 		return
 	}
 	g.metrics.refused("unavailable")
-	Busy(w, http.StatusServiceUnavailable, retryAfter, "it cannot be found out now who you are and what you may do")
+	Busy(w, http.StatusServiceUnavailable, retryAfter,
+		"you cannot be authenticated or authorized now: the API server does not answer")
 }
 
 // AdmitAgent counts a request of a node's agent. Where it is one too many, it returns how long to wait.

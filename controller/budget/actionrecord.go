@@ -188,8 +188,8 @@ func (e *Engine) sayFull(a *allowance) {
 		return
 	}
 	e.full.Add(uid, nil, fullAgain)
-	const text = "there is more to do about its energy budgets than can be remembered at it: what does not fit is " +
-		"not done; give it fewer budgets, or fewer actions"
+	const text = "too many actions of energy budgets for this object: the rest are skipped; give it fewer " +
+		"budgets, or fewer actions"
 	e.o.Log.Warn("a workload has too many budgets: not all is done that they ask for", "namespace",
 		a.object.GetNamespace(), "workload", a.workload())
 	e.tasks.add(telling, &task{do: func(ctx context.Context) {
@@ -201,7 +201,7 @@ func suspendable(a *allowance) bool { return a.job != nil && maySuspend(a.job, a
 
 func (e *Engine) complain(a *allowance, err error) {
 	if err != nil && !errors.Is(err, errChanged) {
-		e.o.Log.Warn("a workload's budget is not kept to: trying again", "namespace", a.object.GetNamespace(),
+		e.o.Log.Warn("a budget's action on a workload failed: trying again", "namespace", a.object.GetNamespace(),
 			"workload", a.workload(), "error", err)
 	}
 }

@@ -266,7 +266,7 @@ func (e *Engine) logOnce(part string, err error) {
 	}
 	e.refused = text
 	if err != nil {
-		e.o.Log.Error("budgets are not kept to: trying again", "part", part, "error", err)
+		e.o.Log.Error("budgets cannot be evaluated: trying again", "part", part, "error", err)
 	}
 }
 

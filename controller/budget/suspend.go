@@ -117,10 +117,10 @@ func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 	})
 	labelOf := func(j *batchv1.Job) string { return j.Labels[v1alpha1.LabelBudgetSuspended] }
 	for label, jobs := range grouped(done, labelOf) {
-		e.sayJobs(jobs, eventResumed, "resumed: the energy budget "+label+" no longer keeps it")
+		e.sayJobs(jobs, eventResumed, "resumed: the energy budget "+label+" no longer suspends it")
 	}
 	if err := summary("resuming Jobs", failed, errChanged); err != nil {
-		e.o.Log.Warn("a budget's Jobs are not resumed yet: trying again", "error", err)
+		e.o.Log.Warn("resuming a budget's Jobs failed: trying again", "error", err)
 	}
 }
 

@@ -90,7 +90,7 @@ func (w *webhooks) allows(u *url.URL) bool {
 	return w.hosts[net.JoinHostPort(name, port)] || w.hosts[name] && port == usual
 }
 
-// post sends a message. Who may write budgets may name any URL, so it must be https to a public address unless
+// post sends a message. Anyone who may write budgets may name any URL, so it must be https to a public address unless
 // administrators allow the host.
 func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	administrators := to == ""

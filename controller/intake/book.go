@@ -51,7 +51,7 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 		Batch: b, Received: now, Consumers: r.consumers, Rates: h.c.Rates(b.Stream.Node, b.Start, b.End),
 		Agentless: agentless,
 	}
-	// Who leaves must not leave us without knowing whether it is booked.
+	// If the client disconnects, booking still finishes, so that its result is known.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookTimeout)
 	defer cancel()
 	receipt, err := h.c.Ledger.Book(ctx, booking)

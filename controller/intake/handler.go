@@ -55,8 +55,8 @@ type Config struct {
 var ErrRefused = errors.New("refused")
 
 const (
-	// Bytes that batches may take while they are read and booked: 256 of the usual size. More wait no better: those who
-	// are told to come again cost less than those who wait.
+	// Bytes that batches may take while they are read and booked: 256 of the usual size. To refuse more
+	// with Retry-After is cheaper than to queue them.
 	memory = 192 << 20
 
 	readTimeout = 15 * time.Second // of a body

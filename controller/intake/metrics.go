@@ -56,8 +56,9 @@ func newMetrics(registry prometheus.Registerer, d *Directory) *metrics {
 				"them, or one too many; they are booked without it."),
 		implausible: counter("kubenergy_ingest_implausible_total",
 			"Batches whose power is far from what a model of the hardware says; they are booked."),
-		gaps:     counter("kubenergy_ingest_gaps_total", "Batches before which numbers of their stream are missing."),
-		nameless: counter("kubenergy_ingest_nameless_shares_total", "Shares of pods that nobody knows."),
+		gaps: counter("kubenergy_ingest_gaps_total", "Batches before which numbers of their stream are missing."),
+		nameless: counter("kubenergy_ingest_nameless_shares_total",
+			"Shares of pods that the API server has not reported."),
 	}
 }
 

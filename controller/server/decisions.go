@@ -60,7 +60,9 @@ func (s *server) may(ctx context.Context, needed access.Attributes, refusal stri
 	switch {
 	case err != nil:
 		s.Log.Warn("the rights of a caller cannot be found out", "error", err)
-		return &failure{http.StatusServiceUnavailable, "it cannot be found out now what you may do", busyFor}
+		return &failure{
+			http.StatusServiceUnavailable, "your rights cannot be checked now: the API server does not answer", busyFor,
+		}
 	case !ok:
 		return fail(http.StatusForbidden, refusal, args...)
 	}

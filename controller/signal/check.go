@@ -146,7 +146,7 @@ func (w terms) value(p Point) error {
 // hasRange reports whether a forecast value has percentiles.
 func (p Point) hasRange() bool { return p.Low != 0 || p.High != 0 }
 
-// regular checks that points with a step lie on a grid of such steps. Gaps are for who reads them.
+// regular checks that points with a step lie on a grid of such steps. Gaps are allowed: readers handle them.
 func regular(points []Point, step time.Duration) error {
 	if step == 0 {
 		return nil

@@ -44,7 +44,7 @@ type link struct {
 	name   string // kind, and a number from the second of a kind on
 	source Source
 	every  time.Duration
-	asks   bool // others, so that each poll costs
+	asks   bool // another program, within its limit of calls
 
 	account string   // of a source that asks: what its requests are counted under
 	fetcher *fetcher // of a source that asks
@@ -181,11 +181,11 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	switch {
 	case !changed:
 	case err != nil:
-		log.Warn("A source of signals gave nothing to believe", "reason", dial.ReasonOf(err), "err", err)
+		log.Warn("A source of signals failed", "reason", dial.ReasonOf(err), "err", err)
 	case lacks != nil:
 		log.Warn("A source of signals gave less than was asked for", "err", lacks)
 	default:
-		log.Info("A source of signals is believed")
+		log.Info("A source of signals works")
 	}
 }
 

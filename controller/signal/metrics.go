@@ -37,7 +37,7 @@ func NewMetrics(clock func() time.Time) *Metrics {
 			Help: "Requests made to sources of signals, tries included: ok, or the reason why not.",
 		}, []string{"source", "outcome"}),
 		rejected: prom.NewCounterVec(prom.CounterOpts{
-			Name: "kubenergy_signal_rejected_total", Help: "Polls of a source that gave nothing to believe, by reason.",
+			Name: "kubenergy_signal_rejected_total", Help: "Polls of a source whose answer was rejected, by reason.",
 		}, []string{"zone", "quantity", "source", "reason"}),
 	}
 }

@@ -135,9 +135,9 @@ const (
 	firstWait = 5 * time.Millisecond
 )
 
-// update runs a transaction, again where others were in its way. Its connection is closed after any error but those of
-// do that are marked with [refused], so the next one begins from what is on disk. All other errors say that nothing can
-// be written; what became of the transaction is then not known.
+// update runs a transaction, and retries it after a conflict with another. Its connection is closed after any error
+// but those of do that are marked with [refused], so the next one begins from what is on disk. All other errors say
+// that nothing can be written; what became of the transaction is then not known.
 func (d *DB) update(ctx context.Context, do func(context.Context, *session) error) error {
 	var s *session
 	select {

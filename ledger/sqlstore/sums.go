@@ -261,7 +261,7 @@ func (s *summing) write(ctx context.Context) error {
 	return nil
 }
 
-// damaged is what the sum of bytes of a row differs by that was found damaged and is added to: it stays damaged.
+// damaged is XORed into the checksum of a damaged row that is written again, so that its damage stays detectable.
 const damaged = 1
 
 func (s *summing) writeTo(ctx context.Context, t *sumTable) error {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// calls makes releases' requests, so many at once, those for deadlines first. However many there are, each waiting
-// one costs a few bytes.
+// calls sends the requests that release, a bounded number at once, those for deadlines first. Each waiting one costs
+// a few bytes.
 type calls struct {
 	mu      sync.Mutex
 	waiting [2][]func(context.Context) // the urgent ones, and the others

@@ -49,7 +49,7 @@ func (d *deadlines) drop(h *hold) bool {
 		delete(d.fresh, h)
 		return true
 	}
-	// Those that are gone have lost their name, so of equal ones the first is sought, and then the very hold.
+	// Released holds have no name to compare: find the first entry of equal time, then compare pointers.
 	want := deadlineOf(h)
 	want.hold = nil
 	at, _ := slices.BinarySearchFunc(d.sorted, want, deadline.compare)

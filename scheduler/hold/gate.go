@@ -15,7 +15,7 @@ import (
 )
 
 // gate answers the PreEnqueue plugin. It is called under the lock of the scheduler's queue, so it waits for nothing:
-// what takes time is left to the loop, which gets every newly held pod through pass.
+// what takes time is left to the loop, which [Loop.Hold] tells of every newly held pod.
 type gate struct {
 	clock *kube.ServerClock
 	view  func() *kube.View
@@ -64,7 +64,7 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 	switch {
 	case err != nil:
 		// it may be no hold that it asks for
-		no = refusal{reasonNoEffect, "nothing counts that is marked here: " + err.Error()}
+		no = refusal{reasonNoEffect, "all energy annotations here are ignored: " + err.Error()}
 	case g.held.Add(1) > g.max:
 		g.held.Add(-1)
 		no = refusal{

@@ -56,7 +56,7 @@ const (
 )
 
 // hold is one Job or pod that is kept from running. It belongs to the goroutine of Run. There may be a hundred
-// thousand, so what can be told from the view is asked there, and what many have in common is there once.
+// thousand, so what can be told from the view is asked there, and holds share equal values.
 type hold struct {
 	kube.HeldJob // of a pod, its UID and version
 
@@ -111,7 +111,8 @@ type wishes struct {
 // seed makes the sums of asks. Nothing but equality within a process depends on it.
 var seed = maphash.MakeSeed()
 
-// asks returns a sum of what a plan depends on: plans are made anew when it changes. It stands for 150 bytes.
+// asks returns a sum of what a plan depends on: plans are made anew when it changes. The sum replaces 150 bytes of
+// settings in each hold.
 func asks(j *sched.Job, s *policy.Settings) uint64 {
 	return maphash.Comparable(seed, wishes{
 		delay: j.AllowedDelay, duration: j.Duration, finishBy: j.FinishBy.UTC(), released: j.Released,

@@ -16,8 +16,7 @@ type limits struct {
 // burst is for how long a limit may go unused and be made up for.
 const burst = time.Second
 
-// mostOwed is for how long at most others wait for what something large has overdrawn: a Job may ask for more than
-// any cluster has, which then does not run at once either.
+// mostOwed caps a debt at so much refill time: a Job may ask for more power than the whole cluster has.
 const mostOwed = 10 * time.Minute
 
 func newLimits(rate float64, ramp energy.Watts) *limits {
@@ -47,9 +46,8 @@ func (l *limits) when(now time.Time, draw energy.Watts) time.Time {
 	return now.Add(max(l.starts.wait(now, 1), l.watts.wait(now, float64(draw))))
 }
 
-// bucket is a token bucket. Something larger than it can hold is let through when it is full, and owed: over any time
-// t, what goes through is at most perSecond·t and besides the larger of a full bucket and the largest thing, as far
-// as that is owed.
+// bucket is a token bucket. An item larger than it can hold passes when it is full, and leaves a debt. In any time t
+// at most perSecond·t + max(full bucket, largest item) passes, but for debts above mostOwed.
 type bucket struct {
 	perSecond float64 // 0: no limit
 	most      float64

@@ -78,6 +78,7 @@ type Loop struct {
 	opinions      opinions
 	warned        map[string]bool // sentences about annotations without effect, by namespace
 	pendingNotes  map[*hold]struct{}
+	notesInOrder  []*hold // of pendingNotes, oldest first
 	jobs, pods    *queue
 	startsChecked time.Time
 	swept         time.Time
@@ -268,8 +269,7 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	return max(pause, minPause)
 }
 
-// setBack follows a clock that was. Otherwise what was noted before would lie in the future, and nothing be given up
-// until then.
+// setBack handles a clock that was set back: times that were noted before would otherwise lie in the future.
 func (l *Loop) setBack(now time.Time) {
 	l.swept = earlier(l.swept, now)
 	l.startsChecked = earlier(l.startsChecked, now)

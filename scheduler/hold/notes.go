@@ -106,7 +106,7 @@ func (l *Loop) explain(h *hold) {
 		return
 	}
 	if len(l.notes) > cap(l.notes)/2 {
-		l.pendingNotes[h] = struct{}{}
+		l.putOff(h)
 		return
 	}
 	object, reason := h.object(), h.why()
@@ -121,7 +121,7 @@ func (l *Loop) explain(h *hold) {
 				l.post(func() {
 					if h.refused = min(h.refused+1, mostRefusals); h.refused < mostRefusals {
 						h.told = told
-						l.pendingNotes[h] = struct{}{}
+						l.putOff(h)
 					}
 				})
 			}
@@ -138,18 +138,23 @@ func (l *Loop) explain(h *hold) {
 	}
 }
 
-// flushNotes writes what was put off, as far as there is room for it.
+func (l *Loop) putOff(h *hold) {
+	if _, known := l.pendingNotes[h]; !known {
+		l.pendingNotes[h] = struct{}{}
+		l.notesInOrder = append(l.notesInOrder, h)
+	}
+}
+
+// flushNotes writes what was put off, oldest first, as far as there is room for it.
 func (l *Loop) flushNotes() {
-	room := cap(l.notes)/2 - len(l.notes)
-	for h := range l.pendingNotes {
-		if room--; room < 0 {
-			return
-		}
+	n := max(0, min(cap(l.notes)/2-len(l.notes), len(l.notesInOrder)))
+	due := l.notesInOrder[:n]
+	if l.notesInOrder = l.notesInOrder[n:]; len(l.notesInOrder) == 0 {
+		l.notesInOrder, l.pendingNotes = nil, map[*hold]struct{}{} // a map keeps the memory of all that it ever held
+	}
+	for _, h := range due {
 		delete(l.pendingNotes, h)
 		l.explain(h)
-		if len(l.pendingNotes) == 0 {
-			l.pendingNotes = map[*hold]struct{}{} // a map keeps the memory of all that it ever held
-		}
 	}
 }
 

@@ -2,9 +2,11 @@ package hold
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/kube"
@@ -71,5 +73,34 @@ func TestWindowsStayOpenUnderANewLeader(t *testing.T) {
 	standby(epoch.Add(2*time.Hour + time.Minute))
 	if !b.turn(epoch.Add(2*time.Hour + 2*time.Minute)) {
 		t.Errorf("it is held until %v, although its window had opened at %v", b.h.start, epoch.Add(2*time.Hour))
+	}
+}
+
+// What a rush puts off is told in the order in which it was decided.
+func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
+	b := newBench(t, "j0", marked(3*time.Hour))
+	names := []types.UID{"j0"}
+	for i := range 20 {
+		name := fmt.Sprint("j", i+1)
+		b.saw(name, marked(3*time.Hour))
+		names = append(names, types.UID(name))
+	}
+	b.view = forecastOf(t, steps(12, 100))
+	b.turn(epoch)
+	b.loop.leads, b.loop.notes = true, make(chan note, 4)
+	for range 3 {
+		b.loop.notes <- nil
+	}
+	for _, name := range names {
+		b.loop.explain(b.loop.jobs.byUID[name])
+	}
+	for range 3 {
+		<-b.loop.notes
+	}
+	b.loop.flushNotes()
+	for i, name := range names {
+		if told := !b.loop.jobs.byUID[name].told.IsZero(); told != (i < 2) {
+			t.Errorf("%s is told: %v", name, told)
+		}
 	}
 }

@@ -163,8 +163,8 @@ type asking struct {
 
 // A plan that only a forecast changes is changed at most once in leastHold, and only where that saves at least
 // leastGain of what starting at once would cost, or the policy's MinSaving if that is more. Forecasts come every five
-// minutes to every hour, so real news waits for no longer than the next ones would. People for whom a hold for less
-// than a hundredth is not worth it, as is built in, do not want to be moved about for less either.
+// minutes to every hour, so real news waits for no longer than the next ones would. A saving below
+// leastGain, which is also the least saving that holds by default, is not worth moving a start for.
 const (
 	leastHold = 5 * time.Minute
 	leastGain = 0.01
@@ -182,6 +182,9 @@ func (l *Loop) steady(h *hold, view *kube.View, now time.Time, job sched.Job, se
 		return false
 	}
 	if held && sameTime(d.Window.Start, h.start) {
+		if h.told.IsZero() { // what its owner will be told is what it stands on now
+			h.reason = unique.Make(d.Reason.String())
+		}
 		return true
 	}
 	if end := h.moved.Add(leastHold); !h.moved.IsZero() && now.Before(end) {

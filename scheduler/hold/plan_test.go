@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+	"unique"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,13 @@ func newBench(t *testing.T, name string, annotations map[string]string) *bench {
 	b := &bench{}
 	b.loop = New(Config{View: func() *kube.View { return b.view }})
 	b.view = kube.Unsettled()
+	b.saw(name, annotations)
+	b.h = b.loop.jobs.byUID[types.UID(name)]
+	return b
+}
+
+// saw tells the loop of a held Job, or of its new annotations.
+func (b *bench) saw(name string, annotations map[string]string) {
 	suspended := true
 	b.loop.sawJob(readJob(&batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
@@ -54,8 +62,6 @@ func newBench(t *testing.T, name string, annotations map[string]string) *bench {
 		},
 		Spec: batchv1.JobSpec{Suspend: &suspended},
 	}))
-	b.h = b.loop.jobs.byUID[types.UID(name)]
-	return b
 }
 
 // turn plans, and reports whether the Job is let go.
@@ -141,6 +147,25 @@ func steps(cheap int, value float64) []float64 {
 	}
 	values[cheap] = value
 	return values
+}
+
+// A standby tells owners nothing. What they changed meanwhile is in the reason that it tells once it leads.
+func TestReasonsFollowWishesInAStandby(t *testing.T) {
+	b := newBench(t, "j", marked(3*time.Hour))
+	b.view = forecastOf(t, steps(12, 100))
+	b.turn(epoch)
+	start, former := b.h.start, unique.Make("what was planned on the former wishes")
+	b.h.reason = former
+	changed := marked(3 * time.Hour)
+	changed[v1alpha1.AnnotationExpectedDuration] = "5m"
+	b.saw("j", changed)
+	b.turn(epoch.Add(time.Minute))
+	if !b.h.start.Equal(start) {
+		t.Fatalf("it starts at %v: want %v, as before", b.h.start, start)
+	}
+	if b.h.reason == former {
+		t.Error("the reason is that of the former wishes")
+	}
 }
 
 // TestPlansMoveForAGain: not for half a hundredth of what a start at once would cost, but for two.

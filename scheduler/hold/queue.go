@@ -202,7 +202,7 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 	return due
 }
 
-// wake lets those wait for their turn whose window opens.
+// wake moves holds whose window opens to those that wait for their turn.
 func (q *queue) wake(now time.Time) {
 	lead := q.pace.lead()
 	for h := q.heaps[waiting].first(); h != nil && !now.Add(lead).Before(h.start); h = q.heaps[waiting].first() {

@@ -40,7 +40,7 @@ type holder interface {
 	ActivateBy(activate func(klog.Logger, map[string]*v1.Pod))
 }
 
-// If it were one no longer, nothing would be parked, which no test would show.
+// Were it no holder any more, nothing would be parked, silently.
 var _ holder = (*place.Hold)(nil)
 
 // Install puts held pods of all profiles that hold any beside the queue of a scheduler, which must not run yet.

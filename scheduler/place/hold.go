@@ -77,7 +77,8 @@ func (d Deps) newHold(ctx context.Context, s *shared, handle fwk.Handle) (fwk.Pl
 	return h, nil
 }
 
-// ActivateBy has pods that the gate lets go handed to who has a queue of its own in front of kube-scheduler's.
+// ActivateBy sets the function that receives the pods that the gate lets go: package parking keeps a queue in front of
+// kube-scheduler's.
 func (h *Hold) ActivateBy(activate func(klog.Logger, map[string]*v1.Pod)) {
 	if h.gate == nil {
 		return

@@ -91,7 +91,7 @@ type enabled struct {
 }
 
 // enabledAt lists a profile's plugins at an extension point in their order. Only kube-scheduler's own type tells,
-// which is not linked here; nothing is known where it has become another.
+// which is not linked here; if that type has changed, the list is empty.
 func enabledAt(handle fwk.Handle, point string) (plugins []enabled) {
 	defer func() {
 		if recover() != nil {

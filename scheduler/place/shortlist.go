@@ -304,7 +304,7 @@ func (e *Energy) readMember(nodes []fwk.NodeInfo, at int32) member {
 
 // drawSample groups as many members as kube-scheduler would look at that have room for the pod and admit it, and
 // fills the snapshot with one node of each of their kinds. The sample grows where it has too few. ok is false if
-// there are none, or nodes that one would rather not use: how much rather is for other scorers to say.
+// there are none, or nodes with PreferNoSchedule taints, which other plugins weigh.
 func (e *Energy) drawSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok bool) {
 	l, s, admission := e.shortlists, &e.scratch, kube.AdmissionOf(pod)
 	selective := len(pod.Spec.NodeSelector) > 0
