@@ -41,6 +41,5 @@
 //   - A file cannot be removed: its batch is sent again and acknowledged as a duplicate: TestAcknowledgedFileStays.
 //   - The power fails: batches that were acknowledged may come back: TestPowerFailure.
 //   - The central unit is away, busy, or refuses a batch: the pusher waits, longer each time; a stream whose oldest
-//     batch
-//     is refused for good rests while others go on: TestFailures, TestRefusedStreamRests, TestPauseHolds.
+//     batch is refused for good rests while others go on: TestFailures, TestRefusedStreamRests, TestPauseHolds.
 package delivery

@@ -102,8 +102,8 @@ type tokenKey struct {
 	hash  [sha256.Size]byte
 }
 
-// holder is what is known of a token that was valid when it was reviewed last. Each use has its own expiry; a token that
-// counts for nothing by now is at least no guess.
+// holder is what is known of a token that was valid when it was reviewed last. Each use has its own expiry; a token
+// that counts for nothing by now is at least no guess.
 type holder struct {
 	user    *User
 	fresh   time.Time // the user needs no review
