@@ -151,3 +151,16 @@ func TestLiveWatts(t *testing.T) {
 		}
 	}
 }
+
+// kube-scheduler lets a pod that asks for none of a resource run where less than none of it is free.
+func TestPodsLackWhatTheyAskFor(t *testing.T) {
+	free := sched.Resources{MilliCPU: 1000, Memory: 100, GPU: -2}
+	for want, lacking := range map[sched.Resources]string{
+		{MilliCPU: 1000, Memory: 100}:         "",
+		{MilliCPU: 1001, Memory: 101, GPU: 1}: "CPU and memory and GPUs",
+	} {
+		if got := lacks(want, free); got != lacking {
+			t.Errorf("%+v lacks %q, want %q", want, got, lacking)
+		}
+	}
+}

@@ -58,7 +58,7 @@ func lacks(want, free sched.Resources) string {
 		name       string
 		want, free int64
 	}{{"CPU", want.MilliCPU, free.MilliCPU}, {"memory", want.Memory, free.Memory}, {"GPUs", want.GPU, free.GPU}} {
-		if r.want > r.free {
+		if r.want > max(r.free, 0) {
 			short = append(short, r.name)
 		}
 	}

@@ -13,12 +13,21 @@ import (
 // two such durations stay far from overflowing.
 const longest = 366 * 24 * time.Hour
 
+// parse does not look at what is longer than maxValue: values are read under the lock of the scheduler's queue, and
+// errors of the standard library repeat them.
+func parse[T any](value string, by func(string) (T, error)) (v T, err error) {
+	if len(value) > maxValue {
+		return v, errors.New("too long")
+	}
+	return by(value)
+}
+
 // readDuration reads a Go duration between 0 and longest. The error of time.ParseDuration repeats the whole value,
 // which may be 256 KiB long, so it is replaced.
 func readDuration(value string) (time.Duration, error) {
-	d, err := time.ParseDuration(value)
+	d, err := parse(value, time.ParseDuration)
 	switch {
-	case err != nil || len(value) > maxValue:
+	case err != nil:
 		return 0, errors.New("want a duration such as 90m or 6h")
 	case d < 0:
 		return 0, errors.New("want a duration that is not negative")
@@ -31,9 +40,9 @@ func readDuration(value string) (time.Duration, error) {
 // readTime reads RFC 3339. Far dates are refused because instants are compared in nanoseconds since 1970, and the zero
 // time because it reads as "none".
 func readTime(value string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339, value)
+	t, err := parse(value, func(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) })
 	switch {
-	case err != nil || len(value) > maxValue:
+	case err != nil:
 		return time.Time{}, errors.New("want a time such as 2026-06-01T18:00:00Z")
 	case t.Year() < 2000 || t.Year() > 2200:
 		return time.Time{}, errors.New("want a year from 2000 to 2200")
@@ -43,9 +52,9 @@ func readTime(value string) (time.Time, error) {
 
 // readNumber reads a finite number between two limits.
 func readNumber(value string, least, most float64) (float64, error) {
-	v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	v, err := parse(value, func(s string) (float64, error) { return strconv.ParseFloat(strings.TrimSpace(s), 64) })
 	switch {
-	case err != nil || len(value) > maxValue || math.IsNaN(v) || math.IsInf(v, 0):
+	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
 		return 0, errors.New("want a number")
 	case v < least || v > most:
 		return 0, fmt.Errorf("want %v to %v", least, most)
@@ -54,7 +63,7 @@ func readNumber(value string, least, most float64) (float64, error) {
 }
 
 func readBool(value string) (bool, error) {
-	b, err := strconv.ParseBool(value)
+	b, err := parse(value, strconv.ParseBool)
 	if err != nil {
 		return false, errors.New(`want "true" or "false"`)
 	}

@@ -10,6 +10,7 @@ type page struct {
 	Title            string
 	Bars             *bars // above the tables; nil: none
 	Tables           []*shown
+	Units            bool // stand below the names of columns
 	Figures          []pageFigure
 	Notes            []string
 	Command, Program string // that made it; "": that is not told
@@ -79,7 +80,8 @@ figure svg { max-width: 100%; height: auto; background: #fff; }
 {{if .Title}}<caption>{{.Title}}</caption>
 {{end}}{{$words := .Words -}}
 <thead><tr>{{range $i, $h := .Header}}{{if lt $i $words}}<th scope="col" class="name">{{$h}}</th>
-{{- else}}<th scope="col">{{name $h}}<small>{{unit $h}}</small></th>{{end}}{{end}}</tr></thead>
+{{- else if $.Units}}<th scope="col">{{name $h}}<small>{{unit $h}}</small></th>
+{{- else}}<th scope="col">{{$h}}</th>{{end}}{{end}}</tr></thead>
 <tbody>
 {{range .Rows}}<tr>{{range $i, $c := .}}
 {{- if lt $i $words}}<th scope="row">{{$c}}</th>{{else}}<td>{{$c}}</td>{{end}}{{end}}</tr>

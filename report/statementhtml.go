@@ -23,7 +23,7 @@ func (s *Statement) HTML(w io.Writer) error {
 	if len(s.GroupBy) == 0 {
 		t.Total = nil
 	}
-	p := page{Title: s.title(), Tables: []*shown{t}, Notes: s.Notes, Bars: s.bars(t)}
+	p := page{Title: s.title(), Tables: []*shown{t}, Units: true, Notes: s.Notes, Bars: s.bars(t)}
 	if c := s.Savings; c != nil {
 		t.Title += "; saved against " + c.Baseline + ", estimated"
 		p.Notes = append(slices.Clone(s.Notes), c.Method)

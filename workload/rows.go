@@ -198,6 +198,10 @@ func inUnit(unit string, parse func(string) (int64, error)) func(string) (int64,
 		if _, err := notNegative(text); err != nil {
 			return 0, err
 		}
-		return parse(text + unit)
+		v, err := parse(text + unit)
+		if err != nil {
+			err = errors.New(strings.Replace(err.Error(), strconv.Quote(text+unit), strconv.Quote(text), 1))
+		}
+		return v, err
 	}
 }

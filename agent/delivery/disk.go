@@ -130,16 +130,21 @@ func batchName(generation, first, last uint64) string {
 	return fmt.Sprintf("batch-%d-%d-%d", generation, first, last)
 }
 
-// slotRecord returns the newest whole slot, or nil.
-func (d *disk) slotRecord(log *slog.Logger) *record {
+// slotRecord returns the newest whole slot, or nil. A slot that is there and cannot be opened is an error: the other
+// one may be older, and begin with a number that was acknowledged.
+func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
 	var newest *record
 	damaged := 0
 	for i, name := range slotNames {
 		data, err := d.read(name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		switch failed, _ := errors.AsType[*fs.PathError](err); {
+		case err == nil && len(data) > 0:
+		case err == nil, errors.Is(err, fs.ErrNotExist):
+			continue
+		case failed != nil && failed.Op == "open":
+			return nil, unwritable(d.dir, err)
+		default:
 			log.Error("reading state: the slot is skipped", "file", name, "err", err)
-		}
-		if err != nil || len(data) == 0 {
 			continue
 		}
 		r, err := decodeRecord(data, slotMagic, false)
@@ -160,7 +165,7 @@ func (d *disk) slotRecord(log *slog.Logger) *record {
 			d.setAside(name, log)
 		}
 	}
-	return newest
+	return newest, nil
 }
 
 // setAside renames a damaged file: the log names it once, and the administrator can look at it.

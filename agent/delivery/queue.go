@@ -209,7 +209,8 @@ func (q *Queue) usable(m Meta) Meta {
 				q.log.Warn("the source of the energy cannot be sent", "source", m.Source, "err", err)
 			}
 		}
-		if err := q.checkMeta(Meta{Source: "none", IdlePolicy: batch.Mixed, Parent: m.Parent}); err != nil {
+		err := q.checkMeta(Meta{Source: "none", IdlePolicy: batch.Mixed, Parent: m.Parent})
+		if err != nil && m.Parent != nil {
 			q.sentMeta.Parent = nil
 			q.log.Warn("the host of this machine cannot be named: sums over nodes count this one beside it",
 				"host", m.Parent.Host, "vm", m.Parent.VM, "err", err)

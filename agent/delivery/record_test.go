@@ -482,6 +482,18 @@ func TestHoleAfterRestart(t *testing.T) {
 }
 
 // Both slots damaged are not passed over in silence.
+// The other slot may be older, and its number acknowledged by now.
+func TestSlotThatCannotBeOpened(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("slot-1", filepath.Join(dir, "slot-1")); err != nil { // a loop
+		t.Fatal(err)
+	}
+	if _, err := OpenQueue(QueueOptions{Dir: dir, Node: "node1", Boot: "boot-0"},
+		slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("it is skipped")
+	}
+}
+
 func TestSlotsDamaged(t *testing.T) {
 	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
 	n.start(t.Fatal, false)

@@ -14,7 +14,10 @@ func (q *Queue) takeUp() error {
 	if err != nil {
 		return err
 	}
-	last := q.disk.slotRecord(q.log)
+	last, err := q.disk.slotRecord(q.log)
+	if err != nil {
+		return err
+	}
 	pending := q.sortSealed(files)
 	q.countUp(last, pending)
 	slotNumber := uint64(0)

@@ -52,6 +52,7 @@ type Exporter struct {
 	current    string         // source of the last interval
 	consumers  []*consumer    // sorted by ID
 	names      map[string]batch.Names
+	stale      bool // some names may be of pods without consumers
 	sources    []source
 	idle       [qualities]energy.Microjoules
 	platform   [qualities]energy.Microjoules
@@ -121,6 +122,10 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 		}
 		return c.ended && c.endedAt <= e.now-e.options.Retain
 	})
+	if e.stale {
+		maps.DeleteFunc(e.names, func(uid string, _ batch.Names) bool { return !e.has(uid) })
+		e.stale = false
+	}
 }
 
 func (e *Exporter) bookNode(a *energy.Attribution, source string) {
@@ -222,9 +227,7 @@ func (e *Exporter) retire(gone func(*consumer) bool) {
 		e.ended.add(&c.account)
 		return true
 	})
-	if len(e.consumers) < before {
-		maps.DeleteFunc(e.names, func(uid string, _ batch.Names) bool { return !e.has(uid) })
-	}
+	e.stale = e.stale || len(e.consumers) < before
 }
 
 // ofPod returns the consumers of a pod, among which there may be others that sort between them.

@@ -41,7 +41,7 @@ const (
 // ByAllowance is the key of [AllowanceIndex].
 func ByAllowance(obj client.Object) []string {
 	job, _ := obj.(*batchv1.Job)
-	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == "Job" {
+	if owner := metav1.GetControllerOfNoCopy(obj); job == nil && owner != nil && owner.Kind == "Job" {
 		return nil
 	}
 	if policy.MayHaveAllowance(obj.GetAnnotations()) ||

@@ -142,4 +142,7 @@ func TestPodsOfJobsAreNotInTheIndexOfAllowances(t *testing.T) {
 	if got := ByAllowance(p); len(got) != 0 {
 		t.Errorf("a Job's pod: %v", got)
 	}
+	if got := ByAllowance(&batchv1.Job{ObjectMeta: p.ObjectMeta}); len(got) != 1 {
+		t.Errorf("a Job of another kind of Jobs: %v", got)
+	}
 }

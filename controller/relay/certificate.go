@@ -51,9 +51,11 @@ type Certificate struct {
 // SignOnce returns the certificate of a folder, a new one if there is none that will last, or none for these names.
 func SignOnce(folder string, names []string, now time.Time) (*Certificate, error) {
 	s := &Certificate{CertFile: filepath.Join(folder, "api.crt"), KeyFile: filepath.Join(folder, "api.key")}
-	drafts, _ := filepath.Glob(filepath.Join(folder, ".api.*")) // what a killed process has left, keys among it
-	for _, draft := range drafts {
-		_ = os.Remove(draft) // it is in nothing's way
+	for _, pattern := range []string{".api.*", "api.*.new"} { // what a killed process has left, keys among it
+		drafts, _ := filepath.Glob(filepath.Join(folder, pattern))
+		for _, draft := range drafts {
+			_ = os.Remove(draft) // it is in nothing's way
+		}
 	}
 	kept, err := os.ReadFile(s.CertFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -74,10 +76,10 @@ func SignOnce(folder string, names []string, now time.Time) (*Certificate, error
 	}
 	err = os.MkdirAll(folder, 0o700)
 	if err == nil {
-		err = renameio.WriteFile(s.KeyFile, key, 0o600, renameio.WithTempDir(folder))
+		err = replace(s.KeyFile, key)
 	}
 	if err == nil {
-		err = renameio.WriteFile(s.CertFile, certificate, 0o600, renameio.WithTempDir(folder))
+		err = replace(s.CertFile, certificate)
 	}
 	if err == nil {
 		err = syncFolder(folder)
@@ -87,6 +89,21 @@ func SignOnce(folder string, names []string, now time.Time) (*Certificate, error
 	}
 	s.pem = certificate
 	return s, nil
+}
+
+// replace writes a file that is this process' alone, whatever rights a volume gave to the one before.
+// [renameio.WriteFile] would keep those.
+func replace(file string, text []byte) error {
+	draft, err := renameio.NewPendingFile(file, renameio.WithTempDir(filepath.Dir(file)),
+		renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	defer draft.Cleanup()
+	if _, err := draft.Write(text); err != nil {
+		return err
+	}
+	return draft.CloseAtomicallyReplace()
 }
 
 // syncFolder returns once a power cut takes back no file that was renamed in the folder.

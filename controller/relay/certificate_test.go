@@ -20,16 +20,20 @@ var apiNames = []string{"kubenergy-controller.kubenergy-system.svc", "localhost"
 
 func TestCertificateIsKept(t *testing.T) {
 	folder, now := t.TempDir(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	draft := filepath.Join(folder, ".api.key123")
-	if err := os.WriteFile(draft, []byte("a key"), 0o600); err != nil {
-		t.Fatal(err)
+	drafts := []string{filepath.Join(folder, ".api.key123"), filepath.Join(folder, "api.key.new")}
+	for _, draft := range drafts {
+		if err := os.WriteFile(draft, []byte("a key"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	first, err := SignOnce(folder, apiNames, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(draft); err == nil {
-		t.Error("what a killed process has left of a key is still there")
+	for _, draft := range drafts {
+		if _, err := os.Stat(draft); err == nil {
+			t.Errorf("what a killed process has left of a key is still there: %s", draft)
+		}
 	}
 	pair, err := tls.LoadX509KeyPair(first.CertFile, first.KeyFile)
 	if err != nil {
@@ -56,11 +60,17 @@ func TestCertificateIsKept(t *testing.T) {
 	if !same(now.AddDate(8, 0, 0), apiNames) {
 		t.Error("a certificate that lasts was replaced")
 	}
+	if err := os.Chmod(first.KeyFile, 0o660); err != nil { // volumes may give files to a group
+		t.Fatal(err)
+	}
 	if same(now.AddDate(9, 6, 0), apiNames) {
 		t.Error("a certificate that ends soon was kept")
 	}
 	if first, err = SignOnce(folder, apiNames, now); err != nil {
 		t.Fatal(err)
+	}
+	if is, err := os.Stat(first.KeyFile); err != nil || is.Mode().Perm() != 0o600 {
+		t.Errorf("the key of a new certificate is %v, %v", is.Mode(), err)
 	}
 	if same(now, []string{"other"}) {
 		t.Error("a certificate for other names was kept")

@@ -331,6 +331,11 @@ func TestSeed(t *testing.T) {
 		!status.Start.Equal(&metav1.Time{Time: noon.Truncate(time.Hour)}) || !status.AsOf.Equal(&status.Start) {
 		t.Fatalf("%+v", status)
 	}
+	given, _ := k.Look(now)
+	given.AsOf.Time = time.Time{} // clients decode answers into what they were given
+	if again, _ := k.Look(now); !again.AsOf.Equal(status.AsOf) {
+		t.Error("what was given is the keeper's own")
+	}
 	asked := p.requests.Load()
 	for i := range 5 {
 		again := carbonKeeper(t, d, electricityMapsAt(p.URL), staticSource(9))
@@ -372,6 +377,9 @@ func TestSeedRefuses(t *testing.T) {
 		},
 		"no values": func(s *v1alpha1.SignalStatus) { s.Values = nil }, "no step": func(s *v1alpha1.SignalStatus) {
 			s.Step.Duration = 0
+		},
+		"no step, one value": func(s *v1alpha1.SignalStatus) {
+			s.Step.Duration, s.Values, s.Start.Time = 0, s.Values[:1], noon.Add(time.Minute)
 		},
 		"absurd step": func(s *v1alpha1.SignalStatus) { s.Step.Duration = 1 },
 		"other day":   func(s *v1alpha1.SignalStatus) { s.Start.Time = noon.AddDate(0, 0, -2) },

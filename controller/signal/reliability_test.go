@@ -173,7 +173,7 @@ func TestKeysInAnswersStaySecret(t *testing.T) {
 			}
 			k.poll(t.Context())
 			s := k.state(now)
-			if s.LastError == "" || !strings.Contains(log.String(), "gave nothing") {
+			if s.LastError == "" || !strings.Contains(log.String(), "A source of signals failed") {
 				t.Fatalf("no error to look at: %+v, %s", s, log.String())
 			}
 			for _, text := range []string{s.LastError, log.String()} {

@@ -29,6 +29,7 @@ func (k *Keeper) Look(now time.Time) (*v1alpha1.SignalStatus, error) {
 		return nil, trouble
 	}
 	s := *l.status
+	s.AsOf = s.AsOf.DeepCopy() // clients decode answers into what they were given
 	first := index(&s, now)
 	last := min(len(s.Values), first+maxValues, first+int((horizon+s.Step.Duration-1)/s.Step.Duration))
 	s.Start = metav1.NewTime(s.Start.Add(time.Duration(first) * s.Step.Duration).UTC())
@@ -54,7 +55,7 @@ func (w terms) unit() string {
 // Seed takes what an earlier process knew, so that a restart asks no source for what is still good. It is checked like
 // an answer: anyone who may write the status could have forged it. Call it before Run.
 func (k *Keeper) Seed(status *v1alpha1.SignalStatus) {
-	if status == nil || status.Unit != k.terms.unit() || len(status.Values) > maxValues {
+	if status == nil || status.Unit != k.terms.unit() || len(status.Values) > maxValues || status.Step.Duration <= 0 {
 		return
 	}
 	s := status.DeepCopy()

@@ -93,13 +93,17 @@ func (h *History) Sample(v *kube.View, now time.Time) {
 	}
 }
 
-// during returns the carbon intensity and the price at a site in [start, end), each only if all of it is known.
-func (h *History) during(site string, start, end time.Time) (carbon, price grid.Signal) {
+// during returns the carbon intensity and the price at a site in [start, end), each only if all of it is known in the
+// units that the caller will call it by.
+func (h *History) during(site string, units kube.Units, start, end time.Time) (carbon, price grid.Signal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of := h.sites[site]
-	if of == nil {
-		return grid.Signal{}, grid.Signal{}
+	if of != nil && of.units.Marginal == units.Marginal {
+		carbon.Series = of.carbon.During(start, end)
 	}
-	return grid.Signal{Series: of.carbon.During(start, end)}, grid.Signal{Series: of.price.During(start, end)}
+	if of != nil && of.units.Currency == units.Currency {
+		price.Series = of.price.During(start, end)
+	}
+	return carbon, price
 }

@@ -38,11 +38,12 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	}
 	home := func(value float64, is kube.Units) *kube.View { return viewOf(value, map[string]kube.Units{"home": is}) }
 	h := NewHistory()
+	average := kube.Units{Currency: "EUR"}
+	units := average // of the view
 	know := func(from, to time.Time) (carbon, price *grid.Series) {
-		c, p := h.during("home", from, to)
+		c, p := h.during("home", units, from, to)
 		return c.Series, p.Series
 	}
-	average := kube.Units{Currency: "EUR"}
 	h.Sample(home(100, kube.Units{Currency: "EUR", Behind: true}), kit.Noon.Add(-10*time.Minute))
 	h.Sample(home(100, average), kit.Noon)
 	now := kit.Noon.Add(10 * time.Minute)
@@ -59,6 +60,11 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	if c, _ := know(kit.Noon, now); c == nil {
 		t.Error("not recorded after a change of something else")
 	}
+	marginal := kube.Units{Marginal: true, Currency: "EUR"}
+	units = marginal // between two samples
+	if c, p := know(kit.Noon, now); c != nil || p == nil {
+		t.Error("the average is told as marginal, or prices are forgotten with it")
+	}
 	for range 2 { // the status still has the average
 		h.Sample(home(100, kube.Units{Marginal: true, Currency: "EUR", Behind: true}), now.Add(time.Second))
 	}
@@ -66,7 +72,6 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 		t.Error("the average was recorded as marginal, or prices were forgotten with it")
 	}
 	now = now.Add(10 * time.Minute)
-	marginal := kube.Units{Marginal: true, Currency: "EUR"}
 	h.Sample(home(700, marginal), now)
 	if c, _ := know(now, now.Add(time.Second)); c == nil || c.At(now) != 700 {
 		t.Error("the marginal intensity is not recorded")
@@ -77,7 +82,11 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	if got := Signal(viewOf(1, map[string]kube.Units{"home": marginal, "other": average})); got != "mixed" {
 		t.Errorf("together the zones are %s", got)
 	}
-	h.Sample(home(700, kube.Units{Marginal: true, Currency: "USD"}), now)
+	units = kube.Units{Marginal: true, Currency: "USD"}
+	if _, p := know(now.Add(-10*time.Minute), now); p != nil {
+		t.Error("prices in euros are told as dollars")
+	}
+	h.Sample(home(700, units), now)
 	if _, p := know(now.Add(-10*time.Minute), now); p != nil {
 		t.Error("prices in euros are believed to be dollars")
 	}

@@ -37,7 +37,7 @@ func (r *Rates) Of(node string, from, to time.Time) ledger.Rates {
 		return ledger.Rates{PUE: max(1, pue), Carbon: math.NaN(), Price: math.NaN()}
 	}
 	is := v.Units(site.Name)
-	carbon, price := r.History.during(site.Name, from, to)
+	carbon, price := r.History.during(site.Name, is, from, to)
 	if carbon.Series == nil && !is.Behind {
 		carbon = site.Carbon
 	}

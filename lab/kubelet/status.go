@@ -156,12 +156,19 @@ func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 		ContainerStatuses:     s.statuses(p.Spec.Containers, false),
 	}
 	ready := s.ready(p)
-	for kind, value := range map[corev1.PodConditionType]bool{
-		corev1.PodInitialized: s.initDone, corev1.ContainersReady: ready, corev1.PodReady: ready,
-		corev1.PodReadyToStartContainers: !s.final,
+	var ours []corev1.PodCondition // the rest is others': their writers may have changed it meanwhile
+	for _, c := range []struct {
+		kind  corev1.PodConditionType
+		holds bool
+	}{
+		{corev1.PodReadyToStartContainers, !s.final}, {corev1.PodInitialized, s.initDone},
+		{corev1.ContainersReady, ready}, {corev1.PodReady, ready},
 	} {
-		podutil.UpdatePodCondition(status, condition(kind, value, status.Phase))
+		podutil.UpdatePodCondition(status, condition(c.kind, c.holds, status.Phase))
+		_, written := podutil.GetPodCondition(status, c.kind)
+		ours = append(ours, *written)
 	}
+	status.Conditions = ours
 	return status
 }
 

@@ -176,5 +176,8 @@ func SetKubeconfig(config map[string]any, path string) (set bool, err error) {
 	if named, _, _ := unstructured.NestedString(config, keys...); named != "" {
 		return false, nil
 	}
+	if config[keys[0]] == nil { // it may be written without a value
+		delete(config, keys[0])
+	}
 	return true, unstructured.SetNestedField(config, path, keys...)
 }

@@ -91,7 +91,7 @@ func (s *Store) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, err
 }
 
 func (s *Store) answer(q *ledger.Query, plan ledger.Plan) (*ledger.Answer, error) {
-	t := newTable()
+	t := &table{sums: map[string]*sum{}, all: newSum(nil)}
 	pieces := s.counted()
 	counting := hosts(pieces)
 	var asOf time.Time
@@ -235,8 +235,6 @@ type sum struct {
 	costs       map[string]*big.Int
 	first, last time.Time
 }
-
-func newTable() *table { return &table{sums: map[string]*sum{}, all: newSum(nil)} }
 
 func newSum(key []string) *sum {
 	return &sum{key: key, emissions: map[string]*big.Int{}, costs: map[string]*big.Int{}}

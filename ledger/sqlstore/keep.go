@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strconv"
 	"time"
@@ -259,9 +260,16 @@ func (k *keeper) names(table string, before int64) error {
 	var first, last int64
 	err := k.d.reads.QueryRowContext(k.ctx,
 		"SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), 0) FROM "+table).Scan(&first, &last)
-	for ; err == nil && first < last; first += namesAtOnce {
-		_, err = k.exec("DELETE FROM "+table+" WHERE id >= $1 AND id < $2 AND seen < $3", first,
-			min(first+namesAtOnce, last), before)
+	for err == nil {
+		var old sql.NullInt64 // numbers of names that went before are skipped
+		err = k.d.reads.QueryRowContext(k.ctx, "SELECT MIN(id) FROM "+table+
+			" WHERE id >= $1 AND id < $2 AND seen < $3", first, last, before).Scan(&old)
+		if err != nil || !old.Valid {
+			break
+		}
+		first = old.Int64 + namesAtOnce
+		_, err = k.exec("DELETE FROM "+table+" WHERE id >= $1 AND id < $2 AND seen < $3", old.Int64,
+			min(first, last), before)
 	}
 	return err
 }

@@ -126,7 +126,9 @@ func (r *reading) version(day int64) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the versions of days: %w", err)
 	}
-	maps.Copy(r.versions, versions)
+	if r.versions != nil { // nil: the transaction changes them
+		maps.Copy(r.versions, versions)
+	}
 	return versions[day], nil
 }
 

@@ -80,8 +80,6 @@ type sumKey struct {
 // A place is where a node was.
 type place struct{ host, site, signal, currency string }
 
-func placeOf(a *ledger.Account) place { return place{a.Host, a.Site, a.Signal, a.Currency} }
-
 func (k sumKey) compare(o sumKey) int {
 	return cmp.Or(cmp.Compare(k.start, o.start), cmp.Compare(k.id, o.id), cmp.Compare(k.host, o.host),
 		cmp.Compare(k.site, o.site), cmp.Compare(k.signal, o.signal), cmp.Compare(k.currency, o.currency))
@@ -200,7 +198,7 @@ func (b books) add(w *window, account func(id int64) (*ledger.Account, error)) e
 	var n *sum
 	var where place
 	node := func(a *ledger.Account) *sum { // mostly the one before
-		if p := placeOf(a); n == nil || p != where {
+		if p := (place{a.Host, a.Site, a.Signal, a.Currency}); n == nil || p != where {
 			n, where = at(b.nodes, sumKey{start, w.Node, p}), p
 			n.extend(w.First, w.Last)
 		}

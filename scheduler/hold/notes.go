@@ -147,14 +147,14 @@ func (l *Loop) putOff(h *hold) {
 
 // flushNotes writes what was put off, oldest first, as far as there is room for it.
 func (l *Loop) flushNotes() {
-	n := max(0, min(cap(l.notes)/2-len(l.notes), len(l.notesInOrder)))
-	due := l.notesInOrder[:n]
-	if l.notesInOrder = l.notesInOrder[n:]; len(l.notesInOrder) == 0 {
-		l.notesInOrder, l.pendingNotes = nil, map[*hold]struct{}{} // a map keeps the memory of all that it ever held
-	}
-	for _, h := range due {
+	for range min(cap(l.notes)/2-len(l.notes), len(l.notesInOrder)) {
+		h := l.notesInOrder[0]
+		if l.notesInOrder = l.notesInOrder[1:]; len(l.notesInOrder) == 0 {
+			// A map keeps the memory of all that it ever held.
+			l.notesInOrder, l.pendingNotes = nil, map[*hold]struct{}{}
+		}
 		delete(l.pendingNotes, h)
-		l.explain(h)
+		l.explain(h) // if it panics, the others are told with the next turn
 	}
 }
 

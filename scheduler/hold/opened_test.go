@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 // What has waited for its turn until its deadline comes before what may go at any time.
@@ -86,6 +87,12 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 		names = append(names, types.UID(name))
 	}
 	b.view = forecastOf(t, steps(12, 100))
+	fails := false
+	b.loop.record = func(*record.Entry) {
+		if fails {
+			panic("nowhere to write")
+		}
+	}
 	b.turn(epoch)
 	b.loop.leads, b.loop.notes = true, make(chan note, 4)
 	for range 3 {
@@ -98,9 +105,25 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 		<-b.loop.notes
 	}
 	b.loop.flushNotes()
-	for i, name := range names {
-		if told := !b.loop.jobs.byUID[name].told.IsZero(); told != (i < 2) {
-			t.Errorf("%s is told: %v", name, told)
+	told := func(before int) {
+		t.Helper()
+		for i, name := range names {
+			if told := !b.loop.jobs.byUID[name].told.IsZero(); told != (i < before) {
+				t.Errorf("%s is told: %v", name, told)
+			}
 		}
+	}
+	told(2)
+	// A panic costs the one note.
+	fails = true
+	for before := 3; before < 6; before++ {
+		for len(b.loop.notes) > 0 {
+			<-b.loop.notes
+		}
+		func() {
+			defer func() { _ = recover() }()
+			b.loop.flushNotes()
+		}()
+		told(before)
 	}
 }

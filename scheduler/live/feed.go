@@ -44,7 +44,8 @@ func New(o central.Options, log *slog.Logger) (*Feed, error) {
 	metrics.Register()
 	youngest.WithLabelValues().Set(-1)
 	return &Feed{
-		now: o.Now, log: log, client: client, reserved: newReservations(),
+		now: o.Now, log: log, client: client,
+		reserved:  reservations{byNode: map[string][]reservation{}, nodeOf: map[string]string{}},
 		nodes:     route{name: "nodes", path: "/api/v1/nodes/power"},
 		workloads: route{name: "workloads", path: "/api/v1/workloads/power"},
 	}, nil

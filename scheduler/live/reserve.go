@@ -35,10 +35,6 @@ const (
 	mostReserved = 20_000
 )
 
-func newReservations() reservations {
-	return reservations{byNode: map[string][]reservation{}, nodeOf: map[string]string{}}
-}
-
 func (r *reservations) add(pod, node string, power energy.Watts, at time.Time) {
 	if !(power > 0 && power <= mostWatts) {
 		return

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/kube"
@@ -141,7 +142,7 @@ func (e *Energy) narrowToPlan(state fwk.CycleState, r *request, pod *v1.Pod,
 	if !e.retries.allow(len(nodes)) || !batch.Plain(pod) {
 		return nil
 	}
-	left := e.possible(r, pod, step)
+	left := e.possible(pod, step)
 	if len(left) == 0 {
 		return nil
 	}
@@ -168,24 +169,44 @@ func (e *Energy) ask(r *request, nodes []fwk.NodeInfo) {
 	q = &copied
 }
 
-// possible returns those of a step's nodes that are still there, that the pod may run on, and that have room for it as
-// far as the core knows of room.
-func (e *Energy) possible(r *request, pod *v1.Pod, step batch.Step) sets.Set[string] {
+// possible returns those of a step's nodes that are still there, that the pod may run on, and that have room for it.
+// The core knows only of CPU, memory and GPUs, so all that the pod asks for is looked at here.
+func (e *Energy) possible(pod *v1.Pod, step batch.Step) sets.Set[string] {
 	admission := kube.AdmissionOf(pod)
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	left := make(sets.Set[string], 1+len(step.Next))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.book.open(r.view, r.cluster)
 	for _, name := range append([]string{step.Node}, step.Next...) {
 		n, err := e.nodes(name)
-		if err != nil || n.Node() == nil || !admission.Admits(n.Node()) {
-			continue
-		}
-		if at := e.book.find(n); !e.book.seats[at].crowded && r.job.Request.Within(e.book.nodes[at].Free) {
+		if err == nil && n.Node() != nil && admission.Admits(n.Node()) && hasRoom(n, requests) {
 			left.Insert(name)
 		}
 	}
 	return left
+}
+
+// hasRoom says what NodeResourcesFit will say.
+func hasRoom(n fwk.NodeInfo, requests v1.ResourceList) bool {
+	all, taken := n.GetAllocatable(), n.GetRequested()
+	if len(n.GetPods()) >= all.GetAllowedPodNumber() {
+		return false
+	}
+	for name, q := range requests {
+		var want, free int64
+		switch name {
+		case v1.ResourceCPU:
+			want, free = q.MilliValue(), all.GetMilliCPU()-taken.GetMilliCPU()
+		case v1.ResourceMemory:
+			want, free = q.Value(), all.GetMemory()-taken.GetMemory()
+		case v1.ResourceEphemeralStorage:
+			want, free = q.Value(), all.GetEphemeralStorage()-taken.GetEphemeralStorage()
+		default:
+			want, free = q.Value(), all.GetScalarResources()[name]-taken.GetScalarResources()[name]
+		}
+		if want > free && want > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // rankByPlan ranks nodes by a plan: the planned node best, then the next options in their order. It reports whether any

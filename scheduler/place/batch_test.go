@@ -226,3 +226,29 @@ func TestNamedLimitsAreNotPlanned(t *testing.T) {
 		t.Error("a pod of others is planned")
 	}
 }
+
+func TestRoom(t *testing.T) {
+	m := newMachine("n", "coal", "frugal")
+	m.allocatable.pods = 2
+	m.allocatable.scalars = map[v1.ResourceName]int64{"example.com/fpga": 1}
+	for name, tc := range map[string]struct {
+		requests v1.ResourceList
+		pods     int
+		want     bool
+	}{
+		"room":         {v1.ResourceList{v1.ResourceCPU: amount("6"), v1.ResourceMemory: amount("28Gi")}, 1, true},
+		"CPU":          {v1.ResourceList{v1.ResourceCPU: amount("6001m")}, 1, false},
+		"memory":       {v1.ResourceList{v1.ResourceMemory: amount("29Gi")}, 1, false},
+		"storage":      {v1.ResourceList{v1.ResourceEphemeralStorage: amount("1")}, 1, false},
+		"device":       {v1.ResourceList{"example.com/fpga": amount("1")}, 1, true},
+		"devices":      {v1.ResourceList{"example.com/fpga": amount("2")}, 1, false},
+		"other device": {v1.ResourceList{"example.com/tpu": amount("1")}, 1, false},
+		"none wanted":  {v1.ResourceList{"example.com/tpu": amount("0")}, 1, true},
+		"pods":         {nil, 2, false},
+	} {
+		m.pods = make([]fwk.PodInfo, tc.pods)
+		if got := hasRoom(m, tc.requests); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
