@@ -110,7 +110,7 @@ func (t *trouble) note(log *slog.Logger, what, consequence string, err error) {
 	if err != nil {
 		log.Error("a part of the agent fails", "part", what, "consequence", consequence, "err", err)
 	} else {
-		log.Info("it works again", "what", what)
+		log.Info("it works again", "part", what)
 	}
 }
 
