@@ -383,6 +383,7 @@ func (n *simNode) restart() {
 	}
 	for _, m := range append(slices.Clone(n.roots), n.parts...) {
 		m.c = energy.NewCounter(m.o)
+		m.shown = energy.Reading{} // the dead process held it; the run that it names is not this process's
 		for _, r := range n.a.Readings(nil) {
 			m.c.Resume(r)
 		}

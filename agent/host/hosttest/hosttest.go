@@ -190,9 +190,19 @@ func Mount(tb testing.TB, version int) string {
 var counter atomic.Int64
 
 // Folder makes a group of the test's own below the mount, and removes it with all that is inside when the test ends.
+// A test process that was killed leaves its groups behind, which every sweep of a mount finds: they are removed first.
 func Folder(tb testing.TB, mount string) string {
 	tb.Helper()
 	alone(tb)
+	all, _ := filepath.Glob(filepath.Join(mount, "kubenergy-test-*"))
+	for _, dir := range all {
+		if strings.HasPrefix(filepath.Base(dir), fmt.Sprintf("kubenergy-test-%d-", os.Getpid())) {
+			continue
+		}
+		if err := Remove(dir); err != nil { // its process is dead, or would hold the lock
+			tb.Fatal(err)
+		}
+	}
 	dir := filepath.Join(mount, fmt.Sprintf("kubenergy-test-%d-%d", os.Getpid(), counter.Add(1)))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		tb.Skipf("control groups cannot be made: %v", err)
