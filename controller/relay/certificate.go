@@ -99,7 +99,7 @@ func replace(file string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer draft.Cleanup()
+	defer func() { _ = draft.Cleanup() }() // nothing is left of it once it has replaced the file
 	if _, err := draft.Write(text); err != nil {
 		return err
 	}

@@ -218,10 +218,10 @@ func (p *pod) remove(ctx context.Context) {
 func (p *pod) write(ctx context.Context, what string, change func() error) {
 	_ = wait.PollUntilContextCancel(ctx, retryEvery, true, func(context.Context) (bool, error) {
 		err := change()
-		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || ctx.Err() != nil {
-			return true, nil
+		done := err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || ctx.Err() != nil
+		if !done {
+			p.log.Warn("the API server refuses a change: it is tried again", "change", what, "error", err)
 		}
-		p.log.Warn("the API server refuses a change: it is tried again", "change", what, "error", err)
-		return false, nil //nolint:nilerr // it is tried again
+		return done, nil
 	})
 }

@@ -161,8 +161,10 @@ func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 		kind  corev1.PodConditionType
 		holds bool
 	}{
-		{corev1.PodReadyToStartContainers, !s.final}, {corev1.PodInitialized, s.initDone},
-		{corev1.ContainersReady, ready}, {corev1.PodReady, ready},
+		{corev1.PodReadyToStartContainers, !s.final},
+		{corev1.PodInitialized, s.initDone},
+		{corev1.ContainersReady, ready},
+		{corev1.PodReady, ready},
 	} {
 		podutil.UpdatePodCondition(status, condition(c.kind, c.holds, status.Phase))
 		_, written := podutil.GetPodCondition(status, c.kind)
