@@ -166,6 +166,11 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 	if got := w.heldUntil(t, "nightly-report"); got.Before(cleanest) {
 		t.Errorf("nightly-report is held until %v, before the cleanest hours from %v on", got, cleanest)
 	}
+	w.eventually(t, time.Minute, "the Job controller says that it is suspended", func() bool {
+		return slices.ContainsFunc(w.job(t, team, "nightly-report").Status.Conditions, func(c batchv1.JobCondition) bool {
+			return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
+		})
+	})
 	w.shell.say(t, w.readme.next(t, "kubectl get jobs -n team-a -L kubenergy.io/held"), "Suspended", "true")
 	for name, explain := range map[string]string{
 		"reindex":        w.readme.next(t, "kubenergy explain job reindex -n team-a"),
