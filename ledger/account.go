@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 )
 
@@ -21,9 +22,27 @@ const (
 	// Transfer takes from a host what its guest tells in more detail: it is negative, and counts if the host's energy
 	// of that hour is booked. If it is not, the guest counts by itself.
 	Transfer
+	// Late is of pods, as Workload, but was booked more than an hour after it was used. Reports count both. A budget
+	// does not act on it: what comes so late cannot be checked against anything live.
+	Late
+
+	lastKind = Late
 )
 
-var kindNames = [...]string{"workload", "system", "idle", "platform", "unknown", "vm", "cgroup", "foreign", "transfer"}
+// Workloads are the kinds of what pods used.
+func Workloads() []Kind { return []Kind{Workload, Late} }
+
+// Kinds yields all kinds of accounts.
+func Kinds() iter.Seq[Kind] {
+	return func(yield func(Kind) bool) {
+		for k := Workload; k <= lastKind && yield(k); k++ {
+		}
+	}
+}
+
+var kindNames = [...]string{
+	"workload", "system", "idle", "platform", "unknown", "vm", "cgroup", "foreign", "transfer", "late",
+}
 
 // String returns the name used in JSON and tables.
 func (k Kind) String() string {

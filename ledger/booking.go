@@ -15,6 +15,9 @@ import (
 type Booking struct {
 	Batch    *batch.Batch
 	Received time.Time
+	// NodeSince is when the batch's node came to be; zero: it is not known, and counts as Received. That of a node's
+	// first booking is kept: see [Told].
+	NodeSince time.Time
 	// Consumers say who the batch's shares are, in their order. Shares of one pod may point to one: it must not be
 	// changed.
 	Consumers []*Consumer
@@ -22,6 +25,14 @@ type Booking struct {
 	// Agentless says that the batch was not sent by an agent: the central unit estimated it or read a meter itself.
 	// Such a window counts as long as no agent's is booked for the node and window.
 	Agentless bool
+}
+
+// CameToBe is the instant before which the node can have used nothing.
+func (b *Booking) CameToBe() time.Time {
+	if b.NodeSince.IsZero() {
+		return b.Received
+	}
+	return b.NodeSince
 }
 
 // A Consumer is who used a share: what batches call it, and the account that is charged. Host, Site, Signal and

@@ -206,6 +206,12 @@ func (w Window) Cut(postings int) iter.Seq[Window] {
 	}
 }
 
+// Cuttable reports whether an interval of so many shares is cut at all. One that is not lands whole in its last window.
+func Cuttable(length time.Duration, shares int) bool {
+	const own = 3 // idle, platform, unknown
+	return stepFor(length, shares+own) > 0
+}
+
 func stepFor(length time.Duration, postings int) time.Duration {
 	for _, step := range steps {
 		if int64(length/step)+1 <= int64(maxPostings/max(postings, 1)) {

@@ -14,6 +14,8 @@ type Store interface {
 	Book(ctx context.Context, all []*Booking) (receipts []Receipt, errs []error, err error)
 	// Acked returns the highest number of a stream that is booked, and if any is.
 	Acked(ctx context.Context, of batch.Stream) (acked uint64, known bool, err error)
+	// Told returns how much time the agent of a node has told of, over all of its boots.
+	Told(ctx context.Context, node string) (Told, error)
 	// Fold moves what the journal holds, some of it if there is much, into windows and sums. It returns how many
 	// bookings are left of those that there were when it began.
 	Fold(ctx context.Context) (left int, err error)
@@ -31,6 +33,12 @@ type Store interface {
 	// Gauges returns what of the statistics is found out without counting rows that were folded: Journal and Bytes.
 	Gauges(ctx context.Context) (Statistics, error)
 	Close() error
+}
+
+// Told is the time that is booked of a node, told by its agent.
+type Told struct {
+	Time  time.Duration // over all boots
+	Since time.Time     // when the node came to be, as its first booking said; zero: there is none
 }
 
 // Retention says for how long things are kept. 0: for good.

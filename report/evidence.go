@@ -23,7 +23,7 @@ type Evidence struct {
 
 // Queries returns what [Evidence] needs of a ledger, for the time and the namespaces of a query.
 func Queries(q *ledger.Query) (uids, owners, sites ledger.Query) {
-	base := ledger.Query{From: q.From, To: q.To, Namespaces: q.Namespaces, Kinds: []ledger.Kind{ledger.Workload}}
+	base := ledger.Query{From: q.From, To: q.To, Namespaces: q.Namespaces, Kinds: ledger.Workloads()}
 	uids, owners = base, base
 	uids.GroupBy = []ledger.Dimension{ledger.ByUID}
 	owners.GroupBy = []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner}

@@ -382,3 +382,22 @@ type broken struct{ Ledger }
 func (broken) Query(context.Context, *ledger.Query) (*ledger.Answer, error) {
 	return nil, errors.New("the disk is gone")
 }
+
+// What comes more than an hour late, as an agent can invent it, suspends nothing, and the condition says that it came.
+func TestLateEnergyDoesNotSuspend(t *testing.T) {
+	clock := &clockAt{monday.Add(time.Hour)}
+	w := newWorld(t, newBudget(nil, do(v1alpha1.DeedSuspend)...), newJob("running", nil))
+	e := w.engine("a", nil, clock.now)
+	w.used(monday, monday.Add(time.Minute), oneKWh/2, "team", "Job/running")
+	w.book(monday, monday.Add(time.Minute), 4000*oneKWh, ledger.Consumer{
+		Key: "pod/" + uidOf("Job/other"), Pod: "other-x",
+		Account: ledger.Account{Kind: ledger.Late, Namespace: "team", OwnerKind: "Job", Owner: "running"},
+	})
+	e.sweepAndWork(t.Context())
+	if s := w.budget("month").Status; s.Percent != 50 || s.Exhausted || w.suspended("running") {
+		t.Fatalf("%+v", s)
+	}
+	if text := w.condition().Message; !strings.Contains(text, "4000 kWh came more than an hour late") {
+		t.Error(text)
+	}
+}

@@ -82,7 +82,7 @@ func (e *Engine) ask(ctx context.Context, all []*budgetCase, now time.Time) (fai
 			return inScope(dimensions, key, &c.budget.Spec.Scope)
 		}, &ledger.Query{
 			From: q.from, To: q.to, GroupBy: dimensions, Namespaces: sortedKeys(by),
-			Kinds: []ledger.Kind{ledger.Workload},
+			Kinds: ledger.Workloads(),
 		}))
 	}
 	return failed
@@ -100,11 +100,13 @@ func grouped[T any](all []T, by func(T) string) map[string][]T {
 const queryTimeout = 20 * time.Second
 
 // sum asks the ledger, and sets what accounts used: the rows that count of those whose first keys are the account's.
+// What came late is kept apart: nothing acts on it.
 func sum[T interface{ base() *account }](ctx context.Context, e *Engine, by map[string][]T, keys int,
 	counts func(T, []string) bool, q *ledger.Query,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
+	q.GroupBy = append(slices.Clip(q.GroupBy), ledger.ByKind)
 	asked := e.o.Now()
 	answer, err := e.o.Ledger.Query(ctx, q)
 	if err != nil {
@@ -118,7 +120,11 @@ func sum[T interface{ base() *account }](ctx context.Context, e *Engine, by map[
 	for i := range answer.Rows {
 		key := answer.Rows[i].Key
 		for _, a := range by[strings.Join(key[:keys], " ")] {
-			if counts(a, key) {
+			switch {
+			case !counts(a, key):
+			case key[len(key)-1] == ledger.Late.String():
+				a.base().use.late += answer.Rows[i].Energy()
+			default:
 				a.base().use.Include(&answer.Rows[i])
 			}
 		}
@@ -208,7 +214,7 @@ func (e *Engine) sumOwners(ctx context.Context, all []*allowance, now time.Time,
 	q := &ledger.Query{
 		From: p.from.Truncate(time.Hour), To: p.to, GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner},
 		Owners:     sortedKeys(grouped(all, (*allowance).workload)),
-		Namespaces: sortedKeys(grouped(all, namespaceOf)), Kinds: []ledger.Kind{ledger.Workload},
+		Namespaces: sortedKeys(grouped(all, namespaceOf)), Kinds: ledger.Workloads(),
 	}
 	counts := anyRow
 	if byHour {

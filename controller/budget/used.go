@@ -18,6 +18,7 @@ import (
 // use is what was used of a budget.
 type use struct {
 	ledger.Row
+	late energy.Microjoules // booked more than an hour after it was used: not in the row
 	asOf time.Time
 }
 
@@ -162,6 +163,9 @@ func (u *use) unsaid(l *v1alpha1.BudgetLimits) (why []string) {
 		if s := share(part, u.Facility); s > 0 {
 			why = append(why, fmt.Sprintf("of %.3g%% of the energy the %s not known", s*whole, what))
 		}
+	}
+	if u.late > 0 {
+		why = append(why, fmt.Sprintf("%.4g kWh came more than an hour late and do not count", u.late.Joules().KWh()))
 	}
 	if l.CarbonGrams != nil {
 		add(sortedKeys(u.Emissions), signalOf(l), "emissions by the %s intensity do not count", u.Uncharted,

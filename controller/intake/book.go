@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	mostAhead  = 2 * time.Minute // that a node's clock may be ahead of ours
-	mostBehind = mostTime        // that a batch may have been kept; a clock that says more has not been set
+	mostAhead  = 2 * time.Minute      // that a node's clock may be ahead of ours
+	mostBehind = 400 * 24 * time.Hour // that a batch may have been kept; a clock that says more has not been set
 	skewIsTold = 2 * time.Second
 )
 
@@ -40,15 +40,21 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	limits := h.c.Envelope(b.Stream.Node)
 	limits.MaxPower = cmp.Or(limits.MaxPower, DefaultMaxPower)
 	limits.Cores = cmp.Or(limits.Cores, DefaultCores)
-	undo, broken := n.envelope.reserve(b, limits, now)
+	if !agentless { // what the controller measures itself takes as long as it takes
+		if err := n.envelope.recall(ctx, h.c.Ledger, b.Stream.Node, now); err != nil {
+			return ledger.Receipt{}, nil, err
+		}
+	}
+	undo, since, broken := n.envelope.reserve(b, limits, now)
 	if broken != nil {
 		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
 		return ledger.Receipt{}, nil, broken
 	}
 	h.compare(n, b, &limits)
-	r := h.c.Directory.resolve(b.Stream.Node, b.Shares, &h.news, now)
+	r := h.c.Directory.resolve(b, &limits, &h.news, now)
 	booking := &ledger.Booking{
-		Batch: b, Received: now, Consumers: r.consumers, Rates: h.c.Rates(b.Stream.Node, b.Start, b.End),
+		Batch: b, Received: now, NodeSince: since, Consumers: r.consumers,
+		Rates:     h.c.Rates(b.Stream.Node, b.Start, b.End),
 		Agentless: agentless,
 	}
 	// If the client disconnects, booking still finishes, so that its result is known.
@@ -64,6 +70,7 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	n.remember(&b.Stream, receipt.Acked)
 	if receipt.Booked {
 		n.booked(b, now)
+		h.surge(n, b.Stream.Node, now)
 		h.metrics.count(b, &r, &receipt)
 	}
 	return receipt, r.names, nil

@@ -1,12 +1,14 @@
 package intake
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger"
 )
 
 // Tolerance is by how much a node's power may exceed what a model of its hardware says at most, and be believed.
@@ -18,10 +20,14 @@ const (
 	overCores = 1.1
 	slack     = time.Minute // at full power, in all of a node's batches together
 
-	// How much time a node may tell of, beyond what has passed since it was first heard of: an agent may have been
-	// kept from delivering for long. A node that invents boots of its kernel can make up so much time, and no more,
-	// until the central unit begins anew: what was told before is forgotten with it.
-	mostTime = 400 * 24 * time.Hour
+	// A node tells of no more time, over all of its boots, than has passed since it came to be: since its Node was made
+	// or its first batch came, whichever was earlier. The ledger keeps how much it told: invented boots do not help.
+	// An agent outside the cluster may have measured for some time before the controller first let it in.
+	mostBacklog = 7 * 24 * time.Hour
+	drift       = 1000 // of a clock: a part in so many
+	timeSlack   = 10 * time.Minute
+	toldFor     = time.Hour // what the ledger says is asked for again: another controller may have booked
+	toldAtOnce  = 24        // hours in an hour: more is worth a line
 
 	// What is far from a model, if measured for long enough to say.
 	farBelow     = 0.3
@@ -48,14 +54,35 @@ func (b *breach) Error() string { return b.text }
 // slack of a batch must not be had again with each of many short ones.
 type envelope struct {
 	mu    sync.Mutex
-	since time.Time     // when the node was first heard of
-	time  time.Duration // that it has told of since
+	asked time.Time     // when the ledger said what follows
+	since time.Time     // when the node came to be, as its first booking said; zero: there is none
+	time  time.Duration // that it has told of, over all boots
+	hour  hour          // the present one
 	power float64       // microjoules beyond what it can draw in the time told of; not below 0
 	cpu   float64       // CPU nanoseconds beyond what its cores have in that time; not below 0
 }
 
+// An hour adds up what nodes tell within an hour.
+type hour struct {
+	began time.Time
+	told  time.Duration
+	last  time.Duration // in the hour before
+}
+
+// at returns the hour that an instant is in.
+func (h *hour) at(now time.Time) *hour {
+	switch passed := now.Sub(h.began); {
+	case passed < time.Hour && passed >= 0:
+	case passed < 2*time.Hour && passed >= 0:
+		*h = hour{began: now, last: h.told}
+	default:
+		*h = hour{began: now}
+	}
+	return h
+}
+
 // reserve checks a batch and takes what it needs. Where it is not booked after all, release puts it back.
-func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (undo func(), broken *breach) {
+func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (undo func(), since time.Time, broken *breach) {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	var cpu float64
 	for i := range b.Shares {
@@ -67,28 +94,87 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (undo func()
 	overCPU := cpu - overCores*l.Cores*float64(length)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.since.IsZero() {
-		e.since = now
-	}
+	since = e.cameToBe(l, now)
+	elapsed := now.Sub(since)
 	told, power, cpuNow := e.time+length, max(0, e.power+overEnergy), max(0, e.cpu+overCPU)
 	switch {
-	case length > mostTime || told > mostTime+max(0, now.Sub(e.since)):
-		return nil, &breach{limitTime, fmt.Sprintf("%v: more time than can have passed", length)}
+	case !ledger.Cuttable(length, len(b.Shares)):
+		return nil, since, &breach{limitTime, fmt.Sprintf("%v of %d consumers are too much to be booked day by day",
+			length, len(b.Shares))}
+	case !e.asked.IsZero() && told > elapsed+elapsed/drift+timeSlack:
+		return nil, since, &breach{limitTime, fmt.Sprintf("%v, and %v before: the node came to be %v ago", length,
+			e.time, elapsed.Round(time.Second))}
 	case power > most*slack.Seconds():
-		return nil, &breach{limitPower, fmt.Sprintf("%v in %v: the node draws at most %v", b.Measured, length,
+		return nil, since, &breach{limitPower, fmt.Sprintf("%v in %v: the node draws at most %v", b.Measured, length,
 			l.MaxPower)}
 	case cpuNow > l.Cores*float64(slack):
-		return nil, &breach{limitCPU, fmt.Sprintf("CPU time of %v in %v: the node has %v cores", time.Duration(cpu),
-			length, l.Cores)}
+		return nil, since, &breach{limitCPU, fmt.Sprintf("CPU time of %v in %v: the node has %v cores",
+			time.Duration(cpu), length, l.Cores)}
 	}
 	deltaPower, deltaCPU := power-e.power, cpuNow-e.cpu
 	e.time, e.power, e.cpu = told, power, cpuNow
+	e.hour.at(now).told += length
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.time -= length
+		e.hour.told = max(0, e.hour.told-length)
 		e.power, e.cpu = max(0, e.power-deltaPower), max(0, e.cpu-deltaCPU)
-	}, nil
+	}, since, nil
+}
+
+// cameToBe returns the instant before which a node can have used nothing. A Node may be made anew under its name.
+func (e *envelope) cameToBe(l Limits, now time.Time) time.Time {
+	since := l.Since
+	if since.IsZero() {
+		since = now.Add(-mostBacklog)
+	}
+	if !e.since.IsZero() && e.since.Before(since) {
+		return e.since
+	}
+	return since
+}
+
+// recall asks a ledger how much time a node has told of, if that was long ago. It must come before a batch of an agent
+// is checked: without it, time is not.
+func (e *envelope) recall(ctx context.Context, l Booker, node string, now time.Time) error {
+	e.mu.Lock()
+	fresh := !e.asked.IsZero() && now.Sub(e.asked) < toldFor
+	e.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	told, err := l.Told(ctx, node)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked, e.since, e.time = now, told.Since, max(e.time, told.Time) // only e.time has what is being booked
+	return nil
+}
+
+// surge notes how much time a node has told of within the hour: much of it is a backlog, or invented.
+func (h *Handler) surge(n *node, name string, now time.Time) {
+	n.envelope.mu.Lock()
+	told := n.envelope.hour.at(now).told
+	n.envelope.mu.Unlock()
+	h.mu.Lock()
+	most := h.most.at(now)
+	before := most.told
+	most.told = max(most.told, told)
+	h.mu.Unlock()
+	if told > toldAtOnce*time.Hour && told > before {
+		h.tell("a node tells of more than a day within an hour", "node", name, "told", told)
+	}
+}
+
+// toldRatio is the most that a node has told of within this hour or the last, over an hour.
+func (h *Handler) toldRatio() float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	most := h.most.at(h.c.Now())
+	return max(most.told, most.last).Hours()
 }
 
 // compare reports whether the mean power of a batch is far from what a model of the node says; known is false where

@@ -1,8 +1,10 @@
 package intake_test
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/ledger"
 )
 
 func cpu(d time.Duration) func(*batch.Batch) {
@@ -65,24 +68,72 @@ func TestEnvelopeOfManyShortBatches(t *testing.T) {
 	}
 }
 
-// Boots that never were cannot hold more time than a little more than a year.
+// A node tells of no more time than has passed since it came to be, whatever boots it invents and however often the
+// controller begins anew.
 func TestEnvelopeOfManyBoots(t *testing.T) {
 	w := newWorld(t)
-	w.limits["a"] = intake.Limits{MaxPower: 100}
-	const month = 30 * 24 * time.Hour
+	const day = 24 * time.Hour
+	w.limits["a"] = intake.Limits{MaxPower: 100, Since: noon.Add(-100 * day)}
 	booked := 0
-	for n := range 20 {
-		b := of("a", 1, joules(100*2592000), lasting(month), func(b *batch.Batch) { b.Stream.Boot = strconv.Itoa(n) })
-		if w.send("token-a", b).Code == http.StatusOK {
-			booked++
+	forge := func() {
+		t.Helper()
+		for n := range 20 {
+			b := of("a", 1, joules(100*864000), lasting(10*day),
+				func(b *batch.Batch) { b.Stream.Boot = strconv.Itoa(booked) + "/" + strconv.Itoa(n) })
+			if w.send("token-a", b).Code == http.StatusOK {
+				booked++
+			}
 		}
 	}
-	if booked != 13 {
-		t.Errorf("%d months are booked", booked)
+	forge()
+	if booked != 10 {
+		t.Errorf("%d times ten days are booked of a node that came to be 100 days ago", booked)
 	}
-	w.add(month) // real time goes on counting
-	w.booked("token-a", of("a", 1, joules(1), lasting(month-time.Hour),
-		func(b *batch.Batch) { b.Stream.Boot = "real" }))
+	w.restart()
+	forge()
+	w.limits["a"] = intake.Limits{MaxPower: 100, Since: noon} // the Node was made anew
+	forge()
+	if booked != 10 {
+		t.Errorf("%d times ten days are booked after the controller began anew", booked)
+	}
+	w.add(day) // real time goes on
+	w.booked("token-a", of("a", 1, joules(1), lasting(day-time.Hour), func(b *batch.Batch) { b.Stream.Boot = "real" }))
+}
+
+// A machine that is no node of the cluster may have measured for a week before it was let in.
+func TestEnvelopeOfStrangers(t *testing.T) {
+	w := newWorld(t)
+	const day = 24 * time.Hour
+	w.refused("token-a", of("a", 1, lasting(8*day)), http.StatusUnprocessableEntity)
+	w.booked("token-a", of("a", 1, lasting(7*day)))
+	w.refused("token-a", of("a", 2, lasting(day), func(b *batch.Batch) { b.Stream.Boot = "another" }),
+		http.StatusUnprocessableEntity)
+}
+
+// The forged batch of a compromised agent: 399 days at full power, of so many consumers that it would not be cut, and
+// charged to a namespace in the last hour.
+func TestForgedBatch(t *testing.T) {
+	w := newWorld(t)
+	const day = 24 * time.Hour
+	w.limits["a"] = intake.Limits{MaxPower: 400, Since: noon.Add(-time.Hour)}
+	forged := func(length time.Duration) *batch.Batch {
+		b := of("a", 1, joules(energy.Microjoules(400*length.Seconds())), lasting(length))
+		b.Shares, b.Unknown, b.Idle = nil, 0, 0
+		for i := range 601 {
+			b.Shares = append(b.Shares, energy.Share{ID: fmt.Sprintf("cgroup//%03d", i), Dynamic: b.Measured / 601})
+		}
+		b.Unknown = b.Measured - 601*(b.Measured/601)
+		return b
+	}
+	w.refused("token-a", forged(399*day), http.StatusUnprocessableEntity)
+	w.refused("token-a", forged(2*time.Hour), http.StatusUnprocessableEntity)
+	w.limits["a"] = intake.Limits{MaxPower: 400, Since: noon.Add(-1000 * day)}
+	text := w.refused("token-a", forged(399*day), http.StatusUnprocessableEntity)
+	if !strings.Contains(text, "day by day") {
+		t.Errorf("it could be booked in one window: %s", text)
+	}
+	w.limits["a"] = intake.Limits{MaxPower: 400, Since: noon.Add(-time.Hour)}
+	w.booked("token-a", forged(time.Hour))
 }
 
 // What is not booked takes nothing.
@@ -228,6 +279,59 @@ func TestNodesAsProfilesSay(t *testing.T) {
 	} {
 		if got := limits(name); got != want {
 			t.Errorf("%s: have %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// A pod is charged with no more than it can have used since it was made, and one that was not there with nothing.
+func TestPodsAreChargedFromTheirStart(t *testing.T) {
+	w := newWorld(t)
+	const hours = 10
+	w.limits["a"] = intake.Limits{MaxPower: 100, Cores: 4, Since: noon.Add(-hours * time.Hour)}
+	made := func(at time.Time) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(at) }
+	}
+	w.directory.Saw(pod("shop", "young", uidNumber(1), "a", made(noon.Add(-time.Hour))))
+	w.directory.Saw(pod("shop", "future", uidNumber(2), "a", made(noon.Add(time.Hour))))
+	w.directory.Saw(pod("shop", "old", uidNumber(3), "a", made(noon.Add(-hours*time.Hour))))
+	const each = 1_000_000 * 1e6
+	b := of("a", 1, lasting(hours*time.Hour), joules(3_000_000))
+	b.Idle = 0
+	for i := range 3 {
+		b.Shares = append(b.Shares, energy.Share{ID: "pod/" + uidNumber(i+1), Dynamic: each, CPU: 10 * time.Hour})
+	}
+	booked, _ := w.booked("token-a", b)
+	if err := booked.Validate(); err != nil {
+		t.Error(err)
+	}
+	const most = 1.2 * 100 * 62 * 60 * 1e6 // an hour, and two minutes that clocks may differ by
+	s := booked.Batch.Shares
+	if s[0].Dynamic != most || booked.Batch.Unknown != each-most || s[0].CPU > 5*time.Hour ||
+		booked.Consumers[0].Pod != "young" {
+		t.Errorf("of 1 MJ the pod of an hour is charged with %v, CPU %v; %v are unknown", s[0].Dynamic, s[0].CPU,
+			booked.Batch.Unknown)
+	}
+	if c := booked.Consumers[1]; c.Account != (ledger.Account{Kind: ledger.Foreign}) || c.Pod != "" {
+		t.Errorf("a pod that was not there is charged: %+v", c)
+	}
+	if s[2].Dynamic != each || booked.Consumers[2].Account.Namespace != "shop" {
+		t.Errorf("the pod that was there is charged with %v", s[2].Dynamic)
+	}
+}
+
+// What comes more than an hour late is the pod's, but of a kind on which no budget acts.
+func TestLate(t *testing.T) {
+	w := newWorld(t)
+	w.directory.Saw(pod("shop", "web", uidNumber(1), "a"))
+	for i, c := range []struct {
+		late time.Duration
+		kind ledger.Kind
+	}{{0, ledger.Workload}, {time.Hour, ledger.Workload}, {time.Hour + time.Second, ledger.Late}} {
+		b := of("a", uint64(i+1), with("pod/"+uidNumber(1)))
+		b.SetWall(noon.Add(-c.late))
+		booked, _ := w.booked("token-a", b)
+		if got := booked.Consumers[0]; got.Account.Kind != c.kind || got.Account.Namespace != "shop" || got.Pod != "web" {
+			t.Errorf("%v late: %+v", c.late, got)
 		}
 	}
 }

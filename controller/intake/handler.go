@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -26,6 +27,8 @@ import (
 type Booker interface {
 	Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error)
 	Acked(ctx context.Context, s batch.Stream) (acked uint64, known bool, err error)
+	// Told returns how much time the agent of a node has told of.
+	Told(ctx context.Context, node string) (ledger.Told, error)
 }
 
 // Config is what a Handler needs.
@@ -79,6 +82,7 @@ type Handler struct {
 
 	mu    sync.Mutex
 	nodes *cache.LRUExpireCache // node, by name
+	most  hour                  // of the node that has told of most
 }
 
 type clock func() time.Time
@@ -90,11 +94,17 @@ func (c clock) Now() time.Time { return c() }
 func New(c Config) *Handler {
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, readTimeout)
 	const lines = 20
-	return &Handler{
+	h := &Handler{
 		c: c, memory: semaphore.NewWeighted(memory),
 		nodes: cache.NewLRUExpireCacheWithClock(mostNodes, clock(c.Now)),
 		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
 	}
+	promauto.With(c.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kubenergy_ingest_told_ratio",
+		Help: "Hours that a node told of within an hour, of the node that told of most. An agent that was kept from " +
+			"delivering tells of what it kept; one that invents time looks the same.",
+	}, h.toldRatio)
+	return h
 }
 
 // ServeHTTP takes a batch.

@@ -109,6 +109,11 @@ func (s *LateStore) Acked(ctx context.Context, stream batch.Stream) (uint64, boo
 	return store.Acked(ctx, stream)
 }
 
+// Told implements [ledger.Store].
+func (s *LateStore) Told(ctx context.Context, node string) (ledger.Told, error) {
+	return ask(s, func(l ledger.Store) (ledger.Told, error) { return l.Told(ctx, node) })
+}
+
 // Fold implements [ledger.Store].
 func (s *LateStore) Fold(ctx context.Context) (int, error) {
 	return ask(s, func(l ledger.Store) (int, error) { return l.Fold(ctx) })

@@ -1,6 +1,8 @@
 package intake
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/controller/access"
@@ -17,6 +19,8 @@ type Limits struct {
 	// Modelled says that MaxPower and Idle are those of a model of the hardware, with which measured power can be
 	// compared.
 	Modelled bool
+	// Since is when the node came to be, as the API server says; zero: it is no node of the cluster.
+	Since time.Time
 }
 
 // What nodes of which nothing is known can do at most.
@@ -38,6 +42,7 @@ func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *acces
 		} else if n == nil {
 			return l
 		}
+		l.Since = n.CreationTimestamp.Time
 		l.Cores = n.Status.Capacity.Cpu().AsApproximateFloat64()
 		profile, _ := view().Hardware(n)
 		if profile == nil {

@@ -50,6 +50,7 @@ type entry struct {
 	// but for the owner, which few pods have in common
 	account    unique.Handle[ledger.Account]
 	node       unique.Handle[string]
+	made       int64 // Unix seconds, by the API server; 0: it ran before it was known there, as a static pod
 	containers []container
 }
 
@@ -172,6 +173,9 @@ func (d *Directory) entryOf(p *v1.Pod) *entry {
 			Kind: ledger.Workload, Namespace: p.Namespace, OwnerKind: ownerKind, Team: policy.TeamOf(p.Labels),
 			Strategy: d.o.Strategy(p),
 		}),
+	}
+	if uidOf(p) == string(p.UID) && !p.CreationTimestamp.IsZero() {
+		e.made = p.CreationTimestamp.Unix()
 	}
 	if strings.HasPrefix(p.Name, owner) {
 		e.owner = p.Name[:len(owner)] // the same bytes

@@ -55,16 +55,20 @@ type resolution struct {
 	names     []named            // of the node's own pods, in the order of the shares
 	foreign   energy.Microjoules // said of pods that run elsewhere
 	nameless  int                // pods that no informer has told of
+	late      bool               // what pods used is booked as late
 }
 
-// resolve says who the shares of a node's batch are.
-func (d *Directory) resolve(node string, shares []energy.Share, news *novelties, now time.Time) resolution {
-	r := resolution{consumers: make([]*ledger.Consumer, len(shares))}
+// resolve says who the shares of a node's batch are. What is told of a pod beyond what it can have used since it was
+// made becomes unknown energy.
+func (d *Directory) resolve(b *batch.Batch, l *Limits, news *novelties, now time.Time) resolution {
+	node, shares := b.Stream.Node, b.Shares
+	r := resolution{consumers: make([]*ledger.Consumer, len(shares)), late: now.Sub(b.End) > lateAfter}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	var last *ledger.Consumer // the pod of the share before: shares are sorted
 	var lastUID string
 	var lastEntry *entry
+	var young *allowance
 	for i := range shares {
 		s, c := &shares[i], last
 		podUID, containerID, isPod := energy.PodOf(s.ID)
@@ -75,13 +79,20 @@ func (d *Directory) resolve(node string, shares []energy.Share, news *novelties,
 		if c == nil || podUID != lastUID {
 			e := d.pods.get(podUID)
 			c = d.pod(e, strings.TrimSuffix(strings.TrimSuffix(s.ID, containerID), "/"), node, news, now)
+			young = e.allowance(b, l)
+			if young.none() {
+				c.Pod, c.Account = "", ledger.Account{Kind: ledger.Foreign}
+			} else if r.late && c.Account.Kind == ledger.Workload {
+				c.Account.Kind = ledger.Late
+			}
 			last, lastUID, lastEntry = c, podUID, e
 		}
 		r.consumers[i] = c
+		b.Unknown += young.take(s)
 		switch c.Account.Kind {
 		case ledger.Foreign:
 			r.foreign += s.Dynamic + s.Idle
-		case ledger.Workload:
+		case ledger.Workload, ledger.Late:
 			r.name(c, podUID, containerID, lastEntry)
 		}
 	}

@@ -171,12 +171,21 @@ func (w *world) Acked(_ context.Context, s batch.Stream) (acked uint64, known bo
 	return acked, known, nil
 }
 
+// Told says for how long a node has told.
+func (w *world) Told(ctx context.Context, node string) (ledger.Told, error) {
+	return w.store.Told(ctx, node)
+}
+
 // forgetful is a ledger that does not say what is booked.
 type forgetful struct{ w *world }
 
 // Acked knows of no stream.
 func (forgetful) Acked(context.Context, batch.Stream) (acked uint64, known bool, err error) {
 	return 0, false, nil
+}
+
+func (f forgetful) Told(ctx context.Context, node string) (ledger.Told, error) {
+	return f.w.Told(ctx, node)
 }
 
 func (f forgetful) Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error) {

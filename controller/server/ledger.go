@@ -41,7 +41,7 @@ func dimensions() string {
 
 func kinds() string {
 	var names []string
-	for k := ledger.Workload; k <= ledger.Transfer; k++ {
+	for k := range ledger.Kinds() {
 		names = append(names, k.String())
 	}
 	return strings.Join(names, ", ")
@@ -196,7 +196,7 @@ func accepted(headers []string) string {
 
 func (s *server) serveJobs(w http.ResponseWriter, r *http.Request, q *query) error {
 	asked := &ledger.Query{
-		Namespaces: q.namespaces(), Strategies: q.list("strategy"), Kinds: []ledger.Kind{ledger.Workload},
+		Namespaces: q.namespaces(), Strategies: q.list("strategy"), Kinds: ledger.Workloads(),
 		GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByStrategy},
 		Limit:   maxRows,
 	}

@@ -24,6 +24,7 @@ func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, er
 		"long bookings":      longBookings,
 		"long and agentless": longAndAgentless,
 		"names":              names,
+		"time of nodes":      toldTime,
 		"guests":             guests,
 		"two at once":        twoAtOnce,
 		"several folders":    severalFolders,
@@ -134,6 +135,36 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 	}
 	FoldAll(t, s)
 	truth.Check(t, s)
+}
+
+// toldTime is how much time a node has told of over its boots, and since when it can have.
+func toldTime(t *testing.T, open func() (ledger.Store, error)) {
+	s := opened(t, open)
+	told := func(want ledger.Told) {
+		t.Helper()
+		got, err := s.Told(t.Context(), one.Booking(0, 1).Batch.Stream.Node)
+		if err != nil || got.Time != want.Time || !got.Since.Equal(want.Since) {
+			t.Errorf("told %v since %v, %v; want %v since %v", got.Time, got.Since, err, want.Time, want.Since)
+		}
+	}
+	told(ledger.Told{})
+	made := Noon.Add(-48 * time.Hour)
+	of := func(number uint64, boot string, from, to int, since time.Time) {
+		t.Helper()
+		b := change(number, number, from, to, boot)
+		b.Batch.Stream.Boot, b.NodeSince = boot, since
+		MustBook(t, s, b)
+	}
+	of(1, "first", 0, 1, made)
+	told(ledger.Told{Time: Interval, Since: made})
+	of(2, "first", 1, 4, Noon)
+	of(3, "first", 9, 10, Noon) // a gap is not told of
+	of(1, "second", 0, 2, Noon) // another boot is
+	told(ledger.Told{Time: 7 * Interval, Since: made})
+	estimate := change(1, 1, 0, 3, "estimate") // the controller's own is not
+	estimate.Agentless = true
+	MustBook(t, s, estimate)
+	told(ledger.Told{Time: 7 * Interval, Since: made})
 }
 
 // oneCall books bookings together that contradict each other: only those that do are refused.

@@ -203,7 +203,7 @@ func (r *Random) share(node string) (energy.Share, ledger.Consumer) {
 		}
 		n := r.Rand.IntN(5)
 		c = ledger.Consumer{Key: key, Pod: fmt.Sprintf("pod-%d", r.Rand.IntN(4)), Account: ledger.Account{
-			Kind: ledger.Workload, Namespace: fmt.Sprintf("ns%d", r.Rand.IntN(3)),
+			Kind: ledger.Workloads()[r.Rand.IntN(2)], Namespace: fmt.Sprintf("ns%d", r.Rand.IntN(3)),
 			OwnerKind: []string{"Job", "Deployment"}[n%2],
 			Owner:     fmt.Sprintf("owner%d", n), Team: []string{"", "red", "blue"}[r.Rand.IntN(3)],
 			Strategy: []string{"", "exec", "carbon"}[r.Rand.IntN(3)],
@@ -248,7 +248,7 @@ func (r *Random) Query() *ledger.Query {
 	q.Nodes = pick("rack1", "guest1", "worker1", "worker2", "left", "nobody", "rack9")
 	q.Pods = pick("pod-1", "ns0/pod-2", "worker1-1", "guest1-3", "nothing")
 	if r.Rand.IntN(6) == 0 {
-		q.Kinds = []ledger.Kind{ledger.Kind(r.Rand.IntN(9)), ledger.Workload}[:1+r.Rand.IntN(2)]
+		q.Kinds = []ledger.Kind{ledger.Kind(r.Rand.IntN(len(slices.Collect(ledger.Kinds())))), ledger.Workload}[:1+r.Rand.IntN(2)]
 	}
 	if r.Rand.IntN(6) == 0 {
 		q.Limit = 1 + r.Rand.IntN(5)

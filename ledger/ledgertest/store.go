@@ -26,6 +26,7 @@ type Store struct {
 	booked  []*ledger.Booking
 	pieces  []piece
 	records map[string]ledger.Record
+	since   map[string]time.Time       // when a node came to be, as its first booking said
 	names   map[string]map[string]name // by node and consumer
 }
 
@@ -66,6 +67,7 @@ func (s *Store) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Recei
 	}
 	if s.acked == nil {
 		s.acked, s.spans, s.names = map[batch.Stream]uint64{}, map[machine][]span{}, map[string]map[string]name{}
+		s.since = map[string]time.Time{}
 	}
 	receipts, errs := make([]ledger.Receipt, len(all)), make([]error, len(all))
 	for i, b := range all {
@@ -101,6 +103,9 @@ func (s *Store) book(k *ledger.Booking) (ledger.Receipt, error) {
 			}
 		}
 		s.spans[m] = append(s.spans[m], span{b.StartSinceBoot, b.EndSinceBoot})
+		if s.since[b.Stream.Node].IsZero() {
+			s.since[b.Stream.Node] = k.CameToBe()
+		}
 	}
 	s.acked[b.Stream] = b.Last
 	s.booked = append(s.booked, k)
@@ -118,6 +123,21 @@ func (s *Store) book(k *ledger.Booking) (ledger.Receipt, error) {
 		s.pieces = append(s.pieces, p)
 	}
 	return ledger.Receipt{Acked: b.Last, Booked: true, Gap: b.First != acked+1}, nil
+}
+
+// Told adds up the time of all boots of a node.
+func (s *Store) Told(_ context.Context, node string) (told ledger.Told, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told.Since = s.since[node]
+	for m, spans := range s.spans {
+		for _, one := range spans {
+			if m.node == node {
+				told.Time += one.last - one.first
+			}
+		}
+	}
+	return told, nil
 }
 
 // Acked returns what is booked of a stream.

@@ -133,7 +133,7 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 		return ledger.Receipt{}, err
 	}
 	if !booking.Agentless && bt.EndSinceBoot > bt.StartSinceBoot {
-		if err := b.occupy(ctx, bt); err != nil {
+		if err := b.occupy(ctx, booking); err != nil {
 			return ledger.Receipt{}, err
 		}
 	}
@@ -187,11 +187,17 @@ func (b *booker) ack(ctx context.Context, bt *batch.Batch, st *stream) error {
 type span struct{ first, last int64 }
 
 // occupy writes down that the time of a batch is booked, or says that some of it was before.
-func (b *booker) occupy(ctx context.Context, bt *batch.Batch) error {
+func (b *booker) occupy(ctx context.Context, booking *ledger.Booking) error {
+	bt := booking.Batch
 	of, want := &bt.Stream, span{int64(bt.StartSinceBoot), int64(bt.EndSinceBoot)}
 	beside, err := b.spans(ctx, of, want)
 	if err != nil {
 		return err
+	}
+	if len(beside) == 0 { // a boot that is new, or a gap: all other batches follow one that was heard
+		if err := b.hears(ctx, booking); err != nil {
+			return err
+		}
 	}
 	joined := want
 	for _, s := range beside {

@@ -281,13 +281,10 @@ func (k *keeper) decisions(statement, which string, before int64) error {
 }
 
 func (k *keeper) streams(before int64) error {
-	_, err := k.exec("DELETE FROM streams WHERE seen < $1", before)
-	return err
-}
-
-// spans drops what is known of the time of boots, when nothing more can come of them.
-func (k *keeper) spans(before int64) error {
-	_, err := k.exec(`DELETE FROM spans WHERE seen < $1 AND EXISTS (SELECT 1 FROM spans AS other
-		WHERE other.node = spans.node AND other.boot <> spans.boot AND other.seen > spans.seen)`, before)
+	if _, err := k.exec("DELETE FROM streams WHERE seen < $1", before); err != nil {
+		return err
+	}
+	_, err := k.exec("DELETE FROM meta WHERE key LIKE 'told/%' AND NOT EXISTS (SELECT 1 FROM streams " +
+		"WHERE streams.node = substr(meta.key, 6))")
 	return err
 }

@@ -1,7 +1,9 @@
 package sqlstore_test
 
 import (
+	"database/sql"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -226,5 +228,47 @@ func TestRecords(t *testing.T) {
 		if err := s.Record(t.Context(), []ledger.Record{r}); err == nil || errors.Is(err, ledger.ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What a node has told of is known for as long as it tells, though the times of its boots are dropped.
+func TestKeepTold(t *testing.T) {
+	ledgertest.OfContent(t)
+	file, clock := t.TempDir()+"/ledger.db", start
+	s, err := sqlite.Open(t.Context(), file, sqlite.Options{Now: func() time.Time { return clock }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	boots := 0
+	boot := func() {
+		t.Helper()
+		boots++
+		b := ledgertest.World{Nodes: 1, Pods: 2}.Booking(0, 1)
+		b.Batch.Stream.Node, b.Batch.Stream.Boot, b.Received = "n", fmt.Sprint(boots), clock
+		b.Batch.Start, b.Batch.End = clock.Add(-ledgertest.Interval), clock
+		ledgertest.MustBook(t, s, b)
+		ledgertest.FoldAll(t, s)
+		if err := s.Keep(t.Context(), ledger.Retention{Streams: 400 * days}, clock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		boot()
+		clock = clock.Add(40 * days)
+	}
+	boot()
+	db, err := sql.Open("sqlite", "file:"+file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var kept int
+	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM spans").Scan(&kept); err != nil || kept > 2 {
+		t.Errorf("the times of %d boots are kept, %v", kept, err)
+	}
+	got, err := s.Told(t.Context(), "n")
+	if want := 6 * ledgertest.Interval; err != nil || got.Time != want || !got.Since.Equal(start) {
+		t.Errorf("told %v since %v, %v; want %v since %v", got.Time, got.Since, err, want, start)
 	}
 }

@@ -1,0 +1,112 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// told is what meta and spans hold of the time that a node's agent has told of. In meta, under told/NODE, are since
+// and dropped.
+type told struct {
+	since   int64 // when the node came to be, in Unix seconds
+	dropped int64 // nanoseconds of spans that are not kept any more
+	spans   int64 // nanoseconds of those that are
+}
+
+const (
+	toldKey  = "told/"
+	toldText = "%d %d"
+	toldOf   = "SELECT COALESCE((SELECT value FROM meta WHERE key = $1), ''), " + lengths +
+		" FROM spans WHERE node = $2"
+	lengths = "COALESCE(CAST(SUM(last - first) AS BIGINT), 0)" // of spans
+)
+
+func (t *told) meta(node string) (key, value string) {
+	return toldKey + node, fmt.Sprintf(toldText, t.since, t.dropped)
+}
+
+// read takes what [toldOf] has found. In a store of before, meta says nothing of a node: it came to be when it
+// must have if it has told of all the time since.
+func (t *told) read(node, meta string, now time.Time) error {
+	if meta == "" {
+		t.since = now.Add(-time.Duration(t.spans)).Unix()
+		return nil
+	}
+	if _, err := fmt.Sscanf(meta, toldText, &t.since, &t.dropped); err != nil {
+		return fmt.Errorf("%w: how much time node %s has told of", ledger.ErrDamaged, node)
+	}
+	return nil
+}
+
+// Told implements [ledger.Store].
+func (d *DB) Told(ctx context.Context, node string) (ledger.Told, error) {
+	var t told
+	var meta string
+	err := d.reads.QueryRowContext(ctx, toldOf, toldKey+node, node).Scan(&meta, &t.spans)
+	if err == nil {
+		err = t.read(node, meta, d.now())
+	}
+	switch {
+	case err != nil:
+		return ledger.Told{}, fmt.Errorf("reading how much time a node has told of: %w", err)
+	case meta == "" && t.spans == 0:
+		return ledger.Told{}, nil
+	}
+	return ledger.Told{Time: time.Duration(t.spans + t.dropped), Since: time.Unix(t.since, 0)}, nil
+}
+
+func (s *session) told(ctx context.Context, node string, now time.Time) (t told, err error) {
+	var meta string
+	if _, err = s.one(ctx, toldOf, []any{toldKey + node, node}, &meta, &t.spans); err != nil {
+		return t, err
+	}
+	return t, t.read(node, meta, now)
+}
+
+// hears writes down when a node came to be, before the time of its first booking is.
+func (b *booker) hears(ctx context.Context, booking *ledger.Booking) error {
+	node := booking.Batch.Stream.Node
+	t, err := b.s.told(ctx, node, booking.Received)
+	if err != nil {
+		return err
+	}
+	t.since = min(t.since, booking.CameToBe().Unix())
+	key, value := t.meta(node)
+	return b.s.insert(ctx, "meta", []string{"key", "value"}, [][]any{{key, value}}, "ON CONFLICT (key) DO NOTHING")
+}
+
+// spans drops what is known of the time of boots, when nothing more can come of them; how long it was is kept.
+func (k *keeper) spans(before int64) error {
+	const old = ` FROM spans WHERE seen < $1 AND EXISTS (SELECT 1 FROM spans AS other
+		WHERE other.node = spans.node AND other.boot <> spans.boot AND other.seen > spans.seen)`
+	return k.update(func(ctx context.Context, s *session) error {
+		lost := map[string]int64{}
+		err := s.each(ctx, func(rows *sql.Rows) error {
+			var node string
+			var length int64
+			err := rows.Scan(&node, &length)
+			lost[node] = length
+			return err
+		}, "SELECT node, "+lengths+old+" GROUP BY node", before)
+		if err != nil {
+			return err
+		}
+		for node, length := range lost {
+			t, err := s.told(ctx, node, k.d.now())
+			if err != nil {
+				return err
+			}
+			t.dropped += length
+			key, value := t.meta(node)
+			if err := s.setMeta(ctx, key, value); err != nil {
+				return err
+			}
+		}
+		_, err = s.exec(ctx, "DELETE"+old, before)
+		return err
+	})
+}
