@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// guardPolicies pin what our accounts may change: on Jobs, and on everything else.
-var guardPolicies = []string{"kubenergy-hold-guard", "kubenergy-guard"}
+// guardPolicies pin what our accounts may change, on Jobs and on everything else, and what users and kubelets may.
+var guardPolicies = []string{"kubenergy-hold-guard", "kubenergy-guard", "kubenergy-keys", "kubenergy-nodes"}
 
 // lookAtHoldPolicy wants what suspends Jobs only where something releases them.
 func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
@@ -54,8 +54,8 @@ func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
 		_, errBinding = policies.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(errPolicy) || apierrors.IsNotFound(errBinding) {
 			d.say(statusWarn, "apply deploy/hold/guard.yaml: RBAC cannot say which part of an object may be changed",
-				"ValidatingAdmissionPolicy %s or its binding is missing: what our accounts may change is not pinned",
-				name)
+				"ValidatingAdmissionPolicy %s or its binding is missing: what our accounts, users and kubelets may "+
+					"change is not pinned", name)
 		}
 	}
 }

@@ -101,6 +101,8 @@ func TestInstall(t *testing.T) {
 	t.Run("rights", w.testRights)
 	t.Run("guard", w.testGuard)
 	t.Run("guard of budgets", w.testBudgetGuard)
+	t.Run("a tenant attacks", w.testTenant)
+	t.Run("a kubelet attacks", w.testKubelet)
 	t.Run("the agent has no rights", w.testAgentHasNoRights)
 	t.Run("the agent and Pod Security", w.testAgentAndPodSecurity)
 	t.Run("upgrade", w.testUpgrade)

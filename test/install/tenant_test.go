@@ -1,0 +1,309 @@
+package install
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// as is somebody else's client.
+type as struct {
+	kubernetes.Interface
+	objects dynamic.Interface
+}
+
+func (w *world) as(t *testing.T, user string, groups ...string) as {
+	t.Helper()
+	config := rest.CopyConfig(w.Config())
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return as{client, objects}
+}
+
+// bind gives a user a role, in a namespace or, where that is "", everywhere.
+func (w *world) bind(t *testing.T, namespace, role string, subject rbacv1.Subject) {
+	t.Helper()
+	meta := metav1.ObjectMeta{GenerateName: "test-", Namespace: namespace}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+	var err error
+	if namespace == "" {
+		_, err = w.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{subject},
+		}, metav1.CreateOptions{})
+	} else {
+		_, err = w.Client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{subject},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testTenant attacks as an account that may edit one namespace: it writes what only we write, on its own work and on
+// that of others, and makes objects that act on others. None of it works; what tenants do every day does.
+func (w *world) testTenant(t *testing.T) {
+	ctx := t.Context()
+	const mine, yours, user = "tenant-mine", "tenant-yours", "system:serviceaccount:tenant-mine:attacker"
+	for _, name := range []string{mine, yours} {
+		if _, err := w.Client.CoreV1().Namespaces().Create(ctx,
+			&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		suspended := newJob(func(j *batchv1.Job) {
+			j.Name, j.Spec.Suspend = "suspended", new(true)
+			j.Labels = map[string]string{v1alpha1.LabelBudgetSuspended: "month"}
+		})
+		for _, job := range []*batchv1.Job{suspended, newJob(func(j *batchv1.Job) { j.Name = "runs" })} {
+			if _, err := w.Client.BatchV1().Jobs(name).Create(ctx, job, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := w.Client.CoreV1().Pods(name).Create(ctx, newPod("pod", nil), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { // an uninstall is not to find them
+			if err := w.Client.BatchV1().Jobs(name).DeleteCollection(context.WithoutCancel(t.Context()),
+				metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: mine, Name: "attacker"}
+	for _, role := range []string{"system:aggregate-to-edit", "system:aggregate-to-view", "kubenergy-view-energy"} {
+		w.bind(t, mine, role, account)
+	}
+	me := w.as(t, user, "system:serviceaccounts", "system:serviceaccounts:"+mine)
+
+	dry := []string{metav1.DryRunAll}
+	createJob := func(change func(*batchv1.Job)) error {
+		_, err := me.BatchV1().Jobs(mine).Create(ctx, newJob(change), metav1.CreateOptions{DryRun: dry})
+		return err
+	}
+	annotated := func(key, value string) error {
+		return createJob(func(j *batchv1.Job) { j.Annotations = map[string]string{key: value} })
+	}
+	patchJob := func(namespace, name, patch string) error {
+		_, err := me.BatchV1().Jobs(namespace).Patch(ctx, name, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{DryRun: dry})
+		return err
+	}
+	annotate := func(key, value string) string { return `{"metadata":{"annotations":{"` + key + `":` + value + `}}}` }
+	createCron := func(change func(*batchv1.CronJob)) error {
+		c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "cron"}, Spec: batchv1.CronJobSpec{
+			Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: newJob(nil).Spec},
+		}}
+		change(c)
+		_, err := me.BatchV1().CronJobs(mine).Create(ctx, c, metav1.CreateOptions{DryRun: dry})
+		return err
+	}
+	createPod := func(annotations map[string]string) error {
+		_, err := me.CoreV1().Pods(mine).Create(ctx, newPod("", annotations), metav1.CreateOptions{DryRun: dry})
+		return err
+	}
+	create := func(kind, namespace, spec string) error {
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON([]byte(`{"apiVersion":"kubenergy.io/v1alpha1","kind":"` + kind +
+			`","metadata":{"name":"x"},"spec":` + spec + `}`)); err != nil {
+			t.Fatal(err)
+		}
+		resource := map[string]string{
+			"EnergyBudget": "energybudgets", "EnergyPolicy": "energypolicies", "GridZone": "gridzones",
+			"PowerProfile": "powerprofiles",
+		}[kind]
+		client := dynamic.ResourceInterface(me.objects.Resource(v1alpha1.GroupVersion.WithResource(resource)))
+		if namespace != "" {
+			client = me.objects.Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(namespace)
+		}
+		_, err := client.Create(ctx, object, metav1.CreateOptions{DryRun: dry})
+		return err
+	}
+	const budget = `{"limits":{"energyKWh":0.001},"period":{"type":"Lifetime"},"actions":[{"at":100,"do":["Suspend"]}]}`
+	year := time.Now().AddDate(1, 0, 0).UTC().Format(time.RFC3339)
+	attacks := map[string]func() error{
+		"a saving that never was":       func() error { return annotated(v1alpha1.AnnotationReleasedAt, year) },
+		"a latest start in a year":      func() error { return annotated(v1alpha1.AnnotationLatestStart, year) },
+		"a hold for a year":             func() error { return annotated(v1alpha1.AnnotationHeldUntil, year) },
+		"a reason of ours":              func() error { return annotated(v1alpha1.AnnotationHeldReason, "trust me") },
+		"a Job that no budget suspends": func() error { return annotated(v1alpha1.AnnotationBudgetReleased, "month") },
+		"another submitter":             func() error { return annotated("kubenergy.io/submitted-by", "alice") },
+		"a suspended Job that is not": func() error {
+			return createJob(func(j *batchv1.Job) { j.Labels = map[string]string{v1alpha1.LabelBudgetSuspended: "month"} })
+		},
+		"a saving later": func() error { return patchJob(mine, "runs", annotate(v1alpha1.AnnotationReleasedAt, `"`+year+`"`)) },
+		"a hold of what runs": func() error {
+			return patchJob(mine, "runs", `{"metadata":{"labels":{"`+v1alpha1.LabelHeld+`":"true"}}}`)
+		},
+		"out of a budget": func() error {
+			return patchJob(mine, "suspended", `{"metadata":{"labels":{"`+v1alpha1.LabelBudgetSuspended+
+				`":null}},"spec":{"suspend":false}}`)
+		},
+		"released from a budget": func() error {
+			return patchJob(mine, "suspended", annotate(v1alpha1.AnnotationBudgetReleased, `"month"`))
+		},
+		"a saving by a CronJob": func() error {
+			return createCron(func(c *batchv1.CronJob) {
+				c.Spec.JobTemplate.Annotations = map[string]string{v1alpha1.AnnotationReleasedAt: year}
+			})
+		},
+		"marks by a CronJob's pods": func() error {
+			return createCron(func(c *batchv1.CronJob) {
+				c.Spec.JobTemplate.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationBudgetActions: "x"}
+			})
+		},
+		"marks by a Job's pods": func() error {
+			return createJob(func(j *batchv1.Job) {
+				j.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationBudgetActions: "x"}
+			})
+		},
+		"a pod whose budget has acted": func() error {
+			return createPod(map[string]string{v1alpha1.AnnotationBudgetActions: "x"})
+		},
+		"a pod that is over a budget, as Compute Gardener says it": func() error {
+			return createPod(map[string]string{policy.GardenerBudgetExceeded: "true"})
+		},
+		"another's Job runs now":  func() error { return patchJob(yours, "runs", annotate(v1alpha1.AnnotationRunNow, `"true"`)) },
+		"another's Job is held":   func() error { return patchJob(yours, "runs", `{"spec":{"suspend":true}}`) },
+		"a budget as a weapon":    func() error { return create("EnergyBudget", yours, budget) },
+		"a budget of its own":     func() error { return create("EnergyBudget", mine, budget) },
+		"a policy as a weapon":    func() error { return create("EnergyPolicy", yours, `{"allowedDelay":"24h"}`) },
+		"a policy for all":        func() error { return create("EnergyPolicy", v1alpha1.SystemNamespace, `{"mode":"off"}`) },
+		"a zone":                  func() error { return create("GridZone", "", `{"source":{"static":{"carbonIntensity":1}}}`) },
+		"a profile":               func() error { return create("PowerProfile", "", `{"idleWatts":1,"maxWatts":2}`) },
+		"a namespace's mode":      func() error { return label(ctx, me, yours) },
+		"a token of the viewer's": func() error { return viewerToken(ctx, me) },
+		"keys of signals":         func() error { return get(ctx, me, "secrets", v1alpha1.SystemNamespace) },
+		"our ConfigMaps":          func() error { return get(ctx, me, "configmaps", v1alpha1.SystemNamespace) },
+		"what others use": func() error {
+			return me.CoreV1().RESTClient().Get().Namespace(v1alpha1.SystemNamespace).Resource("services").
+				Name("https:kubenergy-controller:api").SubResource("proxy").Suffix("api/v1/energy").Do(ctx).Error()
+		},
+		"without the guard": func() error {
+			return me.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, "kubenergy-keys",
+				metav1.DeleteOptions{DryRun: dry})
+		},
+	}
+	kit.Eventually(t, 20*time.Second, "the policy is in force", func() bool {
+		return annotated(v1alpha1.AnnotationReleasedAt, year) != nil
+	})
+	for what, attack := range attacks {
+		if err := attack(); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	t.Logf("%d attacks", len(attacks))
+	for what, err := range map[string]error{
+		"a delay": createJob(func(j *batchv1.Job) {
+			j.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
+		}),
+		"a team":      createPod(map[string]string{v1alpha1.LabelTeam: "mine"}),
+		"run now":     patchJob(mine, "runs", annotate(v1alpha1.AnnotationRunNow, `"true"`)),
+		"a CronJob":   createCron(func(*batchv1.CronJob) {}),
+		"paused":      patchJob(mine, "runs", `{"spec":{"suspend":true}}`),
+		"other marks": patchJob(mine, "suspended", annotate("example.com/note", `"x"`)),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	w.bind(t, mine, "kubenergy-releaser", account)
+	kit.Eventually(t, 20*time.Second, "who may release Jobs does", func() bool {
+		return patchJob(mine, "suspended", annotate(v1alpha1.AnnotationBudgetReleased, `"month"`)) == nil
+	})
+}
+
+func newPod(name string, annotations map[string]string) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "none"}}},
+	}
+	if name == "" {
+		p.GenerateName = "pod-"
+	}
+	return p
+}
+
+func label(ctx context.Context, me as, namespace string) error {
+	_, err := me.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"`+v1alpha1.LabelMode+`":"enforce"}}}`), metav1.PatchOptions{})
+	return err
+}
+
+func get(ctx context.Context, me as, resource, namespace string) error {
+	_, err := me.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource}).Namespace(namespace).
+		List(ctx, metav1.ListOptions{})
+	return err
+}
+
+func viewerToken(ctx context.Context, me as) error {
+	return me.CoreV1().RESTClient().Post().Namespace(v1alpha1.SystemNamespace).Resource("serviceaccounts").
+		Name("kubenergy-viewer").SubResource("token").
+		Body([]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`)).Do(ctx).Error()
+}
+
+// testKubelet attacks as a kubelet: it changes what says where its node's power comes from.
+func (w *world) testKubelet(t *testing.T) {
+	ctx := t.Context()
+	const name = "attacked"
+	w.bind(t, "", "system:node", rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:nodes"})
+	kubelet := w.as(t, "system:node:"+name, "system:nodes")
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelSite: "coal"}}}
+	kit.Eventually(t, 20*time.Second, "the kubelet joins, and says where it is", func() bool {
+		_, err := kubelet.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+		return err == nil
+	})
+	t.Cleanup(func() {
+		if err := w.Client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name,
+			metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	patch := func(key, value string, subresources ...string) error {
+		_, err := kubelet.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"`+key+`":`+value+`}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}},
+			subresources...)
+		return err
+	}
+	kit.Eventually(t, 20*time.Second, "the policy is in force", func() bool {
+		return patch(v1alpha1.LabelSite, `"hydro"`) != nil
+	})
+	for what, c := range map[string]struct {
+		err     error
+		allowed bool
+	}{
+		"another site":        {patch(v1alpha1.LabelSite, `"hydro"`), false},
+		"no site":             {patch(v1alpha1.LabelSite, `null`), false},
+		"site by the status":  {patch(v1alpha1.LabelSite, `"hydro"`, "status"), false},
+		"a better profile":    {patch(v1alpha1.LabelPowerProfile, `"frugal"`), false},
+		"a label of its own":  {patch("example.com/rack", `"7"`), true},
+		"a status of its own": {patch("example.com/rack", `"7"`, "status"), true},
+		"the same site again": {patch(v1alpha1.LabelSite, `"coal"`), true},
+	} {
+		if allowed := c.err == nil; allowed != c.allowed {
+			t.Errorf("%s: allowed is %v, want %v (%v)", what, allowed, c.allowed, c.err)
+		}
+	}
+}
