@@ -149,7 +149,9 @@ func (d *DB) update(ctx context.Context, do func(context.Context, *session) erro
 	wait := firstWait
 	for try := 1; ; try++ {
 		var err error
-		s, err = d.run(ctx, s, do)
+		used := s
+		s = nil // if do panics, the next transaction connects anew
+		s, err = d.run(ctx, used, do)
 		if err == nil || try == tries || d.dialect.Again == nil || !d.dialect.Again(err) {
 			return err
 		}
@@ -180,7 +182,15 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 	// What is complete is committed, even if the caller waits no longer.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestCommit)
 	defer cancel()
-	if err := do(ctx, s); err != nil {
+	panicked := true
+	defer func() {
+		if panicked { // the transaction must not stay open
+			d.drop(s)
+		}
+	}()
+	err := do(ctx, s)
+	panicked = false
+	if err != nil {
 		d.forgetNames() // some are of rows that it made
 		var r refused
 		if _, rollback := s.conn.ExecContext(whole, "ROLLBACK"); rollback != nil || !errors.As(err, &r) {

@@ -38,3 +38,13 @@ func (d *DB) PutSums(ctx context.Context, table string, sums []Sum) error {
 		return s.insert(ctx, table, t.columns, rows, "")
 	})
 }
+
+// Update runs a transaction of a test's.
+func (d *DB) Update(ctx context.Context, do func(ctx context.Context) error) error {
+	return d.update(ctx, func(ctx context.Context, s *session) error {
+		if _, err := s.exec(ctx, "INSERT INTO meta (key, value) VALUES ('test', 'x')"); err != nil {
+			return err
+		}
+		return do(ctx)
+	})
+}
