@@ -30,6 +30,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/status"
 	"github.com/kubenergy/kubenergy/controller/zone"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // process is what Run runs, and what its parts stand on. No part knows it: each is given what it needs.
@@ -150,7 +151,7 @@ func (p *process) addReconcilers() error {
 	}
 	api := p.manager.GetClient()
 	return errors.Join(
-		p.registry.Register(signals),
+		p.registry.Register(signals), p.registry.Register(panics.Metrics()),
 		zone.New(api, p.objects.View, zone.CarbonOf(deps), zone.PriceOf(deps), p.log).SetUp(p.manager),
 		(&status.Profiles{Client: api, View: p.objects.View, Now: time.Now}).SetUp(p.manager),
 		status.NewPolicies(status.PolicyOptions{

@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/hardware"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -51,10 +52,17 @@ func (it *item) same(other *item) bool {
 
 // reading returns what reads objects of a type into items. fill is given the object and sets version and put.
 func reading[T any](kind string, fill func(it *item, o *T)) func(*unstructured.Unstructured) *item {
-	return func(u *unstructured.Unstructured) *item {
-		it := &item{kind: kind, ObjectMeta: metav1.ObjectMeta{
+	return func(u *unstructured.Unstructured) (it *item) {
+		it = &item{kind: kind, ObjectMeta: metav1.ObjectMeta{
 			Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
 		}}
+		defer func() {
+			if r := recover(); r != nil {
+				panics.Note("objects")
+				it.version = string(it.UID) + " " + it.ResourceVersion
+				it.refuse(fmt.Errorf("reading it panicked: %v", r))
+			}
+		}()
 		o := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
 			it.version = it.ResourceVersion

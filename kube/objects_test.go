@@ -575,3 +575,27 @@ func TestObjectsFollowTheServer(t *testing.T) {
 		t.Errorf("one look shows %+v, %v", listed, err)
 	}
 }
+
+// An object that makes its reader panic counts as one that cannot be read: it is told of, and the others stand.
+func TestAReaderThatPanicsCostsOneObject(t *testing.T) {
+	planted := reading("GridZone", func(it *item, z *v1alpha1.GridZone) {
+		if z.Name == "bad" {
+			panic("planted")
+		}
+		readZone(it, z)
+	})
+	var items []*item
+	for _, name := range []string{"bad", "de"} {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(zoneObject(name, false, 300))
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, planted(&unstructured.Unstructured{Object: content}))
+	}
+	if bad := items[0]; bad == nil || bad.Name != "bad" || bad.put != nil || len(bad.problems) != 1 || bad.version == "" {
+		t.Errorf("the object that panics is %+v", bad)
+	}
+	if c := assemble(items, policy.Defaults{}); len(c.Sites) != 1 {
+		t.Errorf("sites %v", c.Sites)
+	}
+}

@@ -73,6 +73,7 @@ type Receipt struct {
 	Acked  uint64 // highest number of the stream that is booked
 	Booked bool   // false: it had been booked before
 	Gap    bool   // numbers before it are missing: they were lost
+	New    bool   // it began a stream, or a time of its boot apart from those that are booked: rows that are kept
 }
 
 // Validate finds what would break sums. Batches from outside were checked before.

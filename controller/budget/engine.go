@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -127,6 +128,7 @@ func (e *Engine) Booked() {
 func (e *Engine) safely(what string, f func()) {
 	defer func() {
 		if r := recover(); r != nil {
+			panics.Count("budget")
 			e.o.Log.Error("a part of the budgets panicked", "part", what, "panic", r)
 		}
 	}()
@@ -169,7 +171,7 @@ func (e *Engine) sweep(ctx context.Context) {
 	s.sort(list.Items)
 	e.logOnce("asking", e.askAll(ctx, s))
 	err := e.o.MaySuspend(ctx)
-	s.enabled, s.known = err == nil, err == nil || errors.Is(err, ErrHoldsOff)
+	s.enabled, s.known = err == nil && !panics.Open(), err == nil || errors.Is(err, ErrHoldsOff)
 	if !s.known {
 		e.o.Log.Warn("nothing new is suspended", "error", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // TestSlowActionsDelayNoOther: while the API server takes seconds for each mark and each event, another budget's
@@ -119,6 +120,7 @@ func TestSlowActionsDelayNoOther(t *testing.T) {
 
 // TestTasksAreBounded: what does not fit is left to be taken over.
 func TestTasksAreBounded(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	e := newWorld(t).engine("a", nil, time.Now)
 	for range maxTasks + 5 {
 		e.tasks.add(telling, &task{keys: []string{"k"}, do: func(context.Context) {}})

@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
@@ -284,6 +285,7 @@ func concerned(view *kube.View, p *v1.Pod) (job sched.Job, ours bool) {
 func (w *Workloads) count(ctx context.Context, f *finished) {
 	defer func() {
 		if r := recover(); r != nil {
+			panics.Count("account")
 			w.o.Log.Error("accounting panicked", "namespace", f.pod.Namespace, "pod", f.pod.Name, "panic", r)
 		}
 	}()

@@ -198,7 +198,7 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 			"too many streams of this node, or gaps in them")
 	}
 	receipt, names, err := h.book(ctx, n, b, false)
-	if !receipt.Booked {
+	if !receipt.New { // another controller may have booked what was before it
 		undo()
 	}
 	if err != nil {

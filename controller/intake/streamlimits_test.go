@@ -1,6 +1,7 @@
 package intake_test
 
 import (
+	"github.com/kubenergy/kubenergy/controller/intake"
 	"net/http"
 	"strconv"
 	"strings"
@@ -105,5 +106,20 @@ func TestANodeHasFewParents(t *testing.T) {
 	w.add(24 * time.Hour)
 	if !parent("new") {
 		t.Error("a day later it cannot move")
+	}
+}
+
+// Two controllers take turns, as behind a Service: what follows what the other has booked is nothing new.
+func TestControllersInTurns(t *testing.T) {
+	w := newWorld(t)
+	first := w.handler
+	w.restart()
+	second := w.handler
+	for n := range 200 {
+		w.handler = [...]*intake.Handler{first, second}[n%2]
+		w.booked("token-a", of("a", uint64(n+1)))
+		if t.Failed() {
+			t.Fatal("batch", n+1)
+		}
 	}
 }

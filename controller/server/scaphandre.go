@@ -11,6 +11,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // The metrics of Scaphandre that are read. Its units are microjoules and microwatts.
@@ -89,6 +91,7 @@ func wanted(data []byte) []byte {
 func parse(data []byte) (families map[string]*dto.MetricFamily, err error) {
 	defer func() {
 		if what := recover(); what != nil {
+			panics.Note("scaphandre")
 			families, err = nil, errors.New("the text cannot be read")
 		}
 	}()

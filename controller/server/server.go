@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 type server struct {
@@ -85,6 +86,7 @@ func (s *server) recover(w *seen, r *http.Request) {
 	if err, ok := what.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(what)
 	}
+	panics.Note("api")
 	s.Log.Error("answering a request panicked", "method", r.Method, "path", shortened(r.URL.Path), "panic",
 		fmt.Sprint(what), "stack", string(debug.Stack()))
 	if w.status == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // Times of a keeper.
@@ -258,6 +259,7 @@ func told(err error) dial.Reason {
 func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (lacks, err error) {
 	defer func() {
 		if p := recover(); p != nil {
+			panics.Note("signal")
 			lacks, err = nil, dial.Refuse(dial.ReasonShape, "reading the answer: %v", p)
 		}
 	}()

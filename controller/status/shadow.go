@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -131,6 +132,7 @@ func (s *Shadow) decide(w newWork) {
 	log := s.o.Log.With("namespace", w.GetNamespace(), "name", w.GetName())
 	defer func() {
 		if r := recover(); r != nil {
+			panics.Count("shadow")
 			log.Error("deciding for the record panicked", "panic", r)
 		}
 	}()

@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/status"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // keeper knows one signal of one zone and asks its sources about it.
@@ -222,6 +223,7 @@ func (z *Reconciler) run(ctx context.Context, name string, k keeper, changed fun
 		func() {
 			defer func() {
 				if what := recover(); what != nil {
+					panics.Note("signal")
 					z.log.Error("the keeper of a GridZone panicked: it goes on after a pause", "gridZone", name,
 						"pause", keeperPause, "panic", what, "stack", string(debug.Stack()))
 				}

@@ -95,8 +95,11 @@ func (s *Store) book(k *ledger.Booking) (ledger.Receipt, error) {
 	case known && b.First <= acked:
 		return ledger.Receipt{Acked: acked}, ledger.ErrPartly
 	}
-	m := machine{b.Stream.Node, b.Stream.Boot}
+	m, apart := machine{b.Stream.Node, b.Stream.Boot}, false
 	if !k.Agentless && b.StartSinceBoot < b.EndSinceBoot {
+		apart = !slices.ContainsFunc(s.spans[m], func(t span) bool {
+			return t.last == b.StartSinceBoot || t.first == b.EndSinceBoot
+		})
 		for _, t := range s.spans[m] {
 			if t.first < b.EndSinceBoot && b.StartSinceBoot < t.last {
 				return ledger.Receipt{Acked: acked}, ledger.ErrOverlap
@@ -122,7 +125,9 @@ func (s *Store) book(k *ledger.Booking) (ledger.Receipt, error) {
 		p.names = names
 		s.pieces = append(s.pieces, p)
 	}
-	return ledger.Receipt{Acked: b.Last, Booked: true, Gap: b.First != acked+1}, nil
+	return ledger.Receipt{
+		Acked: b.Last, Booked: true, Gap: b.First != acked+1, New: apart || !known,
+	}, nil
 }
 
 // Told adds up the time of all boots of a node.

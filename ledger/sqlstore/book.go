@@ -132,8 +132,10 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 	if err := booking.Validate(); err != nil {
 		return ledger.Receipt{}, err
 	}
+	apart := false
 	if !booking.Agentless && bt.EndSinceBoot > bt.StartSinceBoot {
-		if err := b.occupy(ctx, booking); err != nil {
+		var err error
+		if apart, err = b.occupy(ctx, booking); err != nil {
 			return ledger.Receipt{}, err
 		}
 	}
@@ -141,7 +143,7 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 	if gap {
 		st.gaps++
 	}
-	return ledger.Receipt{Acked: bt.Last, Booked: true, Gap: gap}, b.ack(ctx, bt, &st)
+	return ledger.Receipt{Acked: bt.Last, Booked: true, Gap: gap, New: apart || !st.known}, b.ack(ctx, bt, &st)
 }
 
 // Acked implements [ledger.Store].
@@ -186,23 +188,24 @@ func (b *booker) ack(ctx context.Context, bt *batch.Batch, st *stream) error {
 
 type span struct{ first, last int64 }
 
-// occupy writes down that the time of a batch is booked, or says that some of it was before.
-func (b *booker) occupy(ctx context.Context, booking *ledger.Booking) error {
+// occupy writes down that the time of a batch is booked, or says that some of it was before. The time may be apart
+// from all that is booked of its boot.
+func (b *booker) occupy(ctx context.Context, booking *ledger.Booking) (apart bool, _ error) {
 	bt := booking.Batch
 	of, want := &bt.Stream, span{int64(bt.StartSinceBoot), int64(bt.EndSinceBoot)}
 	beside, err := b.spans(ctx, of, want)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(beside) == 0 { // a boot that is new, or a gap: all other batches follow one that was heard
 		if err := b.hears(ctx, booking); err != nil {
-			return err
+			return false, err
 		}
 	}
 	joined := want
 	for _, s := range beside {
 		if s.first < want.last && s.last > want.first {
-			return fmt.Errorf("%w: %v to %v since boot", ledger.ErrOverlap,
+			return false, fmt.Errorf("%w: %v to %v since boot", ledger.ErrOverlap,
 				time.Duration(max(s.first, want.first)), time.Duration(min(s.last, want.last)))
 		}
 		joined = span{min(joined.first, s.first), max(joined.last, s.last)}
@@ -211,14 +214,14 @@ func (b *booker) occupy(ctx context.Context, booking *ledger.Booking) error {
 		if s.first != joined.first {
 			if _, err := b.s.exec(ctx, "DELETE FROM spans WHERE node = $1 AND boot = $2 AND first = $3", of.Node,
 				of.Boot, s.first); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
 	_, err = b.s.exec(ctx, `INSERT INTO spans (node, boot, first, last, seen, crc) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (node, boot, first) DO UPDATE SET last = excluded.last, seen = excluded.seen, crc = excluded.crc`,
 		sealed([]any{of.Node, of.Boot, joined.first, joined.last, b.now})...)
-	return err
+	return len(beside) == 0, err
 }
 
 // spans returns those that overlap or touch some time. They are apart from each other, so the first one that ends

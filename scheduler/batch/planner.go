@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -118,11 +119,13 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 	outcome := failed
 	begun := time.Now()
 	defer func() {
-		if panicked := recover(); panicked != nil && !p.logged {
+		if panicked := recover(); panicked != nil {
+			panics.Count("batch")
+			if !p.logged {
+				p.c.Log.Error("planning a batch panicked: going on pod by pod; later ones are not logged", "panic",
+					panicked, "stack", string(debug.Stack()))
+			}
 			p.logged = true
-			p.c.Log.Error("planning a batch panicked: going on pod by pod; later ones are not logged", "panic",
-				panicked,
-				"stack", string(debug.Stack()))
 		}
 		if outcome == failed || outcome == late {
 			p.pause()

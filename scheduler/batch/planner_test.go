@@ -20,6 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -412,6 +413,7 @@ func (strategyFunc) Options(_ *sched.Snapshot, plan sched.Plan, _ int) [][]strin
 // TestAPanicKeepsThePlanBefore: what was in force stays so for its time, nobody asks in the meantime, and the
 // goroutine lives.
 func TestAPanicKeepsThePlanBefore(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
 		panics := false
 		w := newWorld(func(c *Config) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -150,6 +151,7 @@ func TestGateComparesTheDeadline(t *testing.T) {
 }
 
 func TestPanicInTheGatePasses(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	l := New(Config{})
 	l.gate.clock = nil
 	if _, held := l.Hold(podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"})); held {

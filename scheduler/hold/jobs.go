@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -61,10 +62,22 @@ func readHeld(obj any) *hold {
 		return o
 	case *batchv1.Job:
 		if o.Labels[v1alpha1.LabelHeld] == "true" {
-			return readJob(o)
+			return readSafely(o, readJob)
 		}
 	}
 	return nil
+}
+
+// readSafely reads a Job; one that makes the reader panic is let go.
+func readSafely(j *batchv1.Job, read func(*batchv1.Job) *hold) (h *hold) {
+	defer func() {
+		if r := recover(); r != nil {
+			panics.Note("objects")
+			klog.Background().Error(nil, "Reading a Job panicked: it is let go", "job", klog.KObj(j), "panic", r)
+			h = &hold{HeldJob: kube.SeenJob(j), state: freed, reason: unique.Make("it cannot be read")}
+		}
+	}()
+	return read(j)
 }
 
 // timeIn returns the time that an annotation names; zero: none.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
@@ -115,7 +116,11 @@ func New(c Config) *Loop {
 // known returns the present view. If the view source panics, it returns the unsettled view: deadlines are kept.
 func (l *Loop) known() (view *kube.View) {
 	defer func() {
-		if r := recover(); r != nil || view == nil {
+		r := recover()
+		if r != nil {
+			panics.Count("view")
+		}
+		if r != nil || view == nil || panics.Open() {
 			view = kube.Unsettled()
 		}
 	}()
@@ -132,6 +137,7 @@ var nothing kube.View // of a loop that was given none
 func (l *Loop) draw(h *hold) (watts energy.Watts) {
 	defer func() {
 		if recover() != nil {
+			panics.Count("watts")
 			watts = 0
 		}
 	}()
@@ -148,10 +154,14 @@ func (l *Loop) draw(h *hold) (watts energy.Watts) {
 func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 	defer func() {
 		if r := recover(); r != nil {
+			panics.Count("gate")
 			klog.Background().Error(nil, "Holding panicked: the pod passes", "pod", klog.KObj(pod), "panic", r)
 			until, held = time.Time{}, false
 		}
 	}()
+	if panics.Open() {
+		return time.Time{}, false
+	}
 	until, held, first, no := l.gate.ask(pod)
 	if first {
 		l.post(func() { l.sawPod(pod, no) })
@@ -234,6 +244,7 @@ const (
 func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
+			panics.Count("hold")
 			logger.Error(nil, "A turn of the hold loop panicked", "panic", r)
 			pause = maxPause
 		}
@@ -285,6 +296,7 @@ func (l *Loop) setBack(now time.Time) {
 func safely(logger klog.Logger, f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
+			panics.Count("hold")
 			logger.Error(nil, "A part of the hold loop panicked", "panic", r)
 		}
 	}()

@@ -27,6 +27,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -553,6 +554,7 @@ func TestStandbyReleasesAtDeadlines(t *testing.T) {
 }
 
 func TestPanickingStrategyHoldsNothing(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	prepare := func(_ *world, c *Config) {
 		c.opinion = func(*kube.View, time.Time, sched.Job, policy.Settings) sched.Decision { panic("boom") }
 	}
@@ -700,6 +702,7 @@ func TestRunOfACronJobEndsBeforeTheNextTick(t *testing.T) {
 
 // Knowledge that panics costs plans, never deadlines.
 func TestDeadlinesAreKeptWhileTheViewPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	var broken atomic.Bool
 	prepare := func(_ *world, c *Config) {
 		view := c.View

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
@@ -79,6 +80,7 @@ func TestWindowsStayOpenUnderANewLeader(t *testing.T) {
 
 // What a rush puts off is told in the order in which it was decided.
 func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	b := newBench(t, "j0", marked(3*time.Hour))
 	names := []types.UID{"j0"}
 	for i := range 20 {

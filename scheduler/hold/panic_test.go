@@ -4,14 +4,18 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 // Recording releases may panic: the pods go all the same, all of a turn.
 func TestPodsGoWhileTheRecorderPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	prepare := func(_ *world, c *Config) {
 		c.Record = func(e *record.Entry) {
 			if e.Action == record.Release {
@@ -53,6 +57,7 @@ func TestDeadlinesAreKeptWithoutWatts(t *testing.T) {
 
 // A release that cannot even be begun is tried again, and those after it go.
 func TestReleasesThatPanicAreTriedAgain(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	l := New(Config{View: func() *kube.View { return kube.Unsettled() }})
 	for _, name := range []string{"a", "b"} {
 		l.jobs.add(heldUntil(name, time.Minute, time.Hour)) // work that was not read: there is nothing to patch
@@ -60,5 +65,15 @@ func TestReleasesThatPanicAreTriedAgain(t *testing.T) {
 	l.releaseDueJobs(klog.Background(), epoch.Add(time.Hour))
 	if due := l.jobs.due(time.Now().Add(time.Hour), true); len(due) != 2 {
 		t.Errorf("%d of 2 are tried again", len(due))
+	}
+}
+
+// A Job that makes its reader panic is let go: it would stay suspended for good.
+func TestAReaderThatPanicsLetsTheJobGo(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"}}
+	h := readSafely(j, func(*batchv1.Job) *hold { panic("planted") })
+	if h == nil || h.state != freed || h.HeldJob.UID != "u" {
+		t.Errorf("%+v", h)
 	}
 }

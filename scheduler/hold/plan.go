@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -125,6 +126,7 @@ func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 ) (d sched.Decision, ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
+			panics.Count("hold")
 			logger.Error(nil, "Planning panicked: not held", "job", job.ID, "panic", r)
 			d, ok = sched.Decision{}, false
 		}

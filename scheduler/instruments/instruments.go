@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // Set is the metrics of a package, which are made when the package is loaded.
@@ -46,10 +48,14 @@ func (s *Set) add(m metrics.Registerable, show func(), labels []string) {
 	}
 }
 
+// registerPanics shows the panics of the whole process once, whichever part's metrics come first.
+var registerPanics = sync.OnceFunc(func() { legacyregistry.RawMustRegister(panics.Metrics()) })
+
 // Register makes the metrics appear. It may be called more than once.
 func (s *Set) Register() {
 	s.once.Do(func() {
 		legacyregistry.MustRegister(s.all...)
+		registerPanics()
 		for _, show := range s.plain {
 			show()
 		}

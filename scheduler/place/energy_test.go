@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // score runs the points of a cycle up to PreScore.
@@ -282,6 +283,7 @@ func TestSignaturesTellApart(t *testing.T) {
 }
 
 func TestPanicsMeanStock(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	d := deps(knowledge(t, noon))
 	d.View = func() *kube.View { panic("no view today") }
 	e := newEnergyPlugin(t, d, "")
@@ -304,6 +306,30 @@ func TestPanicsMeanStock(t *testing.T) {
 		if status := e.Reserve(t.Context(), state, pod, "n0000"); !status.IsSuccess() {
 			t.Errorf("Reserve: %v", status)
 		}
+	}
+}
+
+// After three panics within a minute pods are placed as stock does, also those that would not panic.
+func TestThreePanicsBreakTheCircuit(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
+	pod := newPod(v1alpha1.AnnotationStrategy, "carbon")
+	healthy := e.view
+	scores := func() bool { return score(t.Context(), e, newCycle(), pod, farm(3)).IsSuccess() }
+	planted := 0
+	for planted < 3 {
+		e.view = healthy
+		if !scores() {
+			t.Fatalf("after %d panics it does not score", planted)
+		}
+		e.view = func() *kube.View { planted++; panic("planted") }
+		if scores() {
+			t.Fatal("it panics, and scores")
+		}
+	}
+	e.view = healthy
+	if scores() {
+		t.Errorf("after %d panics it scores", planted)
 	}
 }
 

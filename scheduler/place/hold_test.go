@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // door is a Gate that holds everything until a fixed time.
@@ -47,6 +49,7 @@ func (*handle) ProfileName() string { return "default-scheduler" }
 func (h *handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) { h.activated += len(pods) }
 
 func TestPreEnqueue(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	now := noon
 	for _, tc := range []struct {
 		name string

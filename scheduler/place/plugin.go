@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/scheduler/live"
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
@@ -103,6 +104,7 @@ func (r *rescue) from(point string, stock func()) {
 	if panicked == nil {
 		return
 	}
+	panics.Count("plugin")
 	if !r.logged.Swap(true) {
 		r.log.Error("panic in a plugin: going on as stock does; later ones are not logged",
 			"point", point, "panic", panicked, "stack", string(debug.Stack()))

@@ -174,7 +174,7 @@ func registeredMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	literal := regexp.MustCompile(`"(kubenergy_[a-z_]+)"`)
 	names := map[string]bool{}
-	for _, folder := range []string{"agent", "controller", "scheduler"} {
+	for _, folder := range []string{"agent", "controller", "kube", "scheduler"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err

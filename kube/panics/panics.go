@@ -1,0 +1,102 @@
+// Package panics counts what was recovered from a panic, and breaks the circuit where that comes again and again: from
+// the third panic within a minute on, deciding is left to stock Kubernetes for ten minutes.
+package panics
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	most   = 3 // within a minute
+	within = time.Minute
+	opened = 10 * time.Minute
+)
+
+// A Breaker counts panics. Its zero value is closed.
+type Breaker struct {
+	until atomic.Int64 // Unix nanoseconds: it is open until then
+
+	mu     sync.Mutex
+	last   [most]time.Time // a ring
+	next   int
+	counts map[string]float64 // by part
+}
+
+// Of this process.
+var process Breaker
+
+// Count notes a panic of this process in one of its parts, of which there are a few.
+func Count(part string) { process.Count(part, time.Now()) }
+
+// Note counts a panic that strangers can cause: it does not break the circuit.
+func Note(part string) {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	process.note(part)
+}
+
+// Open reports whether this process leaves deciding to stock Kubernetes.
+func Open() bool { return process.Open(time.Now()) }
+
+// Reset forgets the panics of this process, for tests that cause some.
+func Reset() {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	process.last, process.counts = [most]time.Time{}, nil
+	process.until.Store(0)
+}
+
+// Count notes a panic in a part.
+func (b *Breaker) Count(part string, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.note(part)
+	b.last[b.next], b.next = now, (b.next+1)%most
+	if first := b.last[b.next]; !first.IsZero() && now.Sub(first) < within {
+		b.until.Store(now.Add(opened).UnixNano())
+	}
+}
+
+func (b *Breaker) note(part string) {
+	if b.counts == nil {
+		b.counts = map[string]float64{}
+	}
+	b.counts[part]++
+}
+
+// Open reports whether there were too many.
+func (b *Breaker) Open(now time.Time) bool {
+	until := b.until.Load()
+	return until != 0 && now.UnixNano() < until
+}
+
+// Describe implements [prometheus.Collector]. It says nothing: parts are not known before they panic.
+func (b *Breaker) Describe(chan<- *prometheus.Desc) {}
+
+var (
+	total = prometheus.NewDesc("kubenergy_panics_total", "Panics that were recovered: each cost one object or one "+
+		"decision.", []string{"part"}, nil)
+	open = prometheus.NewDesc("kubenergy_panics_breaker_open", "1: three panics came within a minute, and stock "+
+		"Kubernetes decides for ten minutes.", nil, nil)
+)
+
+// Collect implements [prometheus.Collector].
+func (b *Breaker) Collect(into chan<- prometheus.Metric) {
+	state := 0.0
+	if b.Open(time.Now()) {
+		state = 1
+	}
+	into <- prometheus.MustNewConstMetric(open, prometheus.GaugeValue, state)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for part, n := range b.counts {
+		into <- prometheus.MustNewConstMetric(total, prometheus.CounterValue, n, part)
+	}
+}
+
+// Metrics are those of this process.
+func Metrics() prometheus.Collector { return &process }

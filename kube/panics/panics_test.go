@@ -1,0 +1,40 @@
+package panics_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/kubenergy/kubenergy/kube/panics"
+)
+
+func TestBreaker(t *testing.T) {
+	now := time.Now()
+	var b panics.Breaker
+	count := func(after time.Duration) bool {
+		now = now.Add(after)
+		b.Count("part", now)
+		return b.Open(now)
+	}
+	if b.Open(now) || count(0) || count(29*time.Second) || count(31*time.Second) {
+		t.Error("three panics in a minute open it, not three in more")
+	}
+	if !count(28 * time.Second) {
+		t.Error("three within a minute, and it is closed")
+	}
+	if now = now.Add(10*time.Minute - 1); !b.Open(now) {
+		t.Error("it closes before ten minutes are over")
+	}
+	if now = now.Add(1); b.Open(now) || count(0) || count(time.Second) || !count(time.Second) {
+		t.Error("it closes after ten minutes, and opens again after three more")
+	}
+	if err := testutil.CollectAndCompare(&b, strings.NewReader(`
+		# HELP kubenergy_panics_total Panics that were recovered: each cost one object or one decision.
+		# TYPE kubenergy_panics_total counter
+		kubenergy_panics_total{part="part"} 7
+	`), "kubenergy_panics_total"); err != nil {
+		t.Error(err)
+	}
+}
