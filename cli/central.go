@@ -94,25 +94,22 @@ func throughProxy(ctx context.Context, config *rest.Config, component, home stri
 	}); err != nil {
 		return nil, usageError{err}
 	}
-	token, err := tokenFor(ctx, config, component)
+	token, err := tokenFor(ctx, config, component, home)
 	c.token = map[string]string{tokenHeader: token}
 	return c, err
 }
 
-// tokenFor returns what is shown to the central unit: a token that is good for nothing else, where the caller may
-// make one. Only otherwise it is the caller's own, with which a server in the central unit's place could ask
-// the API server.
-func tokenFor(ctx context.Context, config *rest.Config, component string) (string, error) {
+// tokenFor returns what is shown to the central unit: a token that is good for nothing else, of the account that may see
+// everything, or of the one in the caller's own namespace, which sees that. The caller's own token is never shown: with
+// it, a server in the central unit's place could do all that the caller may.
+func tokenFor(ctx context.Context, config *rest.Config, component, home string) (string, error) {
 	token, refused := viewerToken(ctx, config, component)
-	if refused == nil {
-		return token, nil
+	if _, none := errors.AsType[*noTokenError](refused); !none || home == "" || home == component {
+		return token, refused
 	}
-	if _, ok := errors.AsType[*noTokenError](refused); !ok {
+	token, err := viewerToken(ctx, config, home)
+	if _, none := errors.AsType[*noTokenError](err); none {
 		return "", refused
-	}
-	token, err := ownToken(ctx, config)
-	if err == nil && token == "" {
-		err = refused
 	}
 	return token, err
 }
@@ -138,7 +135,7 @@ func (f *centralFlags) direct(ctx context.Context, t terminal) (*centralUnit, er
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w", err)}
 	}
-	token, err := tokenFor(ctx, config, f.component)
+	token, err := tokenFor(ctx, config, f.component, namespace)
 	if _, none := errors.AsType[*noTokenError](err); none {
 		return nil, usageError{errors.New("there is no token for --server: give --token-file")}
 	}
@@ -147,40 +144,6 @@ func (f *centralFlags) direct(ctx context.Context, t terminal) (*centralUnit, er
 	}
 	c.home, c.token = namespace, map[string]string{"Authorization": "Bearer " + token}
 	return c, nil
-}
-
-// ownToken returns the bearer token that the kubeconfig authenticates with: written down, in a
-// file, or told by a program. "": it has another way, as a certificate.
-func ownToken(ctx context.Context, config *rest.Config) (string, error) {
-	if config.Impersonate.UserName != "" {
-		return "", nil // the token is of another user than the one that is impersonated
-	}
-	var seen capture
-	through, err := rest.HTTPWrappersForConfig(config, &seen)
-	if err != nil {
-		return "", usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://unused.invalid/", http.NoBody)
-	if err != nil {
-		return "", err
-	}
-	response, err := through.RoundTrip(request)
-	if err != nil {
-		return "", fmt.Errorf("getting a token: %s", oneLine(err))
-	}
-	_ = response.Body.Close()
-	token, _ := strings.CutPrefix(seen.authorization, "Bearer ")
-	return token, nil
-}
-
-// capture answers requests itself and keeps what they are authenticated with.
-type capture struct{ authorization string }
-
-func (c *capture) RoundTrip(q *http.Request) (*http.Response, error) {
-	if strings.HasPrefix(q.Header.Get("Authorization"), "Bearer ") {
-		c.authorization = q.Header.Get("Authorization")
-	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: q}, nil
 }
 
 // noTokenError says why no token could be made.
@@ -207,9 +170,9 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 				"the central unit is not installed: there is no service account %s in namespace %s", viewerAccount,
 				namespace)}
 	case apierrors.IsForbidden(err):
-		return "", &noTokenError{fmt.Sprintf("the kubeconfig holds no token, and you may not make one: ask for the "+
-			"right to create serviceaccounts/token of %s in namespace %s, "+
-			"or use --server and --token-file", viewerAccount, namespace)}
+		return "", &noTokenError{fmt.Sprintf("you may not make a token for the central unit: ask for the right to "+
+			"create serviceaccounts/token of %[1]s in namespace %[2]s, make an account %[1]s in your own namespace as "+
+			"docs/reports.md says, or use --server and --token-file", viewerAccount, namespace)}
 	case err != nil:
 		return "", fmt.Errorf("asking for a token: %s", oneLine(err))
 	}

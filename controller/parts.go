@@ -221,6 +221,12 @@ func (everywhere) NeedLeaderElection() bool { return false }
 func (p *process) addProbes() error {
 	return errors.Join(
 		p.manager.AddHealthzCheck("process", healthz.Ping),
+		p.manager.AddHealthzCheck("ledger", func(*http.Request) error {
+			if p.unit == nil {
+				return nil
+			}
+			return p.unit.ledger.Stuck()
+		}),
 		p.manager.AddReadyzCheck("objects", func(*http.Request) error {
 			if p.knowsWork() && p.objects.Synced() {
 				return nil

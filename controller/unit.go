@@ -30,6 +30,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/postgres"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
@@ -73,7 +74,9 @@ func newUnit(ctx context.Context, api *rest.Config, p *process) (*unit, error) {
 	}
 	u.store = intake.OpenLate(ctx, func(ctx context.Context) (ledger.Store, error) { return openStore(ctx, o, p.log) },
 		p.log)
-	u.ledger = ledger.New(u.store, ledger.Options{Retention: o.Keep, Log: p.log})
+	u.ledger = ledger.New(u.store, ledger.Options{
+		Retention: o.Keep, Log: p.log, Panicked: func() { panics.Count("ledger") },
+	})
 	u.ledger.OnBooked(p.workloads.Booked)
 	u.ledger.OnBooked(p.agents.Booked)
 	for _, add := range []func(*process) error{u.addIntake, u.addMeters, u.addBudgets, u.addAPI} {

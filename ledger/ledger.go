@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -13,11 +14,14 @@ import (
 // errClosed is returned by [Ledger.Book] while the ledger is being closed: the booking is not booked.
 var errClosed = errors.New("the ledger is closed")
 
+var errPanicked = errors.New("booking panicked")
+
 // Options are how a [Ledger] works; what is 0 is replaced.
 type Options struct {
 	FoldEvery time.Duration // 30 s; sums are as old as that
 	Retention Retention
 	Log       *slog.Logger
+	Panicked  func() // is told of each panic that was recovered
 }
 
 // What is written in one transaction, at most, and how many bookings may wait.
@@ -38,6 +42,7 @@ const (
 const (
 	longestCommit = 30 * time.Second
 	longestFold   = 5 * time.Minute
+	stuckAfter    = 2 * time.Minute
 	longestKeep   = time.Hour // it is done in small parts, and goes on the next time
 )
 
@@ -66,6 +71,7 @@ type Ledger struct {
 	failure  error // of the last time that something was to be written
 	retry    time.Time
 	pause    time.Duration
+	began    time.Time // the commit that goes on; zero: none does
 }
 
 // Activity counts what a ledger did since it began.
@@ -100,6 +106,9 @@ func New(s Store, o Options) *Ledger {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Panicked == nil {
+		o.Panicked = func() {}
 	}
 	closing, stop := context.WithCancel(context.Background())
 	l := &Ledger{Store: s, o: o, queue: make(chan *request, queueBookings), closing: closing.Done(), stop: stop}
@@ -176,10 +185,45 @@ func (l *Ledger) write() {
 			return // Book finds that by itself
 		}
 		began := time.Now()
-		l.commit(group)
+		l.writing(began)
+		l.survive(group, func() { l.commit(group) })
+		l.writing(time.Time{})
 		took := time.Since(began)
 		rest.Reset(min(restAfterCommit*took, longestRest))
 	}
+}
+
+// survive keeps a panic from ending more than what it meets: those who wait are told that it may not be booked.
+func (l *Ledger) survive(group []*request, do func()) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			l.o.Log.Error("Booking panicked", "panic", panicked, "stack", string(debug.Stack()))
+			l.o.Panicked()
+			for _, r := range group {
+				select {
+				case r.done <- result{err: errPanicked}:
+				default: // it was told before
+				}
+			}
+		}
+	}()
+	do()
+}
+
+func (l *Ledger) writing(since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.began = since
+}
+
+// Stuck returns an error if a commit has gone on for more than two minutes, four times what any may take.
+func (l *Ledger) Stuck() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if took := time.Since(l.began); !l.began.IsZero() && took > stuckAfter {
+		return fmt.Errorf("a commit has gone on for %v", took.Round(time.Second))
+	}
+	return nil
 }
 
 // next waits until something is to be booked and the rest since the last commit is over, or there is as much as fits
@@ -263,7 +307,7 @@ func (l *Ledger) tell(r *request, receipt Receipt, err error) {
 	}
 	l.mu.Unlock()
 	for _, f := range hooks {
-		f(r.booking, receipt)
+		l.survive(nil, func() { f(r.booking, receipt) })
 	}
 	r.done <- result{receipt, err}
 }

@@ -28,10 +28,14 @@ type slow struct {
 	left   []int
 	kept   int
 	hangs  bool // Keep does
+	panics bool // Book does
 }
 
 func (s *slow) Book(_ context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
 	time.Sleep(s.takes)
+	if s.panics {
+		panic("planted")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.groups = append(s.groups, len(all))
@@ -152,6 +156,55 @@ func TestHooksHearOfWhatIsNew(t *testing.T) {
 		}
 		if a := l.Activity(); a.Booked != 2 || a.Again != 1 || a.Refused != 1 {
 			t.Errorf("%+v", a)
+		}
+		_ = l.Close()
+	})
+}
+
+// A panic costs the bookings that it meets: their callers are told, and the next are booked.
+func TestPanicsCostOneBooking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, panicked := newSlow(), 0
+		l := ledger.New(s, ledger.Options{Panicked: func() { panicked++ }})
+		plant := true
+		l.OnBooked(func(*ledger.Booking, ledger.Receipt) {
+			if plant {
+				panic("planted")
+			}
+		})
+		if r, err := l.Book(t.Context(), many.Booking(0, 1)); err != nil || !r.Booked {
+			t.Errorf("a hook panicked: %v, %v", r, err)
+		}
+		plant, s.panics = false, true
+		if _, err := l.Book(t.Context(), many.Booking(0, 2)); err == nil {
+			t.Error("the store panicked, and it is booked")
+		}
+		s.panics = false
+		if r, err := l.Book(t.Context(), many.Booking(0, 2)); err != nil || !r.Booked || panicked != 2 {
+			t.Errorf("after %d panics: %v, %v", panicked, r, err)
+		}
+		_ = l.Close()
+	})
+}
+
+// A commit that goes on for more than two minutes is told of.
+func TestACommitThatIsStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlow()
+		s.takes = 3 * time.Minute
+		l := ledger.New(s, ledger.Options{})
+		done := make(chan error)
+		go func() { _, err := l.Book(t.Context(), many.Booking(0, 1)); done <- err }()
+		time.Sleep(2 * time.Minute)
+		if err := l.Stuck(); err != nil {
+			t.Error("too early:", err)
+		}
+		time.Sleep(time.Second)
+		if l.Stuck() == nil {
+			t.Error("a commit hangs, and nothing tells")
+		}
+		if err := <-done; err != nil || l.Stuck() != nil {
+			t.Error(err, l.Stuck())
 		}
 		_ = l.Close()
 	})

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -59,6 +60,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 	holds := hold.Config{
 		Client: client, View: knowledge, Namespace: v1alpha1.SystemNamespace, MaxPods: s.options.maxPods,
 		ReleaseRate: s.options.releaseRate, MaxRamp: energy.Watts(s.options.maxRamp),
+		Stuck: func() { klog.FlushAndExit(klog.ExitFlushTimeout, 1) }, // the kubelet starts it anew
 	}
 	if recorder.Enabled() {
 		holds.Record = recorder.Tell

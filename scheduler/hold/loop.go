@@ -35,6 +35,9 @@ type Config struct {
 	// not wait, and copies what it keeps.
 	Record func(*record.Entry)
 
+	// Stuck, if set, is called once if no turn of the loop has begun for two minutes: it should end the process.
+	Stuck func()
+
 	opinion opinion // nil: the view's
 }
 
@@ -68,6 +71,9 @@ type Loop struct {
 	events    atomic.Int64 // written so far: two at one instant need two names
 	starts    sync.Map     // types.UID → *start: of what was released; the goroutine of Run alone changes it
 
+	beat  atomic.Int64 // when the last turn began, in Unix nanoseconds of this process' clock
+	stuck func()
+
 	calls   calls
 	lookups chan struct{}
 
@@ -90,7 +96,7 @@ type Loop struct {
 func New(c Config) *Loop {
 	limits := newLimits(c.ReleaseRate, c.MaxRamp) // power is power, whatever it is that draws it
 	l := &Loop{
-		client: c.Client, view: c.View, opinion: c.opinion, record: c.Record, namespace: c.Namespace,
+		client: c.Client, view: c.View, opinion: c.opinion, stuck: c.Stuck, record: c.Record, namespace: c.Namespace,
 		mail:    mailbox{ready: make(chan struct{}, 1)},
 		lookups: make(chan struct{}, parallelLookups),
 		notes:   make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),
@@ -199,12 +205,41 @@ func (l *Loop) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.beat.Store(time.Now().UnixNano())
 	l.goes(elect)
 	l.goes(l.watchJobs)
 	l.goes(l.keepTime)
+	l.goes(l.watchBeat)
 	l.startWriters()
 	l.serve(ctx, logger)
 	return nil
+}
+
+const (
+	stuckAfter = 2 * time.Minute // turns begin at least every half a second
+	beatEvery  = 10 * time.Second
+)
+
+// watchBeat shows how long ago the last turn began, and tells if that is too long.
+func (l *Loop) watchBeat(ctx context.Context) {
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		age := time.Since(time.Unix(0, l.beat.Load()))
+		turnAge.WithLabelValues().Set(age.Seconds())
+		if age > stuckAfter {
+			klog.FromContext(ctx).Error(nil, "The hold loop does not move", "since", age)
+			if l.stuck != nil {
+				l.stuck()
+			}
+			return
+		}
+	}
 }
 
 // serve is the loop. Everything that changes holds happens here.
@@ -225,6 +260,7 @@ func (l *Loop) serve(ctx context.Context, logger klog.Logger) {
 		case <-wake.C:
 		}
 		began := time.Now()
+		l.beat.Store(began.UnixNano())
 		pause := l.turn(logger)
 		least := min(max(minPause, 9*time.Since(began)), maxPause)
 		rest.Reset(least)

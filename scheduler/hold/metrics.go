@@ -26,6 +26,8 @@ var (
 		"Number of released Jobs and pods that have not started yet, as far as they are waited for.", "kind")
 	releaseWindow = metrics.Gauge("kubenergy_release_window",
 		"How many releases may be in flight before the next waits; deadlines do not.", "kind")
+	turnAge = metrics.Gauge("kubenergy_hold_turn_age_seconds",
+		"How long ago the last turn of the hold loop began; after two minutes the process ends.")
 	notesWaiting = metrics.Gauge("kubenergy_hold_notes_waiting",
 		"Number of annotations, conditions and events on held work that are yet to be written.")
 )

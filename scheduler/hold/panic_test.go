@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
@@ -76,4 +79,40 @@ func TestAReaderThatPanicsLetsTheJobGo(t *testing.T) {
 	if h == nil || h.state != freed || h.HeldJob.UID != "u" {
 		t.Errorf("%+v", h)
 	}
+}
+
+// A loop that does not move for two minutes says so once; one that only has nothing to do does not.
+func TestALoopThatIsStuck(t *testing.T) {
+	var hang atomic.Bool
+	stuck := atomic.Int64{}
+	resume := make(chan struct{})
+	prepare := func(_ *world, c *Config) {
+		resume = make(chan struct{}) // of the same bubble
+		c.Stuck = func() { stuck.Add(1) }
+		c.opinion = func(v *kube.View, now time.Time, j sched.Job, s policy.Settings) sched.Decision {
+			if hang.Load() {
+				<-resume
+			}
+			return v.Decide(now, j, s)
+		}
+	}
+	during(t, prepare, func(w *world) {
+		w.green(10 * time.Hour)
+		time.Sleep(time.Hour)
+		if stuck.Load() != 0 {
+			t.Error("it has nothing to do, and counts as stuck")
+		}
+		hang.Store(true)
+		w.job("j", marked(3*time.Hour))
+		time.Sleep(119 * time.Second)
+		if stuck.Load() != 0 {
+			t.Error("it counts as stuck too early")
+		}
+		time.Sleep(30 * time.Second)
+		if stuck.Load() != 1 {
+			t.Errorf("it has told %d times that it is stuck", stuck.Load())
+		}
+		hang.Store(false)
+		close(resume)
+	})
 }
