@@ -13,7 +13,7 @@ func TestTooManyConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := Limit(inner, 2)
+	l := Limit(inner, 3, 2)
 	defer l.Close()
 	accepted := make(chan net.Conn, 8)
 	go func() {
@@ -27,8 +27,9 @@ func TestTooManyConnections(t *testing.T) {
 			accepted <- c
 		}
 	}()
-	greeted := func() bool {
-		c, err := net.Dial("tcp", inner.Addr().String())
+	from := func(address string) bool {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+		c, err := dialer.Dial("tcp", inner.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,6 +38,7 @@ func TestTooManyConnections(t *testing.T) {
 		line, _ := bufio.NewReader(c).ReadString('\n')
 		return line == "hello\n"
 	}
+	greeted := func() bool { return from("127.0.0.1") }
 	for range 2 {
 		if !greeted() {
 			t.Error("two are not let in")
@@ -53,5 +55,11 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	if greeted() {
 		t.Error("two are let in after one has gone")
+	}
+	if !from("127.0.0.2") {
+		t.Error("one peer keeps another out")
+	}
+	if from("127.0.0.3") {
+		t.Error("a fourth is let in")
 	}
 }

@@ -99,9 +99,9 @@ func throughProxy(ctx context.Context, config *rest.Config, component, home stri
 	return c, err
 }
 
-// tokenFor returns what is shown to the central unit: a token that is good for nothing else, of the account that may see
-// everything, or of the one in the caller's own namespace, which sees that. The caller's own token is never shown: with
-// it, a server in the central unit's place could do all that the caller may.
+// tokenFor returns what is shown to the central unit: a token that is good for nothing else, of the account that may
+// see everything, or of the one in the caller's own namespace, which sees that. The caller's own token is never shown:
+// with it, a server in the central unit's place could do all that the caller may.
 func tokenFor(ctx context.Context, config *rest.Config, component, home string) (string, error) {
 	token, refused := viewerToken(ctx, config, component)
 	if _, none := errors.AsType[*noTokenError](refused); !none || home == "" || home == component {

@@ -44,7 +44,8 @@ type Options struct {
 	Agentless    bool     // estimate what nodes without an agent use
 	Ingest       []string // namespaces in which POST /ingest may create Jobs
 	Webhook      string   // that budgets notify where they name none
-	Webhooks     []string // hosts inside that budgets may notify
+	WebhookKey   string   // file with the key that signs what webhooks are told; "": it is not signed
+	Webhooks     []string // hosts that budgets may notify
 	NodeMaxPower float64  // watts that a node of which nothing is known may draw
 	Keep         ledger.Retention
 	LogFormat    string // json or text
@@ -90,6 +91,7 @@ func NewOptions(fs *flag.FlagSet) *Options {
 		{&o.HostTokens, "host-tokens-file", "", "`file` with the tokens of agents outside the cluster"},
 		{&o.Meters, "meters-file", "", "`file` with the meters to poll over the network"},
 		{&o.Webhook, "budget-webhook", "", "`URL` that budgets notify where they name none"},
+		{&o.WebhookKey, "budget-webhook-key-file", "", "`file` with the key that signs what webhooks are told"},
 		{&o.LogFormat, "log-format", "json", "json or text"},
 	} {
 		fs.StringVar(text.to, text.name, text.usual, text.help)
@@ -105,7 +107,7 @@ func NewOptions(fs *flag.FlagSet) *Options {
 	}
 	list(&o.APINames, "api-name", "further DNS `name` of the certificate of its own")
 	list(&o.Ingest, "ingest-namespace", "`namespace` in which POST /ingest may create Jobs")
-	list(&o.Webhooks, "webhook-host", "`host` at a private address that budgets may notify, also without TLS")
+	list(&o.Webhooks, "webhook-host", "`host` that budgets may notify, also at a private address and without TLS")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", true, "let one of several replicas ask providers and write statuses; "+
 		"not with an SQLite ledger, which has one process")
 	fs.BoolVar(&o.Agentless, "agentless", true, "estimate what nodes use on which no agent runs")

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -175,9 +177,18 @@ func permanent(err error) bool {
 
 // addBudgets adds what acts on budgets; the replica that leads does.
 func (u *unit) addBudgets(p *process) (err error) {
+	var key []byte
+	if file := p.options.WebhookKey; file != "" {
+		if key, err = os.ReadFile(file); err != nil {
+			return fmt.Errorf("reading --budget-webhook-key-file: %w", err)
+		}
+		if key = bytes.TrimSpace(key); len(key) == 0 {
+			return fmt.Errorf("--budget-webhook-key-file: %s is empty", file)
+		}
+	}
 	u.budgets, err = budget.New(budget.Options{
 		Ledger: u.ledger, Client: p.manager.GetClient(), Direct: p.direct, MaySuspend: budget.HoldsEnabled(p.direct),
-		Ready: p.knowsWork, Webhook: p.options.Webhook, Hosts: p.options.Webhooks, Now: time.Now, Log: p.log,
+		Ready: p.knowsWork, Webhook: p.options.Webhook, Key: key, Hosts: p.options.Webhooks, Now: time.Now, Log: p.log,
 		Registerer: p.registry,
 	})
 	if err != nil {

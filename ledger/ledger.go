@@ -185,7 +185,6 @@ func (l *Ledger) write() {
 			return // Book finds that by itself
 		}
 		began := time.Now()
-		l.writing(began)
 		l.survive(group, func() { l.commit(group) })
 		l.writing(time.Time{})
 		took := time.Since(began)
@@ -216,7 +215,7 @@ func (l *Ledger) writing(since time.Time) {
 	l.began = since
 }
 
-// Stuck returns an error if a commit has gone on for more than two minutes, four times what any may take.
+// Stuck returns an error if a transaction has gone on for more than two minutes: its context ended after half a minute.
 func (l *Ledger) Stuck() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,7 +266,9 @@ func (l *Ledger) commit(group []*request) {
 	}
 	began := time.Now()
 	limited, cancel := context.WithTimeout(context.Background(), longestCommit)
+	l.writing(began)
 	receipts, errs, err := l.Store.Book(limited, bookings)
+	l.writing(time.Time{})
 	cancel()
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", ErrReadOnly, err)

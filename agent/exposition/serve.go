@@ -53,7 +53,8 @@ func serve(ctx context.Context, listener net.Listener, config string, handler ht
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- web.Serve(central.Limit(listener, maxConnections), server, &web.FlagConfig{WebConfigFile: &config}, log)
+		limited := central.Limit(listener, maxConnections, maxConnections)
+		done <- web.Serve(limited, server, &web.FlagConfig{WebConfigFile: &config}, log)
 	}()
 	select {
 	case err := <-done:

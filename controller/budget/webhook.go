@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,17 +57,19 @@ type poster func(ctx context.Context, to string, m *Message) error
 
 // webhooks posts where it may.
 type webhooks struct {
-	own             string          // where an action names none; administrators write it
-	hosts           map[string]bool // host, for the usual ports, or host:port
-	outside, inside *http.Client
+	own    string          // where an action names none; administrators write it
+	key    []byte          // signs messages; nil: they are not signed
+	hosts  map[string]bool // host, for the usual ports, or host:port
+	client *http.Client
 }
 
-func newWebhooks(own string, hosts []string) (*webhooks, error) {
+// signature is the header that holds sha256= and the HMAC of the body, in hexadecimal digits.
+const signature = "X-Kubenergy-Signature-256"
+
+func newWebhooks(own string, key []byte, hosts []string) (*webhooks, error) {
 	w := &webhooks{
-		own:     own,
-		hosts:   map[string]bool{},
-		outside: dial.NewClient(dial.Options{Timeout: dialTimeout}),
-		inside:  dial.NewClient(dial.Options{Timeout: dialTimeout, Policy: dial.Policy{Private: true, Loopback: true}}),
+		own: own, key: key, hosts: map[string]bool{},
+		client: dial.NewClient(dial.Options{Timeout: dialTimeout, Policy: dial.Policy{Private: true, Loopback: true}}),
 	}
 	for _, h := range hosts {
 		name := strings.Trim(h, "[]")
@@ -90,8 +95,7 @@ func (w *webhooks) allows(u *url.URL) bool {
 	return w.hosts[net.JoinHostPort(name, port)] || w.hosts[name] && port == usual
 }
 
-// post sends a message. Anyone who may write budgets may name any URL, so it must be https to a public address unless
-// administrators allow the host.
+// post sends a message. Anyone who may write budgets may name any URL, so administrators must allow its host.
 func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	administrators := to == ""
 	if to = cmp.Or(to, w.own); to == "" {
@@ -101,13 +105,9 @@ func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return errors.New("the webhook's URL cannot be read")
 	}
-	doer := w.outside
-	allowed := administrators || w.allows(u)
-	if allowed {
-		doer = w.inside
-	}
-	if u.Scheme != "https" && !allowed {
-		return errors.New("the webhook's URL is not https, and its host and port are not among those that are allowed")
+	if !administrators && !w.allows(u) {
+		return errors.New("the host and port of the webhook's URL are not among those that the controller's " +
+			"--webhook-host allows")
 	}
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -122,7 +122,12 @@ func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	q.Header.Set("Content-Type", "application/json")
 	q.Header.Set("Idempotency-Key", m.Key)
 	q.Header.Set("User-Agent", "kubenergy-controller")
-	answer, err := doer.Do(q)
+	if w.key != nil {
+		sum := hmac.New(sha256.New, w.key)
+		_, _ = sum.Write(body)
+		q.Header.Set(signature, "sha256="+hex.EncodeToString(sum.Sum(nil)))
+	}
+	answer, err := w.client.Do(q)
 	if err != nil {
 		// a URL may have secrets in it
 		return fmt.Errorf("the webhook at %s: %s", u.Hostname(), dial.Cause(err, postTimeout))

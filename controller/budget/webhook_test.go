@@ -2,6 +2,9 @@ package budget
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -26,7 +29,7 @@ func TestWebhooksReachOnlyWhereTheyMay(t *testing.T) {
 	defer server.Close()
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer secure.Close()
-	w, err := newWebhooks("", nil)
+	w, err := newWebhooks("", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +39,7 @@ func TestWebhooksReachOnlyWhereTheyMay(t *testing.T) {
 		"https://[::ffff:127.0.0.1]:" + port, "https://0.0.0.0:" + port,
 		"https://2130706433:" + port, "https://169.254.169.254/latest/meta-data", "https://[fe80::1]/",
 		"https://[fd00:ec2::254]/", "https://10.0.0.1/",
-		"https://192.168.1.1/", "https://172.16.0.1/", "https://100.100.100.200/", "http://example.com/",
+		"https://192.168.1.1/", "https://172.16.0.1/", "https://100.100.100.200/", "http://example.com/", "https://example.com/",
 		"ftp://example.com/", "file:///etc/passwd", "//x", "https://", "",
 	} {
 		err := w.post(t.Context(), to, &Message{})
@@ -59,6 +62,11 @@ func TestWebhook(t *testing.T) {
 			redirected.Add(1)
 		}
 		body, err := io.ReadAll(r.Body)
+		sum := hmac.New(sha256.New, []byte("key"))
+		_, _ = sum.Write(body)
+		if want := "sha256=" + hex.EncodeToString(sum.Sum(nil)); r.Header.Get("X-Kubenergy-Signature-256") != want {
+			t.Errorf("signed %q, want %q", r.Header.Get("X-Kubenergy-Signature-256"), want)
+		}
 		if err != nil || json.Unmarshal(body, &got) != nil {
 			t.Errorf("%s: %v", body, err)
 		}
@@ -69,7 +77,7 @@ func TestWebhook(t *testing.T) {
 		w.WriteHeader(answer)
 	}))
 	defer server.Close()
-	w, err := newWebhooks("", []string{strings.TrimPrefix(server.URL, "http://")})
+	w, err := newWebhooks("", []byte("key"), []string{strings.TrimPrefix(server.URL, "http://")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +106,7 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("a dead server: %v", err)
 	}
 	for _, bad := range []string{"", "http://x", "a b", "u@h", "h:", "h:x", "h:0", "h:70000", ":80", "[]"} {
-		if _, err := newWebhooks("", []string{bad}); err == nil {
+		if _, err := newWebhooks("", nil, []string{bad}); err == nil {
 			t.Errorf("host %q is taken", bad)
 		}
 	}
@@ -129,7 +137,7 @@ func TestOneNamespaceDoesNotKeepOthersBack(t *testing.T) {
 
 // TestHostsWithoutAPort: a host alone means its web server, not whatever else it runs.
 func TestHostsWithoutAPort(t *testing.T) {
-	w, err := newWebhooks("", []string{
+	w, err := newWebhooks("", nil, []string{
 		"Inside.example", "ported.example:8443", "10.1.2.3", "fd00::1", "[fd00::2]:9000", "secure.example:443",
 	})
 	if err != nil {
@@ -162,7 +170,7 @@ func TestHostWithoutItsPortIsRefused(t *testing.T) {
 	var hits atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer server.Close()
-	w, err := newWebhooks(server.URL, []string{"127.0.0.1"})
+	w, err := newWebhooks(server.URL, nil, []string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,11 +7,16 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
-// lateAfter is how old energy may be when it comes, and still make a budget act.
-const lateAfter = time.Hour
+const (
+	// lateAfter is how old energy may be when it comes, and still make a budget act.
+	lateAfter = time.Hour
+	// youngSlack is how much older a pod may be than it seems: clocks of nodes may be behind.
+	youngSlack = 15 * time.Minute
+)
 
 // An allowance is what a pod that is younger than an interval can have used in it. nil allows everything.
 type allowance struct {
+	absent bool // it was made after the interval
 	energy energy.Microjoules
 	cpu    time.Duration
 }
@@ -21,12 +26,12 @@ func (e *entry) allowance(b *batch.Batch, l *Limits) *allowance {
 	if e == nil || e.made == 0 {
 		return nil
 	}
-	lived := b.End.Add(mostAhead).Sub(time.Unix(e.made, 0)) // the node's clock may be behind
+	lived := b.End.Add(youngSlack).Sub(time.Unix(e.made, 0))
 	switch {
 	case lived >= b.End.Sub(b.Start):
 		return nil
 	case lived <= 0:
-		return &allowance{}
+		return &allowance{absent: true}
 	}
 	return &allowance{
 		energy: energy.Microjoules(overPower * float64(l.MaxPower) * lived.Seconds() * 1e6), //nolint:mnd // µJ
@@ -35,7 +40,7 @@ func (e *entry) allowance(b *batch.Batch, l *Limits) *allowance {
 }
 
 // none reports whether the pod was not there at all.
-func (a *allowance) none() bool { return a != nil && *a == allowance{} }
+func (a *allowance) none() bool { return a != nil && a.absent }
 
 // take leaves in a share what the pod can have used, and returns the energy that is too much. A pod that was not there
 // keeps its share: it is not charged to it.

@@ -3,7 +3,6 @@ package intake
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -45,7 +44,7 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 			return ledger.Receipt{}, nil, err
 		}
 	}
-	undo, since, broken := n.envelope.reserve(b, limits, now)
+	done, since, broken := n.envelope.reserve(b, limits, now)
 	if broken != nil {
 		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
 		return ledger.Receipt{}, nil, broken
@@ -61,9 +60,7 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookTimeout)
 	defer cancel()
 	receipt, err := h.c.Ledger.Book(ctx, booking)
-	if !receipt.Booked && !errors.Is(err, context.DeadlineExceeded) { // what took too long may be booked yet
-		undo()
-	}
+	done(receipt.Booked, ctx.Err() == nil) // what took too long may be booked yet
 	if err != nil {
 		return receipt, nil, err
 	}

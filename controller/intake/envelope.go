@@ -57,6 +57,7 @@ type envelope struct {
 	asked time.Time     // when the ledger said what follows
 	since time.Time     // when the node came to be, as its first booking said; zero: there is none
 	time  time.Duration // that it has told of, over all boots
+	going time.Duration // of that, in batches that are being booked
 	hour  hour          // the present one
 	power float64       // microjoules beyond what it can draw in the time told of; not below 0
 	cpu   float64       // CPU nanoseconds beyond what its cores have in that time; not below 0
@@ -81,8 +82,11 @@ func (h *hour) at(now time.Time) *hour {
 	return h
 }
 
-// reserve checks a batch and takes what it needs. Where it is not booked after all, release puts it back.
-func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (undo func(), since time.Time, broken *breach) {
+// reserve checks a batch and takes what it needs. When it has been booked or not, done is called: what was not is given
+// back. Of a batch of which that is not known, the ledger is asked for the time that was told before the next.
+func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(booked, known bool), since time.Time,
+	broken *breach,
+) {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	var cpu float64
 	for i := range b.Shares {
@@ -114,9 +118,17 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (undo func()
 	deltaPower, deltaCPU := power-e.power, cpuNow-e.cpu
 	e.time, e.power, e.cpu = told, power, cpuNow
 	e.hour.at(now).told += length
-	return func() {
+	e.going += length
+	return func(booked, known bool) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
+		e.going -= length
+		if !known {
+			e.asked = time.Time{}
+		}
+		if booked {
+			return
+		}
 		e.time -= length
 		e.hour.told = max(0, e.hour.told-length)
 		e.power, e.cpu = max(0, e.power-deltaPower), max(0, e.cpu-deltaCPU)
@@ -150,7 +162,7 @@ func (e *envelope) recall(ctx context.Context, l Booker, node string, now time.T
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.asked, e.since, e.time = now, told.Since, max(e.time, told.Time) // only e.time has what is being booked
+	e.asked, e.since, e.time = now, told.Since, told.Time+e.going
 	return nil
 }
 

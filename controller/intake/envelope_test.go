@@ -1,6 +1,7 @@
 package intake_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -304,9 +305,9 @@ func TestPodsAreChargedFromTheirStart(t *testing.T) {
 	if err := booked.Validate(); err != nil {
 		t.Error(err)
 	}
-	const most = 1.2 * 100 * 62 * 60 * 1e6 // an hour, and two minutes that clocks may differ by
+	const most = 1.2 * 100 * 75 * 60 * 1e6 // an hour, and a quarter that clocks may differ by
 	s := booked.Batch.Shares
-	if s[0].Dynamic != most || booked.Batch.Unknown != each-most || s[0].CPU > 5*time.Hour ||
+	if s[0].Dynamic != most || booked.Batch.Unknown != each-most || s[0].CPU > 6*time.Hour ||
 		booked.Consumers[0].Pod != "young" {
 		t.Errorf("of 1 MJ the pod of an hour is charged with %v, CPU %v; %v are unknown", s[0].Dynamic, s[0].CPU,
 			booked.Batch.Unknown)
@@ -319,15 +320,61 @@ func TestPodsAreChargedFromTheirStart(t *testing.T) {
 	}
 }
 
+// A second container of a pod that has used up what it can have used gets nothing more.
+func TestContainersShareTheirPodsAllowance(t *testing.T) {
+	w := newWorld(t)
+	w.limits["a"] = intake.Limits{MaxPower: 100, Cores: 4, Since: noon.Add(-10 * time.Hour)}
+	w.directory.Saw(pod("shop", "young", uidNumber(1), "a",
+		func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour)) }))
+	const each = 1_000_000 * 1e6
+	b := of("a", 1, lasting(10*time.Hour), joules(3_000_000))
+	b.Idle = each
+	for _, c := range []string{"/c1", "/c2"} {
+		b.Shares = append(b.Shares, energy.Share{ID: "pod/" + uidNumber(1) + c, Dynamic: each, CPU: 10 * time.Hour})
+	}
+	booked, _ := w.booked("token-a", b)
+	if err := booked.Validate(); err != nil {
+		t.Error(err)
+	}
+	const most = 1.2 * 100 * 75 * 60 * 1e6
+	if s := booked.Batch.Shares; s[0].Dynamic+s[1].Dynamic != most {
+		t.Errorf("the pod is charged with %v, of at most %v", s[0].Dynamic+s[1].Dynamic, energy.Microjoules(most))
+	}
+}
+
+// Batches that could not be booked take no time, however often they come again, and whatever kept them back.
+func TestTimeOfFailures(t *testing.T) {
+	for _, fail := range []error{errBroken, fmt.Errorf("%w: %w", ledger.ErrReadOnly, context.DeadlineExceeded)} {
+		w := newWorld(t)
+		w.limits["a"] = intake.Limits{MaxPower: 200, Since: noon.Add(-time.Hour)}
+		w.fail = fail
+		for range 100 {
+			if code := w.send("token-a", of("a", 1, joules(3000), lasting(50*time.Minute))).Code; code < 500 {
+				t.Fatalf("%v: %d", fail, code)
+			}
+		}
+		w.fail = nil
+		w.booked("token-a", of("a", 1, joules(3000), lasting(50*time.Minute)))
+	}
+}
+
 // What comes more than an hour late is the pod's, but of a kind on which no budget acts.
 func TestLate(t *testing.T) {
 	w := newWorld(t)
 	w.directory.Saw(pod("shop", "web", uidNumber(1), "a"))
 	for i, c := range []struct {
-		late time.Duration
-		kind ledger.Kind
-	}{{0, ledger.Workload}, {time.Hour, ledger.Workload}, {time.Hour + time.Second, ledger.Late}} {
-		b := of("a", uint64(i+1), with("pod/"+uidNumber(1)))
+		late, long time.Duration
+		kind       ledger.Kind
+	}{
+		{0, 15 * time.Second, ledger.Workload},
+		{time.Hour - 15*time.Second, 15 * time.Second, ledger.Workload},
+		{time.Hour, 15 * time.Second, ledger.Late},
+		{0, 61 * time.Minute, ledger.Late}, // what began so long ago is as late
+	} {
+		b := of("a", uint64(i+1), with("pod/"+uidNumber(1)), func(b *batch.Batch) {
+			b.Stream.Boot = strconv.Itoa(i)
+			b.EndSinceBoot = b.StartSinceBoot + c.long
+		})
 		b.SetWall(noon.Add(-c.late))
 		booked, _ := w.booked("token-a", b)
 		if got := booked.Consumers[0]; got.Account.Kind != c.kind || got.Account.Namespace != "shop" || got.Pod != "web" {

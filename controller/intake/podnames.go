@@ -62,7 +62,7 @@ type resolution struct {
 // made becomes unknown energy.
 func (d *Directory) resolve(b *batch.Batch, l *Limits, news *novelties, now time.Time) resolution {
 	node, shares := b.Stream.Node, b.Shares
-	r := resolution{consumers: make([]*ledger.Consumer, len(shares)), late: now.Sub(b.End) > lateAfter}
+	r := resolution{consumers: make([]*ledger.Consumer, len(shares)), late: now.Sub(b.Start) > lateAfter}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	var last *ledger.Consumer // the pod of the share before: shares are sorted

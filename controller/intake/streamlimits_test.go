@@ -1,13 +1,13 @@
 package intake_test
 
 import (
-	"github.com/kubenergy/kubenergy/controller/intake"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 

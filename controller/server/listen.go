@@ -21,6 +21,7 @@ import (
 const (
 	maxHeaderBytes   = 64 << 10
 	maxConnections   = 20_000 // an agent keeps one, and so do schedulers
+	maxOfPeer        = 2_500  // of one address: one stranger leaves room for the others
 	readHeaderWithin = 5 * time.Second
 	readWithin       = time.Minute
 	writeWithin      = auditWithin + 30*time.Second
@@ -52,7 +53,7 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // strangers could fill the log otherwise
 	}
-	listener = central.Limit(listener, maxConnections)
+	listener = central.Limit(listener, maxConnections, maxOfPeer)
 	if config != nil {
 		config = config.Clone()
 		config.NextProtos = []string{"h2", "http/1.1"}

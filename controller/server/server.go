@@ -20,6 +20,7 @@ type server struct {
 	mux     *http.ServeMux
 	absent  http.Handler  // answers what there is no route for
 	queries chan struct{} // places
+	callers fairness      // of which each caller has half
 	large   chan struct{} // for answers that may take a hundred megabytes, one at a time
 	audits  chan struct{}
 	cluster clusterCache
@@ -175,22 +176,31 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	writeError(w, &failure{status: http.StatusNotFound, text: "there is no such route: see /openapi/v3.json"})
 }
 
-// turn waits for a place to ask the ledger, as each query may take a core and much memory: one of several, or with
-// large the only one for large answers.
+// turn waits for a place to ask the ledger, as each query may take a core and much memory: one of several, of which a
+// caller has half at most, and with large also the only one for large answers.
 func (s *server) turn(ctx context.Context, large bool) (done func(), err error) {
-	if !large {
-		return enter(ctx, s.queries)
+	caller := "" // the controller itself
+	if u := access.UserOf(ctx); u != nil {
+		caller = u.Username
 	}
-	leave, err := enter(ctx, s.large)
+	gone, err := s.callers.enter(ctx, caller, maxQueries/2)
 	if err != nil {
 		return nil, err
+	}
+	leave := func() {}
+	if large {
+		if leave, err = enter(ctx, s.large); err != nil {
+			gone()
+			return nil, err
+		}
 	}
 	after, err := enter(ctx, s.queries)
 	if err != nil {
 		leave()
+		gone()
 		return nil, err
 	}
-	return func() { after(); leave() }, nil
+	return func() { after(); leave(); gone() }, nil
 }
 
 func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {

@@ -1,5 +1,6 @@
-// Package panics counts what was recovered from a panic, and breaks the circuit where that comes again and again: from
-// the third panic within a minute on, deciding is left to stock Kubernetes for ten minutes.
+// Package panics counts what was recovered from a panic, and breaks the circuit where that comes again and again:
+// from the third panic within a minute on, the scheduler decides as stock Kubernetes does for ten minutes. Nothing else
+// heeds it: budgets that let go of what they suspended would have it lose its work.
 package panics
 
 import (

@@ -95,20 +95,9 @@ func (s *Store) book(k *ledger.Booking) (ledger.Receipt, error) {
 	case known && b.First <= acked:
 		return ledger.Receipt{Acked: acked}, ledger.ErrPartly
 	}
-	m, apart := machine{b.Stream.Node, b.Stream.Boot}, false
-	if !k.Agentless && b.StartSinceBoot < b.EndSinceBoot {
-		apart = !slices.ContainsFunc(s.spans[m], func(t span) bool {
-			return t.last == b.StartSinceBoot || t.first == b.EndSinceBoot
-		})
-		for _, t := range s.spans[m] {
-			if t.first < b.EndSinceBoot && b.StartSinceBoot < t.last {
-				return ledger.Receipt{Acked: acked}, ledger.ErrOverlap
-			}
-		}
-		s.spans[m] = append(s.spans[m], span{b.StartSinceBoot, b.EndSinceBoot})
-		if s.since[b.Stream.Node].IsZero() {
-			s.since[b.Stream.Node] = k.CameToBe()
-		}
+	apart, err := s.occupy(k)
+	if err != nil {
+		return ledger.Receipt{Acked: acked}, err
 	}
 	s.acked[b.Stream] = b.Last
 	s.booked = append(s.booked, k)
@@ -128,6 +117,27 @@ func (s *Store) book(k *ledger.Booking) (ledger.Receipt, error) {
 	return ledger.Receipt{
 		Acked: b.Last, Booked: true, Gap: b.First != acked+1, New: apart || !known,
 	}, nil
+}
+
+// occupy notes the time of a booking, which may be apart from all that is booked of its boot.
+func (s *Store) occupy(k *ledger.Booking) (apart bool, _ error) {
+	b := k.Batch
+	if k.Agentless || b.StartSinceBoot >= b.EndSinceBoot {
+		return false, nil
+	}
+	m := machine{b.Stream.Node, b.Stream.Boot}
+	apart = true
+	for _, t := range s.spans[m] {
+		if t.first < b.EndSinceBoot && b.StartSinceBoot < t.last {
+			return false, ledger.ErrOverlap
+		}
+		apart = apart && t.last != b.StartSinceBoot && t.first != b.EndSinceBoot
+	}
+	s.spans[m] = append(s.spans[m], span{b.StartSinceBoot, b.EndSinceBoot})
+	if s.since[b.Stream.Node].IsZero() {
+		s.since[b.Stream.Node] = k.CameToBe()
+	}
+	return apart, nil
 }
 
 // Told adds up the time of all boots of a node.

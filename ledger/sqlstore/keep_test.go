@@ -3,8 +3,8 @@ package sqlstore_test
 import (
 	"database/sql"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -245,7 +245,7 @@ func TestKeepTold(t *testing.T) {
 		t.Helper()
 		boots++
 		b := ledgertest.World{Nodes: 1, Pods: 2}.Booking(0, 1)
-		b.Batch.Stream.Node, b.Batch.Stream.Boot, b.Received = "n", fmt.Sprint(boots), clock
+		b.Batch.Stream.Node, b.Batch.Stream.Boot, b.Received = "n", strconv.Itoa(boots), clock
 		b.Batch.Start, b.Batch.End = clock.Add(-ledgertest.Interval), clock
 		ledgertest.MustBook(t, s, b)
 		ledgertest.FoldAll(t, s)

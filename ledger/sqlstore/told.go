@@ -18,6 +18,8 @@ type told struct {
 }
 
 const (
+	unknownBacklog = 7 * 24 * time.Hour
+
 	toldKey  = "told/"
 	toldText = "%d %d"
 	toldOf   = "SELECT COALESCE((SELECT value FROM meta WHERE key = $1), ''), " + lengths +
@@ -30,10 +32,13 @@ func (t *told) meta(node string) (key, value string) {
 }
 
 // read takes what [toldOf] has found. In a store of before, meta says nothing of a node: it came to be when it
-// must have if it has told of all the time since.
+// must have if it has told of all the time since, and some time before, of which it may tell yet.
 func (t *told) read(node, meta string, now time.Time) error {
 	if meta == "" {
-		t.since = now.Add(-time.Duration(t.spans)).Unix()
+		t.since = now.Unix()
+		if t.spans > 0 {
+			t.since = now.Add(-time.Duration(t.spans) - unknownBacklog).Unix()
+		}
 		return nil
 	}
 	if _, err := fmt.Sscanf(meta, toldText, &t.since, &t.dropped); err != nil {

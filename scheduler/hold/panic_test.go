@@ -76,7 +76,7 @@ func TestAReaderThatPanicsLetsTheJobGo(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"}}
 	h := readSafely(j, func(*batchv1.Job) *hold { panic("planted") })
-	if h == nil || h.state != freed || h.HeldJob.UID != "u" {
+	if h == nil || h.state != freed || h.UID != "u" {
 		t.Errorf("%+v", h)
 	}
 }
@@ -114,5 +114,21 @@ func TestALoopThatIsStuck(t *testing.T) {
 		}
 		hang.Store(false)
 		close(resume)
+	})
+}
+
+// Where too much panics, new Jobs start as they would with stock; what has a window keeps it.
+func TestABrokenCircuitHoldsNothingNew(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	during(t, nil, func(w *world) {
+		w.green(2 * time.Hour)
+		w.job("planned", marked(3*time.Hour))
+		time.Sleep(time.Minute)
+		for range 3 {
+			panics.Count("test")
+		}
+		w.job("new", marked(3*time.Hour))
+		w.wantJob("new", 0, 5*time.Second)
+		w.wantJob("planned", 118*time.Minute, 119*time.Minute) // two hours after it came
 	})
 }

@@ -120,7 +120,8 @@ func idle(s *policy.Settings) string {
 	return ""
 }
 
-// decide asks for an opinion. ok is false if that panicked: then there is none.
+// decide asks for an opinion. ok is false if that panicked, or too much does: then there is none. What was not planned
+// is let go.
 func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Time, job sched.Job,
 	settings policy.Settings,
 ) (d sched.Decision, ok bool) {
@@ -131,6 +132,9 @@ func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 			d, ok = sched.Decision{}, false
 		}
 	}()
+	if panics.Open() {
+		return sched.Decision{}, false
+	}
 	work := h.work()
 	until, _, closed := view.BudgetClosed(now, work.Namespace, work.Owners) // a budget may be that of one object
 	key := asking{

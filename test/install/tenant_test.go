@@ -75,6 +75,7 @@ func (w *world) testTenant(t *testing.T) {
 		}
 		suspended := newJob(func(j *batchv1.Job) {
 			j.Name, j.Spec.Suspend = "suspended", new(true)
+			j.Annotations = map[string]string{v1alpha1.AnnotationHeldReason: "a reason of ours"}
 			j.Labels = map[string]string{v1alpha1.LabelBudgetSuspended: "month"}
 		})
 		for _, job := range []*batchv1.Job{suspended, newJob(func(j *batchv1.Job) { j.Name = "runs" })} {
@@ -219,11 +220,12 @@ func (w *world) testTenant(t *testing.T) {
 		"a delay": createJob(func(j *batchv1.Job) {
 			j.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
 		}),
-		"a team":      createPod(map[string]string{v1alpha1.LabelTeam: "mine"}),
-		"run now":     patchJob(mine, "runs", annotate(v1alpha1.AnnotationRunNow, `"true"`)),
-		"a CronJob":   createCron(func(*batchv1.CronJob) {}),
-		"paused":      patchJob(mine, "runs", `{"spec":{"suspend":true}}`),
-		"other marks": patchJob(mine, "suspended", annotate("example.com/note", `"x"`)),
+		"a team":             createPod(map[string]string{v1alpha1.LabelTeam: "mine"}),
+		"run now":            patchJob(mine, "runs", annotate(v1alpha1.AnnotationRunNow, `"true"`)),
+		"a CronJob":          createCron(func(*batchv1.CronJob) {}),
+		"paused":             patchJob(mine, "runs", `{"spec":{"suspend":true}}`),
+		"without our reason": patchJob(mine, "suspended", annotate(v1alpha1.AnnotationHeldReason, "null")),
+		"other marks":        patchJob(mine, "suspended", annotate("example.com/note", `"x"`)),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -270,7 +272,9 @@ func (w *world) testKubelet(t *testing.T) {
 	const name = "attacked"
 	w.bind(t, "", "system:node", rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:nodes"})
 	kubelet := w.as(t, "system:node:"+name, "system:nodes")
-	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelSite: "coal"}}}
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		v1alpha1.LabelSite: "coal", v1.LabelTopologyRegion: "west",
+	}}}
 	kit.Eventually(t, 20*time.Second, "the kubelet joins, and says where it is", func() bool {
 		_, err := kubelet.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 		return err == nil
@@ -294,13 +298,15 @@ func (w *world) testKubelet(t *testing.T) {
 		err     error
 		allowed bool
 	}{
-		"another site":        {patch(v1alpha1.LabelSite, `"hydro"`), false},
-		"no site":             {patch(v1alpha1.LabelSite, `null`), false},
-		"site by the status":  {patch(v1alpha1.LabelSite, `"hydro"`, "status"), false},
-		"a better profile":    {patch(v1alpha1.LabelPowerProfile, `"frugal"`), false},
-		"a label of its own":  {patch("example.com/rack", `"7"`), true},
-		"a status of its own": {patch("example.com/rack", `"7"`, "status"), true},
-		"the same site again": {patch(v1alpha1.LabelSite, `"coal"`), true},
+		"another site":             {patch(v1alpha1.LabelSite, `"hydro"`), false},
+		"no site":                  {patch(v1alpha1.LabelSite, `null`), false},
+		"site by the status":       {patch(v1alpha1.LabelSite, `"hydro"`, "status"), false},
+		"a better profile":         {patch(v1alpha1.LabelPowerProfile, `"frugal"`), false},
+		"another region":           {patch(v1.LabelTopologyRegion, `"north"`), false},
+		"a zone that was not said": {patch(v1.LabelTopologyZone, `"a"`), true},
+		"a label of its own":       {patch("example.com/rack", `"7"`), true},
+		"a status of its own":      {patch("example.com/rack", `"7"`, "status"), true},
+		"the same site again":      {patch(v1alpha1.LabelSite, `"coal"`), true},
 	} {
 		if allowed := c.err == nil; allowed != c.allowed {
 			t.Errorf("%s: allowed is %v, want %v (%v)", what, allowed, c.allowed, c.err)

@@ -65,8 +65,14 @@ func (w *world) testUninstall(t *testing.T) {
 	}
 	kubeconfig, _ := w.Account(t, "kubenergy-release")
 	var stdout, stderr bytes.Buffer
-	if code := cli.Run(ctx, append(slices.Clone(args), "--kubeconfig", kubeconfig), os.Environ(), &stdout,
-		&stderr); code != 0 {
+	code := 0
+	kit.Eventually(t, 20*time.Second, "the API server knows the rights that were just made", func() bool {
+		stdout.Reset()
+		stderr.Reset()
+		code = cli.Run(ctx, append(slices.Clone(args), "--kubeconfig", kubeconfig), os.Environ(), &stdout, &stderr)
+		return !strings.Contains(stderr.String(), "forbidden")
+	})
+	if code != 0 {
 		t.Fatalf("kubenergy %s: exit code %d\n%s%s", strings.Join(args, " "), code, &stdout, &stderr)
 	}
 	t.Logf("kubenergy %s: %s%s", strings.Join(args, " "), &stdout, &stderr)
