@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,12 +105,24 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		return err
 	}
 	const controller, scheduler = "kubenergy-controller", "kubenergy-scheduler"
+	// onSeen patches a Job as it is, once more where the Job controller has written on it meanwhile.
+	onSeen := func(account, job string, patch func(*batchv1.Job) []byte) (err error) {
+		for range 10 {
+			err = onJob(account, job, types.JSONPatchType, patch(seen(job)))
+			if err == nil || !strings.Contains(err.Error(), "due to an error in our request") {
+				return err
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		return err
+	}
 	suspend := func(account, job string) error {
-		return onJob(account, job, types.JSONPatchType,
-			kube.BudgetSuspendPatch(seen(job), "month", time.Now().Add(time.Hour)))
+		return onSeen(account, job, func(j *batchv1.Job) []byte {
+			return kube.BudgetSuspendPatch(j, "month", time.Now().Add(time.Hour))
+		})
 	}
 	resume := func(account, job string) error {
-		return onJob(account, job, types.JSONPatchType, kube.BudgetResumePatch(seen(job), true))
+		return onSeen(account, job, func(j *batchv1.Job) []byte { return kube.BudgetResumePatch(j, true) })
 	}
 	merge := func(account, job, patch string) error {
 		return onJob(account, job, types.MergePatchType, []byte(patch))
