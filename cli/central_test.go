@@ -240,7 +240,7 @@ func TestWhoAsks(t *testing.T) {
 		{"a password", func(a *clientcmdapi.AuthInfo) { a.Username, a.Password = "u", "p" }, false},
 		{"nothing, as with a certificate", withNothing, false},
 		{
-			"somebody else's rights", func(a *clientcmdapi.AuthInfo) { a.Token, a.Impersonate = "secret", "jane" },
+			"an impersonated user", func(a *clientcmdapi.AuthInfo) { a.Token, a.Impersonate = "secret", "jane" },
 			false,
 		},
 		{"a program", func(a *clientcmdapi.AuthInfo) {

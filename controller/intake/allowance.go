@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// lateAfter is how old energy may be when it comes, and still make a budget act.
+	// An interval that began longer than this before its batch came makes no budget act.
 	lateAfter = time.Hour
-	// youngSlack is how much older a pod may be than it seems: clocks of nodes may be behind.
+	// A pod is taken to be this much older than the API server says: the node's clock may be behind.
 	youngSlack = 15 * time.Minute
 )
 

@@ -27,13 +27,13 @@ type Breaker struct {
 	counts map[string]float64 // by part
 }
 
-// Of this process.
+// process is the breaker that Count, Note and Open use.
 var process Breaker
 
 // Count notes a panic of this process in one of its parts, of which there are a few.
 func Count(part string) { process.Count(part, time.Now()) }
 
-// Note counts a panic that strangers can cause: it does not break the circuit.
+// Note counts a panic that input from outside can cause: it does not break the circuit.
 func Note(part string) {
 	process.mu.Lock()
 	defer process.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
-// as is somebody else's client.
+// as is a client that acts as another user.
 type as struct {
 	kubernetes.Interface
 	objects dynamic.Interface
