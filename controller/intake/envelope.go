@@ -82,8 +82,8 @@ func (h *hour) at(now time.Time) *hour {
 	return h
 }
 
-// reserve checks a batch and takes what it needs. The caller calls done once: a batch that was not booked gives back what
-// it took. If the caller does not know, the next batch makes recall ask the ledger again.
+// reserve checks a batch and takes what it needs. The caller calls done once: a batch that was not booked gives back
+// what it took. If the caller does not know, the next batch makes recall ask the ledger again.
 func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (done func(booked, known bool), since time.Time,
 	broken *breach,
 ) {
