@@ -26,7 +26,8 @@ type Options struct {
 	MetricsAddress string // HTTPS, for clients that the API server lets get /metrics; "0": nowhere
 	ProbeAddress   string // HTTP: /healthz and /readyz; "0": nowhere
 	LeaderElect    bool
-	Keys           string // folder of key files
+	Keys           string // folder of key files of signals
+	MeterKeys      string // the same of meters
 	Data           string // folder of files that GridZones name
 
 	// folder of the ledger and of the API's certificate; "": neither is kept, and no batches are taken
@@ -44,6 +45,7 @@ type Options struct {
 	Agentless    bool     // estimate what nodes without an agent use
 	Ingest       []string // namespaces in which POST /ingest may create Jobs
 	Webhook      string   // that budgets notify where they name none
+	WebhookDir   string   // folder of URLs that budgets name
 	WebhookKey   string   // file with the key that signs what webhooks are told; "": it is not signed
 	Webhooks     []string // hosts that budgets may notify
 	NodeMaxPower float64  // watts that a node of which nothing is known may draw
@@ -72,6 +74,10 @@ func NewOptions(fs *flag.FlagSet) *Options {
 		},
 		{&o.ProbeAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz (0: none)"},
 		{&o.Keys, "keys-dir", "/etc/kubenergy/keys", "`folder` with a file for each key that a GridZone names"},
+		{
+			&o.MeterKeys, "meter-keys-dir", "/etc/kubenergy/meter-keys",
+			"`folder` with a file for each passwordKey of a meter",
+		},
 		{&o.Data, "data-dir", "/etc/kubenergy/data", "`folder` of the files that GridZones name"},
 		{
 			&o.State, "state-dir", "",
@@ -91,6 +97,10 @@ func NewOptions(fs *flag.FlagSet) *Options {
 		{&o.HostTokens, "host-tokens-file", "", "`file` with the tokens of agents outside the cluster"},
 		{&o.Meters, "meters-file", "", "`file` with the meters to poll over the network"},
 		{&o.Webhook, "budget-webhook", "", "`URL` that budgets notify where they name none"},
+		{
+			&o.WebhookDir, "budget-webhook-dir", "",
+			"`folder` with a file for each URL that budgets name as secret:NAME",
+		},
 		{&o.WebhookKey, "budget-webhook-key-file", "", "`file` with the key that signs what webhooks are told"},
 		{&o.LogFormat, "log-format", "json", "json or text"},
 	} {

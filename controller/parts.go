@@ -137,7 +137,7 @@ func (p *process) listPods(ctx context.Context, node string) ([]v1.Pod, error) {
 	return all.Items, err
 }
 
-// keys are where the keys of providers and meters are read from.
+// keys are where the keys of providers are read from.
 func (o *Options) keys() zone.Keys {
 	return zone.Keys{Folder: signal.KeyFolder(o.Keys), Getenv: os.Getenv}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/meter"
 	"github.com/kubenergy/kubenergy/controller/relay"
 	"github.com/kubenergy/kubenergy/controller/server"
+	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
@@ -157,7 +158,7 @@ func (u *unit) addMeters(p *process) error {
 		return err
 	}
 	u.meters, err = meter.New(config, meter.Deps{
-		Keys: p.options.keys(), Wall: u.live.Wall, Agent: u.live.AgentWatts, Log: p.log,
+		Keys: signal.KeyFolder(p.options.MeterKeys), Wall: u.live.Wall, Agent: u.live.AgentWatts, Log: p.log,
 	})
 	if err != nil {
 		return err
@@ -188,8 +189,8 @@ func (u *unit) addBudgets(p *process) (err error) {
 	}
 	u.budgets, err = budget.New(budget.Options{
 		Ledger: u.ledger, Client: p.manager.GetClient(), Direct: p.direct, MaySuspend: budget.HoldsEnabled(p.direct),
-		Ready: p.knowsWork, Webhook: p.options.Webhook, Key: key, Hosts: p.options.Webhooks, Now: time.Now, Log: p.log,
-		Registerer: p.registry,
+		Ready: p.knowsWork, Webhook: p.options.Webhook, Key: key, Hosts: p.options.Webhooks,
+		URLs: signal.KeyFolder(p.options.WebhookDir), Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	if err != nil {
 		return err

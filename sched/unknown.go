@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -45,11 +46,12 @@ func unordered(name, where string) error {
 }
 
 // meant asks for the one part of a name that was guessed, between those that stand; without a guess it is silent.
+// Foreign bytes beside the guess are escaped: events take text alone.
 func meant(before, guess, after string) string {
 	if guess == "" {
 		return ""
 	}
-	return fmt.Sprintf(" (did you mean %s?)", before+guess+after)
+	return fmt.Sprintf(" (did you mean %s?)", strings.Trim(strconv.Quote(before+guess+after), `"`))
 }
 
 // nearest returns the name that a mistyped one is meant to be: the only one of the least distance, with at most two

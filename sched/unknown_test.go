@@ -20,6 +20,7 @@ func TestUnknownStrategies(t *testing.T) {
 		"carbn+window/fifo":       `unknown strategy "carbn+window/fifo" (did you mean carbon+window/fifo?): want one of`,
 		"carbon+windwo":           `unknown strategy "carbon+windwo" (did you mean carbon+window?): after the + want one of carbon-scaler, `,
 		"carbon+windwo/fifo":      `unknown strategy "carbon+windwo/fifo" (did you mean carbon+window/fifo?): after the + want one of`,
+		"carbn+\xe8":              `unknown strategy "carbn+\xe8" (did you mean carbon+\xe8?): want one of`,
 		"carbon+tomorrow":         `unknown strategy "carbon+tomorrow": after the + want one of`,
 		"energy+now/fif":          `unknown strategy "energy+now/fif" (did you mean energy+now/fifo?): after the / want one of fifo, `,
 		"energy+now/":             `unknown strategy "energy+now/": after the / want one of fifo, `,

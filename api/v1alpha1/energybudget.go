@@ -175,11 +175,11 @@ type BudgetAction struct {
 	// +kubebuilder:default=100
 	At int32      `json:"at,omitempty"`
 	Do BudgetDeed `json:"do"`
-	// URL that Notify posts to; by default that of the controller's options. It must be https, and lead to a public
-	// address or to a host that the controller's options allow.
+	// URL that Notify posts to, at a host that the controller's options allow; or secret:NAME, for the URL that
+	// administrators keep under that name. By default the one of the controller's options.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:Pattern=`^https?://`
+	// +kubebuilder:validation:Pattern=`^(https?://|secret:[-._a-zA-Z0-9]+$)`
 	Webhook string `json:"webhook,omitempty"`
 }
 
@@ -243,7 +243,7 @@ type BudgetUse struct {
 type BudgetActionTaken struct {
 	At int32      `json:"at"`
 	Do BudgetDeed `json:"do"`
-	// Where several webhooks are called at the same share: which.
+	// Which webhook is called: secret:NAME, or the beginning of the SHA-256 of its URL, which may have a token in it.
 	// +optional
 	Webhook string `json:"webhook,omitempty"`
 	// What was used when it was begun.

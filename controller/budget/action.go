@@ -181,10 +181,20 @@ func (c *budgetCase) notice(t *v1alpha1.BudgetActionTaken, now time.Time) *notic
 	if c.use != nil { // nil: a retry, which knows no more than the status says
 		amount = ", " + c.use.used(&b.Spec.Limits)
 	}
-	n := c.account.notice(c.key(t), t.At, t.Webhook, &b.Status, t.Percent, now, "periodStart", c.period.from,
+	n := c.account.notice(c.key(t), t.At, c.webhook(t), &b.Status, t.Percent, now, "periodStart", c.period.from,
 		"periodEnd", c.period.to)
 	n.text = fmt.Sprintf("%v%% of the budget for %s is used%s; %s at %d%%", t.Percent, of, amount, t.Do, t.At)
 	return n
+}
+
+// webhook returns where an action posts.
+func (c *budgetCase) webhook(t *v1alpha1.BudgetActionTaken) string {
+	for i := range c.budget.Spec.Actions {
+		if a := &c.budget.Spec.Actions[i]; is(a, t) {
+			return a.Webhook
+		}
+	}
+	return t.Webhook
 }
 
 // reference names an object in events.

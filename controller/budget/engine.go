@@ -18,11 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
-// Options are what an [Engine] is made of. All must be set but Webhook, Key, Hosts and Identity.
+// Options are what an [Engine] is made of. All must be set but Webhook, Key, Hosts, URLs and Identity.
 type Options struct {
 	Ledger Ledger
 	Client client.Client // it may read from a cache, and has the index [cached.AllowanceIndex]
@@ -32,10 +33,11 @@ type Options struct {
 	// Ready reports whether Client knows all Jobs and pods that there are. Until it does, nothing is resumed: the
 	// budget that suspends a Job may not be known yet.
 	Ready      func() bool
-	Webhook    string   // that Notify posts to where an action names none; administrators write it
-	Key        []byte   // signs what webhooks are told; nil: it is not signed
-	Hosts      []string // host or host:port of webhooks that budgets may name, also inside and without TLS
-	Identity   string   // of this process; "": random
+	Webhook    string         // that Notify posts to where an action names none; administrators write it
+	Key        []byte         // signs what webhooks are told; nil: it is not signed
+	Hosts      []string       // host or host:port of webhooks that budgets may name, also inside and without TLS
+	URLs       dial.KeyReader // of webhooks that budgets name as secret:NAME
+	Identity   string         // of this process; "": random
 	Now        func() time.Time
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -69,7 +71,7 @@ type Engine struct {
 func New(o Options) (*Engine, error) {
 	o.Identity = cmp.Or(o.Identity, rand.Text())
 	if o.deliver == nil {
-		hooks, err := newWebhooks(o.Webhook, o.Key, o.Hosts)
+		hooks, err := newWebhooks(o.Webhook, o.Key, o.Hosts, o.URLs)
 		if err != nil {
 			return nil, err
 		}

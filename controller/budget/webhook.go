@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,18 +58,22 @@ type poster func(ctx context.Context, to string, m *Message) error
 
 // webhooks posts where it may.
 type webhooks struct {
-	own    string          // where an action names none; administrators write it
-	key    []byte          // signs messages; nil: they are not signed
-	hosts  map[string]bool // host, for the usual ports, or host:port
+	own    string         // where an action names none; administrators write it
+	key    []byte         // signs messages; nil: they are not signed
+	hosts  []string       // as [dial.Names] reads them
+	urls   dial.KeyReader // of secret:NAME
 	client *http.Client
 }
+
+// webhookSecret is before the name of a URL that administrators keep.
+const webhookSecret = "secret:"
 
 // signature is the header that holds sha256= and the HMAC of the body, in hexadecimal digits.
 const signature = "X-Kubenergy-Signature-256"
 
-func newWebhooks(own string, key []byte, hosts []string) (*webhooks, error) {
+func newWebhooks(own string, key []byte, hosts []string, urls dial.KeyReader) (*webhooks, error) {
 	w := &webhooks{
-		own: own, key: key, hosts: map[string]bool{},
+		own: own, key: key, hosts: hosts, urls: urls,
 		client: dial.NewClient(dial.Options{Timeout: dialTimeout, Policy: dial.Policy{Private: true, Loopback: true}}),
 	}
 	for _, h := range hosts {
@@ -77,22 +82,18 @@ func newWebhooks(own string, key []byte, hosts []string) (*webhooks, error) {
 			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || of == "" {
 				return nil, fmt.Errorf("webhook host %q: want a host, or host:port", h)
 			}
-			name = net.JoinHostPort(of, port)
+			name = of
 		}
 		if name == "" || strings.ContainsAny(name, "/@ ") {
 			return nil, fmt.Errorf("webhook host %q: want a host, or host:port", h)
 		}
-		w.hosts[strings.ToLower(name)] = true
 	}
 	return w, nil
 }
 
-// allows reports whether administrators allow a URL. A host alone means the ports of its web server: authors of
-// budgets must not reach its other ports.
+// allows reports whether administrators allow a URL.
 func (w *webhooks) allows(u *url.URL) bool {
-	usual := map[string]string{"https": "443", "http": "80"}[u.Scheme]
-	name, port := strings.ToLower(u.Hostname()), cmp.Or(u.Port(), usual)
-	return w.hosts[net.JoinHostPort(name, port)] || w.hosts[name] && port == usual
+	return slices.ContainsFunc(w.hosts, func(host string) bool { return dial.Names(host, u) })
 }
 
 // post sends a message. Anyone who may write budgets may name any URL, so administrators must allow its host.
@@ -100,6 +101,13 @@ func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	administrators := to == ""
 	if to = cmp.Or(to, w.own); to == "" {
 		return errors.New("no webhook is named, by the action or by the controller's options")
+	}
+	if name, ok := strings.CutPrefix(to, webhookSecret); ok {
+		var err error
+		if to, err = w.urls.Key(name); err != nil {
+			return fmt.Errorf("reading %s: %w", webhookSecret+name, err)
+		}
+		administrators = true
 	}
 	u, err := url.Parse(to)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {

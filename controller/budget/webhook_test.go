@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -29,7 +30,7 @@ func TestWebhooksReachOnlyWhereTheyMay(t *testing.T) {
 	defer server.Close()
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer secure.Close()
-	w, err := newWebhooks("", nil, nil)
+	w, err := newWebhooks("", nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func TestWebhook(t *testing.T) {
 		w.WriteHeader(answer)
 	}))
 	defer server.Close()
-	w, err := newWebhooks("", []byte("key"), []string{strings.TrimPrefix(server.URL, "http://")})
+	w, err := newWebhooks("", []byte("key"), []string{strings.TrimPrefix(server.URL, "http://")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("a dead server: %v", err)
 	}
 	for _, bad := range []string{"", "http://x", "a b", "u@h", "h:", "h:x", "h:0", "h:70000", ":80", "[]"} {
-		if _, err := newWebhooks("", nil, []string{bad}); err == nil {
+		if _, err := newWebhooks("", nil, []string{bad}, nil); err == nil {
 			t.Errorf("host %q is taken", bad)
 		}
 	}
@@ -139,7 +140,7 @@ func TestOneNamespaceDoesNotKeepOthersBack(t *testing.T) {
 func TestHostsWithoutAPort(t *testing.T) {
 	w, err := newWebhooks("", nil, []string{
 		"Inside.example", "ported.example:8443", "10.1.2.3", "fd00::1", "[fd00::2]:9000", "secure.example:443",
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestHostWithoutItsPortIsRefused(t *testing.T) {
 	var hits atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer server.Close()
-	w, err := newWebhooks(server.URL, nil, []string{"127.0.0.1"})
+	w, err := newWebhooks(server.URL, nil, []string{"127.0.0.1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +182,73 @@ func TestHostWithoutItsPortIsRefused(t *testing.T) {
 	if err := w.post(t.Context(), "", &Message{}); err != nil || hits.Load() != 1 {
 		t.Errorf("%v, %d requests", err, hits.Load())
 	}
+}
+
+// TestStatusKeepsNoURL: readers of a budget's status are not told the token of its webhook, and what a status of
+// before names by its URL is not told again.
+func TestStatusKeepsNoURL(t *testing.T) {
+	const to = "https://hooks.example/x?token=sesame"
+	notify := v1alpha1.BudgetAction{At: 50, Do: v1alpha1.DeedNotify, Webhook: to}
+	clock := &clockAt{monday.Add(time.Hour)}
+	w := newWorld(t, newJob("j", nil), newBudget(nil, notify))
+	w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
+	w.fails = func(*Message) error { return errors.New("it sleeps") }
+	e := w.engine("a", nil, clock.now)
+	var asked []string
+	e.o.deliver = func(ctx context.Context, to string, m *Message) error {
+		asked = append(asked, to)
+		return w.post(ctx, to, m)
+	}
+	e.sweepAndWork(t.Context())
+	w.fails = nil
+	for range 3 {
+		clock.at = clock.at.Add(time.Minute)
+		e.sweepAndWork(t.Context())
+	}
+	b := w.budget("month")
+	if !slices.Equal(asked, []string{to, to}) || len(b.Status.Actions) != 1 || b.Status.Actions[0].Done == nil {
+		t.Errorf("asked %q: %+v", asked, b.Status.Actions)
+	}
+	text, err := json.Marshal(b.Status)
+	if err != nil || strings.Contains(string(text), "sesame") {
+		t.Errorf("the status is %s, %v", text, err)
+	}
+	b.Status.Actions[0].Webhook = to
+	if err := w.api.Status().Update(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	e.sweepAndWork(t.Context())
+	if len(asked) != 2 {
+		t.Error("it is told again after an upgrade")
+	}
+}
+
+// TestWebhookBySecret: administrators keep the URL; who writes a budget knows its name alone.
+func TestWebhookBySecret(t *testing.T) {
+	var hits atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
+	defer server.Close()
+	w, err := newWebhooks("", nil, nil, urls{"chat": server.URL + "/token", "key": "sesame"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.post(t.Context(), "secret:chat", &Message{}); err != nil || hits.Load() != 1 {
+		t.Errorf("%v, %d requests", err, hits.Load())
+	}
+	for _, other := range []string{"secret:key", "secret:absent", "secret:"} {
+		if err := w.post(t.Context(), other, &Message{}); err == nil || strings.Contains(err.Error(), "sesame") {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+}
+
+type urls map[string]string
+
+func (u urls) Key(name string) (string, error) {
+	if to, ok := u[name]; ok {
+		return to, nil
+	}
+	return "", fs.ErrNotExist
 }
 
 // TestNoticesAreRetriedForADay: a receiver that is away for a night is told in the morning, and not asked all the time.

@@ -12,6 +12,8 @@ import (
 type Policy struct {
 	Private  bool // those of inside: RFC 1918, shared and unique local ones
 	Loopback bool // this machine
+
+	plain bool // nothing is encrypted: none of the public internet
 }
 
 // RefusedError is an address that may not be dialled.
@@ -63,8 +65,13 @@ func (p Policy) Objection(ip netip.Addr) string {
 		return "loopback"
 	case within(ip, reserved):
 		return "reserved"
-	case !p.Private && (ip.IsPrivate() || within(ip, shared)):
+	case ip.IsPrivate() || within(ip, shared):
+		if p.Private {
+			return ""
+		}
 		return whyPrivate
+	case p.plain:
+		return "public, where nothing is sent without TLS: want https"
 	}
 	return ""
 }

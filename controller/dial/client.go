@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -30,23 +31,45 @@ type Options struct {
 }
 
 // NewClient returns a client of one server: it keeps at most one unused connection. It has no timeout for a
-// whole request: contexts have.
+// whole request: contexts have. Without TLS it dials addresses of inside alone.
 func NewClient(o Options) *http.Client {
-	dialer := &net.Dialer{Timeout: o.Timeout, Control: o.Policy.Control, Resolver: o.Resolver}
+	plain := o
+	plain.Policy.plain = true
 	return &http.Client{
-		// No proxy from the environment: behind one, the check of the address would see the proxy's.
-		Transport: &http.Transport{
-			DialContext:            dialer.DialContext,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
-			TLSHandshakeTimeout:    o.Timeout,
-			ForceAttemptHTTP2:      true,
-			MaxIdleConns:           1,
-			IdleConnTimeout:        o.Idle,
-			MaxResponseHeaderBytes: maxHeader,
-		},
+		Transport: byScheme{o.transport(), plain.transport()},
 		// A redirect would take the key to a server that was not configured, and each hop would be a request beyond the
 		// limit.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+type byScheme struct{ https, http *http.Transport }
+
+// RoundTrip implements [http.RoundTripper].
+func (t byScheme) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "http" {
+		return t.http.RoundTrip(r)
+	}
+	return t.https.RoundTrip(r)
+}
+
+// CloseIdleConnections is what [http.Client.CloseIdleConnections] calls.
+func (t byScheme) CloseIdleConnections() {
+	t.https.CloseIdleConnections()
+	t.http.CloseIdleConnections()
+}
+
+func (o Options) transport() *http.Transport {
+	dialer := &net.Dialer{Timeout: o.Timeout, Control: o.Policy.Control, Resolver: o.Resolver}
+	// No proxy from the environment: behind one, the check of the address would see the proxy's.
+	return &http.Transport{
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
+		TLSHandshakeTimeout:    o.Timeout,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           1,
+		IdleConnTimeout:        o.Idle,
+		MaxResponseHeaderBytes: maxHeader,
 	}
 }
 
@@ -75,6 +98,15 @@ func Redirect(resp *http.Response) (to string, ok bool) {
 		return "elsewhere", true
 	}
 	return location.Scheme + "://" + location.Host, true
+}
+
+// Names reports whether a text names the server of a URL: a host, for the usual port of its scheme, or host:port.
+// Authors of URLs must not reach other ports of a host.
+func Names(text string, u *url.URL) bool {
+	usual := map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	name, port := u.Hostname(), cmp.Or(u.Port(), usual)
+	return strings.EqualFold(text, net.JoinHostPort(name, port)) ||
+		port == usual && strings.EqualFold(strings.Trim(text, "[]"), name)
 }
 
 // Place names a server and a path, without what may be secret.

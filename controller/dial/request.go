@@ -94,24 +94,3 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	}
 	return 0
 }
-
-// KeyReader returns the content of a key file, without the space around it.
-type KeyReader interface {
-	Key(name string) (string, error)
-}
-
-// Key returns the content of a key file, which is hidden in errors from then on. keys may be nil: there are none.
-func (c *Client) Key(keys KeyReader, name string) (string, error) {
-	if keys == nil {
-		return "", Refuse(ReasonAuth, "key %q: this controller has no keys", name)
-	}
-	key, err := keys.Key(name)
-	if err != nil {
-		return "", Refuse(ReasonAuth, "reading key %q: %w", name, err)
-	}
-	if key = strings.TrimSpace(key); key == "" {
-		return "", Refuse(ReasonAuth, "key %q is empty", name)
-	}
-	c.Secrets.Hide(key)
-	return key, nil
-}

@@ -133,7 +133,7 @@ func (d *device) authorize(ctx context.Context, req *http.Request, query url.Val
 	var password string
 	if d.manner != anonymous {
 		var err error
-		if password, err = d.Key(d.keys, d.key); err != nil {
+		if password, err = d.Key(d.keys, d.key, d.base, d.base.Host); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"net"
 	"net/http"
@@ -28,7 +29,7 @@ type testKeys map[string]string
 func (k testKeys) Key(name string) (string, error) {
 	key, ok := k[name]
 	if !ok {
-		return "", errors.New("no such key")
+		return "", fs.ErrNotExist
 	}
 	return key, nil
 }

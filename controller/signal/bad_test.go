@@ -150,6 +150,7 @@ func badSignals(t *testing.T) []badSignal {
 	untrusted := httptest.NewUnstartedServer(says("%s", good))
 	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
 	untrusted.StartTLS()
+	testFakes.Store(untrusted.Listener.Addr().String(), true)
 	t.Cleanup(untrusted.Close)
 	outside := filepath.Join(t.TempDir(), "secret.csv")
 	if err := os.WriteFile(outside, []byte("t,v\n2026-03-10T12:00Z,1\n"), 0o600); err != nil {

@@ -34,13 +34,13 @@ type entsoe struct {
 // Fetch asks for today and tomorrow. The answer has all market days, which begin at midnight in Brussels, that they are
 // part of, and tomorrow's prices from the early afternoon on.
 func (s *entsoe) Fetch(ctx context.Context, now time.Time) (Answer, error) {
-	token, err := s.fetch.Key(s.fetch.keys, s.spec.Key)
+	token, err := s.fetch.keyFor(s.url(), s.spec.Key)
 	if err != nil {
 		return Answer{}, err
 	}
 	today := now.UTC().Truncate(24 * time.Hour)
 	a, err := fetched(ctx, s.fetch, request{
-		url: cmp.Or(s.spec.URL, entsoeURL), path: "/api",
+		url: s.url(), path: "/api",
 		query: url.Values{
 			"documentType": {entsoePrices}, "in_Domain": {s.spec.Domain}, "out_Domain": {s.spec.Domain},
 			"periodStart": {today.Format(entsoeTime)}, "periodEnd": {today.Add(48 * time.Hour).Format(entsoeTime)},
@@ -51,6 +51,8 @@ func (s *entsoe) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	a.IssuedAt = newest(a.Points, now)
 	return a, err
 }
+
+func (s *entsoe) url() string { return cmp.Or(s.spec.URL, entsoeURL) }
 
 // entsoeDocument is a publication of prices, or the acknowledgement that there is none. Fields are known by their local
 // names: the namespace changes with the version of the schema.

@@ -43,6 +43,7 @@ type fetcher struct {
 
 	plain   bool                        // http:// is allowed too
 	keys    dial.KeyReader              // nil: there are none
+	home    string                      // host that keys are for which name none
 	reserve func(context.Context) error // called before every request, retries included; nil: no limit
 	count   func(outcome string)        // called after every request; nil: none is counted
 	sleep   func(context.Context, time.Duration) error
@@ -89,7 +90,7 @@ func (f *fetcher) get(ctx context.Context, r request) (body []byte, header http.
 		return nil, nil, err
 	}
 	if r.key != "" {
-		key, err := f.Key(f.keys, r.key)
+		key, err := f.Key(f.keys, r.key, target, f.home)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -122,6 +123,15 @@ func (f *fetcher) get(ctx context.Context, r request) (body []byte, header http.
 			return nil, nil, err // rather than that we were stopped
 		}
 	}
+}
+
+// keyFor returns a key that is sent to a server in another way than as a header.
+func (f *fetcher) keyFor(server, name string) (string, error) {
+	target, err := f.target(request{url: server})
+	if err != nil {
+		return "", err
+	}
+	return f.Key(f.keys, name, target, f.home)
 }
 
 // target checks and completes the URL.

@@ -1,6 +1,8 @@
 package signal
 
 import (
+	"context"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -69,5 +71,95 @@ func TestReboundName(t *testing.T) {
 	f.HTTP.CloseIdleConnections()
 	if _, _, err := f.get(t.Context(), request{url: target}); dial.ReasonOf(err) != dial.ReasonAddress {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Authors of GridZones name keys and URLs. A key goes to the hosts that its Secret lists, and to its provider where it
+// lists none.
+func TestKeysGoOnlyWhereTheirSecretSays(t *testing.T) {
+	arrived := make(map[string]string) // key by host
+	ask := func(keys folderOfKeys, kind, url string) error {
+		f := (&builder{deps: Deps{Keys: keys, Calls: new(endless), Clock: time.Now, Metrics: NewMetrics(time.Now)}}).
+			fetcher(kind, "account", 100, false)
+		f.HTTP.Transport = wire(func(r *http.Request) (*http.Response, error) {
+			arrived[r.URL.Host] = r.Header.Get("Auth-Token")
+			return respond(200, "{}")
+		})
+		_, _, err := f.get(t.Context(), request{url: url, key: "em", keyHeader: "Auth-Token"})
+		return err
+	}
+	for _, c := range []struct {
+		name  string
+		hosts string // "": the Secret says nothing
+		kind  string
+		url   string
+		sent  bool
+	}{
+		{"to its provider", "", "electricityMaps", electricityMapsURL, true},
+		{"to another host under its provider's name", "", "electricityMaps", "https://evil.example", false},
+		{"to another port", "", "electricityMaps", electricityMapsURL + ":8443", false},
+		{"to any URL", "", "http", "https://evil.example", false},
+		{"to another provider", "", "http", electricityMapsURL, false},
+		{"where the Secret says", "em.example\nproxy.example:8443\n", "http", "https://PROXY.example:8443", true},
+		{"to another port of what it says", "em.example", "prometheus", "https://em.example:9090", false},
+		{"elsewhere than it says", "em.example", "electricityMaps", electricityMapsURL, false},
+		{"nowhere", "\n", "electricityMaps", electricityMapsURL, false},
+	} {
+		clear(arrived)
+		keys := folderOfKeys{"em": "sesame"}
+		if c.hosts != "" {
+			keys["em.hosts"] = c.hosts
+		}
+		err := ask(keys, c.kind, c.url)
+		if c.sent && (err != nil || len(arrived) != 1) || !c.sent && (dial.ReasonOf(err) != dial.ReasonAuth ||
+			len(arrived) > 0 || !strings.Contains(err.Error(), "em.hosts") || strings.Contains(err.Error(), "sesame")) {
+			t.Errorf("%s: %v arrived, error %v", c.name, arrived, err)
+		}
+	}
+	// These send it in another way than as a header.
+	for name, fetch := range map[string]func(*fetcher) error{
+		"wattTime": func(f *fetcher) error {
+			_, err := (&wattTime{spec: &v1alpha1.WattTimeSource{URL: "https://evil.example", Key: "em"}, fetch: f}).
+				Fetch(t.Context(), noon)
+			return err
+		},
+		"entsoe": func(f *fetcher) error {
+			_, err := (&entsoe{&v1alpha1.ENTSOESource{URL: "https://evil.example", Key: "em"}, f}).Fetch(t.Context(), noon)
+			return err
+		},
+	} {
+		f := newFetcher(Reach{}, false)
+		f.keys = folderOfKeys{"em": "ali:baba"}
+		f.HTTP.Transport = wire(func(*http.Request) (*http.Response, error) {
+			t.Errorf("%s sent a key to any URL", name)
+			return respond(500, "")
+		})
+		if err := fetch(f); dial.ReasonOf(err) != dial.ReasonAuth {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+type folderOfKeys map[string]string
+
+func (k folderOfKeys) Key(name string) (string, error) {
+	if key, ok := k[name]; ok {
+		return key, nil
+	}
+	return "", fs.ErrNotExist
+}
+
+// Without TLS the network sees keys and can forge signals: allowPrivateAddress permits it inside, not on the internet.
+func TestPlainHTTPStaysInside(t *testing.T) {
+	names := dialtest.Names{"public.example": {"8.8.8.8"}, "inside.example": {"10.0.0.7"}}
+	for host, refused := range map[string]bool{"public.example": true, "inside.example": false, "8.8.8.8": true} {
+		f := newFetcher(Reach{resolver: names.Resolver()}, true)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		f.sleep = func(context.Context, time.Duration) error { return context.Canceled }
+		_, _, err := f.get(ctx, request{url: "http://" + host + ":9/"})
+		if (dial.ReasonOf(err) == dial.ReasonAddress && strings.Contains(err.Error(), "want https")) != refused {
+			t.Errorf("%s: %v", host, err)
+		}
 	}
 }

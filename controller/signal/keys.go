@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 )
@@ -19,7 +20,7 @@ type KeyFolder string
 // inside it.
 func (folder KeyFolder) Key(name string) (string, error) {
 	if folder == "" {
-		return "", errors.New("no folder of keys is configured")
+		return "", fmt.Errorf("no folder of keys is configured: %w", fs.ErrNotExist)
 	}
 	f, err := os.OpenInRoot(string(folder), name)
 	if err != nil {

@@ -3,6 +3,7 @@ package signal
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,16 +19,17 @@ const signalMarginal = "Marginal"
 // with room for retries.
 type habit struct {
 	every   time.Duration
-	perHour int // 0: it makes no requests
+	perHour int    // 0: it makes no requests
+	home    string // the provider's own server
 }
 
 var habits = map[string]habit{
-	"electricityMaps":   {every: 15 * time.Minute, perHour: 16},
+	"electricityMaps":   {every: 15 * time.Minute, perHour: 16, home: electricityMapsURL},
 	"ukCarbonIntensity": {every: 30 * time.Minute, perHour: 12},
-	"wattTime":          {every: 5 * time.Minute, perHour: 40},
+	"wattTime":          {every: 5 * time.Minute, perHour: 40, home: wattTimeURL},
 	"prometheus":        {every: 5 * time.Minute, perHour: 30},
 	"http":              {every: 5 * time.Minute, perHour: 30},
-	"entsoe":            {every: time.Hour, perHour: 12},
+	"entsoe":            {every: time.Hour, perHour: 12, home: entsoeURL},
 	"octopus":           {every: time.Hour, perHour: 12},
 	"file":              {every: time.Minute},
 	"static":            {every: time.Hour},
@@ -76,7 +78,7 @@ func (b *builder) open(kind string, every *metav1.Duration, perHour *int32, priv
 // fetcher returns one that counts.
 func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetcher {
 	f := newFetcher(b.deps.Reach, private)
-	f.keys, f.Now = b.deps.Keys, b.deps.Clock
+	f.keys, f.home, f.Now = b.deps.Keys, strings.TrimPrefix(habits[kind].home, "https://"), b.deps.Clock
 	f.count = func(outcome string) { b.deps.Metrics.requests.WithLabelValues(kind, outcome).Inc() }
 	f.reserve = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, tryTimeout)

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,13 +28,24 @@ import (
 // noon is the present of most tests.
 var noon = time.Date(2026, 3, 10, 12, 20, 0, 0, time.UTC)
 
-// testKeys are keys by name.
+// testKeys are keys by name, which may go to the servers of testFakes.
 type testKeys map[string]string
+
+// testFakes are hosts of fake providers that listen.
+var testFakes sync.Map
 
 func (k testKeys) Key(name string) (string, error) {
 	key, ok := k[name]
+	if strings.HasSuffix(name, ".hosts") {
+		hosts := "provider.example x.example 169.254.169.254 [::ffff:169.254.169.254] [::ffff:10.0.0.7] 127.0.0.1:1"
+		testFakes.Range(func(host, _ any) bool {
+			hosts += " " + host.(string)
+			return true
+		})
+		return hosts, nil
+	}
 	if !ok {
-		return "", errors.New("no such key")
+		return "", fs.ErrNotExist
 	}
 	return key, nil
 }
@@ -41,6 +54,7 @@ func (k testKeys) Key(name string) (string, error) {
 func testReach(servers ...*httptest.Server) Reach {
 	reach := Reach{Loopback: true}
 	for _, s := range servers {
+		testFakes.Store(s.Listener.Addr().String(), true)
 		if s.Certificate() != nil {
 			if reach.Roots == nil {
 				reach.Roots = x509.NewCertPool()
@@ -77,6 +91,7 @@ func newProvider(t testing.TB, serve http.HandlerFunc) *provider {
 	p.Config.ErrorLog = nil
 	p.Start()
 	t.Cleanup(p.Close)
+	testFakes.Store(p.Listener.Addr().String(), true)
 	return p
 }
 

@@ -83,7 +83,7 @@ func (s *wattTime) login(ctx context.Context, now time.Time) error {
 	if s.token != "" && now.Before(s.tokenUntil) {
 		return nil
 	}
-	key, err := s.fetch.Key(s.fetch.keys, s.spec.Key)
+	key, err := s.fetch.keyFor(s.url(), s.spec.Key)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,9 @@ func TestRefusals(t *testing.T) {
 		"two kinds of data": {[]string{
 			"--set", "signals.data.configMap=a,signals.data.persistentVolumeClaim=b",
 		}, "name one of them"},
+		"passwords of meters among keys of signals": {[]string{
+			"--set", "signals.keysSecret=keys", "--set-json", `meters=[{"node":"n","kind":"shelly2","url":"http://x","passwordKey":"p"}]`,
+		}, "meterKeysSecret"},
 		"certificates left unverified": {[]string{"--set", "metrics.serviceMonitor.enabled=true"}, "metrics.tlsSecret"},
 		"names without rules": {
 			[]string{"--set", "metrics.computeGardenerNames.code=true"},
