@@ -137,6 +137,11 @@ func (p *process) listPods(ctx context.Context, node string) ([]v1.Pod, error) {
 	return all.Items, err
 }
 
+// teamOf is [policy.Rules.TeamOf] as the rules are now.
+func (p *process) teamOf(namespace, named string) string {
+	return p.objects.View().TeamOf(namespace, named)
+}
+
 // keys are where the keys of providers are read from.
 func (o *Options) keys() zone.Keys {
 	return zone.Keys{Folder: signal.KeyFolder(o.Keys), Getenv: os.Getenv}

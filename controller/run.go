@@ -93,7 +93,9 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	p.objects.Defaults = defaults
 	saw := func(*v1.Pod) {} // each pod is shown whole, before it is trimmed
 	if o.keepsLedger() {
-		p.directory = intake.NewDirectory(intake.DirectoryOptions{Strategy: placedBy(p.objects.View), Now: time.Now})
+		p.directory = intake.NewDirectory(intake.DirectoryOptions{
+			Strategy: placedBy(p.objects.View), TeamOf: p.teamOf, Now: time.Now,
+		})
 		saw = func(pod *v1.Pod) { p.directory.Saw(pod) }
 	}
 	if p.manager, err = manager.New(api, managerOptions(o, scheme, saw, log)); err != nil {

@@ -140,7 +140,7 @@ func (u *unit) addIntake(p *process) error {
 		// A meter at the wall is held against the hardware too; how little a node may draw, intake knows, as guests
 		// draw less.
 		Implausible: func(node string, power energy.Watts) bool {
-			l := envelope(node)
+			l := envelope(node, ledger.Seen{})
 			return l.Modelled && power > intake.Tolerance*l.MaxPower || u.batches.Implausible(node)
 		},
 	})
@@ -190,7 +190,7 @@ func (u *unit) addBudgets(p *process) (err error) {
 	u.budgets, err = budget.New(budget.Options{
 		Ledger: u.ledger, Client: p.manager.GetClient(), Direct: p.direct, MaySuspend: budget.HoldsEnabled(p.direct),
 		Ready: p.knowsWork, Webhook: p.options.Webhook, Key: key, Hosts: p.options.Webhooks,
-		URLs: signal.KeyFolder(p.options.WebhookDir), Now: time.Now, Log: p.log, Registerer: p.registry,
+		URLs: signal.KeyFolder(p.options.WebhookDir), TeamOf: p.teamOf, Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	if err != nil {
 		return err

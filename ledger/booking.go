@@ -18,6 +18,8 @@ type Booking struct {
 	// NodeSince is when the batch's node came to be; zero: it is not known, and counts as Received. That of a node's
 	// first booking is kept: see [Told].
 	NodeSince time.Time
+	// NodeSeen is what is to be kept of what the node says that it has; nil: nothing new.
+	NodeSeen *Seen
 	// Consumers say who the batch's shares are, in their order. Shares of one pod may point to one: it must not be
 	// changed.
 	Consumers []*Consumer

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -39,6 +40,23 @@ type Store interface {
 type Told struct {
 	Time  time.Duration // over all boots
 	Since time.Time     // when the node came to be, as its first booking said; zero: there is none
+	Seen  Seen          // what its Node said at first that it has
+}
+
+// Seen is what a Node said that it has when that was first booked. Kubelets write it: they cannot widen later what
+// their node is believed to draw. A Node that is deleted and made anew is seen anew.
+type Seen struct {
+	Made  int64 // when the Node was made, in Unix seconds; 0: it is none
+	Cores int64 // 0: none was said yet
+	GPUs  int64
+}
+
+// Add returns what is known of a node once its Node says more.
+func (s Seen) Add(now Seen) Seen {
+	if s.Made != now.Made {
+		return now
+	}
+	return Seen{Made: s.Made, Cores: cmp.Or(s.Cores, now.Cores), GPUs: cmp.Or(s.GPUs, now.GPUs)}
 }
 
 // Retention says for how long things are kept. 0: for good.

@@ -24,7 +24,7 @@ const (
 	GardenerBudgetExceededBy = gardener + "energy-budget-exceeded-by"
 )
 
-// TeamOf returns the team that a pod with these labels is charged to.
+// TeamOf returns the team that these labels of a pod name; [Rules.TeamOf] says whether it is charged.
 func TeamOf(labels map[string]string) string {
 	return cmp.Or(labels[v1alpha1.LabelTeam], labels[v1alpha1.LabelPartOf])
 }

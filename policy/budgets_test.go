@@ -276,3 +276,50 @@ func TestTeamOf(t *testing.T) {
 		}
 	}
 }
+
+// TestTeamsOfNamespaces: users write labels of pods, administrators those of namespaces.
+func TestTeamsOfNamespaces(t *testing.T) {
+	namespace := func(name string, labels ...string) NamespaceMarks {
+		n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+		for i := 0; i < len(labels); i += 2 {
+			n.Labels[labels[i]] = labels[i+1]
+		}
+		marks, ok := MarksOfNamespace(n)
+		if !ok {
+			t.Errorf("%s says nothing to us", name)
+		}
+		return marks
+	}
+	rules := (&Sources{Namespaces: []NamespaceMarks{
+		namespace("red-prod", v1alpha1.LabelTeam, "red"),
+		namespace("blue-prod", v1alpha1.LabelTeam, "blue", v1alpha1.LabelMode, "enforce"),
+		namespace("shared", v1alpha1.LabelMode, "enforce"),
+	}}).Rules()
+	for _, c := range []struct{ namespace, named, want string }{
+		{"red-prod", "", "red"},
+		{"red-prod", "red", "red"},
+		{"red-prod", "blue", "red"},
+		{"blue-prod", "green", "blue"},
+		{"shared", "green", "green"},
+		{"shared", "red", ""},
+		{"shared", "", ""},
+		{"elsewhere", "blue", ""},
+		{"elsewhere", "green", "green"},
+	} {
+		work := Work{Namespace: c.namespace, Owners: Owners{Team: c.named}}
+		_, settings := rules.Settle(&work)
+		if got := rules.TeamOf(c.namespace, c.named); got != c.want || settings.owners.Team != c.want {
+			t.Errorf("%s names %q: %q is charged, and %q for budgets; want %q", c.namespace, c.named, got,
+				settings.owners.Team, c.want)
+		}
+	}
+	if mode, _ := rules.Mode("red-prod"); mode != "" && mode != (&Rules{}).of("x").mode {
+		t.Errorf("a team's label makes the mode %q", mode)
+	}
+	if _, optedIn := rules.Mode("red-prod"); optedIn {
+		t.Error("a team's label opts in")
+	}
+	if got := (&Rules{}).TeamOf("a", "red"); got != "red" {
+		t.Errorf("without rules %q is charged", got)
+	}
+}

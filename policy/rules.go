@@ -46,6 +46,8 @@ type Rules struct {
 	closings   map[string][]closing              // budgets that hold new work, by namespace
 	sites      []*sched.Site                     // whose signals count for holds
 	classes    map[string]bool                   // of benchmarks
+	teams      map[string]string                 // by namespace, of those whose label names one
+	claimed    map[string]bool                   // teams that a namespace's label names
 }
 
 // Sources are what Rules are made of.
@@ -70,6 +72,7 @@ func (c *Sources) Rules() Rules {
 		policies: book.policies, elsewhere: book.of("", nil, nil),
 		namespaces: make(map[string]*namespaceRules, len(c.Namespaces)+len(book.policies)),
 		closings:   closings(c.Budgets), sites: c.Sites, classes: c.Classes,
+		teams: map[string]string{}, claimed: map[string]bool{},
 	}
 	// Namespaces that say the same have the same rules: of ten thousand that have opted in, most have nothing but the
 	// label.
@@ -80,6 +83,11 @@ func (c *Sources) Rules() Rules {
 	shared := map[words]*namespaceRules{}
 	for i := range c.Namespaces {
 		n, ok := c.Namespaces[i].ours()
+		if team := n.Labels[v1alpha1.LabelTeam]; team != "" {
+			r.teams[n.Name], r.claimed[team] = team, true
+			delete(n.Labels, v1alpha1.LabelTeam) // no rule
+			ok = len(n.Labels) > 0
+		}
 		if !ok {
 			continue
 		}
@@ -108,6 +116,19 @@ func (r *Rules) of(namespace string) *namespaceRules {
 		return r.elsewhere
 	}
 	return builtIn()
+}
+
+// TeamOf returns the team that is charged with what runs in a namespace under a team's label of its own, as [TeamOf]
+// reads it. Users write the labels of pods, administrators those of namespaces: a namespace's kubenergy.io/team decides,
+// and no other namespace can charge that team.
+func (r *Rules) TeamOf(namespace, own string) string {
+	if team := r.teams[namespace]; team != "" {
+		return team
+	}
+	if r.claimed[own] {
+		return ""
+	}
+	return own
 }
 
 // Policies returns the EnergyPolicies that count, by namespace. Read only.
@@ -146,8 +167,10 @@ func MarksOfNamespace(n *v1.Namespace) (marks NamespaceMarks, ok bool) {
 // ours returns n without what others say.
 func (n *NamespaceMarks) ours() (marks NamespaceMarks, ok bool) {
 	marks = NamespaceMarks{Name: n.Name, Labels: map[string]string{}}
-	if mode := n.Labels[v1alpha1.LabelMode]; mode != "" {
-		marks.Labels[v1alpha1.LabelMode] = mode
+	for _, key := range [...]string{v1alpha1.LabelMode, v1alpha1.LabelTeam} {
+		if value := n.Labels[key]; value != "" {
+			marks.Labels[key] = value
+		}
 	}
 	if gardenerNamespace(n.Labels) {
 		marks.Labels[gardenerPolicies] = n.Labels[gardenerPolicies]
@@ -155,7 +178,7 @@ func (n *NamespaceMarks) ours() (marks NamespaceMarks, ok bool) {
 		maps.DeleteFunc(marks.Annotations, func(key, _ string) bool { return !strings.HasPrefix(key, gardener) })
 		return marks, true
 	}
-	return marks, ModeOf(n.Labels) != ""
+	return marks, ModeOf(n.Labels) != "" || marks.Labels[v1alpha1.LabelTeam] != ""
 }
 
 // namespaceRules are what holds in a namespace.

@@ -112,6 +112,7 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	s.apply(&w.Marks.Terms)
 	s.Mode, s.Type = rules.mode, w.Type
 	s.namespace, s.owners = w.Namespace, w.Owners
+	s.owners.Team = r.TeamOf(w.Namespace, w.Owners.Team)
 	expected := rules.optedIn || r.expected(w)
 	s.Ours = !w.Marks.Skip && (w.placed() || w.mayWait() || expected)
 	s.limitDelay(rules, w.mayWait() || expected)

@@ -32,7 +32,9 @@ type Options struct {
 	MaySuspend func(context.Context) error
 	// Ready reports whether Client knows all Jobs and pods that there are. Until it does, nothing is resumed: the
 	// budget that suspends a Job may not be known yet.
-	Ready      func() bool
+	Ready func() bool
+	// TeamOf returns which team is charged with what runs in a namespace and names a team.
+	TeamOf     func(namespace, named string) string
 	Webhook    string         // that Notify posts to where an action names none; administrators write it
 	Key        []byte         // signs what webhooks are told; nil: it is not signed
 	Hosts      []string       // host or host:port of webhooks that budgets may name, also inside and without TLS

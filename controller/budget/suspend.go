@@ -58,7 +58,9 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	var running []*batchv1.Job
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		if owners := policy.JobOwners(j); owners.InScope(&c.budget.Spec.Scope) && maySuspend(j, label) {
+		owners := policy.JobOwners(j)
+		owners.Team = e.o.TeamOf(j.Namespace, owners.Team)
+		if owners.InScope(&c.budget.Spec.Scope) && maySuspend(j, label) {
 			running = append(running, j)
 		}
 	}

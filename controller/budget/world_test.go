@@ -109,7 +109,8 @@ func (w *world) engine(name string, api client.Client, now func() time.Time) *En
 	e, err := New(Options{
 		Ledger: w.books, Client: api, Direct: api, Identity: name, Now: now, Webhook: "https://hooks.example",
 		MaySuspend: func(context.Context) error { return nil }, Ready: func() bool { return true },
-		Log: slog.New(slog.NewTextHandler(w, nil)), deliver: w.post, Registerer: prometheus.NewRegistry(),
+		TeamOf: func(_, named string) string { return named },
+		Log:    slog.New(slog.NewTextHandler(w, nil)), deliver: w.post, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		w.t.Fatal(err)

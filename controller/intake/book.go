@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -36,14 +35,12 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	now := h.c.Now()
 	h.correct(b, now)
 	h.parent(n, b, now)
-	limits := h.c.Envelope(b.Stream.Node)
-	limits.MaxPower = cmp.Or(limits.MaxPower, DefaultMaxPower)
-	limits.Cores = cmp.Or(limits.Cores, DefaultCores)
 	if !agentless { // what the controller measures itself takes as long as it takes
 		if err := n.envelope.recall(ctx, h.c.Ledger, b.Stream.Node, now); err != nil {
 			return ledger.Receipt{}, nil, err
 		}
 	}
+	limits, seen := n.envelope.limits(h.c.Envelope, b.Stream.Node)
 	done, since, broken := n.envelope.reserve(b, limits, now)
 	if broken != nil {
 		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
@@ -55,6 +52,9 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 		Batch: b, Received: now, NodeSince: since, Consumers: r.consumers,
 		Rates:     h.c.Rates(b.Stream.Node, b.Start, b.End),
 		Agentless: agentless,
+	}
+	if !agentless {
+		booking.NodeSeen = seen
 	}
 	// If the client disconnects, booking still finishes, so that its result is known.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookTimeout)

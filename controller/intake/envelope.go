@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -58,6 +59,7 @@ type envelope struct {
 	since time.Time     // when the node came to be, as its first booking said; zero: there is none
 	time  time.Duration // that it has told of, over all boots
 	going time.Duration // of that, in batches that are being booked
+	seen  ledger.Seen   // what it has, as its Node said at first
 	hour  hour          // the present one
 	power float64       // microjoules beyond what it can draw in the time told of; not below 0
 	cpu   float64       // CPU nanoseconds beyond what its cores have in that time; not below 0
@@ -162,8 +164,21 @@ func (e *envelope) recall(ctx context.Context, l Booker, node string, now time.T
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.asked, e.since, e.time = now, told.Since, told.Time+e.going
+	e.asked, e.since, e.time, e.seen = now, told.Since, told.Time+e.going, told.Seen
 	return nil
+}
+
+// limits returns what the node can do, and what it has where the ledger does not know that yet.
+func (e *envelope) limits(of func(string, ledger.Seen) Limits, node string) (l Limits, news *ledger.Seen) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l = of(node, e.seen)
+	l.MaxPower, l.Cores = cmp.Or(l.MaxPower, DefaultMaxPower), cmp.Or(l.Cores, DefaultCores)
+	if all := e.seen.Add(l.Says); all != e.seen && l.Says.Made != 0 {
+		e.seen = all
+		return l, &all
+	}
+	return l, nil
 }
 
 // surge notes how much time a node has told of within the hour: much of it is a backlog, or invented.

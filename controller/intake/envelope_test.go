@@ -278,10 +278,61 @@ func TestNodesAsProfilesSay(t *testing.T) {
 		"gpus":  {MaxPower: 1300, Idle: 180, Cores: 8, Modelled: true},
 		"other": {MaxPower: 1234},
 	} {
-		if got := limits(name); got != want {
+		got := limits(name, ledger.Seen{})
+		got.Says, got.Since = ledger.Seen{}, time.Time{}
+		if got != want {
 			t.Errorf("%s: have %+v, want %+v", name, got, want)
 		}
 	}
+}
+
+// A kubelet writes how many GPUs and cores its node has: what it says first holds, also after the controller was
+// started anew, until the Node is deleted and made anew, which a kubelet may not.
+func TestMoreHardwareThanAtFirst(t *testing.T) {
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}}
+	says := func(cores, gpus string) {
+		node = node.DeepCopy()
+		node.Status.Capacity = v1.ResourceList{
+			v1.ResourceCPU: resource.MustParse(cores), "nvidia.com/gpu": resource.MustParse(gpus),
+		}
+	}
+	view, err := kube.NewView(nil, []*energy.Profile{{Name: "p", Idle: 50, Max: 100, Sleep: 50, GPUMax: 400}}, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := func(c *intake.Config) {
+		c.Envelope = intake.Nodes(func() *kube.View { return view }, func(string) *v1.Node { return node }, nil, 0)
+	}
+	w := newWorld(t, use)
+	number := uint64(0)
+	tell := func(watts, cores float64) *batch.Batch {
+		number++
+		const length = 2 * time.Minute
+		b := of("a", number, joules(energy.Microjoules(watts*length.Seconds())), lasting(length),
+			cpu(time.Duration(cores*float64(length))))
+		b.StartSinceBoot, b.EndSinceBoot = time.Duration(number)*length, time.Duration(number+1)*length
+		return b
+	}
+	forged := func(what string, watts, cores float64) {
+		t.Helper()
+		if text := w.refused("token-a", tell(watts, cores), http.StatusUnprocessableEntity); !strings.Contains(text, what) {
+			t.Errorf("refused with %s, want %s", text, what)
+		}
+		number--
+	}
+	says("8", "0")
+	w.booked("token-a", tell(100, 8))
+	says("8", "2") // the plugin of the devices starts later
+	w.booked("token-a", tell(900, 8))
+	says("64", "16")
+	forged("draws at most 900", 4000, 8)
+	forged("has 8 cores", 900, 64)
+	w.restart(use)
+	forged("draws at most 900", 4000, 8)
+	forged("has 8 cores", 900, 64)
+	w.booked("token-a", tell(900, 8))
+	node.CreationTimestamp = metav1.NewTime(noon)
+	w.booked("token-a", tell(4000, 64))
 }
 
 // A pod is charged with no more than it can have used since it was made, and one that was not there with nothing.

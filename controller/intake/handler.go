@@ -43,8 +43,8 @@ type Config struct {
 	Ready func() bool
 	// Rates are what a joule of a node emits and costs.
 	Rates func(node string, from, to time.Time) ledger.Rates
-	// Envelope is what a node can do.
-	Envelope func(node string) Limits
+	// Envelope is what a node can do that had at first what was seen.
+	Envelope func(node string, seen ledger.Seen) Limits
 	// Known reports whether there is a node of a name, besides those that have sent something.
 	Known func(node string) bool
 

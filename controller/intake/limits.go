@@ -4,10 +4,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -21,6 +23,8 @@ type Limits struct {
 	Modelled bool
 	// Since is when the node came to be, as the API server says; zero: it is no node of the cluster.
 	Since time.Time
+	// Says is what its Node says that it has.
+	Says ledger.Seen
 }
 
 // What nodes of which nothing is known can do at most.
@@ -33,8 +37,8 @@ const (
 // what an administrator says of all.
 func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *access.HostTokens,
 	most energy.Watts,
-) func(name string) Limits {
-	return func(name string) Limits {
+) func(name string, seen ledger.Seen) Limits {
+	return func(name string, seen ledger.Seen) Limits {
 		l := Limits{MaxPower: most}
 		n := node(name)
 		if h, ok := hosts.Host(name); ok && h.MaxPower > 0 {
@@ -43,14 +47,21 @@ func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *acces
 			return l
 		}
 		l.Since = n.CreationTimestamp.Time
+		gpus := policy.ResourcesOf(n.Status.Capacity).GPU
+		l.Says = ledger.Seen{Made: n.CreationTimestamp.Unix(), Cores: n.Status.Capacity.Cpu().Value(), GPUs: gpus}
+		seen = seen.Add(l.Says)
+		if seen.Cores < l.Says.Cores { // more than at first: the model of the hardware asks for it too
+			n = n.DeepCopy()
+			n.Status.Capacity[v1.ResourceCPU] = *resource.NewQuantity(seen.Cores, resource.DecimalSI)
+		}
 		l.Cores = n.Status.Capacity.Cpu().AsApproximateFloat64()
 		profile, _ := view().Hardware(n)
 		if profile == nil {
 			return l
 		}
-		gpus := energy.Watts(policy.ResourcesOf(n.Status.Capacity).GPU)
-		if power := profile.Power(1) + gpus*profile.GPUMax; power > 0 {
-			l.MaxPower, l.Idle, l.Modelled = power, profile.Power(0)+gpus*profile.GPUIdle, true
+		boards := energy.Watts(min(gpus, seen.GPUs))
+		if power := profile.Power(1) + boards*profile.GPUMax; power > 0 {
+			l.MaxPower, l.Idle, l.Modelled = power, profile.Power(0)+boards*profile.GPUIdle, true
 		}
 		return l
 	}

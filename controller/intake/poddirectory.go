@@ -22,6 +22,8 @@ import (
 type DirectoryOptions struct {
 	// Strategy returns what placed a pod; "": kube-scheduler alone.
 	Strategy func(*v1.Pod) string
+	// TeamOf returns which team is charged with what runs in a namespace and names a team. nil: the named one.
+	TeamOf func(namespace, named string) string
 	// MostDeleted is how many pods, and Jobs, that were deleted are remembered at most. 0: 200,000.
 	MostDeleted int
 	Now         func() time.Time

@@ -29,6 +29,27 @@ func job(namespace, name, cronJob string) *batchv1.Job {
 	return j
 }
 
+// TestTeamsAreAskedAnew: a pod that was there before its namespace's label is charged as that says from then on.
+func TestTeamsAreAskedAnew(t *testing.T) {
+	claimed := ""
+	d := intake.NewDirectory(intake.DirectoryOptions{
+		Now: time.Now, Strategy: unplaced,
+		TeamOf: func(_, named string) string {
+			if named == claimed {
+				return ""
+			}
+			return named
+		},
+	})
+	d.Saw(pod("shop", "x", uidNumber(0), "a", labelled(v1alpha1.LabelTeam, "red")))
+	for _, want := range []string{"red", ""} {
+		if who, _ := d.Names(uidNumber(0)); who.Team != want {
+			t.Errorf("%q is charged, want %q", who.Team, want)
+		}
+		claimed = "red"
+	}
+}
+
 func TestWhoPodsAre(t *testing.T) {
 	d := intake.NewDirectory(intake.DirectoryOptions{
 		Now:      time.Now,

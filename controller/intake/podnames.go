@@ -16,6 +16,9 @@ import (
 func (d *Directory) account(e *entry) ledger.Account {
 	a := e.account.Value()
 	a.Owner = e.owner
+	if d.o.TeamOf != nil {
+		a.Team = d.o.TeamOf(a.Namespace, a.Team)
+	}
 	if a.OwnerKind == "Job" {
 		a.Parent = d.parents.get(types.NamespacedName{Namespace: a.Namespace, Name: e.owner})
 	}

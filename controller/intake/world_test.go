@@ -97,7 +97,11 @@ func (w *world) restart(change ...func(*intake.Config)) {
 		Gate: access.NewGate(access.Options{
 			Tokens: w, Now: w.clock, Reviews: many, Agents: access.Allowance{PerSecond: many, AtOnce: many},
 		}),
-		Envelope: func(node string) intake.Limits { w.mu.Lock(); defer w.mu.Unlock(); return w.limits[node] },
+		Envelope: func(node string, _ ledger.Seen) intake.Limits {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.limits[node]
+		},
 		Known:    func(node string) bool { return w.known[node] },
 		Ready:    func() bool { return true },
 		Rates: func(string, time.Time, time.Time) ledger.Rates {

@@ -144,8 +144,8 @@ func toldTime(t *testing.T, open func() (ledger.Store, error)) {
 	told := func(want ledger.Told) {
 		t.Helper()
 		got, err := s.Told(t.Context(), one.Booking(0, 1).Batch.Stream.Node)
-		if err != nil || got.Time != want.Time || !got.Since.Equal(want.Since) {
-			t.Errorf("told %v since %v, %v; want %v since %v", got.Time, got.Since, err, want.Time, want.Since)
+		if err != nil || got.Time != want.Time || !got.Since.Equal(want.Since) || got.Seen != want.Seen {
+			t.Errorf("told %+v, %v; want %+v", got, err, want)
 		}
 	}
 	told(ledger.Told{})
@@ -168,6 +168,14 @@ func toldTime(t *testing.T, open func() (ledger.Store, error)) {
 	estimate.Agentless = true
 	MustBook(t, s, estimate)
 	told(ledger.Told{Time: 7 * Interval, Since: made})
+	more := change(4, 4, 10, 11, "first")
+	more.Batch.Stream.Boot, more.NodeSeen = "first", &ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 8}
+	MustBook(t, s, more)
+	told(ledger.Told{Time: 8 * Interval, Since: made, Seen: *more.NodeSeen})
+	more = change(5, 5, 11, 12, "first")
+	more.Batch.Stream.Boot = "first"
+	MustBook(t, s, more) // says nothing new
+	told(ledger.Told{Time: 9 * Interval, Since: made, Seen: ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 8}})
 }
 
 // oneCall books bookings together that contradict each other: only those that do are refused.

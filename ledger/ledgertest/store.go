@@ -27,6 +27,7 @@ type Store struct {
 	pieces  []piece
 	records map[string]ledger.Record
 	since   map[string]time.Time       // when a node came to be, as its first booking said
+	seen    map[string]ledger.Seen
 	names   map[string]map[string]name // by node and consumer
 }
 
@@ -67,7 +68,7 @@ func (s *Store) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Recei
 	}
 	if s.acked == nil {
 		s.acked, s.spans, s.names = map[batch.Stream]uint64{}, map[machine][]span{}, map[string]map[string]name{}
-		s.since = map[string]time.Time{}
+		s.since, s.seen = map[string]time.Time{}, map[string]ledger.Seen{}
 	}
 	receipts, errs := make([]ledger.Receipt, len(all)), make([]error, len(all))
 	for i, b := range all {
@@ -137,6 +138,9 @@ func (s *Store) occupy(k *ledger.Booking) (apart bool, _ error) {
 	if s.since[b.Stream.Node].IsZero() {
 		s.since[b.Stream.Node] = k.CameToBe()
 	}
+	if k.NodeSeen != nil {
+		s.seen[b.Stream.Node] = *k.NodeSeen
+	}
 	return apart, nil
 }
 
@@ -144,7 +148,7 @@ func (s *Store) occupy(k *ledger.Booking) (apart bool, _ error) {
 func (s *Store) Told(_ context.Context, node string) (told ledger.Told, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	told.Since = s.since[node]
+	told.Since, told.Seen = s.since[node], s.seen[node]
 	for m, spans := range s.spans {
 		for _, one := range spans {
 			if m.node == node {

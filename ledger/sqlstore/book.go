@@ -202,6 +202,11 @@ func (b *booker) occupy(ctx context.Context, booking *ledger.Booking) (apart boo
 			return false, err
 		}
 	}
+	if booking.NodeSeen != nil {
+		if err := b.sees(ctx, of.Node, booking.NodeSeen); err != nil {
+			return false, err
+		}
+	}
 	joined := want
 	for _, s := range beside {
 		if s.first < want.last && s.last > want.first {

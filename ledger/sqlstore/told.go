@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,6 +23,9 @@ const (
 
 	toldKey  = "told/"
 	toldText = "%d %d"
+	seenKey  = "seen/"
+	seenText = "%d %d %d" // as [ledger.Seen]
+	seenOf   = "SELECT value FROM meta WHERE key = $1"
 	toldOf   = "SELECT COALESCE((SELECT value FROM meta WHERE key = $1), ''), " + lengths +
 		" FROM spans WHERE node = $2"
 	lengths = "COALESCE(CAST(SUM(last - first) AS BIGINT), 0)" // of spans
@@ -61,7 +65,22 @@ func (d *DB) Told(ctx context.Context, node string) (ledger.Told, error) {
 	case meta == "" && t.spans == 0:
 		return ledger.Told{}, nil
 	}
-	return ledger.Told{Time: time.Duration(t.spans + t.dropped), Since: time.Unix(t.since, 0)}, nil
+	all := ledger.Told{Time: time.Duration(t.spans + t.dropped), Since: time.Unix(t.since, 0)}
+	switch err = d.reads.QueryRowContext(ctx, seenOf, seenKey+node).Scan(&meta); {
+	case errors.Is(err, sql.ErrNoRows):
+		return all, nil
+	case err != nil:
+		return ledger.Told{}, fmt.Errorf("reading what a node has: %w", err)
+	}
+	if _, err := fmt.Sscanf(meta, seenText, &all.Seen.Made, &all.Seen.Cores, &all.Seen.GPUs); err != nil {
+		return ledger.Told{}, fmt.Errorf("%w: what node %s has", ledger.ErrDamaged, node)
+	}
+	return all, nil
+}
+
+// sees writes down what a node has.
+func (b *booker) sees(ctx context.Context, node string, s *ledger.Seen) error {
+	return b.s.setMeta(ctx, seenKey+node, fmt.Sprintf(seenText, s.Made, s.Cores, s.GPUs))
 }
 
 func (s *session) told(ctx context.Context, node string, now time.Time) (t told, err error) {
