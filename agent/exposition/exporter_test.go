@@ -343,7 +343,7 @@ func FuzzLabels(f *testing.F) {
 		e := New(Options{Node: container, Version: pod})
 		e.SetStatus(&Status{
 			Source: namespace, Idle: pod, Parent: &batch.Parent{Host: namespace, VM: container},
-			Meters: []MeterStatus{{Name: pod}, {Name: id}},
+			Meters: []MeterStatus{{Name: "of " + pod}, {Name: id}}, // no two have one name
 		})
 		ids := []string{id, energy.CgroupID(id), energy.VMID(id), energy.ContainerID(uidA, id)}
 		slices.Sort(ids)

@@ -291,8 +291,24 @@ func (w *world) testKubelet(t *testing.T) {
 			subresources...)
 		return err
 	}
-	kit.Eventually(t, 20*time.Second, "the policy is in force", func() bool {
-		return patch(v1alpha1.LabelSite, `"hydro"`) != nil
+	profiles := w.objects.Resource(v1alpha1.GroupVersion.WithResource("powerprofiles"))
+	if _, err := profiles.Create(ctx, object(t, `{apiVersion: kubenergy.io/v1alpha1, kind: PowerProfile,
+		metadata: {name: frugal-racks}, spec: {idleWatts: 1, maxWatts: 2, nodeSelector: {example.com/rack-kind: frugal}}}`),
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := profiles.Delete(context.WithoutCancel(ctx), "frugal-racks", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	annotate := func(key, value string) error {
+		_, err := kubelet.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"`+key+`":`+value+`}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	kit.Eventually(t, 20*time.Second, "the policies are in force", func() bool {
+		return patch(v1alpha1.LabelSite, `"hydro"`) != nil && patch("example.com/rack-kind", `"frugal"`) != nil
 	})
 	for what, c := range map[string]struct {
 		err     error
@@ -306,6 +322,12 @@ func (w *world) testKubelet(t *testing.T) {
 		"a zone that was not said": {patch(v1.LabelTopologyZone, `"a"`), true},
 		"a label of its own":       {patch("example.com/rack", `"7"`), true},
 		"a status of its own":      {patch("example.com/rack", `"7"`, "status"), true},
+		"what a profile selects":   {patch("example.com/rack-kind", `"frugal"`), false},
+		"another GPU":              {patch("nvidia.com/gpu.product", `"NVIDIA-H100"`), false},
+		"another CPU":              {patch("node.kubernetes.io/cpu-model", `"frugal"`), false},
+		"a better PUE":             {annotate("compute-gardener-scheduler.kubernetes.io/pue", `"1.0"`), false},
+		"live watts":               {annotate("energy.thesis.io/current-watts", `"1"`), false},
+		"an annotation of its own": {annotate("volumes.kubernetes.io/controller-managed-attach-detach", `"true"`), true},
 		"the same site again":      {patch(v1alpha1.LabelSite, `"coal"`), true},
 	} {
 		if allowed := c.err == nil; allowed != c.allowed {
