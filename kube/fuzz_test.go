@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,6 +16,9 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
+
+// hugeExponent finds quantities with which Kubernetes' own arithmetic computes for ever.
+var hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3}`)
 
 // good are objects of all kinds, in the order of kinds, as an API server sends them.
 var good = [...]string{
@@ -100,7 +104,8 @@ func FuzzPlacement(f *testing.F) {
 	f.Fuzz(func(t *testing.T, nodeText, podText []byte) {
 		var n v1.Node
 		var pod v1.Pod
-		if json.Unmarshal(nodeText, &n) != nil || json.Unmarshal(podText, &pod) != nil {
+		if hugeExponent.Match(append(nodeText, podText...)) || json.Unmarshal(nodeText, &n) != nil ||
+			json.Unmarshal(podText, &pod) != nil {
 			return
 		}
 		v := viewOf(t, hardwareContents(t, 300))
@@ -140,7 +145,7 @@ func FuzzPatches(f *testing.F) {
 		"kueue.x-k8s.io/queue-name":"q"}}}`), "", "")
 	f.Fuzz(func(t *testing.T, text []byte, budget, says string) {
 		var job batchv1.Job
-		if json.Unmarshal(text, &job) != nil {
+		if hugeExponent.Match(text) || json.Unmarshal(text, &job) != nil {
 			return
 		}
 		job.UID, job.ResourceVersion = "u", "7" // the API server writes them
