@@ -118,6 +118,25 @@ func FuzzHTTP(f *testing.F) {
 	})
 }
 
+func FuzzOctopus(f *testing.F) {
+	f.Add([]byte(`{"results":[{"value_inc_vat":20.5,"valid_from":"2026-03-10T12:00:00Z","valid_to":null,"payment_method":null},
+		{"value_inc_vat":-3,"valid_from":"2026-03-09T11:30:00Z","valid_to":"2026-03-10T12:00:00Z"}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		from, until := noon.Add(-24*time.Hour), noon.Add(48*time.Hour)
+		points, err := octopusRates(body, from, until)
+		for _, p := range points {
+			if err != nil || p.Time.Before(from) || !p.Time.Before(until) || math.IsNaN(p.Value) {
+				t.Fatalf("%+v beside %v", p, err)
+			}
+		}
+		a := Answer{Points: points, Step: octopusSlot, IssuedAt: newest(points, noon), Currency: "GBP"}
+		w := terms{zone: "GB", quantity: price, currency: "GBP", maxAge: 2 * time.Hour}
+		if present, err := w.check(&a, noon); err == nil && !(math.Abs(w.read(&a, present, noon, "x").Now) <= grid.MaxPrice) {
+			t.Fatalf("%+v is believed", a)
+		}
+	})
+}
+
 // FuzzZone reads the spec of a GridZone and asks all of its sources that need nobody else: what they say and what is
 // then in the status can be believed.
 func FuzzZone(f *testing.F) {
