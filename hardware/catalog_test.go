@@ -341,7 +341,8 @@ func TestNumberOfInstanceTypes(t *testing.T) {
 // FuzzReadFiles reads a knowledge base, a catalogue of hardware, the power of a node and a PowerProfile.
 func FuzzReadFiles(f *testing.F) {
 	f.Add([]byte("c:\n- {nodeName: a-cpu, performanceRate: 2, powerConsumptionWatts: 90, idlePowerWatts: 50}\n"))
-	f.Add([]byte("kind: ConfigMap\ndata:\n  profiles.yaml: \"c: [{nodeName: a}]\"\n  hardware-profiles.yaml: \"defaultPUE: 2\"\n"))
+	f.Add([]byte("kind: ConfigMap\ndata:\n  profiles.yaml: \"c: [{nodeName: a}]\"\n" +
+		"  hardware-profiles.yaml: \"defaultPUE: 2\"\n"))
 	f.Add([]byte("cpuProfiles: {x: {idlePower: 1, maxPower: 2}}\ngpuProfiles: {g: {idlePower: 1, maxPower: 2}}\n" +
 		"cloudInstanceMapping: {aws: {m5.large: {cpuModel: x, numCPUs: 2, gpuModel: g, numGPUs: 1}}}\n"))
 	f.Add([]byte("idle:50,max:300"))
@@ -360,7 +361,8 @@ func FuzzReadFiles(f *testing.F) {
 			t.Fatalf("%v to %v W", idle, full)
 		}
 		if users, err := read(text); err == nil {
-			n := node{labels: map[string]string{labelInstance: "m5.large"}, providerID: "aws:///a/i", cpus: 2, memory: 1 << 33}
+			large := map[string]string{labelInstance: "m5.large"}
+			n := node{labels: large, providerID: "aws:///a/i", cpus: 2, memory: 1 << 33}
 			if p, kind, ok := n.detect(users); ok && p.Validate() != nil {
 				t.Fatalf("%+v %s", p, kind)
 			}

@@ -23,10 +23,13 @@ var hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3}`)
 // good are objects of all kinds, in the order of kinds, as an API server sends them.
 var good = [...]string{
 	`{"metadata":{"name":"good","uid":"u"},"spec":{"zone":"DE","default":true,"regions":["eu-1"],"pue":1.2,"carbon":{
-		"maxAge":"2h","sources":[{"static":{"value":300}}]},"price":{"currency":"EUR","sources":[]}},"status":{"nodes":2,
+		"maxAge":"2h","sources":[{"static":{"value":300}}]},"price":{"currency":"EUR","sources":[]}},
+		"status":{"nodes":2,
 		"carbon":{"quality":"measured","start":"2026-06-01T12:00:00Z","step":"1h","values":[300,200],"asOf":
-		"2026-06-01T12:00:00Z"},"price":{"quality":"measured","start":"2026-06-01T12:00:00Z","step":"1h","values":[-0.1]}}}`,
-	`{"metadata":{"name":"good"},"spec":{"idleWatts":50,"maxWatts":200,"pue":1.1,"default":true,"nodeSelector":{"a":"b"},
+		"2026-06-01T12:00:00Z"},"price":{"quality":"measured","start":"2026-06-01T12:00:00Z","step":"1h",
+		"values":[-0.1]}}}`,
+	`{"metadata":{"name":"good"},"spec":{"idleWatts":50,"maxWatts":200,"pue":1.1,"default":true,
+		"nodeSelector":{"a":"b"},
 		"benchmarks":[{"class":"c","rate":2,"watts":90,"idleWatts":50}],"curve":[]}}`,
 	`{"metadata":{"name":"default","namespace":"team"},"spec":{"mode":"enforce","maxDelay":"4h"}}`,
 	`{"metadata":{"name":"team","labels":{"kubenergy.io/mode":"shadow"}}}`,
@@ -75,8 +78,8 @@ func FuzzObjects(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if mode, _ := v.Mode("team"); v.Site("good") == nil || v.Profile("good") == nil || mode != v1alpha1.ModeShadow ||
-			v.Policies()["team"] == nil || v.DefaultSite() == nil {
+		if mode, _ := v.Mode("team"); v.Site("good") == nil || v.Profile("good") == nil || v.DefaultSite() == nil ||
+			mode != v1alpha1.ModeShadow || v.Policies()["team"] == nil {
 			t.Fatalf("a good object counts no longer: %+v", v)
 		}
 		for _, s := range v.Sites() {
@@ -94,10 +97,13 @@ func FuzzObjects(f *testing.F) {
 // FuzzPlacement ranks a node and a good one for a pod.
 func FuzzPlacement(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"n","labels":{"kubenergy.io/site":"north","node.kubernetes.io/instance-type":
-		"m5.large","topology.kubernetes.io/region":"eu-central-1"},"annotations":{"energy.thesis.io/current-watts":"120",
+		"m5.large","topology.kubernetes.io/region":"eu-central-1"},
+		"annotations":{"energy.thesis.io/current-watts":"120",
 		"energy.thesis.io/last-updated":"1780315200"}},"spec":{"providerID":"aws:///a/i","taints":[{"key":"k","effect":
-		"NoSchedule"}]},"status":{"capacity":{"cpu":"8","memory":"32Gi"},"allocatable":{"cpu":"7900m","memory":"30Gi"}}}`),
-		[]byte(`{"metadata":{"name":"p","annotations":{"kubenergy.io/max-power":"250"}},"spec":{"tolerations":[{"key":"k",
+		"NoSchedule"}]},"status":{"capacity":{"cpu":"8","memory":"32Gi"},"allocatable":{"cpu":"7900m",
+		"memory":"30Gi"}}}`),
+		[]byte(`{"metadata":{"name":"p","annotations":{"kubenergy.io/max-power-watts":"250"}},
+		"spec":{"tolerations":[{"key":"k",
 		"operator":"Exists"}],"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{
 		"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"NotIn","values":["b"]}]}]}}},"containers":[{
 		"resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]}}`))
@@ -118,8 +124,8 @@ func FuzzPlacement(f *testing.F) {
 		for _, n := range append(nodes, &n) {
 			watts, fresh := LiveWatts(n, noon)
 			node, _ := load.Node(v, n)
-			if fresh && !(watts >= 0 && watts <= 1e6) || node.Site == nil || node.PUE != 0 && !(node.PUE >= 1 && node.PUE < 100) ||
-				node.Profile != nil && node.Profile.Validate() != nil {
+			if fresh && !(watts >= 0 && watts <= 1e6) || node.PUE != 0 && !(node.PUE >= 1 && node.PUE < 100) ||
+				node.Site == nil || node.Profile != nil && node.Profile.Validate() != nil {
 				t.Fatalf("%v W, %+v", watts, node)
 			}
 			found, _ := p.Consider(n, new(Load))
@@ -139,7 +145,8 @@ func first[A, B any](a A, _ B) A { return a }
 
 // FuzzPatches applies the patches of a Job to that Job, as the API server would.
 func FuzzPatches(f *testing.F) {
-	f.Add([]byte(`{"metadata":{"name":"j","uid":"u","resourceVersion":"7","labels":{"kubenergy.io/held":"true"}},"spec":{
+	f.Add([]byte(`{"metadata":{"name":"j","uid":"u","resourceVersion":"7",
+		"labels":{"kubenergy.io/held":"true"}},"spec":{
 		"suspend":true}}`), "month", "until ~1/ \xff")
 	f.Add([]byte(`{"metadata":{"annotations":{"a/b~c":"d","kubenergy.io/budget-suspended-until":"x"},"labels":{
 		"kueue.x-k8s.io/queue-name":"q"}}}`), "", "")
@@ -176,8 +183,8 @@ func FuzzPatches(f *testing.F) {
 func FuzzFiles(f *testing.F) {
 	f.Add([]byte("apiVersion: kubenergy.io/v1alpha1\nkind: Signals\nsites:\n- name: a\n  pue: 1.2\n  carbon: {start: " +
 		"'2026-06-01T12:00:00Z', step: 1h, values: [300, 200]}\n"))
-	f.Add([]byte("apiVersion: kubenergy.io/v1alpha1\nkind: PowerProfiles\ndefault: p\nprofiles:\n- {name: p, idleWatts: " +
-		"50, maxWatts: 200, exponent: 0.5}\n- null\n"))
+	f.Add([]byte("apiVersion: kubenergy.io/v1alpha1\nkind: PowerProfiles\ndefault: p\nprofiles:\n- {name: p, " +
+		"idleWatts: 50, maxWatts: 200, exponent: 0.5}\n- null\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		sites, err := readSignals(text)
 		for _, s := range sites {

@@ -31,7 +31,8 @@ func FuzzSettle(f *testing.F) {
 		"kubenergy.io/strategy":"carbon+window"},"ownerReferences":[{"kind":"Job","name":"j","controller":true}]},
 		"spec":{"schedulerName":"compute-gardener-scheduler"}}`),
 		[]byte(`{"spec":{"mode":"enforce","maxDelay":"12h","allowedDelay":"20h"}}`),
-		[]byte(`{"spec":{"maxDelay":"4h","workloadTypes":{"batch":{"allowedDelay":"9h","hold":{"carbonThreshold":90}}}}}`),
+		[]byte(`{"spec":{"maxDelay":"4h","workloadTypes":{"batch":{"allowedDelay":"9h",
+		"hold":{"carbonThreshold":90}}}}}`),
 		[]byte(`{"metadata":{"labels":{"kubenergy.io/mode":"enforce",
 		"compute-gardener-scheduler.kubernetes.io/energy-policies":"enabled"},"annotations":{
 		"compute-gardener-scheduler.kubernetes.io/policy-max-scheduling-delay":"9h",
@@ -62,7 +63,8 @@ func FuzzSettle(f *testing.F) {
 		}
 		created := metav1.NewTime(now.Add(-time.Hour)) // the API server writes names and times
 		job.Namespace, job.CreationTimestamp, pod.Namespace, pod.CreationTimestamp = "team", created, "team", created
-		cluster.Namespace, cluster.Name, own.Namespace, own.Name = v1alpha1.SystemNamespace, "default", "team", "default"
+		cluster.Namespace, cluster.Name = v1alpha1.SystemNamespace, v1alpha1.PolicyName
+		own.Namespace, own.Name = "team", v1alpha1.PolicyName
 		namespace.Name = "team"
 		limit := BuiltIn().MaxDelay
 		if d := cluster.Spec.MaxDelay; d != nil && ReadPolicy(&cluster) == nil {
@@ -94,7 +96,7 @@ func FuzzSettle(f *testing.F) {
 				t.Fatalf("it may wait %v until %v and runs %v: at most %v", j.AllowedDelay, j.LatestStart(), j.Duration,
 					limit)
 			}
-			if j.PUE < 0 || s.MinSaving < 0 || j.Limits.Carbon < 0 || !(j.Limits.Percentile >= 0 && j.Limits.Percentile < 1) {
+			if p := j.Limits.Percentile; j.PUE < 0 || s.MinSaving < 0 || j.Limits.Carbon < 0 || !(p >= 0 && p < 1) {
 				t.Fatalf("%+v, %+v", j, s)
 			}
 			if d := rules.Decide(now, j, s); d.Window.Start.After(latest) && d.Window.Start.After(now) {
@@ -106,9 +108,10 @@ func FuzzSettle(f *testing.F) {
 
 // FuzzEnvironment reads variables that stand for those of Compute Gardener, and a file of its schedules.
 func FuzzEnvironment(f *testing.F) {
-	f.Add("MAX_SCHEDULING_DELAY=12h\nPRICING_ENABLED=true\nPRICING_SCHEDULES_PATH=x\nNODE_POWER_CONFIG_a=idle:50,max:300",
-		[]byte("schedules:\n- offPeakRate: 0.1\n"))
-	f.Add("HARDWARE_PROFILES_PATH=x\nNODE_DEFAULT_MAX_POWER=1e5", []byte("cpuProfiles: {a: {idlePower: 1, maxPower: 2}}"))
+	f.Add("MAX_SCHEDULING_DELAY=12h\nPRICING_ENABLED=true\nPRICING_SCHEDULES_PATH=x\n"+
+		"NODE_POWER_CONFIG_a=idle:50,max:300", []byte("schedules:\n- offPeakRate: 0.1\n"))
+	f.Add("HARDWARE_PROFILES_PATH=x\nNODE_DEFAULT_MAX_POWER=1e5",
+		[]byte("cpuProfiles: {a: {idlePower: 1, maxPower: 2}}"))
 	f.Fuzz(func(t *testing.T, environ string, file []byte) {
 		read := func(string) ([]byte, error) { return file, nil }
 		d, _ := AliasEnvironment(strings.Split(environ, "\n"), read, BuiltIn())
@@ -150,11 +153,13 @@ func FuzzRequests(f *testing.F) {
 		one := job.DeepCopy()
 		one.Spec.Parallelism = nil
 		one.Spec.Template.Spec.Containers = []v1.Container{c}
-		job.Spec.Template.Spec = v1.PodSpec{Containers: []v1.Container{c, c}, InitContainers: []v1.Container{c}, Overhead: list}
+		job.Spec.Template.Spec = v1.PodSpec{
+			Containers: []v1.Container{c, c}, InitContainers: []v1.Container{c}, Overhead: list,
+		}
 		most, _ := ReadJob(job)
 		least, _ := ReadJob(one)
-		if a, b := least.request, most.request; a.MilliCPU < 0 || a.Memory < 0 || a.GPU < 0 || b.MilliCPU < a.MilliCPU ||
-			b.Memory < a.Memory || b.GPU < a.GPU {
+		a, b := least.request, most.request
+		if min(a.MilliCPU, a.Memory, a.GPU) < 0 || b.MilliCPU < a.MilliCPU || b.Memory < a.Memory || b.GPU < a.GPU {
 			t.Fatalf("%+v of one container, %+v of all", a, b)
 		}
 	})

@@ -40,8 +40,8 @@ func ResourcesOf(list v1.ResourceList) sched.Resources {
 	}
 }
 
-// amount returns a quantity in units of a power of ten. Pods may ask for more than an int64 holds, from which Kubernetes'
-// own conversion makes any number, also a negative one, with which a pod would fit everywhere.
+// amount returns a quantity in units of a power of ten. Pods may ask for more than an int64 holds, from which
+// Kubernetes' own conversion makes any number, also a negative one, with which a pod would fit everywhere.
 func amount(q *quantities.Quantity, scale quantities.Scale) int64 {
 	if q.AsApproximateFloat64()*math.Pow10(-int(scale)) >= most {
 		return most

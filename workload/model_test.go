@@ -230,7 +230,8 @@ func FuzzModel(f *testing.F) {
 		jobs, err := m.Generate(1, 20, t0)
 		last := t0
 		for _, j := range jobs {
-			if r := j.Request; err != nil || j.Submitted.Before(last) || j.Duration <= 0 || min(r.MilliCPU, r.Memory, r.GPU) < 0 {
+			least := min(j.Request.MilliCPU, j.Request.Memory, j.Request.GPU)
+			if err != nil || j.Submitted.Before(last) || j.Duration <= 0 || least < 0 {
 				t.Fatalf("%+v: %v", j, err)
 			}
 			last = j.Submitted

@@ -139,8 +139,8 @@ func (n *night) fuzzOne(ctx context.Context, t target) error {
 	n.lock.Lock()
 	rest, before := n.rest(t), n.Done[t.part()]
 	n.lock.Unlock()
-	out, err := n.run(ctx, t.part(), fmt.Sprintf("exec go test %s -run '^$' -fuzz '^%s$' -fuzztime %v -fuzzminimizetime 20x "+
-		"-parallel 1", t.pkg, t.name, rest.Round(time.Second)))
+	out, err := n.run(ctx, t.part(), fmt.Sprintf("exec go test %s -run '^$' -fuzz '^%s$' -fuzztime %v -parallel 1 "+
+		"-fuzzminimizetime 20x", t.pkg, t.name, rest.Round(time.Second)))
 	seconds, execs, crashers := fuzzed(out)
 	o := outcome{Verdict: passed, Says: "no crasher", Seconds: before.Seconds + seconds, Execs: before.Execs + execs}
 	switch {
@@ -164,9 +164,9 @@ func (n *night) fuzzOne(ctx context.Context, t target) error {
 // report is one page of figures.
 func (n *night) report() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# What `make test` leaves out\n\nCommit %s, %s, %s on %s/%s with %d cores.\n\n| part | verdict | took | |\n"+
-		"|---|---|---|---|\n", n.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.Version(), runtime.GOOS,
-		runtime.GOARCH, n.workers)
+	fmt.Fprintf(&b, "# What `make test` leaves out\n\nCommit %s, %s, %s on %s/%s with %d cores.\n\n"+
+		"| part | verdict | took | |\n|---|---|---|---|\n", n.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"),
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, n.workers)
 	var targets, cuts int
 	var now, ever total
 	var bad []string
@@ -194,8 +194,9 @@ func (n *night) report() string {
 		ever.seconds, ever.execs, ever.crashers = ever.seconds+o.seconds, ever.execs+o.execs, ever.crashers+o.crashers
 	}
 	fmt.Fprintf(&b, "\n## Fuzzing\n\n| | targets | hours of a worker | executions | crashers |\n|---|---|---|---|---|\n"+
-		"| this code | %d of %d, %d cut | %.1f | %d | %d |\n| all runs (%s) | %d | %.1f | %d | %d |\n\n%s", targets, len(n.targets),
-		cuts, now.seconds/3600, now.execs, len(bad), filepath.ToSlash(totalsFile), len(n.totals), ever.seconds/3600, ever.execs,
-		ever.crashers, strings.Join(bad, ""))
+		"| this code | %d of %d, %d cut | %.1f | %d | %d |\n", targets, len(n.targets), cuts, now.seconds/3600, now.execs,
+		len(bad))
+	fmt.Fprintf(&b, "| all runs (%s) | %d | %.1f | %d | %d |\n\n%s", filepath.ToSlash(totalsFile), len(n.totals),
+		ever.seconds/3600, ever.execs, ever.crashers, strings.Join(bad, ""))
 	return b.String()
 }

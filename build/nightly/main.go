@@ -4,8 +4,8 @@
 //
 //	nightly [-for 2h] [-only PART,...] [-fuzztime 10m]
 //
-// Parts that are named are done again. Everything stands in out/nightly: state.json, a log of each part, and report.md, one page of figures. The totals of
-// fuzzing stand in docs/measurements/fuzzing.tsv, which is committed.
+// Parts that are named are done again. Everything stands in out/nightly: state.json, a log of each part, and report.md,
+// one page of figures. The totals of fuzzing stand in docs/measurements/fuzzing.tsv, which is committed.
 package main
 
 import (
@@ -43,8 +43,8 @@ type part struct {
 var parts = []part{
 	{"vulnerabilities", 2 * time.Minute, "go tool -modfile=go.tools.mod govulncheck ./..."},
 	{"agent-long", 10 * time.Minute, "make agent-long"},
-	{"conservation", 10 * time.Minute, "go test ./energy -run TestConservation -rapid.checks=10000 -v -count=1 -timeout 2h"},
-	{"lemon", 10 * time.Minute, "make lemon && KUBENERGY_LONG=1 go test ./test/lemon -run Equal -v -count=1 -timeout 2h"},
+	{"conservation", 10 * time.Minute, "go test ./energy -run TestConservation -rapid.checks=10000 -v -timeout 2h"},
+	{"lemon", 10 * time.Minute, "make lemon && KUBENERGY_LONG=1 go test ./test/lemon -run Equal -v -timeout 2h"},
 	{"e2e-real", 10 * time.Minute, "make e2e-real"},
 	{"storm", 30 * time.Minute, "make storm"},
 	{"compare-gaia", 30 * time.Minute, "make compare-gaia"},

@@ -12,19 +12,20 @@ import (
 )
 
 func TestJudge(t *testing.T) {
-	skipped := "=== RUN   TestPods\n    require_test.go:22: only root can run a kubelet\n--- SKIP: TestPods (0.00s)\nPASS\n"
+	skipped := "=== RUN   TestPods\n    real_test.go:22: only root can run pods\n--- SKIP: TestPods (0.00s)\nPASS\n"
+	status := errors.New("exit status 1")
 	for _, c := range []struct {
 		out           string
 		err           error
 		verdict, says string
 	}{
-		{"--- PASS: TestA (1s)\n    --- PASS: TestA/b (1s)\n" + skipped + "ok  \tx\t1s\n", nil, passed, "1 tests, 1 skipped"},
+		{"--- PASS: TestA (1s)\n    --- PASS: TestA/b (1s)\n" + skipped + "ok  \tx\n", nil, passed, "1 tests, 1 skipped"},
 		{"ok  \tx\t1s\nok  \ty\t1s\n?   \tz\t[no test files]\n", nil, passed, "2 packages"},
-		{skipped, nil, notJudged, "only root can run a kubelet"},
-		{"--- FAIL: TestB (1s)\nFAIL\n", errors.New("exit status 1"), failed, "TestB"},
-		{"x.go:1: syntax error\nmake: *** Error 1\n", errors.New("exit status 2"), failed, "exit status 2: make: *** Error 1"},
+		{skipped, nil, notJudged, "only root can run pods"},
+		{"--- FAIL: TestB (1s)\nFAIL\n", status, failed, "TestB"},
+		{"x.go:1: syntax error\nmake: *** Error 1\n", status, failed, "exit status 1: make: *** Error 1"},
 		{
-			"govulncheck: fetching vulnerabilities: no such host\nexit status 1\n", errors.New("exit status 1"), notJudged,
+			"govulncheck: fetching vulnerabilities: no such host\nexit status 1\n", status, notJudged,
 			"govulncheck: fetching vulnerabilities: no such host",
 		},
 	} {
@@ -78,8 +79,10 @@ func TestTotalsAreKept(t *testing.T) {
 func TestDiscover(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		"a/a_test.go": "package a\nvar long = os.Getenv(\"KUBENERGY_LONG\")\nfunc FuzzA(f *testing.F) {\n", "a/a.go": "\"KUBENERGY_LONG\"",
-		"a/b_test.go": "os.Getenv(\"KUBENERGY_LONG\")", "b/c/c_test.go": "func FuzzC(f *testing.F) {}\n// func FuzzD(f *testing.F)\n",
+		"a/a_test.go":        "var long = os.Getenv(\"KUBENERGY_LONG\")\nfunc FuzzA(f *testing.F) {\n",
+		"a/b_test.go":        "os.Getenv(\"KUBENERGY_LONG\")",
+		"a.go":               "os.Getenv(\"KUBENERGY_LONG\")",
+		"b/c/c_test.go":      "func FuzzC(f *testing.F) {}\n// func FuzzD(f *testing.F)\n",
 		"testdata/x_test.go": "func FuzzX(f *testing.F) {",
 	} {
 		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755); err != nil {
@@ -102,7 +105,8 @@ func TestGoesOn(t *testing.T) {
 	run := func(code string, limit time.Duration) *night {
 		t.Helper()
 		n := &night{workers: 1, running: map[string]time.Time{}, commit: "c", parts: []part{
-			{"first", time.Millisecond, "echo >>first"}, {"second", time.Millisecond, "echo >>second; [ $(wc -l <second) -gt 1 ] || sleep 60"},
+			{"first", time.Millisecond, "echo >>first"},
+			{"second", time.Millisecond, "echo >>second; [ $(wc -l <second) -gt 1 ] || sleep 60"},
 			{"third", time.Hour, "echo >>third"},
 		}}
 		if err := n.load(code); err != nil {

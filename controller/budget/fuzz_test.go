@@ -16,7 +16,8 @@ import (
 // nothing is done before its share is used.
 func FuzzBudget(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"generation":2},"spec":{"limits":{"energyKWh":100,"carbonGrams":5e4,"cost":{"amount":20,
-		"currency":"EUR"}},"period":{"type":"Month","timeZone":"Europe/Berlin"},"scope":{"teams":["red"]},"actions":[{"at":
+		"currency":"EUR"}},"period":{"type":"Month","timeZone":"Europe/Berlin"},"scope":{"teams":["red"]},
+		"actions":[{"at":
 		80,"do":"Notify"},{"do":"HoldNewWork"},{"do":"Annotate","at":50}]},"status":{"observedGeneration":1,"actions":[{
 		"at":80,"do":"Notify","time":"2026-06-01T12:00:00Z","attempts":3}]}}`), uint32(120_000), int64(1780315200))
 	f.Add([]byte(`{"spec":{"limits":{"energyKWh":0.000001},"period":{"type":"Fixed","from":"2026-06-01T00:00:00Z","to":

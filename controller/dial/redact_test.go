@@ -36,8 +36,10 @@ func FuzzConceal(f *testing.F) {
 		s := new(Secrets)
 		s.Hide(key)
 		for _, form := range []string{key, url.QueryEscape(key), strings.ToUpper(url.PathEscape(key))} {
-			if said := s.Conceal(text + form + text); len(key) >= tellingPart && !strings.Contains(text, form) && !strings.Contains("…", form) &&
-				strings.Contains(said, form) {
+			if len(key) < tellingPart || strings.Contains(text+"…"+text, form) {
+				continue // it hides nothing
+			}
+			if said := s.Conceal(text + form + text); strings.Contains(said, form) {
 				t.Fatalf("%q is in %q", form, said)
 			}
 		}

@@ -331,10 +331,12 @@ func BenchmarkRequest(b *testing.B) {
 
 // FuzzDirectory shows a directory a pod and a Job of a stranger: the pods of others stay who they are.
 func FuzzDirectory(f *testing.F) {
-	f.Add([]byte(`{"metadata":{"name":"p","annotations":{"kubernetes.io/config.mirror":"0123456789abcdef0123456789abcdef"},
+	f.Add([]byte(`{"metadata":{"name":"p",
+		"annotations":{"kubernetes.io/config.mirror":"0123456789abcdef0123456789abcdef"},
 		"ownerReferences":[{"kind":"Job","name":"night-1","controller":true}]},"spec":{"nodeName":"a"},"status":{
 		"containerStatuses":[{"name":"c","containerID":"containerd://abc"}]}}`),
-		[]byte(`{"metadata":{"name":"night-1","ownerReferences":[{"kind":"CronJob","name":"night","controller":true}]}}`))
+		[]byte(`{"metadata":{"name":"night-1","ownerReferences":[{"kind":"CronJob","name":"night",
+		"controller":true}]}}`))
 	f.Fuzz(func(t *testing.T, podText, jobText []byte) {
 		var p v1.Pod
 		var j batchv1.Job

@@ -316,7 +316,8 @@ func FuzzSubmission(f *testing.F) {
 
 // FuzzDecisions reads what a scheduler, or whoever has its token, sends as decisions.
 func FuzzDecisions(f *testing.F) {
-	f.Add([]byte(`{"decisions":[{"id":"a","at":"2026-06-01T12:00:00Z","action":"place","namespace":"n","energyJoules":1}]}`))
+	f.Add([]byte(`{"decisions":[{"id":"a","at":"2026-06-01T12:00:00Z","action":"place","namespace":"n",
+		"energyJoules":1}]}`))
 	f.Add([]byte(` [{"action":"hold","namespace":"n","id":"b","at":"2026-06-01T12:00:00Z","carbonIntensity":1e18}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		records, err := readDecisions(text)

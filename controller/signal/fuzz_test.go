@@ -119,7 +119,8 @@ func FuzzHTTP(f *testing.F) {
 }
 
 func FuzzOctopus(f *testing.F) {
-	f.Add([]byte(`{"results":[{"value_inc_vat":20.5,"valid_from":"2026-03-10T12:00:00Z","valid_to":null,"payment_method":null},
+	f.Add([]byte(`{"results":[{"value_inc_vat":20.5,"valid_from":"2026-03-10T12:00:00Z","valid_to":null,
+		"payment_method":null},
 		{"value_inc_vat":-3,"valid_from":"2026-03-09T11:30:00Z","valid_to":"2026-03-10T12:00:00Z"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		from, until := noon.Add(-24*time.Hour), noon.Add(48*time.Hour)
@@ -131,7 +132,8 @@ func FuzzOctopus(f *testing.F) {
 		}
 		a := Answer{Points: points, Step: octopusSlot, IssuedAt: newest(points, noon), Currency: "GBP"}
 		w := terms{zone: "GB", quantity: price, currency: "GBP", maxAge: 2 * time.Hour}
-		if present, err := w.check(&a, noon); err == nil && !(math.Abs(w.read(&a, present, noon, "x").Now) <= grid.MaxPrice) {
+		present, err := w.check(&a, noon)
+		if err == nil && !(math.Abs(w.read(&a, present, noon, "x").Now) <= grid.MaxPrice) {
 			t.Fatalf("%+v is believed", a)
 		}
 	})
@@ -140,11 +142,13 @@ func FuzzOctopus(f *testing.F) {
 // FuzzZone reads the spec of a GridZone and asks all of its sources that need nobody else: what they say and what is
 // then in the status can be believed.
 func FuzzZone(f *testing.F) {
-	f.Add([]byte(`{"zone":"DE","carbon":{"signal":"Average","maxAge":"2h","sources":[{"static":{"value":300}},{"typical":{}},
+	f.Add([]byte(`{"zone":"DE","carbon":{"signal":"Average","maxAge":"2h","sources":[{"static":{"value":300}},
+		{"typical":{}},
 		{"file":{"path":"a.csv"}},{"electricityMaps":{"key":"k"},"every":"1s","maxCallsPerHour":-1}]},"price":{"currency":
 		"EUR","sources":[{"tariff":{"price":0.3,"timeZone":"Europe/Berlin","periods":[{"price":0.1,"from":"22:00","to":
 		"06:00","days":["Sat"]}]}},{"static":{"value":-0.1}},{"octopus":{}},{"entsoe":{}}]}}`))
-	f.Add([]byte(`{"zone":"?","carbon":{"signal":"Marginal","maxAge":"1ns","sources":[{"typical":{"zone":"FR"}},{},{"http":{
+	f.Add([]byte(`{"zone":"?","carbon":{"signal":"Marginal","maxAge":"1ns","sources":[{"typical":{"zone":"FR"}},
+		{},{"http":{
 		"url":"http://10.0.0.1","value":"$.a[0]"}},{"prometheus":{"url":":","query":"q"}},{"wattTime":{}}]}}`))
 	folder := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte) {

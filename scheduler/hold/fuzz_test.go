@@ -24,7 +24,8 @@ func FuzzReadJob(f *testing.F) {
 		"kubenergy.io/held-until":"2026-06-01T14:00:00Z","kubenergy.io/latest-start":"2027-06-01T18:00:00Z",
 		"batch.kubernetes.io/cronjob-scheduled-timestamp":"2026-06-01T12:00:00Z"},"labels":{"kubenergy.io/held":"true"},
 		"ownerReferences":[{"apiVersion":"batch/v1","kind":"CronJob","name":"j","controller":true}]},"spec":{"suspend":
-		true,"parallelism":2,"template":{"metadata":{"labels":{"kubenergy.io/team":"red"}},"spec":{"priority":-2147483648,
+		true,"parallelism":2,"template":{"metadata":{"labels":{"kubenergy.io/team":"red"}},
+		"spec":{"priority":-2147483648,
 		"nodeSelector":{"b":"","a":"c"},"containers":[{"resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]}}}}`))
 	f.Add([]byte(`{"metadata":{"name":"x/y","annotations":{"kubenergy.io/carbon-threshold":"100",
 		"kubenergy.io/finish-by":"2026-06-01T12:00:00Z"}}}`))
@@ -48,7 +49,8 @@ func FuzzReadJob(f *testing.F) {
 			t.Fatalf("it is held although %v", err)
 		}
 		for _, view := range []*kube.View{settled, kube.Unsettled()} {
-			if late := h.firstDeadline(view).Sub(created); late < 0 || late > max(unknownDelay, policy.BuiltIn().MaxDelay) {
+			late := h.firstDeadline(view).Sub(created)
+			if late < 0 || late > max(unknownDelay, policy.BuiltIn().MaxDelay) {
 				t.Fatalf("it is held for %v", late)
 			}
 		}
