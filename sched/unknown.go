@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -49,7 +50,8 @@ func meant(before, guess, after string) string {
 	if guess == "" {
 		return ""
 	}
-	return fmt.Sprintf(" (did you mean %s?)", before+guess+after)
+	text := strconv.Quote(before + guess + after) // what stands beside the guess may be any bytes
+	return fmt.Sprintf(" (did you mean %s?)", text[1:len(text)-1])
 }
 
 // nearest returns the name that a mistyped one is meant to be: the only one of the least distance, with at most two
