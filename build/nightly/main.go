@@ -78,6 +78,7 @@ type night struct {
 	Done  map[string]outcome `json:"done"`  // of this code
 	Times map[string]float64 `json:"times"` // seconds, by part, when it last came to its end
 
+	alone    *os.File // locked until the program ends
 	commit   string
 	fuzztime time.Duration
 	workers  int
@@ -163,6 +164,14 @@ func (n *night) load(code string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
+	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("another nightly runs here: %w", err)
+	}
+	n.alone = lock
 	text, err := os.ReadFile(filepath.Join(folder, "state.json"))
 	if err == nil {
 		err = json.Unmarshal(text, n)

@@ -112,6 +112,10 @@ func TestGoesOn(t *testing.T) {
 		if err := n.load(code); err != nil {
 			t.Fatal(err)
 		}
+		defer n.alone.Close()
+		if err := new(night).load(code); err == nil {
+			t.Error("two run at once")
+		}
 		n.end = time.Now().Add(limit)
 		ctx, cancel := context.WithDeadline(t.Context(), n.end)
 		defer cancel()
