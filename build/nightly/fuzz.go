@@ -89,8 +89,8 @@ func fuzzed(out string) (seconds float64, execs int64, crashers int) {
 
 // rest is for how long a target is yet to be fuzzed.
 func (n *night) rest(t target) time.Duration {
-	o, known := n.Done[t.part()]
-	if known && o.Verdict != cut {
+	o := n.Done[t.part()]
+	if o.Verdict == failed {
 		return 0
 	}
 	return max(n.fuzztime-time.Duration(o.Seconds*float64(time.Second)), 0)
@@ -113,6 +113,9 @@ func (n *night) fuzz(ctx context.Context) error {
 	for range n.workers {
 		workers.Go(func() {
 			for t := range open {
+				if ctx.Err() != nil {
+					continue
+				}
 				if err := n.fuzzOne(ctx, t); err != nil {
 					n.lock.Lock()
 					errs = append(errs, err)
@@ -122,7 +125,7 @@ func (n *night) fuzz(ctx context.Context) error {
 		})
 	}
 	for _, t := range n.openTargets() {
-		if ctx.Err() != nil || !n.end.IsZero() && time.Until(n.end) < least {
+		if !n.end.IsZero() && time.Until(n.end) < least {
 			break
 		}
 		open <- t
@@ -154,8 +157,11 @@ func (n *night) fuzzOne(ctx context.Context, t target) error {
 	n.lock.Lock()
 	n.Done[t.part()] = o
 	sum := n.totals[t]
-	n.totals[t] = total{sum.seconds + seconds, sum.execs + execs, sum.crashers + crashers, n.commit}
-	err = n.totals.write(totalsFile)
+	err = nil
+	if execs > 0 {
+		n.totals[t] = total{sum.seconds + seconds, sum.execs + execs, sum.crashers + crashers, n.commit}
+		err = n.totals.write(totalsFile)
+	}
 	n.lock.Unlock()
 	fmt.Printf("%-10s  %s  %.0f s, %d executions\n", o.Verdict, t.part(), seconds, execs)
 	return errors.Join(err, n.save())
@@ -186,8 +192,8 @@ func (n *night) report() string {
 		}
 	}
 	for _, p := range n.parts {
-		if _, done := n.Done[p.name]; !done {
-			fmt.Fprintf(&b, "| %s | not run yet | | about %s |\n", p.name, about(n.takes(&p)))
+		if n.isOpen(p) {
+			fmt.Fprintf(&b, "| %s | not run yet | | about %s |\n", p.name, about(n.takes(p)))
 		}
 	}
 	for _, o := range n.totals {

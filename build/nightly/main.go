@@ -4,8 +4,9 @@
 //
 //	nightly [-for 2h] [-only PART,...] [-fuzztime 10m]
 //
-// Parts that are named are done again. Everything stands in out/nightly: state.json, a log of each part, and report.md,
-// one page of figures. The totals of fuzzing stand in docs/measurements/fuzzing.tsv, which is committed.
+// Once all parts that are named are done, they are done again. Everything stands in out/nightly: state.json, a log of
+// each part, and report.md, one page of figures. The totals of fuzzing stand in docs/measurements/fuzzing.tsv, which is
+// committed.
 package main
 
 import (
@@ -93,7 +94,7 @@ type night struct {
 
 func main() {
 	limit := flag.Duration("for", 0, "start nothing that does not fit, and cut what still runs then; 0: no limit")
-	only := flag.String("only", "", "parts that are done, also again, with commas between them; long and fuzz are many")
+	only := flag.String("only", "", "parts, with commas between them; long and fuzz are many")
 	fuzztime := flag.Duration("fuzztime", 10*time.Minute, "for each fuzz target")
 	flag.Parse()
 	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -154,7 +155,9 @@ func (n *night) open(only string) error {
 	if len(n.parts)+len(n.targets) == 0 {
 		return fmt.Errorf("-only %s: there is no such part", only)
 	}
-	maps.DeleteFunc(n.Done, func(name string, _ outcome) bool { return only != "" && !unwanted(name) })
+	if only != "" && !slices.ContainsFunc(n.parts, n.isOpen) && len(n.openTargets()) == 0 {
+		maps.DeleteFunc(n.Done, func(name string, _ outcome) bool { return !unwanted(name) })
+	}
 	n.totals, err = readTotals(totalsFile)
 	return err
 }
@@ -232,8 +235,13 @@ func discover(root string) (long []string, targets []target, err error) {
 	return long, targets, err
 }
 
+func (n *night) isOpen(p part) bool {
+	_, done := n.Done[p.name]
+	return !done
+}
+
 // takes is how long a part is expected to take.
-func (n *night) takes(p *part) time.Duration {
+func (n *night) takes(p part) time.Duration {
 	if seconds := n.Times[p.name]; seconds > 0 {
 		return time.Duration(seconds * float64(time.Second))
 	}
@@ -254,9 +262,9 @@ func (n *night) plan() string {
 		}
 		fmt.Fprintf(&b, "   %-28s %8s%s\n", name, about(d), late)
 	}
-	for i := range n.parts {
-		if _, done := n.Done[n.parts[i].name]; !done {
-			say(n.parts[i].name, n.takes(&n.parts[i]))
+	for _, p := range n.parts {
+		if n.isOpen(p) {
+			say(p.name, n.takes(p))
 		}
 	}
 	if open := n.openTargets(); len(open) > 0 {
@@ -284,9 +292,8 @@ func about(d time.Duration) string {
 // work does all that fits. What was cut is not done.
 func (n *night) work(ctx context.Context) error {
 	defer n.beat()()
-	for i := range n.parts {
-		p := &n.parts[i]
-		if _, done := n.Done[p.name]; done || ctx.Err() != nil || !n.end.IsZero() && n.takes(p) > time.Until(n.end) {
+	for _, p := range n.parts {
+		if !n.isOpen(p) || ctx.Err() != nil || !n.end.IsZero() && n.takes(p) > time.Until(n.end) {
 			continue
 		}
 		began := time.Now()

@@ -145,3 +145,18 @@ func TestGoesOn(t *testing.T) {
 		t.Errorf("%v\n%s", err, report)
 	}
 }
+
+// TestTargetsThatAreOpen: what was fuzzed for long enough or has failed is left out, and the least fuzzed comes first.
+func TestTargetsThatAreOpen(t *testing.T) {
+	all := []target{
+		{"./a", "FuzzLong"}, {"./a", "FuzzCut"}, {"./b", "FuzzFailed"}, {"./b", "FuzzDone"}, {"./c", "FuzzNew"},
+	}
+	n := &night{fuzztime: time.Minute, targets: all, Done: map[string]outcome{
+		all[1].part(): {Verdict: cut, Seconds: 20}, all[2].part(): {Verdict: failed},
+		all[3].part(): {Verdict: passed, Seconds: 61},
+	}, totals: totals{all[0]: {seconds: 900}, all[1]: {seconds: 20}}}
+	open := n.openTargets()
+	if !slices.Equal(open, []target{all[4], all[1], all[0]}) || n.rest(all[1]) != 40*time.Second {
+		t.Error(open, n.rest(all[1]))
+	}
+}
