@@ -139,6 +139,7 @@ func (n *night) open(only string) error {
 	if err != nil {
 		return err
 	}
+	n.parts = slices.Clone(parts)
 	for _, pkg := range long {
 		if !elsewhere.MatchString(pkg) {
 			command := "KUBENERGY_LONG=1 go test " + pkg + " -v -count=1 -timeout 3h"
@@ -150,7 +151,7 @@ func (n *night) open(only string) error {
 			return name == o || strings.HasPrefix(name, o+" ")
 		})
 	}
-	n.parts = slices.DeleteFunc(append(n.parts, parts...), func(p part) bool { return unwanted(p.name) })
+	n.parts = slices.DeleteFunc(n.parts, func(p part) bool { return unwanted(p.name) })
 	n.targets = slices.DeleteFunc(targets, func(t target) bool { return unwanted(t.part()) })
 	if len(n.parts)+len(n.targets) == 0 {
 		return fmt.Errorf("-only %s: there is no such part", only)
