@@ -276,6 +276,7 @@ func (n *night) plan() string {
 		d /= time.Duration(n.workers)
 		name := fmt.Sprintf("fuzz: %d targets, %d at once", len(open), n.workers)
 		if !n.end.IsZero() && d > left && left > 0 {
+			all += d - left
 			name, d = name+", the least fuzzed first", left
 		}
 		say(name, d)
