@@ -5,7 +5,7 @@ SHELL       := /bin/bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test \
-        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold bench-mincost lemon upstream agent-long central-long compare-gaia e2e-real fuzz fuzz-short mutants
+        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold bench-mincost lemon upstream agent-long central-long compare-gaia e2e-real fuzz fuzz-short mutants nightly
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -189,17 +189,15 @@ mutants: ## Change one thing at a time in what decides, attributes and books, an
 upstream: ## Run Kubernetes' own integration tests of the scheduler, stock and with our plugins. SUITES= and MODES= choose.
 	GOFLAGS='-p=$(JOBS)' go run ./test/upstream $(if $(SUITES),-suites '$(SUITES)') $(if $(MODES),-modes '$(MODES)')
 
-# go test fuzzes one function at a time.
-FUZZTIME ?= 1h
-fuzz: ## Fuzz every parser of foreign bytes for FUZZTIME each.
-	@grep -rlE --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u | while read -r package; do \
-	  grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' "$$package"/*_test.go | cut -c6- | sort -u | while read -r name; do \
-	    echo "== $$package $$name"; \
-	    go test "$$package" -run '^$$' -fuzz "^$$name$$" -fuzztime '$(FUZZTIME)' -fuzzminimizetime 20x </dev/null || exit 1; \
-	  done || exit 1; \
-	done
+# What is done of the same code is not repeated. FOR=2h starts only what fits, and fuzzes until then.
+nightly: ## Run what make test leaves out: kills, damage and storms at full length, fuzzing, … FOR= limits it, FUZZTIME= a target.
+	go run ./build/nightly $(if $(FOR),-for '$(FOR)') -fuzztime '$(or $(FUZZTIME),10m)'
 
-fuzz-short: ## Fuzz every parser for a minute each.
+# As many targets at once as there are cores. The totals are in docs/measurements/fuzzing.tsv.
+fuzz: ## Fuzz every reader of what others write for FUZZTIME each, by default an hour.
+	go run ./build/nightly -only fuzz -fuzztime '$(or $(FUZZTIME),1h)' $(if $(FOR),-for '$(FOR)')
+
+fuzz-short: ## Fuzz every one for a minute each.
 	@$(MAKE) fuzz FUZZTIME=60s
 
 # The demo needs one binary only, and its reader waits for the first build.

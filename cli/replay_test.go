@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
@@ -177,4 +179,38 @@ func TestReplayRefuses(t *testing.T) {
 			t.Errorf("%s %v: exit code %d: %s; want %q", c.text, c.args, code, messages, c.want)
 		}
 	}
+}
+
+// FuzzRecords reads decisions as a file or the central unit gives them: no record is made up.
+func FuzzRecords(f *testing.F) {
+	f.Add([]byte(`{"decisions":[{"id":"a","at":"2026-06-01T12:00:00Z","action":"place","namespace":"n",
+		"snapshot":"AA=="}]}`))
+	f.Add([]byte("id,at,action,digest,snapshot,start\na,2026-06-01T12:00:00Z,hold,d,AA==,\n"))
+	f.Add([]byte("[null]"))
+	path := filepath.Join(f.TempDir(), "records")
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		records, err := readRecords(path)
+		most := 1 + bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'\n'})
+		packed := bytes.HasPrefix(text, []byte{0x1f, 0x8b})
+		if err != nil && records != nil || !packed && len(records) > most {
+			t.Fatalf("%d records: %v", len(records), err)
+		}
+	})
+}
+
+// FuzzRefusal reads what stands in the way of the central unit said instead of an answer: people are shown one line.
+func FuzzRefusal(f *testing.F) {
+	f.Add(503, []byte(`{"kind":"Status","message":"no endpoints available\u001b[31m","reason":"ServiceUnavailable"}`))
+	f.Add(404, []byte("{\"error\":\"\xff\\n\"}"))
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		for _, c := range []*centralUnit{{}, {proxied: true}} {
+			said := c.refusal(status, "/api/v1/x", body).Error()
+			if strings.ContainsFunc(said, unicode.IsControl) || !utf8.ValidString(said) || len(said) > 1000 {
+				t.Fatalf("%q", said)
+			}
+		}
+	})
 }

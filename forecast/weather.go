@@ -55,12 +55,10 @@ func ParseWeather(name string, text []byte) (*Weather, error) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		line, _ := rows.FieldPos(0)
-		if err != nil {
-			return nil, &grid.RowError{
-				File: name, Line: line, Err: fmt.Errorf("want a time and %d values: %w", variables, err),
-			}
+		if err != nil { // which names the line
+			return nil, &grid.RowError{File: name, Err: fmt.Errorf("want a time and %d values: %w", variables, err)}
 		}
+		line, _ := rows.FieldPos(0)
 		if line == 1 {
 			continue
 		}

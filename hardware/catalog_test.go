@@ -1,12 +1,15 @@
 package hardware
 
 import (
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 )
 
@@ -333,4 +336,46 @@ func TestNumberOfInstanceTypes(t *testing.T) {
 	if n != 1876 {
 		t.Errorf("%d instance types: say so in README.md and docs/hardware.md", n)
 	}
+}
+
+// FuzzReadFiles reads a knowledge base, a catalogue of hardware, the power of a node and a PowerProfile.
+func FuzzReadFiles(f *testing.F) {
+	f.Add([]byte("c:\n- {nodeName: a-cpu, performanceRate: 2, powerConsumptionWatts: 90, idlePowerWatts: 50}\n"))
+	f.Add([]byte("kind: ConfigMap\ndata:\n  profiles.yaml: \"c: [{nodeName: a}]\"\n" +
+		"  hardware-profiles.yaml: \"defaultPUE: 2\"\n"))
+	f.Add([]byte("cpuProfiles: {x: {idlePower: 1, maxPower: 2}}\ngpuProfiles: {g: {idlePower: 1, maxPower: 2}}\n" +
+		"cloudInstanceMapping: {aws: {m5.large: {cpuModel: x, numCPUs: 2, gpuModel: g, numGPUs: 1}}}\n"))
+	f.Add([]byte("idle:50,max:300"))
+	f.Add([]byte(`{"metadata":{"name":"p"},"spec":{"curve":[{"utilisation":0,"watts":50},{"utilisation":1,"watts":90}],
+		"gpuClasses":{"a":0.5},"pue":1.1,"sleepWatts":3,"benchmarks":[{"class":"c","rate":1}]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		byClass, _, _ := ReadKnowledgeBase(text)
+		for class, nodes := range byClass {
+			for node, b := range nodes {
+				if node == "" || !(b.Rate >= 0) || !(b.Idle >= 0 && b.Power >= b.Idle) {
+					t.Fatalf("%q on %q: %+v", class, node, b)
+				}
+			}
+		}
+		if idle, full, err := ParseNodePower(string(text)); err == nil && !(idle >= 0 && idle <= full) {
+			t.Fatalf("%v to %v W", idle, full)
+		}
+		if users, err := read(text); err == nil {
+			large := map[string]string{labelInstance: "m5.large"}
+			n := node{labels: large, providerID: "aws:///a/i", cpus: 2, memory: 1 << 33}
+			if p, kind, ok := n.detect(users); ok && p.Validate() != nil {
+				t.Fatalf("%+v %s", p, kind)
+			}
+		}
+		var o v1alpha1.PowerProfile
+		if json.Unmarshal(text, &o) != nil {
+			return
+		}
+		if p, pue, err := FromPowerProfile(&o); err == nil {
+			again, same, err := FromPowerProfile(ToPowerProfile(p, pue))
+			if err != nil || same != pue || !reflect.DeepEqual(p, again) {
+				t.Fatalf("%+v became %+v: %v", p, again, err)
+			}
+		}
+	})
 }

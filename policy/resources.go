@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	quantities "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/kubenergy/kubenergy/sched"
@@ -27,12 +28,25 @@ func PodRequest(pod *v1.Pod) sched.Resources {
 // lists are those that pods' requests are summed up in. One is as large as all else that is read from a pod.
 var lists = sync.Pool{New: func() any { return v1.ResourceList{} }}
 
+// most is more than any node has, and small enough that sums of a hundred such requests still are numbers.
+const most = math.MaxInt64 / 128
+
 // ResourcesOf returns a list of Kubernetes as the core takes it.
 func ResourcesOf(list v1.ResourceList) sched.Resources {
 	nvidia, amd := list[NvidiaGPU], list[amdGPU]
 	return sched.Resources{
-		MilliCPU: list.Cpu().MilliValue(), Memory: list.Memory().Value(), GPU: nvidia.Value() + amd.Value(),
+		MilliCPU: amount(list.Cpu(), quantities.Milli), Memory: amount(list.Memory(), 0),
+		GPU: amount(&nvidia, 0) + amount(&amd, 0),
 	}
+}
+
+// amount returns a quantity in units of a power of ten. Pods may ask for more than an int64 holds, from which
+// Kubernetes' own conversion makes any number, also a negative one, with which a pod would fit everywhere.
+func amount(q *quantities.Quantity, scale quantities.Scale) int64 {
+	if q.AsApproximateFloat64()*math.Pow10(-int(scale)) >= most {
+		return most
+	}
+	return q.ScaledValue(scale)
 }
 
 // ScalarGPUs returns the number of GPUs in the extended resources of a scheduler's node.

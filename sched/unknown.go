@@ -46,12 +46,12 @@ func unordered(name, where string) error {
 }
 
 // meant asks for the one part of a name that was guessed, between those that stand; without a guess it is silent.
-// Foreign bytes beside the guess are escaped: events take text alone.
 func meant(before, guess, after string) string {
 	if guess == "" {
 		return ""
 	}
-	return fmt.Sprintf(" (did you mean %s?)", strings.Trim(strconv.Quote(before+guess+after), `"`))
+	text := strconv.Quote(before + guess + after) // what stands beside the guess may be any bytes
+	return fmt.Sprintf(" (did you mean %s?)", text[1:len(text)-1])
 }
 
 // nearest returns the name that a mistyped one is meant to be: the only one of the least distance, with at most two

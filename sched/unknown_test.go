@@ -18,6 +18,7 @@ func TestUnknownStrategies(t *testing.T) {
 		"flow-ex":                 `unknown strategy "flow-ex": want one of balanced, `,
 		"Carbon":                  `unknown strategy "Carbon" (did you mean carbon?): want one of`,
 		"carbn+window/fifo":       `unknown strategy "carbn+window/fifo" (did you mean carbon+window/fifo?): want one of`,
+		"carbn+a\n\xff":           `unknown strategy "carbn+a\n\xff" (did you mean carbon+a\n\xff?): want one of`,
 		"carbon+windwo":           `unknown strategy "carbon+windwo" (did you mean carbon+window?): after the + want one of carbon-scaler, `,
 		"carbon+windwo/fifo":      `unknown strategy "carbon+windwo/fifo" (did you mean carbon+window/fifo?): after the + want one of`,
 		"carbn+\xe8":              `unknown strategy "carbn+\xe8" (did you mean carbon+\xe8?): want one of`,

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/kubenergy/kubenergy/sim"
@@ -35,4 +36,16 @@ func TestUnmarshalYAML(t *testing.T) {
 		f.MaxDelay != "6h" {
 		t.Errorf("%+v, %v", f, err)
 	}
+}
+
+// FuzzUnmarshalYAML reads scenarios: what is wrong is said in a line.
+func FuzzUnmarshalYAML(f *testing.F) {
+	f.Add([]byte("apiVersion: kubenergy.io/v1alpha1\nkind: Scenario\nseed: 3\nmaxDelay: 6h\nsites: [{zone: DE}]\n"))
+	f.Add([]byte("seed: [1\nkind: {a: &a [*a]}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		err := sim.UnmarshalYAML(text, &sim.File{})
+		if err != nil && (err.Error() == "" || strings.Contains(err.Error(), "\n")) {
+			t.Fatalf("%q", err)
+		}
+	})
 }

@@ -208,3 +208,33 @@ func TestModelRefuses(t *testing.T) {
 		}
 	}
 }
+
+// FuzzModel reads a model and makes a trace of it.
+func FuzzModel(f *testing.F) {
+	f.Add([]byte(`{"classes":[{"jobs":3,"milliCPU":500,"memory":1000,"seconds":[1,2.5,60]}]}`))
+	m, err := workload.Fit(workloadtest.Demo(1, t0))
+	if err != nil {
+		f.Fatal(err)
+	}
+	m.Classes = m.Classes[:1]
+	text, err := json.Marshal(m)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m := &workload.Model{}
+		if json.Unmarshal(text, m) != nil {
+			return
+		}
+		jobs, err := m.Generate(1, 20, t0)
+		last := t0
+		for _, j := range jobs {
+			least := min(j.Request.MilliCPU, j.Request.Memory, j.Request.GPU)
+			if err != nil || j.Submitted.Before(last) || j.Duration <= 0 || least < 0 {
+				t.Fatalf("%+v: %v", j, err)
+			}
+			last = j.Submitted
+		}
+	})
+}

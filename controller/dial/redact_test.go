@@ -1,7 +1,9 @@
 package dial
 
 import (
+	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -24,4 +26,22 @@ func TestConceal(t *testing.T) {
 	if len(s.hidden) > mostHidden || s.Conceal("token-999") != "…" {
 		t.Errorf("%d keys are remembered", len(s.hidden))
 	}
+}
+
+// FuzzConceal has a server repeat a key in the forms that servers use, among other text and cut off.
+func FuzzConceal(f *testing.F) {
+	f.Add("Bearer abcdefghij", "the token %s is wrong: ")
+	f.Add("ali:p+w d/1", "…\xff")
+	f.Fuzz(func(t *testing.T, key, text string) {
+		s := new(Secrets)
+		s.Hide(key)
+		for _, form := range []string{key, url.QueryEscape(key), strings.ToUpper(url.PathEscape(key))} {
+			if len(key) < tellingPart || strings.Contains(text+"…"+text, form) {
+				continue // it hides nothing
+			}
+			if said := s.Conceal(text + form + text); strings.Contains(said, form) {
+				t.Fatalf("%q is in %q", form, said)
+			}
+		}
+	})
 }

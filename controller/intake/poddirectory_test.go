@@ -2,6 +2,7 @@ package intake_test
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
@@ -13,6 +14,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/intake"
@@ -345,4 +348,45 @@ func BenchmarkRequest(b *testing.B) {
 	}
 	b.Logf("%d bytes, compressed", len(bodies[0]))
 	benchmark(b, w, bodies)
+}
+
+// FuzzDirectory shows a directory a pod and a Job of a stranger: the pods of others stay who they are.
+func FuzzDirectory(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"name":"p",
+		"annotations":{"kubernetes.io/config.mirror":"0123456789abcdef0123456789abcdef"},
+		"ownerReferences":[{"kind":"Job","name":"night-1","controller":true}]},"spec":{"nodeName":"a"},"status":{
+		"containerStatuses":[{"name":"c","containerID":"containerd://abc"}]}}`),
+		[]byte(`{"metadata":{"name":"night-1","ownerReferences":[{"kind":"CronJob","name":"night",
+		"controller":true}]}}`))
+	f.Fuzz(func(t *testing.T, podText, jobText []byte) {
+		var p v1.Pod
+		var j batchv1.Job
+		if json.Unmarshal(podText, &p) != nil || json.Unmarshal(jobText, &j) != nil {
+			return
+		}
+		p.Namespace, p.UID, j.Namespace = "strange", types.UID(uidNumber(9)), "strange" // the API server sees to these
+		d := intake.NewDirectory(intake.DirectoryOptions{Now: time.Now, Strategy: unplaced})
+		hash := "0123456789abcdef0123456789abcdef"
+		static := pod("kube-system", "static-a", uidNumber(1), "a", func(p *v1.Pod) {
+			p.Annotations = map[string]string{"kubernetes.io/config.mirror": hash}
+		})
+		good := map[string]*v1.Pod{
+			hash: static, uidNumber(2): pod("shop", "night-1-x", uidNumber(2), "b", owned("Job", "night-1")),
+		}
+		before := map[string]intake.PodNames{}
+		d.Saw(job("shop", "night-1", "night"))
+		for uid, p := range good {
+			d.Saw(p)
+			before[uid], _ = d.Names(uid)
+		}
+		for _, tell := range []func(client.Object){d.Saw, d.Saw, d.Lost, d.Lost, d.Saw} {
+			tell(&p)
+			tell(&j)
+			for uid := range good {
+				if names, _ := d.Names(uid); names != before[uid] || names.Pod == "" {
+					t.Fatalf("%s is %+v, was %+v", uid, names, before[uid])
+				}
+			}
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -309,6 +310,24 @@ func FuzzSubmission(f *testing.F) {
 		}
 		if _, err := json.Marshal(job); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzDecisions reads what a scheduler, or whoever has its token, sends as decisions.
+func FuzzDecisions(f *testing.F) {
+	f.Add([]byte(`{"decisions":[{"id":"a","at":"2026-06-01T12:00:00Z","action":"place","namespace":"n",
+		"energyJoules":1}]}`))
+	f.Add([]byte(` [{"action":"hold","namespace":"n","id":"b","at":"2026-06-01T12:00:00Z","carbonIntensity":1e18}]`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		records, err := readDecisions(text)
+		if err != nil && records != nil || len(records) > mostRecords {
+			t.Fatalf("%d decisions: %v", len(records), err)
+		}
+		for _, r := range records {
+			if _, err := json.Marshal(r); err != nil || r.Namespace == "" || !slices.Contains(actions, r.Action) {
+				t.Fatalf("%+v: %v", r, err)
+			}
 		}
 	})
 }

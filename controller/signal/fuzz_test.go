@@ -1,12 +1,16 @@
 package signal
 
 import (
+	"context"
+	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // believable fails if an answer passes the check that should not, or becomes a reading that nobody may see.
@@ -113,3 +117,91 @@ func FuzzHTTP(f *testing.F) {
 		}
 	})
 }
+
+func FuzzOctopus(f *testing.F) {
+	f.Add([]byte(`{"results":[{"value_inc_vat":20.5,"valid_from":"2026-03-10T12:00:00Z","valid_to":null,
+		"payment_method":null},
+		{"value_inc_vat":-3,"valid_from":"2026-03-09T11:30:00Z","valid_to":"2026-03-10T12:00:00Z"}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		from, until := noon.Add(-24*time.Hour), noon.Add(48*time.Hour)
+		points, err := octopusRates(body, from, until)
+		for _, p := range points {
+			if err != nil || p.Time.Before(from) || !p.Time.Before(until) || math.IsNaN(p.Value) {
+				t.Fatalf("%+v beside %v", p, err)
+			}
+		}
+		a := Answer{Points: points, Step: octopusSlot, IssuedAt: newest(points, noon), Currency: "GBP"}
+		w := terms{zone: "GB", quantity: price, currency: "GBP", maxAge: 2 * time.Hour}
+		present, err := w.check(&a, noon)
+		if err == nil && !(math.Abs(w.read(&a, present, noon, "x").Now) <= grid.MaxPrice) {
+			t.Fatalf("%+v is believed", a)
+		}
+	})
+}
+
+// FuzzZone reads the spec of a GridZone and asks all of its sources that need nobody else: what they say and what is
+// then in the status can be believed.
+func FuzzZone(f *testing.F) {
+	f.Add([]byte(`{"zone":"DE","carbon":{"signal":"Average","maxAge":"2h","sources":[{"static":{"value":300}},
+		{"typical":{}},
+		{"file":{"path":"a.csv"}},{"electricityMaps":{"key":"k"},"every":"1s","maxCallsPerHour":-1}]},"price":{"currency":
+		"EUR","sources":[{"tariff":{"price":0.3,"timeZone":"Europe/Berlin","periods":[{"price":0.1,"from":"22:00","to":
+		"06:00","days":["Sat"]}]}},{"static":{"value":-0.1}},{"octopus":{}},{"entsoe":{}}]}}`))
+	f.Add([]byte(`{"zone":"?","carbon":{"signal":"Marginal","maxAge":"1ns","sources":[{"typical":{"zone":"FR"}},
+		{},{"http":{
+		"url":"http://10.0.0.1","value":"$.a[0]"}},{"prometheus":{"url":":","query":"q"}},{"wattTime":{}}]}}`))
+	folder := f.TempDir()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var spec v1alpha1.GridZoneSpec
+		if json.Unmarshal(text, &spec) != nil {
+			return
+		}
+		d := Deps{Calls: refusing{}, Data: folder, Clock: func() time.Time { return noon }}
+		var keepers []*Keeper
+		if spec.Carbon != nil {
+			k, _ := NewCarbonKeeper(grid.Zone(spec.Zone), spec.Carbon, d)
+			keepers = append(keepers, k)
+		}
+		if spec.Price != nil {
+			k, _ := NewPriceKeeper(grid.Zone(spec.Zone), spec.Price, d)
+			keepers = append(keepers, k)
+		}
+		for _, k := range keepers {
+			if k == nil {
+				continue
+			}
+			for range k.links { // those below wait until those above were asked
+				k.poll(t.Context())
+			}
+			if next := k.poll(t.Context()); !next.After(noon) {
+				t.Fatalf("it asks again at %v", next)
+			}
+			for _, l := range k.links {
+				if err := l.err; err != nil && strings.Contains(err.Error(), "reading the answer: runtime error") {
+					t.Fatal(err)
+				}
+			}
+			s, _ := k.Look(noon)
+			if s == nil {
+				continue
+			}
+			for _, v := range s.Values {
+				if k.terms.quantity == carbon && !(v >= 0 && v <= maxIntensity) ||
+					k.terms.quantity == price && !(math.Abs(v) <= grid.MaxPrice) {
+					t.Fatalf("%v is believed", v)
+				}
+			}
+			if s.Step.Duration <= 0 || len(s.Values) == 0 || len(s.Values) > maxValues {
+				t.Fatalf("%d values of %v", len(s.Values), s.Step)
+			}
+		}
+	})
+}
+
+// refusing grants no request to others.
+type refusing struct{}
+
+func (refusing) Reserve(_ context.Context, _ string, _ int, now time.Time) (bool, time.Time, error) {
+	return false, now.Add(time.Hour), nil
+}
+func (refusing) Block(context.Context, string, time.Time, time.Time) error { return nil }

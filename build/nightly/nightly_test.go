@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestJudge(t *testing.T) {
+	skipped := "=== RUN   TestPods\n    real_test.go:22: only root can run pods\n--- SKIP: TestPods (0.00s)\nPASS\n"
+	status := errors.New("exit status 1")
+	for _, c := range []struct {
+		out           string
+		err           error
+		verdict, says string
+	}{
+		{"--- PASS: TestA (1s)\n    --- PASS: TestA/b (1s)\n" + skipped + "ok  \tx\n", nil, passed, "1 tests, 1 skipped"},
+		{"ok  \tx\t1s\nok  \ty\t1s\n?   \tz\t[no test files]\n", nil, passed, "2 packages"},
+		{skipped, nil, notJudged, "only root can run pods"},
+		{"--- FAIL: TestB (1s)\nFAIL\n", status, failed, "TestB"},
+		{"x.go:1: syntax error\nmake: *** Error 1\n", status, failed, "exit status 1: make: *** Error 1"},
+		{
+			"govulncheck: fetching vulnerabilities: no such host\nexit status 1\n", status, notJudged,
+			"govulncheck: fetching vulnerabilities: no such host",
+		},
+	} {
+		if verdict, says := judge(c.out, c.err); verdict != c.verdict || says != c.says {
+			t.Errorf("%q: %s, %q", c.out, verdict, says)
+		}
+	}
+}
+
+func TestFuzzed(t *testing.T) {
+	seconds, execs, crashers := fuzzed(`fuzz: elapsed: 0s, gathering baseline coverage: 0/2 completed
+fuzz: elapsed: 3s, execs: 99 (33/sec), new interesting: 0 (total: 2)
+fuzz: elapsed: 10m0s, execs: 123456 (789/sec), new interesting: 1 (total: 2)
+--- FAIL: FuzzX (600.11s)
+    Failing input written to testdata/fuzz/FuzzX/0123
+`)
+	if seconds != 600 || execs != 123456 || crashers != 1 {
+		t.Error(seconds, execs, crashers)
+	}
+	if seconds, execs, crashers := fuzzed("FAIL\tx [build failed]\n"); seconds != 0 || execs != 0 || crashers != 0 {
+		t.Error(seconds, execs, crashers)
+	}
+}
+
+func TestTotalsAreKept(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "fuzzing.tsv")
+	all, err := readTotals(name)
+	if err != nil || len(all) != 0 {
+		t.Fatal(all, err)
+	}
+	all[target{"./b", "FuzzB"}], all[target{"./a", "FuzzA"}] = total{60, 5, 0, "x"}, total{1e6, 1 << 40, 2, "y+"}
+	if err := all.write(name); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(name)
+	want := totalsHead + "./a\tFuzzA\t1000000\t1099511627776\t2\ty+\n./b\tFuzzB\t60\t5\t0\tx\n"
+	if string(text) != want {
+		t.Errorf("%s", text)
+	}
+	if again, err := readTotals(name); err != nil || again[target{"./a", "FuzzA"}] != all[target{"./a", "FuzzA"}] {
+		t.Error(again, err)
+	}
+	if err := os.WriteFile(name, []byte("a\tb\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readTotals(name); err == nil {
+		t.Error("half a row is a row")
+	}
+}
+
+func TestDiscover(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"a/a_test.go":        "var long = os.Getenv(\"KUBENERGY_LONG\")\nfunc FuzzA(f *testing.F) {\n",
+		"a/b_test.go":        "os.Getenv(\"KUBENERGY_LONG\")",
+		"a.go":               "os.Getenv(\"KUBENERGY_LONG\")",
+		"b/c/c_test.go":      "func FuzzC(f *testing.F) {}\n// func FuzzD(f *testing.F)\n",
+		"testdata/x_test.go": "func FuzzX(f *testing.F) {",
+	} {
+		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long, targets, err := discover(root)
+	if err != nil || !slices.Equal(long, []string{"./a"}) ||
+		!slices.Equal(targets, []target{{"./a", "FuzzA"}, {"./b/c", "FuzzC"}}) {
+		t.Error(long, targets, err)
+	}
+}
+
+// TestGoesOn cuts a run: what was done of the same code is not repeated, what was cut is, and of other code all is.
+func TestGoesOn(t *testing.T) {
+	t.Chdir(t.TempDir())
+	run := func(code string, limit time.Duration) *night {
+		t.Helper()
+		n := &night{workers: 1, running: map[string]time.Time{}, commit: "c", parts: []part{
+			{"first", time.Millisecond, "echo >>first"},
+			{"second", time.Millisecond, "echo >>second; [ $(wc -l <second) -gt 1 ] || sleep 60"},
+			{"third", time.Hour, "echo >>third"},
+		}}
+		if err := n.load(code); err != nil {
+			t.Fatal(err)
+		}
+		defer n.alone.Close()
+		if err := new(night).load(code); err == nil {
+			t.Error("two run at once")
+		}
+		n.end = time.Now().Add(limit)
+		ctx, cancel := context.WithDeadline(t.Context(), n.end)
+		defer cancel()
+		if plan := n.plan(); !strings.Contains(plan, "third                            1h0m   does not fit") {
+			t.Error(plan)
+		}
+		if err := n.work(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	began := time.Now()
+	n := run("one", 500*time.Millisecond)
+	if _, done := n.Done["second"]; done || n.Done["first"].Verdict != passed || time.Since(began) > 15*time.Second {
+		t.Errorf("after %v: %+v", time.Since(began), n.Done)
+	}
+	run("one", time.Minute)
+	n = run("two", time.Minute)
+	for name, times := range map[string]int{"first": 2, "second": 3, "third": 0} {
+		if text, _ := os.ReadFile(name); len(text) != times {
+			t.Errorf("%s ran %d times: want %d", name, len(text), times)
+		}
+	}
+	report, err := os.ReadFile(filepath.Join(folder, "report.md"))
+	if err != nil || !strings.Contains(string(report), "| second | passed | 0s |") ||
+		!strings.Contains(string(report), "| third | not run yet | | about 1h0m |") || n.Times["first"] <= 0 {
+		t.Errorf("%v\n%s", err, report)
+	}
+}
+
+// TestTargetsThatAreOpen: what was fuzzed for long enough or has failed is left out, and the least fuzzed comes first.
+func TestTargetsThatAreOpen(t *testing.T) {
+	all := []target{
+		{"./a", "FuzzLong"}, {"./a", "FuzzCut"}, {"./b", "FuzzFailed"}, {"./b", "FuzzDone"}, {"./c", "FuzzNew"},
+	}
+	n := &night{fuzztime: time.Minute, targets: all, Done: map[string]outcome{
+		all[1].part(): {Verdict: cut, Seconds: 20}, all[2].part(): {Verdict: failed},
+		all[3].part(): {Verdict: passed, Seconds: 61},
+	}, totals: totals{all[0]: {seconds: 900}, all[1]: {seconds: 20}}}
+	open := n.openTargets()
+	if !slices.Equal(open, []target{all[4], all[1], all[0]}) || n.rest(all[1]) != 40*time.Second {
+		t.Error(open, n.rest(all[1]))
+	}
+}
