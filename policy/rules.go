@@ -119,8 +119,8 @@ func (r *Rules) of(namespace string) *namespaceRules {
 }
 
 // TeamOf returns the team that is charged with what runs in a namespace under a team's label of its own, as [TeamOf]
-// reads it. Users write the labels of pods, administrators those of namespaces: a namespace's kubenergy.io/team decides,
-// and no other namespace can charge that team.
+// reads it. Users write the labels of pods, administrators those of namespaces: a namespace's kubenergy.io/team
+// decides, and no other namespace can charge that team.
 func (r *Rules) TeamOf(namespace, own string) string {
 	if team := r.teams[namespace]; team != "" {
 		return team

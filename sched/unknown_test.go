@@ -21,7 +21,6 @@ func TestUnknownStrategies(t *testing.T) {
 		"carbn+a\n\xff":           `unknown strategy "carbn+a\n\xff" (did you mean carbon+a\n\xff?): want one of`,
 		"carbon+windwo":           `unknown strategy "carbon+windwo" (did you mean carbon+window?): after the + want one of carbon-scaler, `,
 		"carbon+windwo/fifo":      `unknown strategy "carbon+windwo/fifo" (did you mean carbon+window/fifo?): after the + want one of`,
-		"carbn+\xe8":              `unknown strategy "carbn+\xe8" (did you mean carbon+\xe8?): want one of`,
 		"carbon+tomorrow":         `unknown strategy "carbon+tomorrow": after the + want one of`,
 		"energy+now/fif":          `unknown strategy "energy+now/fif" (did you mean energy+now/fifo?): after the / want one of fifo, `,
 		"energy+now/":             `unknown strategy "energy+now/": after the / want one of fifo, `,

@@ -28,6 +28,7 @@ type Host struct {
 //	hosts:
 //	- node: rack1
 //	  tokenSHA256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+//	  previousTokenSHA256: … # lets the host in too, while its token is exchanged
 //	  maxPowerWatts: 800
 //	  site: north
 //
@@ -152,46 +153,60 @@ func parseHosts(data []byte) (byNode map[string]Host, byToken map[digest]Host, e
 	}
 	byNode, byToken = map[string]Host{}, map[digest]Host{}
 	for i := range file.Hosts {
-		host, token, err := file.Hosts[i].read()
+		host, tokens, err := file.Hosts[i].read()
 		if err != nil {
 			return nil, nil, fmt.Errorf("host %d: %w", i+1, err)
 		}
 		if _, twice := byNode[host.Node]; twice {
 			return nil, nil, fmt.Errorf("host %d: node %q is there twice", i+1, host.Node)
 		}
-		if _, twice := byToken[token]; twice {
-			return nil, nil, fmt.Errorf("host %d, node %q: another node has the same token", i+1, host.Node)
+		byNode[host.Node] = host
+		for _, token := range tokens {
+			if _, twice := byToken[token]; twice {
+				return nil, nil, fmt.Errorf("host %d, node %q: another node, or it before, has the same token", i+1,
+					host.Node)
+			}
+			byToken[token] = host
 		}
-		byNode[host.Node], byToken[token] = host, host
 	}
 	return byNode, byToken, nil
 }
 
 // hostEntry is a host as the file says it.
 type hostEntry struct {
-	Node   string  `json:"node"`
-	SHA256 string  `json:"tokenSHA256"`
-	Power  float64 `json:"maxPowerWatts"`
-	Site   string  `json:"site"`
+	Node     string  `json:"node"`
+	SHA256   string  `json:"tokenSHA256"`
+	Previous string  `json:"previousTokenSHA256"`
+	Power    float64 `json:"maxPowerWatts"`
+	Site     string  `json:"site"`
 }
 
-func (e *hostEntry) read() (host Host, token digest, err error) {
-	sum, err := hex.DecodeString(e.SHA256)
+func (e *hostEntry) read() (host Host, tokens []digest, err error) {
+	if !plausibleName(e.Node, mostNodeName) {
+		return Host{}, nil, fmt.Errorf("node is no name of 1 to %d characters", mostNodeName)
+	}
+	for key, text := range map[string]string{"tokenSHA256": e.SHA256, "previousTokenSHA256": e.Previous} {
+		if text == "" && key != "tokenSHA256" {
+			continue
+		}
+		sum, err := hex.DecodeString(text)
+		switch {
+		case err != nil || len(sum) != sha256.Size:
+			return Host{}, nil, fmt.Errorf("node %q: %s is not the SHA-256 of a token in hex", e.Node, key)
+		case digest(sum) == sha256.Sum256(nil):
+			return Host{}, nil, fmt.Errorf("node %q: %s is that of no token at all", e.Node, key)
+		}
+		tokens = append(tokens, digest(sum))
+	}
 	switch {
-	case !plausibleName(e.Node, mostNodeName):
-		err = fmt.Errorf("node is no name of 1 to %d characters", mostNodeName)
-	case err != nil || len(sum) != sha256.Size:
-		err = fmt.Errorf("node %q: tokenSHA256 is not the SHA-256 of a token in hex", e.Node)
-	case digest(sum) == sha256.Sum256(nil):
-		err = fmt.Errorf("node %q: tokenSHA256 is that of no token at all", e.Node)
 	case !(e.Power >= 0 && e.Power <= mostHostPower):
 		err = fmt.Errorf("node %q: maxPowerWatts: 0 to %.0f", e.Node, mostHostPower)
 	case e.Site != "" && !plausibleName(e.Site, mostSiteName):
 		err = fmt.Errorf("node %q: site is no name", e.Node)
 	default:
-		return Host{Node: e.Node, MaxPower: energy.Watts(e.Power), Site: e.Site}, digest(sum), nil
+		return Host{Node: e.Node, MaxPower: energy.Watts(e.Power), Site: e.Site}, tokens, nil
 	}
-	return Host{}, digest{}, err
+	return Host{}, nil, err
 }
 
 func plausibleName(s string, most int) bool { return len(s) <= most && plausibleToken(s) }

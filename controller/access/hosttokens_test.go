@@ -58,10 +58,16 @@ func TestHostTokens(t *testing.T) {
 		t.Errorf("%+v", host)
 	}
 
-	write(t, file, `{"hosts":[{"node":"rack1","tokenSHA256":"`+sum("uno")+`"}]}`)
+	// A token is exchanged: both let in until the former one is taken away.
+	write(t, file, `{"hosts":[{"node":"rack1","tokenSHA256":"`+sum("uno")+`","previousTokenSHA256":"`+sum("one")+`"}]}`)
 	if node("one") != "rack1" {
 		t.Error("looks at the file each time")
 	}
+	c.add(6 * time.Second)
+	if node("one") != "rack1" || node("uno") != "rack1" || node("two") != "" {
+		t.Error("an exchange of tokens leaves out the former or the new one")
+	}
+	write(t, file, `{"hosts":[{"node":"rack1","tokenSHA256":"`+sum("uno")+`"}]}`)
 	c.add(6 * time.Second)
 	if node("one") != "" || node("two") != "" || node("uno") != "rack1" {
 		t.Error("the file was not read anew")

@@ -137,8 +137,8 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 			t.Time, t.By, t.Attempts = *stamp(now), by, t.Attempts+1
 		case at < 0 && c.use != nil && s.Percent >= float64(threshold(a)):
 			s.Actions = append(s.Actions, v1alpha1.BudgetActionTaken{
-				At: threshold(a), Do: a.Do, Webhook: webhookID(a.Webhook), Percent: s.Percent, Generation: c.budget.Generation,
-				Time: *stamp(now), By: by, Attempts: 1,
+				At: threshold(a), Do: a.Do, Webhook: webhookID(a.Webhook), Percent: s.Percent,
+				Generation: c.budget.Generation, Time: *stamp(now), By: by, Attempts: 1,
 			})
 			at = len(s.Actions) - 1
 		default:

@@ -34,8 +34,10 @@ const (
 )
 
 const (
-	certificateLife  = 10 * 365 * 24 * time.Hour
-	certificateRenew = 365 * 24 * time.Hour // before it ends
+	certificateLife  = 90 * 24 * time.Hour
+	certificateRenew = 30 * 24 * time.Hour // before it ends, its successor is signed and told
+	certificateTold  = 24 * time.Hour      // later the successor is served: clients have read of it by then
+	clockSlack       = time.Hour           // clocks of nodes differ
 	// A bundle holds the certificates of replicas, and of those that were there before: a client that has read it a
 	// while ago still knows one of them.
 	maxAuthorities = 8
@@ -45,36 +47,26 @@ const (
 // authority, and is kept in a folder, so that a restart changes nothing for those who know it.
 type Certificate struct {
 	CertFile, KeyFile string
-	pem               []byte
+
+	names     []string
+	pem       []byte
+	successor *Certificate // nil: it is not time yet
 }
 
-// SignOnce returns the certificate of a folder, a new one if there is none that will last, or none for these names.
-func SignOnce(folder string, names []string, now time.Time) (*Certificate, error) {
-	s := &Certificate{CertFile: filepath.Join(folder, "api.crt"), KeyFile: filepath.Join(folder, "api.key")}
-	for _, pattern := range []string{".api.*", "api.*.new"} { // what a killed process has left, keys among it
-		drafts, _ := filepath.Glob(filepath.Join(folder, pattern))
-		for _, draft := range drafts {
-			_ = os.Remove(draft) // it is in nothing's way
-		}
-	}
-	kept, err := os.ReadFile(s.CertFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading the certificate of the HTTP API: %w", err)
-	}
-	private, err := os.ReadFile(s.KeyFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading the key of the HTTP API: %w", err)
-	}
-	// After a power cut either may be empty, or older than the other.
-	if _, torn := tls.X509KeyPair(kept, private); torn == nil && lasting(kept, names, now) {
-		s.pem = kept
-		return s, nil
-	}
-	certificate, key, err := sign(names, now)
+func (s *Certificate) sign(now time.Time) error {
+	certificate, key, err := sign(s.names, now)
 	if err != nil {
-		return nil, fmt.Errorf("signing a certificate for the HTTP API: %w", err)
+		return fmt.Errorf("signing a certificate for the HTTP API: %w", err)
 	}
-	err = os.MkdirAll(folder, 0o700)
+	if err := s.keep(certificate, key); err != nil {
+		return fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
+	}
+	return nil
+}
+
+func (s *Certificate) keep(certificate, key []byte) error {
+	folder := filepath.Dir(s.CertFile)
+	err := os.MkdirAll(folder, 0o700)
 	if err == nil {
 		err = replace(s.KeyFile, key)
 	}
@@ -84,10 +76,76 @@ func SignOnce(folder string, names []string, now time.Time) (*Certificate, error
 	if err == nil {
 		err = syncFolder(folder)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
+	if err == nil {
+		s.pem = certificate
 	}
-	s.pem = certificate
+	return err
+}
+
+// read takes what the files hold, if that is a pair. After a power cut either may be empty, or older than the other.
+func (s *Certificate) read() (leaf *x509.Certificate, key []byte, err error) {
+	text, err := os.ReadFile(s.CertFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("reading the certificate of the HTTP API: %w", err)
+	}
+	if key, err = os.ReadFile(s.KeyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("reading the key of the HTTP API: %w", err)
+	}
+	pair, err := tls.X509KeyPair(text, key)
+	if err != nil || !slices.Equal(pair.Leaf.DNSNames, s.names) {
+		return nil, nil, nil
+	}
+	s.pem = text
+	return pair.Leaf, key, nil
+}
+
+// Renew signs a successor when the certificate ends soon, and serves that once clients have read of it. One that lasts
+// for longer than they do now, as those of before, has a successor at once.
+func (s *Certificate) Renew(now time.Time) error {
+	leaf, _, err := s.read()
+	if err != nil || leaf == nil {
+		return err
+	}
+	if left := leaf.NotAfter.Sub(now); left > certificateRenew && left <= certificateLife {
+		s.successor = nil
+		return nil
+	}
+	next := &Certificate{CertFile: s.CertFile + ".next", KeyFile: s.KeyFile + ".next", names: s.names}
+	successor, key, err := next.read()
+	switch {
+	case err != nil:
+		return err
+	case successor == nil || successor.NotAfter.Sub(now) <= certificateRenew:
+		err = next.sign(now)
+	case now.Sub(successor.NotBefore) >= certificateTold+clockSlack:
+		if err = s.keep(next.pem, key); err == nil {
+			err = errors.Join(os.Remove(next.KeyFile), os.Remove(next.CertFile))
+		}
+	}
+	if err == nil {
+		s.successor = next
+	}
+	return err
+}
+
+// SignOnce returns the certificate of a folder, a new one if there is none that still holds, or none for these names.
+func SignOnce(folder string, names []string, now time.Time) (*Certificate, error) {
+	s := &Certificate{
+		CertFile: filepath.Join(folder, "api.crt"), KeyFile: filepath.Join(folder, "api.key"), names: names,
+	}
+	for _, pattern := range []string{".api.*", "api.*.new"} { // what a killed process has left, keys among it
+		drafts, _ := filepath.Glob(filepath.Join(folder, pattern))
+		for _, draft := range drafts {
+			_ = os.Remove(draft) // it is in nothing's way
+		}
+	}
+	leaf, _, err := s.read()
+	if err == nil && (leaf == nil || now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter)) {
+		err = s.sign(now)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -115,17 +173,6 @@ func syncFolder(folder string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// lasting reports whether a certificate is for these names and for a while.
-func lasting(text []byte, names []string, now time.Time) bool {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return false
-	}
-	c, err := x509.ParseCertificate(block.Bytes)
-	return err == nil && slices.Equal(c.DNSNames, names) && now.Add(certificateRenew).Before(c.NotAfter) &&
-		!now.Before(c.NotBefore)
-}
-
 func sign(names []string, now time.Time) (certificate, key []byte, err error) {
 	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -136,11 +183,9 @@ func sign(names []string, now time.Time) (certificate, key []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// Clocks of nodes differ.
-	const slack = time.Hour
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
-		NotBefore: now.Add(-slack), NotAfter: now.Add(certificateLife),
+		NotBefore: now.Add(-clockSlack), NotAfter: now.Add(certificateLife),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IsCA:        true, BasicConstraintsValid: true, MaxPathLenZero: true,
@@ -166,18 +211,18 @@ type Authority struct {
 	Log         *slog.Logger
 }
 
-// Run publishes until ctx ends. A user may remove what was published, and another replica may write over it.
+// Run renews and publishes until ctx ends. A user may remove what was published, and another replica may write over it.
 func (a *Authority) Run(ctx context.Context) error {
 	const every, retry = 5 * time.Minute, 5 * time.Second
 	told := ""
 	for {
 		wait := every
-		if err := a.publish(ctx); err != nil && ctx.Err() == nil {
+		if err := errors.Join(a.Certificate.Renew(a.Now()), a.publish(ctx)); err != nil && ctx.Err() == nil {
 			wait = retry
 			if err.Error() != told {
 				told = err.Error()
-				a.Log.Warn("publishing the certificate of the HTTP API: trying again", "configMap", AuthorityName,
-					"error", err)
+				a.Log.Warn("renewing or publishing the certificate of the HTTP API: trying again", "configMap",
+					AuthorityName, "error", err)
 			}
 		}
 		select {
@@ -193,6 +238,9 @@ func (a *Authority) publish(ctx context.Context) error {
 	m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: AuthorityName}}
 	_, err := controllerutil.CreateOrUpdate(ctx, a.Client, m, func() error {
 		bundle := bundled([]byte(m.Data[authorityKey]), a.Certificate.pem, a.Now())
+		if next := a.Certificate.successor; next != nil {
+			bundle = bundled(bundle, next.pem, a.Now())
+		}
 		if m.Data == nil {
 			m.Data = map[string]string{}
 		}

@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"context"
+	"errors"
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
@@ -57,14 +58,14 @@ func TestCertificateIsKept(t *testing.T) {
 		}
 		return bytes.Equal(first.pem, again.pem)
 	}
-	if !same(now.AddDate(8, 0, 0), apiNames) {
+	if !same(now.AddDate(0, 0, 89), apiNames) {
 		t.Error("a certificate that lasts was replaced")
 	}
 	if err := os.Chmod(first.KeyFile, 0o660); err != nil { // volumes may give files to a group
 		t.Fatal(err)
 	}
-	if same(now.AddDate(9, 6, 0), apiNames) {
-		t.Error("a certificate that ends soon was kept")
+	if same(now.AddDate(0, 0, 91), apiNames) {
+		t.Error("a certificate that has ended was kept")
 	}
 	if first, err = SignOnce(folder, apiNames, now); err != nil {
 		t.Fatal(err)
@@ -84,6 +85,84 @@ func TestCertificateIsKept(t *testing.T) {
 	}
 	if same(now, apiNames) {
 		t.Error("a damaged certificate was kept")
+	}
+}
+
+// A certificate is renewed while the process runs: its successor is told a day before it is served, so that a client
+// that read the bundle yesterday knows both.
+func TestCertificateRotates(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, err := SignOnce(t.TempDir(), apiNames, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Authority{
+		Client: fake.NewClientBuilder().Build(), Namespace: "kubenergy-system", Certificate: s,
+		Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+	}
+	served := func() *x509.Certificate {
+		t.Helper()
+		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair.Leaf
+	}
+	var yesterday []byte // the bundle
+	serials := map[string]bool{}
+	for range 400 * 2 { // half days
+		if err := errors.Join(s.Renew(now), a.publish(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		leaf := served()
+		serials[leaf.SerialNumber.String()] = true
+		var m v1.ConfigMap
+		if err := a.Client.Get(t.Context(), types.NamespacedName{Namespace: a.Namespace, Name: AuthorityName},
+			&m); err != nil {
+			t.Fatal(err)
+		}
+		for _, bundle := range [][]byte{yesterday, []byte(m.Data[authorityKey])} {
+			roots := x509.NewCertPool()
+			if roots.AppendCertsFromPEM(bundle); bundle == nil {
+				continue
+			}
+			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: apiNames[1], CurrentTime: now}); err != nil {
+				t.Fatalf("%v: a client is refused: %v", now, err)
+			}
+		}
+		if left := leaf.NotAfter.Sub(now); left < 28*24*time.Hour || left > certificateLife {
+			t.Fatalf("%v: it ends in %v", now, left)
+		}
+		yesterday = []byte(m.Data[authorityKey])
+		now = now.Add(12 * time.Hour)
+		if len(serials) == 3 { // a restart in between changes nothing
+			if s, err = SignOnce(filepath.Dir(s.CertFile), apiNames, now); err != nil {
+				t.Fatal(err)
+			}
+			a.Certificate = s
+		}
+	}
+	if n := len(serials); n < 6 || n > 8 {
+		t.Errorf("%d certificates in 400 days", n)
+	}
+}
+
+// A certificate of before lasts ten years: it has a successor at once.
+func TestCertificateOfTenYears(t *testing.T) {
+	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, err := SignOnce(t.TempDir(), apiNames, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, now := s.pem, made.AddDate(0, 0, -4) // it ends later than any that is signed then
+	for range 4 {
+		if err := s.Renew(now); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(13 * time.Hour)
+	}
+	if bytes.Equal(s.pem, first) {
+		t.Error("it is still served after two days")
 	}
 }
 
@@ -114,7 +193,7 @@ func TestAuthorityIsPublished(t *testing.T) {
 		}
 		return certificate
 	}
-	first, second := newOne(now), newOne(now.AddDate(1, 0, 0))
+	first, second := newOne(now), newOne(now.AddDate(0, 0, 60))
 	if got := publish(first, now); !bytes.Equal(got, first) {
 		t.Fatalf("published %q", got)
 	}
@@ -136,7 +215,7 @@ func TestAuthorityIsPublished(t *testing.T) {
 	if err := api.Get(t.Context(), name, m); err != nil || m.Data["other"] != "kept" {
 		t.Errorf("another key of the ConfigMap is gone: %v, %v", m.Data, err)
 	}
-	if got := publish(second, now.AddDate(10, 1, 0)); !bytes.Equal(got, second) {
+	if got := publish(second, now.AddDate(0, 0, 100)); !bytes.Equal(got, second) {
 		t.Error("what has expired is still in the bundle")
 	}
 	for range 2 * maxAuthorities {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http2"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -25,7 +26,8 @@ const (
 	readHeaderWithin = 5 * time.Second
 	readWithin       = time.Minute
 	writeWithin      = auditWithin + 30*time.Second
-	idleFor          = 3 * time.Minute // longer than between two batches
+	idleFor          = 3 * time.Minute  // longer than between two batches, which agents send over HTTP/1.1
+	idleHTTP2        = 10 * time.Second // strangers need no request to have such a connection
 	stopWithin       = 10 * time.Second
 	maxStreams       = 100 // of HTTP/2, by connection
 )
@@ -50,14 +52,19 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: readHeaderWithin, ReadTimeout: readWithin, WriteTimeout: writeWithin,
 		IdleTimeout:    idleFor,
-		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // strangers could fill the log otherwise
+		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // strangers could fill the log otherwise
 	}
 	listener = central.Limit(listener, maxConnections, maxOfPeer)
 	if config != nil {
 		config = config.Clone()
 		config.NextProtos = []string{"h2", "http/1.1"}
 		server.TLSConfig = config
+		if err := http2.ConfigureServer(server, &http2.Server{
+			MaxConcurrentStreams: maxStreams, IdleTimeout: idleHTTP2,
+		}); err != nil {
+			return fmt.Errorf("serving HTTP/2: %w", err)
+		}
 		listener = tls.NewListener(listener, config)
 	}
 	defer func() { _ = server.Close() }() // what has not finished by then

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log/slog"
 	"math/big"
@@ -71,6 +72,35 @@ func TestServe(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestIdleHTTP2: a stranger needs no request, so no token, to have a connection of HTTP/2.
+func TestIdleHTTP2(t *testing.T) {
+	t.Parallel()
+	dir, pool := t.TempDir(), x509.NewCertPool()
+	issue(t, dir, "one", pool)
+	config, _, err := Certificates(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _ := listening(t, http.NotFoundHandler(), config)
+	c, err := tls.Dial("tcp", address, &tls.Config{RootCAs: pool, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const prefaceAndSettings = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	if _, err := io.WriteString(c, prefaceAndSettings); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(idleHTTP2 + 20*time.Second))
+	began := time.Now()
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("it is open after %v", time.Since(began))
+	}
+	if open := time.Since(began); open < idleHTTP2/2 {
+		t.Errorf("it was closed after %v already", open)
 	}
 }
 

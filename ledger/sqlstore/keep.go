@@ -284,7 +284,7 @@ func (k *keeper) streams(before int64) error {
 	if _, err := k.exec("DELETE FROM streams WHERE seen < $1", before); err != nil {
 		return err
 	}
-	_, err := k.exec("DELETE FROM meta WHERE (key LIKE 'told/%' OR key LIKE 'seen/%') AND NOT EXISTS (SELECT 1 FROM streams " +
-		"WHERE streams.node = substr(meta.key, 6))")
+	_, err := k.exec("DELETE FROM meta WHERE (key LIKE 'told/%' OR key LIKE 'seen/%') " +
+		"AND NOT EXISTS (SELECT 1 FROM streams WHERE streams.node = substr(meta.key, 6))")
 	return err
 }
