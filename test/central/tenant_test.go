@@ -1,0 +1,220 @@
+package central
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// TestTenantAttacksTheController attacks a controller that runs, as an account with edit in one namespace that may
+// write EnergyBudgets there too.
+func TestTenantAttacksTheController(t *testing.T) {
+	w := shared
+	c := w.controller(t, nil)
+	for _, ns := range []string{"attacker", "victim"} {
+		w.Namespace(t, ns, enforced)
+	}
+	token := w.account(t, "attacker", "editor", "attacker")
+	victim := w.account(t, "victim", "reader", "victim")
+	fine := func(what string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if status, body := kit.Get(ctx, c.client, c.url+"/api/v1/namespaces/victim/ledger?from=-1h", victim); status !=
+			http.StatusOK {
+			t.Errorf("%s: another tenant is answered %d %s", what, status, body)
+		}
+	}
+	kit.Eventually(t, 30*time.Second, "the victim sees its own", func() bool {
+		status, _ := c.get(t, "/api/v1/namespaces/victim/ledger?from=-1h", victim)
+		return status == http.StatusOK
+	})
+	t.Run("connections", func(t *testing.T) { c.holdConnections(t, fine) })
+	t.Run("queries", func(t *testing.T) { c.askTooMuch(t, token, fine) })
+	t.Run("budgets", func(t *testing.T) { w.attackByBudget(t, c, token) })
+}
+
+// holdConnections opens as many connections as an address is let, and more.
+func (c *central) holdConnections(t *testing.T, fine func(what string)) {
+	text, err := os.ReadFile(c.caFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(text)
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: 10 * time.Second}
+	var open, refused atomic.Int64
+	var all sync.WaitGroup
+	const attackers = 16
+	stop := make(chan struct{})
+	defer all.Wait()
+	defer close(stop)
+	for range attackers {
+		all.Go(func() {
+			for range 3_200 / attackers {
+				dialer := &tls.Dialer{NetDialer: from, Config: &tls.Config{RootCAs: roots}}
+				conn, err := dialer.DialContext(t.Context(), "tcp4", strings.TrimPrefix(c.url, "https://"))
+				if err != nil {
+					refused.Add(1)
+					continue
+				}
+				// After a question, even one without a token, a connection may be idle for minutes.
+				_, err = io.WriteString(conn, "GET /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\n\r\n")
+				if _, errRead := io.ReadFull(conn, make([]byte, 1)); err != nil || errRead != nil {
+					refused.Add(1)
+					continue
+				}
+				open.Add(1)
+				defer conn.Close() //nolint:revive // all are open until the test ends
+			}
+			<-stop
+		})
+	}
+	kit.Eventually(t, time.Minute, "all have tried", func() bool { return open.Load()+refused.Load() == 3_200 })
+	fine("while one address has all connections that it gets")
+	t.Logf("%d connections were let, %d refused", open.Load(), refused.Load())
+	if refused.Load() == 0 {
+		t.Error("one address has every connection that it wants")
+	}
+}
+
+// askTooMuch asks for what is dear, as often as it can.
+func (c *central) askTooMuch(t *testing.T, token string, fine func(what string)) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	var asked atomic.Int64
+	for range 32 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				kit.Get(ctx, c.client, c.url+
+					"/api/v1/namespaces/attacker/ledger?from=-400d&groupBy=window,pod,uid,node,site,owner", token)
+				asked.Add(1)
+			}
+		})
+	}
+	for range 5 {
+		time.Sleep(time.Second)
+		fine("while another asks all the time")
+	}
+	if asked.Load() < 100 {
+		t.Errorf("only %d questions were asked", asked.Load())
+	}
+}
+
+// attackByBudget has a budget in force that is used up at once: it names webhooks that are not the tenant's to ask, and
+// Jobs of others as its scope.
+func (w *world) attackByBudget(t *testing.T, c *central, token string) {
+	ctx := t.Context()
+	var hits atomic.Int64
+	inside := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		hits.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	defer inside.Close()
+	w.label(t, "victim", v1alpha1.LabelTeam, "victims")
+	for _, ns := range []string{"attacker", "victim"} {
+		if _, err := w.Client.BatchV1().Jobs(ns).Create(ctx, newJob("works", "energy", 100, time.Hour), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod, err := w.Client.CoreV1().Pods("attacker").Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "draws", Labels: map[string]string{v1alpha1.LabelTeam: "victims"}},
+		Spec:       corev1.PodSpec{NodeName: "node-2", Containers: []corev1.Container{{Name: "c", Image: "simulated"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var actions []string
+	webhooks := []string{
+		inside.URL, "https://kubernetes.default.svc/api", "http://169.254.169.254/latest/meta-data/",
+		"https://localhost:10257/", "secret:key",
+	}
+	for i, to := range webhooks {
+		actions = append(actions, fmt.Sprintf("{at: %d, do: Notify, webhook: '%s'}", 50+i, to))
+	}
+	budget := fmt.Sprintf(`{apiVersion: kubenergy.io/v1alpha1, kind: EnergyBudget,
+		metadata: {name: weapon, namespace: attacker},
+		spec: {limits: {energyKWh: 0.000001}, period: {type: Lifetime}, scope: {owners: [Job/works, Pod/draws]},
+		actions: [{do: Suspend}, {do: HoldNewWork}, %s]}}`, strings.Join(actions, ", "))
+	if err := w.Apply(ctx, []byte(budget), nil); err != nil {
+		t.Fatal(err)
+	}
+	agent := w.Token(t, "kubenergy-agent", w.agentPod(t, "node-2"))
+	const used = energy.Microjoules(1000e6)
+	b := &batch.Batch{
+		Version: batch.Version, Stream: batch.Stream{Node: "node-2", Boot: "boot", Epoch: "epoch"}, First: 1, Last: 1,
+		StartSinceBoot: 10 * time.Second, EndSinceBoot: 20 * time.Second, Source: "forged", Quality: energy.Measured,
+		IdlePolicy: "apart", Measured: used,
+		Shares: []energy.Share{{ID: "pod/" + string(pod.UID), Dynamic: used}},
+	}
+	b.SetWall(time.Now())
+	data, err := batch.Encode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kit.Eventually(t, time.Minute, "the energy is booked", func() bool {
+		status, err := c.post(t, data, agent)
+		return err == nil && status == http.StatusOK
+	})
+	kit.Eventually(t, time.Minute, "the tenant's own Job is suspended", func() bool {
+		j, err := w.Client.BatchV1().Jobs("attacker").Get(ctx, "works", metav1.GetOptions{})
+		return err == nil && j.Spec.Suspend != nil && *j.Spec.Suspend
+	})
+	time.Sleep(10 * time.Second) // more sweeps
+	other, err := w.Client.BatchV1().Jobs("victim").Get(ctx, "works", metav1.GetOptions{})
+	if err != nil || other.Spec.Suspend != nil && *other.Spec.Suspend {
+		t.Errorf("a budget reaches Jobs of others: %v, %v", other.Spec.Suspend, err)
+	}
+	if hits.Load() > 0 {
+		t.Errorf("the controller was led inside %d times", hits.Load())
+	}
+	late, err := w.Client.BatchV1().Jobs("victim").Create(ctx, newJob("later", "energy", 100, time.Minute),
+		metav1.CreateOptions{})
+	if err != nil || late.Spec.Suspend != nil && *late.Spec.Suspend {
+		t.Errorf("new work of others waits for a budget: %v", err)
+	}
+	var team ledger.Answer
+	if err := c.ask(t, "/api/v1/ledger?from=-1h&groupBy=namespace&team=victims", &team); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range team.Rows {
+		if row.Key[0] != "victim" {
+			t.Errorf("another's team is charged with %v of %v", row.Energy(), row.Key)
+		}
+	}
+}
+
+// label has administrators label a namespace.
+func (w *world) label(t *testing.T, namespace, key, value string) {
+	t.Helper()
+	n, err := w.Client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+	if err == nil {
+		n.Labels[key] = value
+		_, err = w.Client.CoreV1().Namespaces().Update(t.Context(), n, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
