@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"sigs.k8s.io/yaml"
 )
 
 var commit = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -59,6 +60,31 @@ func TestSameSourceSameBytes(t *testing.T) {
 	again, second := build(t, "amd64", "arm64")
 	if digest != again || !bytes.Equal(first, second) {
 		t.Errorf("two builds of one source differ: %s, %s", digest, again)
+	}
+}
+
+// TestPinned: digests stand where the chart's values have them.
+func TestPinned(t *testing.T) {
+	var chart map[string]any
+	text, err := os.ReadFile("../../charts/kubenergy/values.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(text, &chart)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"kubenergy", "kubenergy-scheduler", "kubenergy-controller", "kubenergy-agent"} {
+		var values map[string]struct{ Image struct{ Digest string } }
+		if err := yaml.UnmarshalStrict([]byte(pinned(name, digestOf([]byte(name)))), &values); err != nil {
+			t.Fatal(err)
+		}
+		for section, v := range values {
+			part, _ := chart[section].(map[string]any)
+			image, _ := part["image"].(map[string]any)
+			if image["repository"] != name || v.Image.Digest != digestOf([]byte(name)).String() {
+				t.Errorf("%s: %s has the image %v", name, section, image)
+			}
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func run(ctx context.Context, out string, names, arches []string, s source) erro
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	var digests strings.Builder
+	var digests, values strings.Builder
 	for _, name := range names {
 		contents, arches := blobs{}, arches
 		if len(arches) == 0 {
@@ -58,9 +58,17 @@ func run(ctx context.Context, out string, names, arches []string, s source) erro
 			return fmt.Errorf("writing %s: %w", path, err)
 		}
 		fmt.Fprintf(&digests, "%s %s\n", image.Digest, s.reference(name))
+		values.WriteString(pinned(name, image.Digest))
 		fmt.Printf("%s  %s  %s\n", path, s.reference(name), image.Digest)
 	}
-	return os.WriteFile(filepath.Join(out, "digests.txt"), []byte(digests.String()), 0o644)
+	return errors.Join(os.WriteFile(filepath.Join(out, "digests.txt"), []byte(digests.String()), 0o644),
+		os.WriteFile(filepath.Join(out, "digests.yaml"), []byte(values.String()), 0o644))
+}
+
+// pinned is the Helm value that has an image by its digest, which no registry can exchange, in place of its tag.
+func pinned(name string, digest v1.Hash) string {
+	section := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(name, "kubenergy"), "-"), "cli")
+	return fmt.Sprintf("%s: {image: {digest: %q}}\n", section, digest)
 }
 
 // describe fills in what the repository tells: version, commit and its time.
