@@ -104,7 +104,7 @@ func (n *night) openTargets() []target {
 }
 
 // fuzz fuzzes as many targets at once as there are cores, each with one worker, so that the seconds of all mean the
-// same. The corpora are kept where go test keeps them, in the build cache: `make clean` leaves them there, and whoever
+// same. The corpora are kept where go test keeps them, in the build cache: `make clean` leaves them there, and a user who
 // fuzzes one target by hand adds to the same one.
 func (n *night) fuzz(ctx context.Context) error {
 	open := make(chan target)
