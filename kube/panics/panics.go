@@ -4,6 +4,8 @@
 package panics
 
 import (
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,11 +35,28 @@ var process Breaker
 // Count notes a panic of this process in one of its parts, of which there are a few.
 func Count(part string) { process.Count(part, time.Now()) }
 
-// Note counts a panic that input from outside can cause: it does not break the circuit.
-func Note(part string) {
+// Note counts a panic that input from outside can cause: it does not break the circuit. It returns how many there were
+// in that part.
+func Note(part string) (times int) {
 	process.mu.Lock()
 	defer process.mu.Unlock()
 	process.note(part)
+	return int(process.counts[part])
+}
+
+// Survive calls f and reports whether it returned. A panic is noted, and costs what f was about. Of a part's panics the
+// log tells the first, the second, the fourth and so on: a loop that panics in each of its rounds must not fill the disk.
+func Survive(log *slog.Logger, part, about string, f func()) (ok bool) {
+	defer func() {
+		if what := recover(); what != nil {
+			if times := Note(part); times&(times-1) == 0 {
+				log.Error("a part panicked: the others go on", "part", part, "about", about, "times", times, "panic", what,
+					"stack", string(debug.Stack()))
+			}
+		}
+	}()
+	f()
+	return true
 }
 
 // Open reports whether this process leaves deciding to stock Kubernetes.

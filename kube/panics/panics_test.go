@@ -1,6 +1,8 @@
 package panics_test
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -36,5 +38,21 @@ func TestBreaker(t *testing.T) {
 		kubenergy_panics_total{part="part"} 7
 	`), "kubenergy_panics_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestSurvive(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	var log bytes.Buffer
+	for range 9 {
+		if panics.Survive(slog.New(slog.NewTextHandler(&log, nil)), "part", "a test", func() { panic("planted") }) {
+			t.Error("it panicked, and returned")
+		}
+	}
+	if !panics.Survive(nil, "part", "a test", func() {}) {
+		t.Error("it returned, and panicked")
+	}
+	if n := strings.Count(log.String(), "panic=planted"); n != 4 || panics.Note("part") != 10 || panics.Open() {
+		t.Errorf("%d of 9 are logged, or they break the circuit:\n%s", n, &log)
 	}
 }
