@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube/panics"
@@ -602,6 +603,27 @@ func TestAReaderThatPanicsCostsOneObject(t *testing.T) {
 	}
 	if again := panics.Note("objects"); again != 2 {
 		t.Errorf("%d panics are counted", again-1)
+	}
+}
+
+func TestAnEventThatPanicsCostsItself(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	told := 0
+	tell := func(obj any) {
+		if told++; obj == "bad" {
+			panic("planted")
+		}
+	}
+	h := Surviving(slog.New(slog.DiscardHandler), cache.ResourceEventHandlerFuncs{
+		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell,
+	})
+	for _, obj := range []string{"bad", "good"} {
+		h.OnAdd(obj, true)
+		h.OnUpdate(nil, obj)
+		h.OnDelete(obj)
+	}
+	if again := panics.Note("objects"); again != 4 || told != 6 {
+		t.Errorf("told %d times, %d panics are counted", told, again-1)
 	}
 }
 

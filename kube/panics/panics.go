@@ -32,16 +32,16 @@ type Breaker struct {
 // process is the breaker that Count, Note and Open use.
 var process Breaker
 
-// Count notes a panic of this process in one of its parts, of which there are a few.
-func Count(part string) { process.Count(part, time.Now()) }
+// Count notes a panic of this process in one of its parts, of which there are a few. It returns how many there were in
+// that part.
+func Count(part string) (times int) { return process.Count(part, time.Now()) }
 
 // Note counts a panic that input from outside can cause: it does not break the circuit. It returns how many there were
 // in that part.
 func Note(part string) (times int) {
 	process.mu.Lock()
 	defer process.mu.Unlock()
-	process.note(part)
-	return int(process.counts[part])
+	return process.note(part)
 }
 
 // Survive calls f and reports whether it returned. A panic is noted, and costs what f was about. Of a part's panics the
@@ -49,7 +49,7 @@ func Note(part string) (times int) {
 func Survive(log *slog.Logger, part, about string, f func()) (ok bool) {
 	defer func() {
 		if what := recover(); what != nil {
-			if times := Note(part); times&(times-1) == 0 {
+			if times := Note(part); Worth(times) {
 				log.Error("a part panicked: the others go on", "part", part, "about", about, "times", times, "panic", what,
 					"stack", string(debug.Stack()))
 			}
@@ -58,6 +58,9 @@ func Survive(log *slog.Logger, part, about string, f func()) (ok bool) {
 	f()
 	return true
 }
+
+// Worth reports whether the log is told of a panic that is the so-manieth of its part.
+func Worth(times int) bool { return times&(times-1) == 0 }
 
 // Open reports whether this process leaves deciding to stock Kubernetes.
 func Open() bool { return process.Open(time.Now()) }
@@ -71,21 +74,22 @@ func Reset() {
 }
 
 // Count notes a panic in a part.
-func (b *Breaker) Count(part string, now time.Time) {
+func (b *Breaker) Count(part string, now time.Time) (times int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.note(part)
 	b.last[b.next], b.next = now, (b.next+1)%most
 	if first := b.last[b.next]; !first.IsZero() && now.Sub(first) < within {
 		b.until.Store(now.Add(opened).UnixNano())
 	}
+	return b.note(part)
 }
 
-func (b *Breaker) note(part string) {
+func (b *Breaker) note(part string) (times int) {
 	if b.counts == nil {
 		b.counts = map[string]float64{}
 	}
 	b.counts[part]++
+	return int(b.counts[part])
 }
 
 // Open reports whether there were too many.
