@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -81,7 +82,7 @@ func Follow(ctx context.Context, m manager.Manager, kind client.Object, h toolsc
 	told := ""
 	var registration toolscache.ResourceEventHandlerRegistration
 	err := wait.PollUntilContextCancel(ctx, retry, true, func(ctx context.Context) (done bool, err error) {
-		if registration, err = register(ctx, m, kind, h); err != nil && err.Error() != told && ctx.Err() == nil {
+		if registration, err = register(ctx, m, kind, kube.Surviving(log, h)); err != nil && err.Error() != told && ctx.Err() == nil {
 			told = err.Error()
 			log.Warn("watching: trying again", "kind", fmt.Sprintf("%T", kind), "error", err)
 		}

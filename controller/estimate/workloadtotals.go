@@ -252,9 +252,11 @@ func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
 		case elected:
 			// It ended just before we led. Whether the replica that led before has accounted for it is not known, so
 			// nothing is added for it.
-			if _, ours := concerned(w.o.View(), f.pod); ours {
-				w.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
-			}
+			panics.Survive(w.o.Log, "account", "a pod", func() {
+				if _, ours := concerned(w.o.View(), f.pod); ours {
+					w.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
+				}
+			})
 		case !leads:
 			if waited <= unledFor {
 				return false

@@ -4,6 +4,7 @@
 package panics
 
 import (
+	"context"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -57,6 +58,36 @@ func Survive(log *slog.Logger, part, about string, f func()) (ok bool) {
 	}()
 	f()
 	return true
+}
+
+// pause is how long a loop rests that has panicked.
+const pause = time.Second
+
+// Keep runs a loop until it returns. One that panics begins again after a pause, until ctx ends.
+func Keep(ctx context.Context, log *slog.Logger, part, about string, run func(context.Context) error) (err error) {
+	for !Survive(log, part, about, func() { err = run(ctx) }) {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+	return err
+}
+
+// Collector returns a collector under which a panic costs what it had still to show: a registry calls collectors in
+// goroutines of its own, where a panic would end the process.
+func Collector(log *slog.Logger, c prometheus.Collector) prometheus.Collector {
+	return collector{c, log}
+}
+
+type collector struct {
+	prometheus.Collector
+	log *slog.Logger
+}
+
+func (c collector) Collect(into chan<- prometheus.Metric) {
+	Survive(c.log, "metrics", "collecting metrics", func() { c.Collector.Collect(into) })
 }
 
 // Worth reports whether the log is told of a panic that is the so-manieth of its part.

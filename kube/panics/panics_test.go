@@ -9,7 +9,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"context"
+	"errors"
 	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/prometheus/client_golang/prometheus"
+	"io"
+	"testing/synctest"
 )
 
 func TestBreaker(t *testing.T) {
@@ -56,3 +61,45 @@ func TestSurvive(t *testing.T) {
 		t.Errorf("%d of 9 are logged, or they break the circuit:\n%s", n, &log)
 	}
 }
+
+func TestKeep(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		if err := panics.Keep(t.Context(), slog.New(slog.DiscardHandler), "loop", "a test", func(context.Context) error {
+			if runs++; runs < 3 {
+				panic("planted")
+			}
+			return io.EOF
+		}); runs != 3 || err != io.EOF {
+			t.Errorf("%d runs, error %v", runs, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := panics.Keep(ctx, slog.New(slog.DiscardHandler), "loop", "a test", func(context.Context) error {
+			panic("planted")
+		}); err != nil || panics.Note("loop") != 4 {
+			t.Error(err)
+		}
+	})
+}
+
+// A collector that panics costs its own metrics; the registry shows those of the others.
+func TestCollector(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	registry := prometheus.NewRegistry()
+	good := prometheus.NewCounter(prometheus.CounterOpts{Name: "good_total"})
+	bad := panics.Collector(slog.New(slog.DiscardHandler), planted{})
+	if err := errors.Join(registry.Register(good), registry.Register(bad)); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := registry.Gather(); err != nil || len(all) != 1 || panics.Note("metrics") != 2 {
+		t.Error(all, err)
+	}
+}
+
+type planted struct{}
+
+func (planted) Describe(chan<- *prometheus.Desc) {}
+
+func (planted) Collect(chan<- prometheus.Metric) { panic("planted") }
