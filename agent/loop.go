@@ -79,7 +79,7 @@ func (a *agent) readMeters() {
 	a.readings = a.readings[:0]
 	for i, m := range a.meters {
 		var err error
-		a.readings, err = m.Read(t, a.readings)
+		a.readings, err = meter.ReadSafely(m, t, a.readings)
 		status := &a.status.Meters[i]
 		status.Readable = err == nil
 		if scraped, ok := m.(*meter.Scraped); ok {
