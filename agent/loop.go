@@ -42,7 +42,8 @@ func (a *agent) loop(ctx context.Context) {
 	}
 }
 
-// tick reads everything once: first what computed, then what was used (docs/decisions/0012).
+// tick reads everything once: first what computed, then what was used (docs/decisions/0012). A panic outside of meters
+// ends the process: half of the interval may be attributed, and the next process goes on from what was saved.
 func (a *agent) tick() {
 	began := time.Now()
 	err := a.host.Sweep(&a.sweep)

@@ -74,7 +74,8 @@ func (p *process) run(ctx context.Context) error {
 
 // countPanics counts the panics of reconcilers, which their framework recovers.
 var countPanics = sync.OnceFunc(func() {
-	utilruntime.PanicHandlers = append(utilruntime.PanicHandlers, func(context.Context, any) { panics.Note("reconcile") })
+	count := func(context.Context, any) { panics.Note("reconcile") }
+	utilruntime.PanicHandlers = append(utilruntime.PanicHandlers, count)
 })
 
 // build builds what all parts stand on, and the parts.

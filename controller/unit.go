@@ -163,7 +163,8 @@ func (u *unit) addMeters(p *process) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.registry.Register(panics.Collector(p.log, u.meters)), p.manager.Add(manager.RunnableFunc(u.meters.Run)))
+	return errors.Join(p.registry.Register(panics.Collector(p.log, u.meters)),
+		p.manager.Add(manager.RunnableFunc(u.meters.Run)))
 }
 
 // bookEstimate books an estimate of a node.
@@ -294,10 +295,10 @@ func (u *unit) passOn(p *process, name string) {
 // run books and answers until ctx ends, and then closes the ledger.
 func (u *unit) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return panics.Keep(groupCtx, u.log, "ledger", "opening the ledger", u.store.Run) })
+	group.Go(func() error { return panics.Keep(groupCtx, u.log, "ledger", "opening it", u.store.Run) })
 	group.Go(func() error { return u.ledger.Run(groupCtx) })
 	if u.folder != nil {
-		group.Go(func() error { return panics.Keep(groupCtx, u.log, "folder", "writing the data folder", u.folder.Run) })
+		group.Go(func() error { return panics.Keep(groupCtx, u.log, "folder", "writing into it", u.folder.Run) })
 	}
 	if u.address != "0" {
 		group.Go(func() error { return server.Serve(groupCtx, u.address, u.handler, u.tls, u.log) })

@@ -127,13 +127,7 @@ func (e *Engine) Booked() {
 
 // safely keeps a panic in one part from ending the process.
 func (e *Engine) safely(what string, f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			panics.Count("budget")
-			e.o.Log.Error("a part of the budgets panicked", "part", what, "panic", r)
-		}
-	}()
-	f()
+	panics.Survive(e.o.Log, "budget", what, f)
 }
 
 // budgetCase is a budget as one sweep sees it.

@@ -80,9 +80,10 @@ func Follow(ctx context.Context, m manager.Manager, kind client.Object, h toolsc
 ) error {
 	const retry = 5 * time.Second
 	told := ""
+	h = kube.Surviving(log, h)
 	var registration toolscache.ResourceEventHandlerRegistration
 	err := wait.PollUntilContextCancel(ctx, retry, true, func(ctx context.Context) (done bool, err error) {
-		if registration, err = register(ctx, m, kind, kube.Surviving(log, h)); err != nil && err.Error() != told && ctx.Err() == nil {
+		if registration, err = register(ctx, m, kind, h); err != nil && err.Error() != told && ctx.Err() == nil {
 			told = err.Error()
 			log.Warn("watching: trying again", "kind", fmt.Sprintf("%T", kind), "error", err)
 		}

@@ -235,7 +235,7 @@ func (w *Workloads) Run(ctx context.Context) error {
 
 func (w *Workloads) tick(ctx context.Context) {
 	for _, f := range w.ready(w.o.Now(), w.o.Leads()) {
-		w.count(ctx, f)
+		panics.Survive(w.o.Log, "account", "a pod that ended", func() { w.count(ctx, f) })
 	}
 }
 
@@ -285,12 +285,6 @@ func concerned(view *kube.View, p *v1.Pod) (job sched.Job, ours bool) {
 
 // count adds a pod to the counters of its namespace.
 func (w *Workloads) count(ctx context.Context, f *finished) {
-	defer func() {
-		if r := recover(); r != nil {
-			panics.Count("account")
-			w.o.Log.Error("accounting panicked", "namespace", f.pod.Namespace, "pod", f.pod.Name, "panic", r)
-		}
-	}()
 	view := w.o.View()
 	job, ours := concerned(view, f.pod)
 	if !ours {

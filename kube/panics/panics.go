@@ -45,14 +45,14 @@ func Note(part string) (times int) {
 	return process.note(part)
 }
 
-// Survive calls f and reports whether it returned. A panic is noted, and costs what f was about. Of a part's panics the
-// log tells the first, the second, the fourth and so on: a loop that panics in each of its rounds must not fill the disk.
+// Survive calls f and reports whether it returned. A panic is noted, and costs what f was about. Of a part's panics
+// the log tells the first, the second, the fourth and so on: a loop that panics in each round must not fill the disk.
 func Survive(log *slog.Logger, part, about string, f func()) (ok bool) {
 	defer func() {
 		if what := recover(); what != nil {
 			if times := Note(part); Worth(times) {
-				log.Error("a part panicked: the others go on", "part", part, "about", about, "times", times, "panic", what,
-					"stack", string(debug.Stack()))
+				log.Error("a part panicked: the others go on", "part", part, "about", about, "times", times,
+					"panic", what, "stack", string(debug.Stack()))
 			}
 		}
 	}()
