@@ -234,8 +234,10 @@ func TestWhatRunsBesideSurvivesPanics(t *testing.T) {
 		go func() { ended <- l.Run(ctx) }()
 		time.Sleep(2 * time.Hour)
 		cancel()
-		if _, folds, kept := s.counts(); <-ended != nil || folds < 200 || kept < 2 || panicked.Load() != 61 {
-			t.Errorf("folded %d times, dropped %d times, %d panics", folds, kept, panicked.Load())
+		// Folding panics every half a minute until, after half an hour, dropping does, and neither does again.
+		n := panicked.Load()
+		if _, folds, kept := s.counts(); <-ended != nil || folds < 200 || kept < 2 || n < 61 || n > 62 {
+			t.Errorf("folded %d times, dropped %d times, %d panics", folds, kept, n)
 		}
 		_ = l.Close()
 	})
