@@ -42,7 +42,8 @@ func (a *agent) loop(ctx context.Context) {
 	}
 }
 
-// tick reads everything once: first what computed, then what was used (docs/decisions/0012).
+// tick reads everything once: first what computed, then what was used (docs/decisions/0012). A panic outside of meters
+// ends the process: half of the interval may be attributed, and the next process goes on from what was saved.
 func (a *agent) tick() {
 	began := time.Now()
 	err := a.host.Sweep(&a.sweep)
@@ -79,7 +80,7 @@ func (a *agent) readMeters() {
 	a.readings = a.readings[:0]
 	for i, m := range a.meters {
 		var err error
-		a.readings, err = m.Read(t, a.readings)
+		a.readings, err = meter.ReadSafely(m, t, a.readings)
 		status := &a.status.Meters[i]
 		status.Readable = err == nil
 		if scraped, ok := m.(*meter.Scraped); ok {

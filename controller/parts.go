@@ -119,7 +119,7 @@ func (p *process) addEstimator(api *rest.Config) error {
 		}
 		o.Usage, o.Book, o.Permanent, o.Registerer = usage.Usage, p.unit.bookEstimate, permanent, p.registry
 	}
-	return p.manager.Add(manager.RunnableFunc(estimate.New(o).Run))
+	return p.manager.Add(manager.RunnableFunc(p.kept("estimate", estimate.New(o).Run)))
 }
 
 // listNodes returns the nodes of the cache: read only.
@@ -156,7 +156,7 @@ func (p *process) addReconcilers() error {
 	}
 	api := p.manager.GetClient()
 	return errors.Join(
-		p.registry.Register(signals), p.registry.Register(panics.Metrics()),
+		p.registry.Register(panics.Collector(p.log, signals)), p.registry.Register(panics.Metrics()),
 		zone.New(api, p.objects.View, zone.CarbonOf(deps), zone.PriceOf(deps), p.log).SetUp(p.manager),
 		(&status.Profiles{Client: api, View: p.objects.View, Now: time.Now}).SetUp(p.manager),
 		status.NewPolicies(status.PolicyOptions{
@@ -177,7 +177,7 @@ func (p *process) addRunners() error {
 	each := func(tell func(watcher, client.Object)) func(client.Object) {
 		return func(o client.Object) {
 			for _, w := range watchers {
-				tell(w, o)
+				panics.Survive(p.log, "objects", "telling of an object", func() { tell(w, o) })
 			}
 		}
 	}
@@ -185,12 +185,14 @@ func (p *process) addRunners() error {
 	follow := func(kind client.Object, h toolscache.ResourceEventHandler, synced *atomic.Int32) everywhere {
 		return func(ctx context.Context) error { return cached.Follow(ctx, p.manager, kind, h, synced, p.log) }
 	}
-	err := p.registry.Register(&estimate.NodePower{
+	err := p.registry.Register(panics.Collector(p.log, &estimate.NodePower{
 		Client: p.manager.GetClient(), View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
-	})
+	}))
 	for _, run := range []everywhere{
-		p.objects.Run, overdue.Run, p.shadow.Run, p.workloads.Run,
-		func(ctx context.Context) error { return p.history.Run(ctx, p.objects.View) },
+		p.objects.Run, p.kept("overdue", overdue.Run), p.kept("shadow", p.shadow.Run),
+		p.kept("account", p.workloads.Run), p.kept("history", func(ctx context.Context) error {
+			return p.history.Run(ctx, p.objects.View)
+		}),
 		follow(&batchv1.Job{}, work, &p.synced), follow(&v1.Pod{}, work, &p.synced),
 		follow(&v1.Namespace{}, cached.Handler(nil, nil, func(n *v1.Namespace) {
 			p.shadow.Forget(n.Name)
@@ -212,6 +214,11 @@ func (p *process) addRunners() error {
 type watcher interface {
 	Saw(o client.Object)
 	Lost(o client.Object)
+}
+
+// kept returns a loop that begins again where it panics.
+func (p *process) kept(part string, run func(context.Context) error) everywhere {
+	return func(ctx context.Context) error { return panics.Keep(ctx, p.log, part, "a loop", run) }
 }
 
 // everywhere is a part that runs in every replica.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +37,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/controller/zone"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -69,6 +72,12 @@ func (p *process) run(ctx context.Context) error {
 	return nil
 }
 
+// countPanics counts the panics of reconcilers, which their framework recovers.
+var countPanics = sync.OnceFunc(func() {
+	count := func(context.Context, any) { panics.Note("reconcile") }
+	utilruntime.PanicHandlers = append(utilruntime.PanicHandlers, count)
+})
+
 // build builds what all parts stand on, and the parts.
 func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	registry prometheus.Registerer,
@@ -76,6 +85,7 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	countPanics()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("building the scheme: %w", err)
@@ -114,7 +124,7 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 
 func managerOptions(o Options, scheme *runtime.Scheme, saw func(*v1.Pod), log *slog.Logger) manager.Options {
 	return manager.Options{
-		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()), Cache: cached.Options(saw),
+		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()), Cache: cached.Options(saw, log),
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil },
 		LeaderElection: elects(&o, log), LeaderElectionID: leaseName, LeaderElectionNamespace: o.Namespace,
 		LeaderElectionReleaseOnCancel: true, // Run's caller ends the process when it returns

@@ -145,7 +145,8 @@ func (u *unit) addIntake(p *process) error {
 		},
 	})
 	u.ledger.OnBooked(u.live.Booked)
-	return p.registry.Register(&intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now})
+	return p.registry.Register(panics.Collector(p.log,
+		&intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now}))
 }
 
 // addMeters adds the meters on the network; the replica that leads reads them.
@@ -163,7 +164,8 @@ func (u *unit) addMeters(p *process) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.registry.Register(u.meters), p.manager.Add(manager.RunnableFunc(u.meters.Run)))
+	return errors.Join(p.registry.Register(panics.Collector(p.log, u.meters)),
+		p.manager.Add(manager.RunnableFunc(u.meters.Run)))
 }
 
 // bookEstimate books an estimate of a node.
@@ -259,12 +261,12 @@ func (u *unit) addAPI(p *process) (err error) {
 		told := &relay.Authority{
 			Client: p.direct, Namespace: o.Namespace, Certificate: own, Now: time.Now, Log: p.log,
 		}
-		if err := p.manager.Add(everywhere(told.Run)); err != nil {
+		if err := p.manager.Add(p.kept("certificate", told.Run)); err != nil {
 			return err
 		}
 	}
 	config, look, err := server.Certificates(cert, key, p.log)
-	if err := errors.Join(err, p.manager.Add(everywhere(look))); err != nil {
+	if err := errors.Join(err, p.manager.Add(p.kept("certificate", look))); err != nil {
 		return err
 	}
 	u.tls = config
@@ -295,10 +297,10 @@ func (u *unit) passOn(p *process, name string) {
 // run books and answers until ctx ends, and then closes the ledger.
 func (u *unit) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return u.store.Run(groupCtx) })
+	group.Go(func() error { return panics.Keep(groupCtx, u.log, "ledger", "opening it", u.store.Run) })
 	group.Go(func() error { return u.ledger.Run(groupCtx) })
 	if u.folder != nil {
-		group.Go(func() error { return u.folder.Run(groupCtx) })
+		group.Go(func() error { return panics.Keep(groupCtx, u.log, "folder", "writing into it", u.folder.Run) })
 	}
 	if u.address != "0" {
 		group.Go(func() error { return server.Serve(groupCtx, u.address, u.handler, u.tls, u.log) })

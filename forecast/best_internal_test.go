@@ -53,3 +53,18 @@ func TestMeanErrorsAreThoseOfARollingBacktest(t *testing.T) {
 		}
 	}
 }
+
+// A panic in one of many is the caller's, who may recover it.
+func TestAPanicInParallelIsTheCallers(t *testing.T) {
+	defer func() {
+		if what := recover(); what != "planted" {
+			t.Errorf("recovered %v", what)
+		}
+	}()
+	_ = inParallel(8, func(i int) error {
+		if i == 3 {
+			panic("planted")
+		}
+		return nil
+	})
+}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -156,6 +157,8 @@ type readFile[T any] struct {
 	content T           // of its last good version
 }
 
+var errPanicked = errors.New("reading it panicked")
+
 // poll reads the file if it is not the one seen last, and reports whether anything is different now. What is wrong with
 // a file is logged once, not every second. There is no file of an empty path.
 func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.Logger) (changed bool) {
@@ -176,7 +179,9 @@ func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.
 	default:
 		if data, err = os.ReadFile(path); err != nil {
 			info = nil // it may be readable the next time without having changed
-		} else if content, err = read(data); err == nil {
+		} else if !panics.Survive(log, "files", path, func() { content, err = read(data) }) {
+			err = errPanicked
+		} else if err == nil {
 			r.content = content
 			log.Info("file loaded", "file", path)
 		}

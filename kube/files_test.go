@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 const goodSignals = `
@@ -47,6 +49,30 @@ func write(t *testing.T, path, text string) {
 	}
 	if err := os.Rename(next, path); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A file that makes its reader panic counts as one that cannot be read, once, and what was read of it before holds.
+func TestAFileThatPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, "good")
+	f, log := readFile[string]{}, slog.New(slog.DiscardHandler)
+	read := func(data []byte) (string, error) {
+		if string(data) != "good" {
+			panic("planted")
+		}
+		return string(data), nil
+	}
+	f.poll(path, read, log)
+	write(t, path, "bad")
+	for range 2 {
+		if f.poll(path, read, log); f.err == nil || f.content != "good" {
+			t.Errorf("content %q, error %v", f.content, f.err)
+		}
+	}
+	if again := panics.Note("files"); again != 2 {
+		t.Errorf("%d panics are counted", again-1)
 	}
 }
 

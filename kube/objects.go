@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -159,11 +160,11 @@ func (o *Objects) Run(ctx context.Context) error {
 			return nil
 		case <-o.changed:
 			pause(ctx, settleFor)
-			pause(ctx, min(9*o.publish(), maxRest))
+			pause(ctx, min(9*o.refresh(), maxRest))
 		case <-ticker.C:
 			if state := o.state(time.Now()); state != before {
 				before = state
-				o.publish()
+				o.refresh()
 			}
 		}
 	}
@@ -200,6 +201,12 @@ func (o *Objects) waiting(now time.Time) bool {
 		return false
 	}
 	return slices.ContainsFunc(o.watches, func(w *watched) bool { return w.policies && !w.known(now, o.limits.belief) })
+}
+
+// refresh publishes a view. Where that panics, the last one holds until something else changes.
+func (o *Objects) refresh() (took time.Duration) {
+	panics.Survive(o.Log, "view", "building a view of the API server's objects", func() { took = o.publish() })
+	return took
 }
 
 // publish builds a view of what the caches hold, unless it would say what the last one says, and returns how long it

@@ -21,8 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -578,6 +580,7 @@ func TestObjectsFollowTheServer(t *testing.T) {
 
 // An object that makes its reader panic counts as one that cannot be read: it is told of, and the others stand.
 func TestAReaderThatPanicsCostsOneObject(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	planted := reading("GridZone", func(it *item, z *v1alpha1.GridZone) {
 		if z.Name == "bad" {
 			panic("planted")
@@ -597,5 +600,49 @@ func TestAReaderThatPanicsCostsOneObject(t *testing.T) {
 	}
 	if c := assemble(items, policy.Defaults{}); len(c.Sites) != 1 {
 		t.Errorf("sites %v", c.Sites)
+	}
+	if again := panics.Note("objects"); again != 2 {
+		t.Errorf("%d panics are counted", again-1)
+	}
+}
+
+func TestAnEventThatPanicsCostsItself(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	told := 0
+	tell := func(obj any) {
+		if told++; obj == "bad" {
+			panic("planted")
+		}
+	}
+	h := Surviving(slog.New(slog.DiscardHandler), cache.ResourceEventHandlerFuncs{
+		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell,
+	})
+	for _, obj := range []string{"bad", "good"} {
+		h.OnAdd(obj, true)
+		h.OnUpdate(nil, obj)
+		h.OnDelete(obj)
+	}
+	if again := panics.Note("objects"); again != 4 || told != 6 {
+		t.Errorf("told %d times, %d panics are counted", told, again-1)
+	}
+}
+
+// A view that cannot be built costs its news: the one before holds, and the next one is built.
+func TestAViewThatPanicsLeavesTheLastOne(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	o := &Objects{Log: slog.New(slog.DiscardHandler), watches: []*watched{nil}}
+	if o.refresh(); o.View().Settled() {
+		t.Error("there is a view although building it panicked")
+	}
+	o.watches = nil
+	o.refresh()
+	first := o.View()
+	o.watches = []*watched{nil}
+	o.refresh()
+	if !first.Settled() || o.View() != first {
+		t.Error("the last view does not hold")
+	}
+	if again := panics.Note("view"); again != 3 {
+		t.Errorf("%d panics are counted", again-1)
 	}
 }

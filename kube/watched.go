@@ -100,7 +100,7 @@ func (w *watched) prepare(read func(*unstructured.Unstructured) *item, poke func
 		return err
 	}
 	// Most changes change nothing for us: counts in a status, and whatever else is said of namespaces.
-	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := w.informer.AddEventHandler(Surviving(log, cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if it, ok := obj.(*item); ok && it.version != "" {
 				poke()
@@ -117,7 +117,7 @@ func (w *watched) prepare(read func(*unstructured.Unstructured) *item, poke func
 				poke()
 			}
 		},
-	})
+	}))
 	return err
 }
 

@@ -185,7 +185,7 @@ func (l *Ledger) write() {
 			return // Book finds that by itself
 		}
 		began := time.Now()
-		l.survive(group, func() { l.commit(group) })
+		l.survive(group, "booking", func() { l.commit(group) })
 		l.writing(time.Time{})
 		took := time.Since(began)
 		rest.Reset(min(restAfterCommit*took, longestRest))
@@ -193,10 +193,10 @@ func (l *Ledger) write() {
 }
 
 // survive keeps a panic from ending more than what it meets: those who wait are told that it may not be booked.
-func (l *Ledger) survive(group []*request, do func()) {
+func (l *Ledger) survive(group []*request, doing string, do func()) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			l.o.Log.Error("Booking panicked", "panic", panicked, "stack", string(debug.Stack()))
+			l.o.Log.Error("The ledger panicked", "doing", doing, "panic", panicked, "stack", string(debug.Stack()))
 			l.o.Panicked()
 			for _, r := range group {
 				select {
@@ -267,13 +267,15 @@ func (l *Ledger) commit(group []*request) {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(context.Background(), longestCommit)
 	l.writing(began)
-	receipts, errs, err := l.Store.Book(limited, bookings)
+	receipts, errs, err := []Receipt(nil), []error(nil), errPanicked
+	l.survive(nil, "booking", func() { receipts, errs, err = l.Store.Book(limited, bookings) })
 	l.writing(time.Time{})
 	cancel()
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", ErrReadOnly, err)
 	}
-	if errors.Is(err, ErrDamaged) && len(group) > 1 { // of one of them: the others shall not suffer
+	// Of one of them, probably: the others shall not suffer.
+	if (errors.Is(err, ErrDamaged) || errors.Is(err, errPanicked)) && len(group) > 1 {
 		for _, r := range group {
 			l.commit([]*request{r})
 		}
@@ -308,7 +310,7 @@ func (l *Ledger) tell(r *request, receipt Receipt, err error) {
 	}
 	l.mu.Unlock()
 	for _, f := range hooks {
-		l.survive(nil, func() { f(r.booking, receipt) })
+		l.survive(nil, "telling of a booking", func() { f(r.booking, receipt) })
 	}
 	r.done <- result{receipt, err}
 }
@@ -366,9 +368,11 @@ func (l *Ledger) Run(ctx context.Context) error {
 		case <-l.closing:
 			return nil
 		case <-fold.C:
-			fold.Reset(l.foldAll(ctx))
+			again := l.o.FoldEvery
+			l.survive(nil, "folding", func() { again = l.foldAll(ctx) })
+			fold.Reset(again)
 		case <-probe.C:
-			l.probe(ctx)
+			l.survive(nil, "trying to write", func() { l.probe(ctx) })
 		}
 	}
 }
@@ -386,7 +390,8 @@ func (l *Ledger) keep(ctx context.Context) {
 		case <-next.C:
 		}
 		limited, cancel := context.WithTimeout(ctx, longestKeep)
-		err := l.Keep(limited, l.o.Retention, time.Now())
+		var err error
+		l.survive(nil, "dropping what is old", func() { err = l.Keep(limited, l.o.Retention, time.Now()) })
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			l.o.Log.Error("What is older than it is kept for could not be dropped from the ledger", "err", err)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,13 +29,14 @@ type slow struct {
 	folds  int
 	left   []int
 	kept   int
-	hangs  bool // Keep does
-	panics bool // Book does
+	hangs  bool                         // Keep does
+	panics func([]*ledger.Booking) bool // whether Book does; nil: it does not
+	breaks bool                         // the next Fold and Keep panic
 }
 
 func (s *slow) Book(_ context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
 	time.Sleep(s.takes)
-	if s.panics {
+	if s.panics != nil && s.panics(all) {
 		panic("planted")
 	}
 	s.mu.Lock()
@@ -62,6 +65,9 @@ func (s *slow) Fold(context.Context) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.folds++
+	if s.breaks {
+		panic("planted")
+	}
 	if len(s.left) == 0 {
 		return 0, nil
 	}
@@ -73,8 +79,12 @@ func (s *slow) Fold(context.Context) (int, error) {
 func (s *slow) Keep(ctx context.Context, _ ledger.Retention, _ time.Time) error {
 	s.mu.Lock()
 	s.kept++
-	hangs := s.hangs
+	hangs, breaks := s.hangs, s.breaks
+	s.breaks = false
 	s.mu.Unlock()
+	if breaks {
+		panic("planted")
+	}
 	if hangs {
 		<-ctx.Done()
 		return ctx.Err()
@@ -175,13 +185,59 @@ func TestPanicsCostOneBooking(t *testing.T) {
 		if r, err := l.Book(t.Context(), many.Booking(0, 1)); err != nil || !r.Booked {
 			t.Errorf("a hook panicked: %v, %v", r, err)
 		}
-		plant, s.panics = false, true
+		plant, s.panics = false, func([]*ledger.Booking) bool { return true }
 		if _, err := l.Book(t.Context(), many.Booking(0, 2)); err == nil {
 			t.Error("the store panicked, and it is booked")
 		}
-		s.panics = false
+		s.panics = nil
 		if r, err := l.Book(t.Context(), many.Booking(0, 2)); err != nil || !r.Booked || panicked != 2 {
 			t.Errorf("after %d panics: %v, %v", panicked, r, err)
+		}
+		_ = l.Close()
+	})
+}
+
+// Of bookings that are written together only the one that panics is refused.
+func TestAPanicCostsOneOfAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlow()
+		s.panics = func(all []*ledger.Booking) bool {
+			return slices.ContainsFunc(all, func(b *ledger.Booking) bool { return b.Batch.Last == 3 })
+		}
+		l := ledger.New(s, ledger.Options{})
+		s.takes = time.Second
+		go func() { _, _ = l.Book(t.Context(), many.Booking(0, 1)) }() // the others come together meanwhile
+		time.Sleep(time.Second / 2)
+		var all sync.WaitGroup
+		errs := make([]error, 6)
+		for n := range errs {
+			all.Go(func() { _, errs[n] = l.Book(t.Context(), many.Booking(n+1, uint64(n+1))) })
+		}
+		all.Wait()
+		for n, err := range errs {
+			if (err != nil) != (n == 2) {
+				t.Errorf("booking %d: %v", n+1, err)
+			}
+		}
+		_ = l.Close()
+	})
+}
+
+// Folding, and dropping what is old, go on after a panic.
+func TestWhatRunsBesideSurvivesPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, panicked := newSlow(), atomic.Int64{}
+		s.breaks = true
+		l := ledger.New(s, ledger.Options{Panicked: func() { panicked.Add(1) }})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- l.Run(ctx) }()
+		time.Sleep(2 * time.Hour)
+		cancel()
+		// Folding panics every half a minute until, after half an hour, dropping does, and neither does again.
+		n := panicked.Load()
+		if _, folds, kept := s.counts(); <-ended != nil || folds < 200 || kept < 2 || n < 61 || n > 62 {
+			t.Errorf("folded %d times, dropped %d times, %d panics", folds, kept, n)
 		}
 		_ = l.Close()
 	})

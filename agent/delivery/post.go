@@ -32,8 +32,15 @@ func newClient(o *PushOptions) (*central.Client, error) {
 	})
 }
 
-// send makes one request and returns the acknowledgement, which is yet to be compared with the batch.
-func (p *poster) send(ctx context.Context, b *batch.Batch) (*batch.Ack, error) {
+// send makes one request and returns the acknowledgement, which is yet to be compared with the batch. A panic is a
+// failure: what the central unit answers does not end metering.
+func (p *poster) send(ctx context.Context, b *batch.Batch) (ack *batch.Ack, err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			p.zip = nil // whatever state it is in
+			ack, err = nil, &failure{reason: reasonAnswer, err: fmt.Errorf("that panicked: %v", what)}
+		}
+	}()
 	body, err := p.body(b)
 	if err != nil {
 		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
@@ -55,7 +62,7 @@ func (p *poster) send(ctx context.Context, b *batch.Batch) (*batch.Ack, error) {
 	case answer.Status != http.StatusOK:
 		return nil, p.refusal(&central.Refused{Status: answer.Status})
 	}
-	ack, err := batch.DecodeAck(answer.Body)
+	ack, err = batch.DecodeAck(answer.Body)
 	if err != nil {
 		return nil, &failure{reason: reasonAnswer, err: err}
 	}

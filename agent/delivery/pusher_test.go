@@ -607,3 +607,30 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		t.Errorf("%v, followed: %v", err, followed.Load())
 	}
 }
+
+// An answer that makes its reader panic is a failure, and the batch is sent again.
+func TestAnAnswerThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := meter(t, QueueOptions{Dir: t.TempDir()}, PushOptions{})
+		opts, left := m.pusher.opts, 2
+		opts.transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			if left--; left >= 0 {
+				panic("planted")
+			}
+			return wire{&m.sink}.RoundTrip(r)
+		})
+		var err error
+		if m.pusher.post.client, err = newClient(&opts); err != nil {
+			t.Fatal(err)
+		}
+		m.run(func(context.Context) { m.seconds(60) })
+		m.exact()
+		if n := m.pusher.Stats().Failures[reasonAnswer]; n != 2 {
+			t.Errorf("%d failures are counted", n)
+		}
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -15,20 +15,24 @@ import (
 // page returns the page as it is now. Add waits for it: about a millisecond for 1,000 consumers.
 func (e *Exporter) page(openMetrics bool) []byte {
 	t := text{openMetrics: openMetrics, node: e.node}
-	e.mu.Lock()
-	t.b = make([]byte, 0, 16<<10+e.size+e.size/16)
-	e.appendNode(&t)
-	e.appendStatus(&t)
-	for k := range kindUnknown {
-		e.appendConsumers(&t, k)
-	}
-	e.size = len(t.b)
-	e.mu.Unlock()
+	e.append(&t)
 	t.process(e.process)
 	if openMetrics {
 		t.b = append(t.b, "# EOF\n"...)
 	}
 	return t.b
+}
+
+func (e *Exporter) append(t *text) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t.b = make([]byte, 0, 16<<10+e.size+e.size/16)
+	e.appendNode(t)
+	e.appendStatus(t)
+	for k := range kindUnknown {
+		e.appendConsumers(t, k)
+	}
+	e.size = len(t.b)
 }
 
 // suffixes are the labels of an amount that its consumer does not say.

@@ -166,8 +166,14 @@ func scanProcesses(proc string, last scan, pread func(int, []byte) (int, error),
 	}
 }
 
-// machine reads what a process says of itself. It is not ok for one that is no virtual machine's.
+// machine reads what a process says of itself. It is not ok for one that is no virtual machine's, or that makes us
+// panic: any user can write a command line.
 func (f *files) machine(dir string) (found find, ok bool) {
+	defer func() {
+		if recover() != nil {
+			found, ok = find{}, false
+		}
+	}()
 	cmdline, err := f.slurp(dir, "/cmdline", maxCmdline)
 	if err != nil {
 		return found, false

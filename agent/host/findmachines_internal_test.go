@@ -80,6 +80,24 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// A process whose command line makes its reader panic is no machine, and the others are found.
+func TestAProcessThatPanics(t *testing.T) {
+	k := newKernel(t, 2)
+	k.process(101, "kvm -name a", "/", s)
+	k.process(102, "kvm -name b", "/", s)
+	r := k.open(Options{VMs: true})
+	r.vms.pread = func(fd int, into []byte) (int, error) {
+		if name, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); strings.HasSuffix(name, "/101/cmdline") {
+			panic("planted")
+		}
+		return k.pread(fd, into)
+	}
+	r.sweep()
+	if got := r.VMs(); len(got) != 1 || r.vms.running != nil {
+		t.Errorf("machines %v", got)
+	}
+}
+
 // TestHeldUp has a process hold up the reading of its command line: sweeps go on, and later the others are found.
 func TestHeldUp(t *testing.T) {
 	k := newKernel(t, 2)

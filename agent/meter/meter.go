@@ -6,6 +6,7 @@
 package meter
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -37,6 +38,20 @@ func Of[M Meter](meters []Meter) (of M, ok bool) {
 		}
 	}
 	return of, ok
+}
+
+// ReadSafely reads a meter. One that panics tells nothing in this tick, and the others do.
+func ReadSafely(m Meter, t Tick, into []energy.Reading) (all []energy.Reading, err error) {
+	all = into
+	defer rescue(&err)
+	return m.Read(t, into)
+}
+
+// rescue makes an error of a panic. It is called deferred.
+func rescue(err *error) {
+	if what := recover(); what != nil {
+		*err = fmt.Errorf("that panicked: %v", what)
+	}
 }
 
 // A Tick is what a meter may know of the moment.

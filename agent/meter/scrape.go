@@ -130,7 +130,8 @@ func (s *Scraped) poll(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-func (s *Scraped) ask(ctx context.Context) (page, error) {
+func (s *Scraped) ask(ctx context.Context) (answer page, err error) {
+	defer rescue(&err) // what a neighbour writes does not end the agent
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.page, nil)
 	if err != nil {
 		return page{}, err
@@ -150,7 +151,7 @@ func (s *Scraped) ask(ctx context.Context) (page, error) {
 		return page{}, fmt.Errorf("GET %s: %s", s.page, response.Status)
 	}
 	at := before + (s.now()-before)/2 // the header comes when the counters have been read
-	answer, err := s.read(response.Body)
+	answer, err = s.read(response.Body)
 	switch {
 	case err != nil:
 		return page{}, fmt.Errorf("GET %s: %w", s.page, err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"math"
 	"net/http"
@@ -543,5 +544,22 @@ func BenchmarkKeplerPage(b *testing.B) {
 		if p, err := readKepler(strings.NewReader(page)); err != nil || len(p.series) != 3 {
 			b.Fatal(p, err)
 		}
+	}
+}
+
+// A page that makes its reader panic is one that could not be read; so is a meter that panics.
+func TestAPageThatPanics(t *testing.T) {
+	planted := newScraped(Config{Now: func() time.Duration { return time.Minute }, ScrapeInterval: time.Millisecond}, "planted",
+		serve(t, "").URL, func(io.Reader) (page, error) { panic("planted") }, nil, slog.New(slog.DiscardHandler))
+	for end := time.Now().Add(20 * time.Second); planted.Failures() < 2 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := planted.Read(realTick(), nil); err == nil || !strings.Contains(err.Error(), "panicked") {
+		t.Errorf("%d failures, error %v", planted.Failures(), err)
+	}
+	planted.Close()
+	before := []energy.Reading{{Total: 1}}
+	if all, err := ReadSafely(nil, realTick(), before); err == nil || len(all) != 1 {
+		t.Errorf("%v, %v", all, err)
 	}
 }

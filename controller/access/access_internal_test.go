@@ -8,9 +8,12 @@ import (
 	"time"
 	"weak"
 
+	"errors"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"log/slog"
 )
 
 func TestBucketsAreBounded(t *testing.T) {
@@ -114,4 +117,17 @@ func FuzzHosts(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A review that panics is an answer that is not known: it ends no process, and the next one counts.
+func TestAReviewThatPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	g := NewGate(Options{Tokens: nil, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	if _, err := g.Authenticate(t.Context(), "token"); !errors.Is(err, errPanicked) {
+		t.Error(err)
+	}
+	g.o.Tokens = &reviewer{}
+	if u, err := g.Authenticate(t.Context(), "token"); err != nil || u.Username != "jane" || panics.Note("access") != 2 {
+		t.Error(u, err)
+	}
 }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // Audience is that of agents' tokens, and one that people's may have besides the API server's.
@@ -229,6 +231,8 @@ func (g *Gate) fly(ctx context.Context, key tokenKey, token string) <-chan singl
 		func(ctx context.Context) (any, error) { return g.review(ctx, key, token) })
 }
 
+var errPanicked = errors.New("asking the API server panicked")
+
 // askOnce asks the API server, once for all who ask the same meanwhile. turns limits how often; nil: nothing does.
 func (g *Gate) askOnce(ctx context.Context, key string, turns *rate.Limiter, ask func(context.Context) (any, error),
 ) <-chan singleflight.Result {
@@ -249,7 +253,9 @@ func (g *Gate) askOnce(ctx context.Context, key string, turns *rate.Limiter, ask
 		}
 		ctx, cancel = context.WithTimeout(ctx, reviewTimeout)
 		defer cancel()
-		return ask(ctx)
+		answer, err := any(nil), errPanicked
+		panics.Survive(g.o.Log, "access", "an answer of the API server", func() { answer, err = ask(ctx) })
+		return answer, err
 	})
 }
 

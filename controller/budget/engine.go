@@ -131,13 +131,7 @@ func (e *Engine) Booked() {
 
 // safely keeps a panic in one part from ending the process.
 func (e *Engine) safely(what string, f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			panics.Count("budget")
-			e.o.Log.Error("a part of the budgets panicked", "part", what, "panic", r)
-		}
-	}()
-	f()
+	panics.Survive(e.o.Log, "budget", what, f)
 }
 
 // budgetCase is a budget as one sweep sees it.
@@ -225,20 +219,23 @@ func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
 	for _, a := range s.own {
 		all = append(all, func() { e.keep(ctx, a, s.now, s.enabled) })
 	}
-	inParallel(parallel, all, func(f func()) error {
-		e.safely("a budget", f)
+	inParallel(e.o.Log, parallel, all, func(f func()) error {
+		f()
 		return nil
 	})
 }
 
+var errPanicked = errors.New("that panicked")
+
 // inParallel does something with each of all, several at a time, and returns with which it was done, and what failed.
-func inParallel[T any](limit int, all []T, do func(T) error) (done []T, failed []error) {
+func inParallel[T any](log *slog.Logger, limit int, all []T, do func(T) error) (done []T, failed []error) {
 	errs := make([]error, len(all))
 	work := errgroup.Group{}
 	work.SetLimit(limit)
 	for i, one := range all {
 		work.Go(func() error {
-			errs[i] = do(one)
+			errs[i] = errPanicked
+			panics.Survive(log, "budget", "one of many", func() { errs[i] = do(one) })
 			return nil
 		})
 	}

@@ -36,7 +36,7 @@ func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActi
 			"objects", len(objects), "marked", maxMarked)
 		objects = objects[:maxMarked]
 	}
-	_, failed := inParallel(marksAtATime, objects, func(o client.Object) error {
+	_, failed := inParallel(e.o.Log, marksAtATime, objects, func(o client.Object) error {
 		return e.patchLatest(ctx, o, false, func(o client.Object) []byte {
 			if selection.SelectorFromSet(annotations).Matches(selection.Set(o.GetAnnotations())) &&
 				selection.SelectorFromSet(labels).Matches(selection.Set(o.GetLabels())) { // it is written

@@ -71,7 +71,7 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	if err := e.o.MaySuspend(ctx); err != nil {
 		return err
 	}
-	done, failed := inParallel(parallel, running, func(j *batchv1.Job) error {
+	done, failed := inParallel(e.o.Log, parallel, running, func(j *batchv1.Job) error {
 		return e.suspend(ctx, j, label, c.period.to)
 	})
 	e.sayJobs(done, eventSuspended, suspendedText(label))
@@ -114,7 +114,7 @@ func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
 // resumeAll resumes what no budget suspends any longer.
 func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 	over := slices.DeleteFunc(slices.Clone(s.marks.jobs), func(j *batchv1.Job) bool { return !s.over(j) })
-	done, failed := inParallel(parallel, over, func(j *batchv1.Job) error {
+	done, failed := inParallel(e.o.Log, parallel, over, func(j *batchv1.Job) error {
 		return e.patch(ctx, j, types.JSONPatchType, kube.BudgetResumePatch(j, false))
 	})
 	labelOf := func(j *batchv1.Job) string { return j.Labels[v1alpha1.LabelBudgetSuspended] }

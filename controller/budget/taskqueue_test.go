@@ -138,4 +138,13 @@ func TestTasksAreBounded(t *testing.T) {
 	if e.runTask(t.Context(), <-e.tasks.waiting[telling]); e.tasks.isBusy("k") {
 		t.Error("busy after a panic")
 	}
+	done, failed := inParallel(e.o.Log, 2, []string{"a", "b"}, func(s string) error {
+		if s == "a" {
+			panic("planted")
+		}
+		return nil
+	})
+	if len(done) != 1 || len(failed) != 1 || panics.Note("budget") != 3 {
+		t.Errorf("done %v, failed %v", done, failed)
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -79,6 +80,7 @@ func Follow(ctx context.Context, m manager.Manager, kind client.Object, h toolsc
 ) error {
 	const retry = 5 * time.Second
 	told := ""
+	h = kube.Surviving(log, h)
 	var registration toolscache.ResourceEventHandlerRegistration
 	err := wait.PollUntilContextCancel(ctx, retry, true, func(ctx context.Context) (done bool, err error) {
 		if registration, err = register(ctx, m, kind, h); err != nil && err.Error() != told && ctx.Err() == nil {

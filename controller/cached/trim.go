@@ -1,6 +1,7 @@
 package cached
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -16,33 +17,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // Options keep of what is watched what some part reads. A pod is shown to saw while it is whole.
-func Options(saw func(*v1.Pod)) cache.Options {
+func Options(saw func(*v1.Pod), log *slog.Logger) cache.Options {
 	pods := newPodTrimmer(saw)
 	return cache.Options{
-		DefaultTransform: transform(func(metav1.Object) {}),
+		DefaultTransform: transform(log, func(metav1.Object) {}),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:  {Transform: transform(pods.trim)},
-			&v1.Node{}: {Transform: transform(trimNode)},
-			&v1.Namespace{}: {Transform: transform(func(n *v1.Namespace) {
+			&v1.Pod{}:  {Transform: transform(log, pods.trim)},
+			&v1.Node{}: {Transform: transform(log, trimNode)},
+			&v1.Namespace{}: {Transform: transform(log, func(n *v1.Namespace) {
 				n.Spec, n.Status.Conditions = v1.NamespaceSpec{}, nil
 			})},
-			&batchv1.Job{}: {Transform: transform(trimJob)},
+			&batchv1.Job{}: {Transform: transform(log, trimJob)},
 		},
 	}
 }
 
-// transform trims an object, of which there is no other copy yet.
-func transform[T metav1.Object](trim func(T)) func(any) (any, error) {
+// transform trims an object, of which there is no other copy yet. One that makes that panic stays as it is.
+func transform[T metav1.Object](log *slog.Logger, trim func(T)) func(any) (any, error) {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(metav1.Object); ok {
 			o.SetManagedFields(nil)
 			shorten(o.GetAnnotations())
 		}
 		if t, ok := obj.(T); ok {
-			trim(t)
+			panics.Survive(log, "objects", "reading an object", func() { trim(t) })
 		}
 		return obj, nil
 	}

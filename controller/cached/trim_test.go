@@ -2,6 +2,7 @@ package cached
 
 import (
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strconv"
 	"strings"
@@ -16,8 +17,11 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
+
+var silent = slog.New(slog.DiscardHandler)
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
@@ -38,7 +42,7 @@ func TestTrim(t *testing.T) {
 	j.Spec.Parallelism, j.Spec.Completions = new(int32(4)), new(int32(3))
 	j.Spec.Template = podTemplate()
 	before, errBefore := policy.ReadJob(j)
-	if _, err := transform(trimJob)(j); err != nil {
+	if _, err := transform(silent, trimJob)(j); err != nil {
 		t.Fatal(err)
 	}
 	after, errAfter := policy.ReadJob(j)
@@ -63,7 +67,7 @@ func TestTrim(t *testing.T) {
 	seen := 0
 	pods := newPodTrimmer(func(p *v1.Pod) { seen += len(p.Status.ContainerStatuses) })
 	for range 2 { // what is trimmed may be trimmed again
-		if _, err := transform(pods.trim)(p); err != nil {
+		if _, err := transform(silent, pods.trim)(p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,5 +148,25 @@ func TestPodsOfJobsAreNotInTheIndexOfAllowances(t *testing.T) {
 	}
 	if got := ByAllowance(&batchv1.Job{ObjectMeta: p.ObjectMeta}); len(got) != 1 {
 		t.Errorf("a Job of another kind of Jobs: %v", got)
+	}
+}
+
+// An object that makes its reader panic stays whole, and those after it are read.
+func TestAnObjectThatPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	pods := newPodTrimmer(func(p *v1.Pod) {
+		if p.Name == "bad" {
+			panic("planted")
+		}
+	})
+	for _, name := range []string{"bad", "good"} {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: podTemplate().Spec}
+		obj, err := transform(silent, pods.trim)(p)
+		if err != nil || obj != p || (p.Spec.Volumes == nil) != (name == "good") {
+			t.Errorf("%s is %+v, %v", name, obj, err)
+		}
+	}
+	if again := panics.Note("objects"); again != 2 {
+		t.Errorf("%d panics are counted", again-1)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // Options are what an estimator needs of the world.
@@ -108,7 +109,9 @@ func (e *Estimator) estimate(ctx context.Context) error {
 		if s.usage = usage; s.ready {
 			counts[s.kind()]++
 		}
-		s.books.observe(s, e.queue)
+		if !panics.Survive(e.o.Log, "estimate", s.node, func() { s.books.observe(s, e.queue) }) {
+			delete(e.books, s.node) // half of it may be counted: it is observed anew, under another epoch
+		}
 	}
 	e.queue.metrics.sources(counts)
 	e.queue.metrics.samples.Set(float64(len(usage)))
@@ -139,8 +142,10 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		s := &scene{
 			books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= agentGone),
 			node: n.Name, now: now, at: up, cores: float64(n.Status.Capacity.Cpu().MilliValue()) / milli,
-			gpus: kube.Allocatable(n).GPU, workers: workersOf(pods, view), podsKnown: err == nil,
+			gpus: kube.Allocatable(n).GPU,
 		}
+		s.podsKnown = panics.Survive(e.o.Log, "estimate", n.Name, func() { s.workers = workersOf(pods, view) }) &&
+			err == nil
 		if e.o.Readings != nil {
 			s.wall, s.wallSource, s.wallKnown = e.o.Readings(n.Name)
 		}

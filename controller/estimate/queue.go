@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // bookers is how many batches are booked at a time: the ledger makes many durable at once.
@@ -73,11 +75,14 @@ func (q *queue) drain(ctx context.Context) {
 	}
 }
 
+var errPanicked = errors.New("booking it panicked")
+
 // bookAll books what is queued of one stream, in order.
 func (q *queue) bookAll(ctx context.Context, l *backlog) {
 	for l.first != nil && ctx.Err() == nil {
 		l.tried = true
-		err := q.book(ctx, l.first)
+		err := errPanicked
+		panics.Survive(q.log, "estimate", "booking an estimate", func() { err = q.book(ctx, l.first) })
 		switch {
 		case err == nil:
 			q.metrics.add(booked, l.first)

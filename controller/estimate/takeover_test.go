@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 )
@@ -119,5 +120,40 @@ func BenchmarkTick(b *testing.B) {
 			b.Fatal(err)
 		}
 		e.queue.drain(b.Context())
+	}
+}
+
+// A batch that makes the ledger's door panic is booked the next time, and the other nodes are booked meanwhile.
+func TestAnEstimateThatPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	w := newWorld(t)
+	for _, name := range []string{"a", "b"} {
+		w.node(name, "10", 0)
+		w.pod(name, "pod-"+name, "2", 0)
+	}
+	planted := false
+	w.refuse = func(b *batch.Batch) error {
+		if b.Stream.Node == "a" && !planted {
+			planted = true
+			panic("planted")
+		}
+		return nil
+	}
+	e := w.estimator()
+	booked := func() map[string]bool {
+		nodes := map[string]bool{}
+		for _, b := range w.booked {
+			nodes[b.Stream.Node] = true
+		}
+		return nodes
+	}
+	for range 10 {
+		if w.tick(e); planted && len(w.booked) == 1 && !booked()["b"] {
+			t.Error("the other node is not booked")
+		}
+		w.pass(time.Minute)
+	}
+	if nodes := booked(); !nodes["a"] || !nodes["b"] || panics.Note("estimate") != 2 {
+		t.Errorf("booked of %v", nodes)
 	}
 }

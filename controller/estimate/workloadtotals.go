@@ -235,7 +235,7 @@ func (w *Workloads) Run(ctx context.Context) error {
 
 func (w *Workloads) tick(ctx context.Context) {
 	for _, f := range w.ready(w.o.Now(), w.o.Leads()) {
-		w.count(ctx, f)
+		panics.Survive(w.o.Log, "account", "a pod that ended", func() { w.count(ctx, f) })
 	}
 }
 
@@ -252,9 +252,11 @@ func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
 		case elected:
 			// It ended just before we led. Whether the replica that led before has accounted for it is not known, so
 			// nothing is added for it.
-			if _, ours := concerned(w.o.View(), f.pod); ours {
-				w.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
-			}
+			panics.Survive(w.o.Log, "account", "a pod", func() {
+				if _, ours := concerned(w.o.View(), f.pod); ours {
+					w.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
+				}
+			})
 		case !leads:
 			if waited <= unledFor {
 				return false
@@ -283,12 +285,6 @@ func concerned(view *kube.View, p *v1.Pod) (job sched.Job, ours bool) {
 
 // count adds a pod to the counters of its namespace.
 func (w *Workloads) count(ctx context.Context, f *finished) {
-	defer func() {
-		if r := recover(); r != nil {
-			panics.Count("account")
-			w.o.Log.Error("accounting panicked", "namespace", f.pod.Namespace, "pod", f.pod.Name, "panic", r)
-		}
-	}()
 	view := w.o.View()
 	job, ours := concerned(view, f.pod)
 	if !ours {

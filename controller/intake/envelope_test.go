@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -411,7 +413,8 @@ func TestTimeOfFailures(t *testing.T) {
 
 // What comes more than an hour late is the pod's, but of a kind on which no budget acts.
 func TestLate(t *testing.T) {
-	w := newWorld(t)
+	w, registry := newWorld(t), prometheus.NewRegistry()
+	w.restart(func(c *intake.Config) { c.Registerer = registry })
 	w.directory.Saw(pod("shop", "web", uidNumber(1), "a"))
 	for i, c := range []struct {
 		late, long time.Duration
@@ -431,5 +434,12 @@ func TestLate(t *testing.T) {
 		if got := booked.Consumers[0]; got.Account.Kind != c.kind || got.Account.Namespace != "shop" || got.Pod != "web" {
 			t.Errorf("%v late: %+v", c.late, got)
 		}
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
+		# HELP kubenergy_ingest_late_total Batches that began more than an hour before they came: no budget acts on what pods used in them.
+		# TYPE kubenergy_ingest_late_total counter
+		kubenergy_ingest_late_total 2
+	`), "kubenergy_ingest_late_total"); err != nil {
+		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ type metrics struct {
 	energy, foreign             prometheus.Counter
 	breaches                    *prometheus.CounterVec
 	skewed, moved, orphans      prometheus.Counter
+	late                        prometheus.Counter
 	implausible, gaps, nameless prometheus.Counter
 }
 
@@ -51,6 +52,8 @@ func newMetrics(registry prometheus.Registerer, d *Directory) *metrics {
 		moved: counter("kubenergy_ingest_moved_total",
 			"Batches that ended so far in the future, or so long ago, that they were "+
 				"booked as if they ended when they came."),
+		late: counter("kubenergy_ingest_late_total",
+			"Batches that began more than an hour before they came: no budget acts on what pods used in them."),
 		orphans: counter("kubenergy_ingest_orphans_total",
 			"Batches that name a host which does not exist or does not speak of "+
 				"them, or one too many; they are booked without it."),
@@ -66,6 +69,9 @@ func (m *metrics) count(b *batch.Batch, r *resolution, receipt *ledger.Receipt) 
 	m.energy.Add(joules(b.Measured))
 	m.foreign.Add(joules(r.foreign))
 	m.nameless.Add(float64(r.nameless))
+	if r.late {
+		m.late.Inc()
+	}
 	if receipt.Gap {
 		m.gaps.Inc()
 	}

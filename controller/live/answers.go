@@ -88,9 +88,17 @@ func (s *State) listWorkloads(time.Time) api.WorkloadsPower {
 // Pods returns what the pods of a namespace draw, or of all if it is "", by namespace and name. Those whose name
 // is not known are only in the latter.
 func (s *State) Pods(namespace string) api.PodsPower {
-	now := s.o.Now()
+	list := s.pods(namespace, s.o.Now())
+	slices.SortFunc(list, func(a, b api.PodPower) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID))
+	})
+	return api.PodsPower{Pods: list}
+}
+
+func (s *State) pods(namespace string, now time.Time) []api.PodPower {
 	list := []api.PodPower{}
 	s.mu.RLock()
+	defer s.mu.RUnlock()
 	for name, n := range s.nodes {
 		if n.asOf.IsZero() || now.Sub(n.asOf) > podsAfter {
 			continue
@@ -107,11 +115,7 @@ func (s *State) Pods(namespace string) api.PodsPower {
 			})
 		}
 	}
-	s.mu.RUnlock()
-	slices.SortFunc(list, func(a, b api.PodPower) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID))
-	})
-	return api.PodsPower{Pods: list}
+	return list
 }
 
 // rounded keeps milliwatts, which is more than meters tell.

@@ -3,6 +3,7 @@ package meter
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // Deps are what a poller needs of the world.
@@ -183,7 +185,12 @@ func newMeter(e *Entry, d *Deps) (*meter, error) {
 func (p *Poller) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, m := range p.meters {
-		all.Go(func() { p.follow(ctx, m) })
+		all.Go(func() {
+			_ = panics.Keep(ctx, p.deps.Log, "meter", m.entry.Name, func(ctx context.Context) error {
+				p.follow(ctx, m)
+				return nil
+			})
+		})
 	}
 	all.Wait()
 	return nil
@@ -227,6 +234,8 @@ func (m *meter) wait(err error, took time.Duration) time.Duration {
 	return full/2 + rand.N(full/2+1)
 }
 
+var errPanicked = errors.New("reading what it says panicked")
+
 // poll asks a meter once, when there is a place.
 func (p *Poller) poll(ctx context.Context, m *meter) error {
 	lane := p.healthy
@@ -242,7 +251,8 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 	asking, cancel := context.WithTimeout(ctx, 2*m.device.Timeout)
 	defer cancel()
 	before := p.deps.Uptime()
-	samples, err := m.source.read(asking)
+	samples, err := []sample(nil), errPanicked
+	panics.Survive(m.log, "meter", "what a meter says", func() { samples, err = m.source.read(asking) })
 	if ctx.Err() != nil {
 		return ctx.Err() // stopped, not failed
 	}

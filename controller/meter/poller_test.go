@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 // fake is a device of steady power, as slow and as broken as a test likes.
@@ -28,6 +29,8 @@ type fake struct {
 	err   error
 	polls []time.Time
 	most  *atMost
+
+	panics bool
 }
 
 // atMost counts how many are asked at a time.
@@ -59,6 +62,9 @@ func (f *fake) read(ctx context.Context) ([]sample, error) {
 			return nil, dial.Refuse(dial.ReasonHTTP, "too slow")
 		case <-time.After(f.slow):
 		}
+	}
+	if f.panics {
+		panic("planted")
 	}
 	if f.err != nil {
 		return nil, f.err
@@ -294,4 +300,20 @@ func TestPowerOfACounter(t *testing.T) {
 			t.Errorf("%+v", heard)
 		}
 	})
+}
+
+// A meter whose answer makes its reader panic has failed; the others go on.
+func TestAMeterThatPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	synctest.Test(t, func(t *testing.T) {
+		fakes := map[string]*fake{"a-1": {watts: 100, panics: true}, "b-1": {watts: 70}}
+		p, heard := poller(t, Deps{}, fakes)
+		during(t, p, 10*time.Minute)
+		if _, told := heard.last["a"]; told || heard.last["b"] != 70 || p.meters[0].failures+p.meters[1].failures < 3 {
+			t.Errorf("%+v", heard)
+		}
+	})
+	if panics.Note("meter") < 4 {
+		t.Error("the panics are not counted")
+	}
 }

@@ -2,6 +2,7 @@ package release
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -137,7 +139,7 @@ func (r *Releaser) late(view *kube.View, take bool) (late []heldJob) {
 	r.o.Held.mu.Lock()
 	defer r.o.Held.mu.Unlock()
 	for _, j := range r.o.Held.jobs {
-		if deadline, is := j.overdue(view, now); is {
+		if deadline, is := j.overdue(r.o.Log, view, now); is {
 			j.busy = take
 			late = append(late, *j)
 			late[len(late)-1].deadline = deadline
@@ -148,7 +150,7 @@ func (r *Releaser) late(view *kube.View, take bool) (late []heldJob) {
 }
 
 // overdue returns the deadline of a Job, if it is to be released by now.
-func (j *heldJob) overdue(view *kube.View, now time.Time) (latest time.Time, is bool) {
+func (j *heldJob) overdue(log *slog.Logger, view *kube.View, now time.Time) (latest time.Time, is bool) {
 	if j.busy || j.Queued || now.Before(j.retry) {
 		return time.Time{}, false
 	}
@@ -158,7 +160,7 @@ func (j *heldJob) overdue(view *kube.View, now time.Time) (latest time.Time, is 
 			return time.Time{}, false
 		}
 		if j.seen != view { // a hundred thousand Jobs are looked at four times a second
-			j.seen, j.fallback = view, latestStart(view, &j.work)
+			j.seen, j.fallback = view, latestStart(log, view, &j.work)
 		}
 		latest = j.fallback
 	}
@@ -166,19 +168,24 @@ func (j *heldJob) overdue(view *kube.View, now time.Time) (latest time.Time, is 
 }
 
 // latestStart is the deadline of a Job on which the hold loop wrote none: no hold lasts longer than the longest that
-// its namespace allows.
-func latestStart(view *kube.View, work *policy.Work) time.Time {
-	job, settings := view.Settle(work)
-	if settings.MaxDelay > 0 {
-		return job.Submitted.Add(settings.MaxDelay)
-	}
-	return job.LatestStart()
+// its namespace allows. Where that panics it has passed: what is not known holds nothing.
+func latestStart(log *slog.Logger, view *kube.View, work *policy.Work) (latest time.Time) {
+	panics.Survive(log, "overdue", "the deadline of a Job", func() {
+		job, settings := view.Settle(work)
+		if latest = job.LatestStart(); settings.MaxDelay > 0 {
+			latest = job.Submitted.Add(settings.MaxDelay)
+		}
+	})
+	return latest
 }
+
+var errPanicked = errors.New("releasing it panicked")
 
 func (r *Releaser) release(ctx context.Context, j heldJob) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	ours, err := r.patch(ctx, &j)
+	ours, err := false, errPanicked
+	panics.Survive(r.o.Log, "overdue", "releasing a Job", func() { ours, err = r.patch(ctx, &j) })
 	r.o.Held.mu.Lock()
 	defer r.o.Held.mu.Unlock()
 	now := r.clock.Now()

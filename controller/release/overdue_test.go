@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -32,6 +33,7 @@ type jobServer struct {
 	away    atomic.Bool
 	patches atomic.Int32
 	asked   atomic.Int32 // for its time
+	panics  atomic.Int32 // of the next patches
 	mu      sync.Mutex
 	told    []*Held
 }
@@ -56,6 +58,9 @@ func newJobServer(t *testing.T, jobs ...client.Object) *jobServer {
 			) error {
 				if s.away.Load() {
 					return errors.New("the server is away")
+				}
+				if s.panics.Add(-1) >= 0 {
+					panic("planted")
 				}
 				s.patches.Add(1)
 				if err := c.Patch(ctx, o, p, opts...); err != nil {
@@ -268,4 +273,29 @@ func TestReleaserRespectsATakeover(t *testing.T) {
 			t.Error("a Job without our label counts as held")
 		}
 	})
+}
+
+// A Job whose deadline cannot be read, or whose release panics, keeps no other, and is let go in the end.
+func TestAJobThatPanicsKeepsNoOther(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	if latest := latestStart(kit.Silent, nil, nil); !latest.IsZero() {
+		t.Errorf("a deadline that cannot be read is %v", latest)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		server := newJobServer(t, kit.HeldUntil("enforce", "a", now, now.Add(time.Minute)),
+			kit.HeldUntil("enforce", "b", now, now.Add(time.Minute)))
+		server.panics.Store(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		server.replica(ctx, t, kit.Valley(t, now), time.Now)
+		time.Sleep(time.Minute + 5*time.Second)
+		synctest.Wait()
+		if suspended(t, server, "enforce", "a") || suspended(t, server, "enforce", "b") {
+			t.Error("a Job is held beyond its deadline")
+		}
+	})
+	if again := panics.Note("overdue"); again != 3 {
+		t.Errorf("%d panics are counted", again-1)
+	}
 }

@@ -108,7 +108,7 @@ func (s *Shadow) Run(ctx context.Context) error {
 			if !s.wait(ctx, w) {
 				return nil
 			}
-			s.decide(w)
+			panics.Survive(s.o.Log, "shadow", "deciding for the record", func() { s.decide(w) })
 		}
 	}
 }
@@ -130,12 +130,6 @@ func (s *Shadow) wait(ctx context.Context, w newWork) bool {
 // decide looks at one piece of work, once.
 func (s *Shadow) decide(w newWork) {
 	log := s.o.Log.With("namespace", w.GetNamespace(), "name", w.GetName())
-	defer func() {
-		if r := recover(); r != nil {
-			panics.Count("shadow")
-			log.Error("deciding for the record panicked", "panic", r)
-		}
-	}()
 	work, err := policy.Read(w.Object)
 	// What makes no sense counts as not marked.
 	if _, never := policy.NeverHeld(w.Object); never || err != nil {

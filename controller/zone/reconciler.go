@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -220,16 +219,7 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 // run runs a keeper until ctx ends. A panic costs that keeper a pause, not the process.
 func (z *Reconciler) run(ctx context.Context, name string, k keeper, changed func()) {
 	for ctx.Err() == nil {
-		func() {
-			defer func() {
-				if what := recover(); what != nil {
-					panics.Note("signal")
-					z.log.Error("the keeper of a GridZone panicked: it goes on after a pause", "gridZone", name,
-						"pause", keeperPause, "panic", what, "stack", string(debug.Stack()))
-				}
-			}()
-			k.Run(ctx, changed)
-		}()
+		panics.Survive(z.log, "signal", "the keeper of GridZone "+name, func() { k.Run(ctx, changed) })
 		select {
 		case <-ctx.Done():
 		case <-time.After(keeperPause):

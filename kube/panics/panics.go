@@ -4,6 +4,9 @@
 package panics
 
 import (
+	"context"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,15 +33,65 @@ type Breaker struct {
 // process is the breaker that Count, Note and Open use.
 var process Breaker
 
-// Count notes a panic of this process in one of its parts, of which there are a few.
-func Count(part string) { process.Count(part, time.Now()) }
+// Count notes a panic of this process in one of its parts, of which there are a few. It returns how many there were in
+// that part.
+func Count(part string) (times int) { return process.Count(part, time.Now()) }
 
-// Note counts a panic that input from outside can cause: it does not break the circuit.
-func Note(part string) {
+// Note counts a panic that input from outside can cause: it does not break the circuit. It returns how many there were
+// in that part.
+func Note(part string) (times int) {
 	process.mu.Lock()
 	defer process.mu.Unlock()
-	process.note(part)
+	return process.note(part)
 }
+
+// Survive calls f and reports whether it returned. A panic is noted, and costs what f was about. Of a part's panics
+// the log tells the first, the second, the fourth and so on: a loop that panics in each round must not fill the disk.
+func Survive(log *slog.Logger, part, about string, f func()) (ok bool) {
+	defer func() {
+		if what := recover(); what != nil {
+			if times := Note(part); Worth(times) {
+				log.Error("a part panicked: the others go on", "part", part, "about", about, "times", times,
+					"panic", what, "stack", string(debug.Stack()))
+			}
+		}
+	}()
+	f()
+	return true
+}
+
+// pause is how long a loop rests that has panicked.
+const pause = time.Second
+
+// Keep runs a loop until it returns. One that panics begins again after a pause, until ctx ends.
+func Keep(ctx context.Context, log *slog.Logger, part, about string, run func(context.Context) error) (err error) {
+	for !Survive(log, part, about, func() { err = run(ctx) }) {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+	return err
+}
+
+// Collector returns a collector under which a panic costs what it had still to show: a registry calls collectors in
+// goroutines of its own, where a panic would end the process.
+func Collector(log *slog.Logger, c prometheus.Collector) prometheus.Collector {
+	return collector{c, log}
+}
+
+type collector struct {
+	prometheus.Collector
+	log *slog.Logger
+}
+
+func (c collector) Collect(into chan<- prometheus.Metric) {
+	Survive(c.log, "metrics", "collecting metrics", func() { c.Collector.Collect(into) })
+}
+
+// Worth reports whether the log is told of a panic that is the so-manieth of its part.
+func Worth(times int) bool { return times&(times-1) == 0 }
 
 // Open reports whether this process leaves deciding to stock Kubernetes.
 func Open() bool { return process.Open(time.Now()) }
@@ -52,21 +105,22 @@ func Reset() {
 }
 
 // Count notes a panic in a part.
-func (b *Breaker) Count(part string, now time.Time) {
+func (b *Breaker) Count(part string, now time.Time) (times int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.note(part)
 	b.last[b.next], b.next = now, (b.next+1)%most
 	if first := b.last[b.next]; !first.IsZero() && now.Sub(first) < within {
 		b.until.Store(now.Add(opened).UnixNano())
 	}
+	return b.note(part)
 }
 
-func (b *Breaker) note(part string) {
+func (b *Breaker) note(part string) (times int) {
 	if b.counts == nil {
 		b.counts = map[string]float64{}
 	}
 	b.counts[part]++
+	return int(b.counts[part])
 }
 
 // Open reports whether there were too many.

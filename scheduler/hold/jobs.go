@@ -74,11 +74,15 @@ func readSafely(j *batchv1.Job, read func(*batchv1.Job) *hold) (h *hold) {
 		if r := recover(); r != nil {
 			panics.Note("objects")
 			klog.Background().Error(nil, "Reading a Job panicked: it is let go", "job", klog.KObj(j), "panic", r)
-			h = &hold{HeldJob: kube.SeenJob(j), state: freed, reason: unique.Make("it cannot be read")}
+			h = &hold{HeldJob: kube.SeenJob(j), state: freed, reason: unique.Make(unreadable)}
+			h.remember(policy.Work{Namespace: j.Namespace, Name: j.Name, Submitted: j.CreationTimestamp.Time})
 		}
 	}()
 	return read(j)
 }
+
+// unreadable is why what makes us panic is let go.
+const unreadable = "it cannot be read"
 
 // timeIn returns the time that an annotation names; zero: none.
 func timeIn(j *batchv1.Job, annotation string) time.Time {
@@ -201,8 +205,14 @@ func (l *Loop) lostJob(uid types.UID) {
 	}
 }
 
-// sawJob takes in a held Job, as readJob made it, or what has changed on it.
+// sawJob takes in a held Job, as readJob made it, or what has changed on it. One that cannot be taken in is let go.
 func (l *Loop) sawJob(seen *hold) {
+	if !safely(klog.Background(), func() { l.takeJob(seen) }) {
+		l.jobs.letGo(seen)
+	}
+}
+
+func (l *Loop) takeJob(seen *hold) {
 	view := l.known()
 	h := l.jobs.byUID[seen.UID]
 	if h == nil {
@@ -259,7 +269,8 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 	defer func() { <-l.lookups }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	latest, err := cronLatest(ctx, l.client, namespace, run, job.Duration)
+	latest, err := time.Time{}, errPanicked // a schedule may make its parser panic
+	safely(klog.FromContext(ctx), func() { latest, err = cronLatest(ctx, l.client, namespace, run, job.Duration) })
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Not held", "job", klog.KRef(namespace, name))
 	}
@@ -290,7 +301,7 @@ func (l *Loop) releaseDueJobs(logger klog.Logger, now time.Time) {
 	}
 }
 
-var errPanicked = errors.New("releasing it panicked")
+var errPanicked = errors.New("that panicked")
 
 // releaseJob lets the API server clear spec.suspend, or hands the Job over to Kueue, which does so itself. The label is
 // the guard: a second release, or one after its user took the Job over by removing the label, changes nothing.
@@ -303,7 +314,8 @@ func (l *Loop) releaseJob(h *hold, now time.Time) {
 	l.calls.add(func(ctx context.Context) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		ours, err := l.patchReleased(call, namespace, name, uid, patch)
+		ours, err := false, errPanicked
+		safely(klog.FromContext(ctx), func() { ours, err = l.patchReleased(call, namespace, name, uid, patch) })
 		if err != nil && first && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Not released yet: trying again")
 		}

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -200,7 +201,17 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer cancel()
 	logger := klog.FromContext(ctx).WithName("hold")
 	ctx = klog.NewContext(ctx, logger)
-	l.goes = func(f func(context.Context)) { wg.Go(func() { f(ctx) }) }
+	// A panic costs what was under way; a loop begins again.
+	l.goes = func(f func(context.Context)) {
+		wg.Go(func() {
+			for !safely(logger, func() { f(ctx) }) && ctx.Err() == nil {
+				select {
+				case <-ctx.Done():
+				case <-time.After(afterPanic):
+				}
+			}
+		})
+	}
 
 	elect, err := l.candidate()
 	if err != nil {
@@ -215,6 +226,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.serve(ctx, logger)
 	return nil
 }
+
+// afterPanic is how long a goroutine beside the loop rests that has panicked.
+const afterPanic = time.Second
 
 const (
 	stuckAfter = 2 * time.Minute // turns begin at least every half a second
@@ -290,17 +304,18 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 		safely(logger, read)
 	}
 	now := l.clock.Now()
-	if now.Before(l.turned) {
-		l.setBack(now)
-	}
+	back := now.Before(l.turned)
 	l.turned = now
 	more := false
+	if back {
+		safely(logger, func() { l.setBack(now) })
+	}
 	safely(logger, func() { more = l.planAll(logger, now) })
-	l.giveUpStarts(now)
+	safely(logger, func() { l.giveUpStarts(now) })
 	safely(logger, func() { l.releaseDuePods(logger, now) })
 	safely(logger, func() { l.releaseDueJobs(logger, now) })
 	safely(logger, l.flushNotes)
-	l.sweep(now)
+	safely(logger, func() { l.sweep(now) })
 	l.jobs.measure()
 	l.pods.measure()
 	notesWaiting.WithLabelValues().Set(float64(len(l.notes) + len(l.releaseEvents) + len(l.pendingNotes)))
@@ -333,8 +348,10 @@ func (l *Loop) setBack(now time.Time) {
 func safely(logger klog.Logger, f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			panics.Count("hold")
-			logger.Error(nil, "A part of the hold loop panicked", "panic", r)
+			if times := panics.Count("hold"); panics.Worth(times) {
+				logger.Error(nil, "A part of the hold loop panicked", "times", times, "panic", r, "stack",
+					string(debug.Stack()))
+			}
 		}
 	}()
 	f()
@@ -352,7 +369,9 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 		for chunk := planChunk; chunk > 0; chunk -= planStep {
 			some, rest := q.outdated(view, now, planStep)
 			for _, h := range some {
-				l.planOne(logger, h, view, now)
+				if !safely(logger, func() { l.planOne(logger, h, view, now) }) && h.basis == unplanned {
+					q.free(h, "planning it panicked")
+				}
 			}
 			if !rest {
 				break

@@ -1,8 +1,10 @@
 package hold
 
 import (
+	"log/slog"
 	"time"
 
+	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +35,8 @@ func (c *podCache) get(t *ticket) (pod *v1.Pod, waits bool) {
 // WatchPods makes the loop follow the pods of the scheduler's informer. The handlers see every pod of the cluster, so
 // they first ask whether a pod matters, without a lock.
 func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	log := slog.New(logr.ToSlogHandler(klog.Background()))
+	registration, err := informer.AddEventHandler(kube.Surviving(log, cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if pod := obj.(*v1.Pod); pod.Spec.NodeName != "" {
 				l.bound(pod)
@@ -57,7 +60,7 @@ func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
 				}
 			}
 		},
-	})
+	}))
 	if err != nil {
 		return err
 	}
@@ -102,8 +105,17 @@ func (l *Loop) changed(before, pod *v1.Pod) {
 	}
 }
 
-// sawPod takes in a pod that the gate holds or refuses to hold, or what has changed on it.
+// sawPod takes in a pod that the gate holds or refuses to hold, or what has changed on it. One that cannot be taken in
+// is let go.
 func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
+	if t, ok := l.gate.ticket(pod.UID); !safely(klog.Background(), func() { l.takePod(pod, no) }) && ok {
+		h := &hold{HeldJob: kube.HeldJob{UID: pod.UID}, latest: time.Unix(0, t.latest.Load())}
+		h.remember(policy.Work{Namespace: pod.Namespace, Name: pod.Name, Submitted: pod.CreationTimestamp.Time})
+		l.pods.letGo(h)
+	}
+}
+
+func (l *Loop) takePod(pod *v1.Pod, no refusal) {
 	if no != (refusal{}) {
 		l.queueEvent(l.pods.object(pod.UID, pod.Namespace, pod.Name), v1.EventTypeWarning, no.reason, no.text)
 		return
@@ -172,7 +184,7 @@ func (l *Loop) releaseDuePods(logger klog.Logger, now time.Time) {
 		}
 		l.pods.remove(h)
 	}
-	(*activate)(batch)
+	safely(logger, func() { (*activate)(batch) })
 	for _, h := range left { // after that, since recording may panic
 		safely(logger, func() { l.released(h, now, l.leads) })
 	}

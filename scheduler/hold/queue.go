@@ -97,6 +97,16 @@ func (q *queue) free(h *hold, why string) {
 	}
 }
 
+// letGo frees what could not be taken in, of which seen is what is known: nothing else would.
+func (q *queue) letGo(seen *hold) {
+	h := q.byUID[seen.UID]
+	if h == nil {
+		h = seen
+		q.add(h)
+	}
+	q.free(h, unreadable)
+}
+
 // move changes the deadline of a hold that is in the queue.
 func (q *queue) move(h *hold, latest time.Time) {
 	if h.latest.Equal(latest) {

@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -67,9 +68,10 @@ func (f *Feed) Run(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
-	central.Keep(ctx, f.Ask, rest, func(panicked any) {
-		panics.WithLabelValues().Inc()
-		f.log.Error("asking for live watts panicked: trying again", "panic", panicked, "stack", string(debug.Stack()))
+	central.Keep(ctx, f.Ask, rest, func(what any) {
+		panicked.WithLabelValues().Inc()
+		panics.Note("live")
+		f.log.Error("asking for live watts panicked: trying again", "panic", what, "stack", string(debug.Stack()))
 	})
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -481,14 +482,15 @@ func TestRun(t *testing.T) {
 
 // A mistake of ours costs one answer, not the scheduler.
 func TestPanicsAreSurvived(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		panics := 3
+		left := 3
 		f, err := New(central.Options{
 			URL: "https://controller",
 			Transport: roundTrip(func(*http.Request) (*http.Response, error) {
-				if panics > 0 {
-					panics--
+				if left > 0 {
+					left--
 					panic("a mistake")
 				}
 				recorder := httptest.NewRecorder()
@@ -505,12 +507,15 @@ func TestPanicsAreSurvived(t *testing.T) {
 		go func() { done <- f.Run(ctx) }()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := drawn(f, "a"); got != "80" || panics != 0 {
-			t.Errorf("drawn: %s; %d panics are left", got, panics)
+		if got := drawn(f, "a"); got != "80" || left != 0 {
+			t.Errorf("drawn: %s; %d panics are left", got, left)
 		}
 		cancel()
 		if err := <-done; err != nil || strings.Count(log.String(), "panic=") != 3 {
 			t.Errorf("%v\n%s", err, &log)
+		}
+		if again := panics.Note("live"); again != 4 || panics.Open() {
+			t.Errorf("%d panics are counted, or they break the circuit", again-1)
 		}
 	})
 }

@@ -13,6 +13,6 @@ var (
 		"Age of the youngest reading of the last answer when it was last looked at; -1 if there is none.")
 	provisional = metrics.Gauge("kubenergy_live_provisional_watts",
 		"Watts of pods that were bound and that no reading tells of yet.")
-	panics = metrics.Counter("kubenergy_live_panics_total",
+	panicked = metrics.Counter("kubenergy_live_panics_total",
 		"Panics while live watts were asked for; the log has their stacks.")
 )

@@ -39,7 +39,7 @@ func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]
 		Held: func(pod *v1.Pod) bool { return d.Gate != nil && d.Gate.Holds(pod.UID) },
 	})
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
-	if _, err := pods.AddEventHandler(e.podHandler(b, handle.ProfileName())); err != nil {
+	if _, err := pods.AddEventHandler(kube.Surviving(d.Log, e.podHandler(b, handle.ProfileName()))); err != nil {
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
 	}
 	d.Go(ctx, "batch plans of "+handle.ProfileName(), b.planner.Run)

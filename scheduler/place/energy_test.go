@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 // score runs the points of a cycle up to PreScore.
@@ -307,6 +308,63 @@ func TestPanicsMeanStock(t *testing.T) {
 			t.Errorf("Reserve: %v", status)
 		}
 	}
+}
+
+// A panic at each point of a cycle is counted, and the point answers as if we were not there.
+func TestAPanicAtEachPoint(t *testing.T) {
+	ctx, pod, nodes := t.Context(), newPod(v1alpha1.AnnotationStrategy, "carbon"), farm(3)
+	scores := fwk.NodeScoreList{{Name: "n0000", Score: 7}, {Name: "n0001", Score: 9}}
+	for point, c := range map[string]struct {
+		call func(e *Energy, s fwk.CycleState) *fwk.Status
+		want fwk.Code
+	}{
+		"PreFilter": {func(e *Energy, s fwk.CycleState) *fwk.Status {
+			result, status := e.PreFilter(ctx, s, pod, nodes)
+			if result != nil {
+				t.Errorf("the cycle is narrowed to %v", result)
+			}
+			return status
+		}, fwk.Skip},
+		"Filter": {func(e *Energy, s fwk.CycleState) *fwk.Status { return e.Filter(ctx, s, pod, nodes[0]) }, fwk.Success},
+		"PostFilter": {func(e *Energy, s fwk.CycleState) *fwk.Status {
+			_, status := e.PostFilter(ctx, s, pod, nil)
+			return status
+		}, fwk.Unschedulable},
+		"PreScore": {func(e *Energy, s fwk.CycleState) *fwk.Status { return e.PreScore(ctx, s, pod, nodes) }, fwk.Skip},
+		"NormalizeScore": {func(e *Energy, s fwk.CycleState) *fwk.Status {
+			return e.NormalizeScore(ctx, s, pod, scores)
+		}, fwk.Success},
+		"Reserve": {func(e *Energy, s fwk.CycleState) *fwk.Status { return e.Reserve(ctx, s, pod, "n0000") }, fwk.Success},
+		"Unreserve": {func(e *Energy, s fwk.CycleState) *fwk.Status {
+			e.Unreserve(ctx, s, pod, "n0000")
+			return nil
+		}, fwk.Success},
+		"PostBind": {func(e *Energy, s fwk.CycleState) *fwk.Status {
+			e.PostBind(ctx, s, pod, "n0000")
+			return nil
+		}, fwk.Success},
+		"SignPod": {func(e *Energy, s fwk.CycleState) *fwk.Status {
+			_, status := e.SignPod(ctx, pod)
+			return status
+		}, fwk.Unschedulable},
+	} {
+		panics.Reset()
+		e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
+		e.view, e.recorder = func() *kube.View { panic("planted") }, new(record.Recorder)
+		state := newCycle()
+		state.Write(requestKey, notARequest{})
+		state.Write(draftKey, notARequest{})
+		if status := c.call(e, state); status.Code() != c.want {
+			t.Errorf("%s answers %v", point, status)
+		}
+		if again := panics.Note("plugin"); again != 2 {
+			t.Errorf("%s: %d panics are counted", point, again-1)
+		}
+	}
+	if scores[0].Score != 0 || scores[1].Score != 0 {
+		t.Errorf("scores are %v", scores)
+	}
+	panics.Reset()
 }
 
 // After three panics within a minute pods are placed as stock does, also those that would not panic.

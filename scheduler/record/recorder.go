@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/central"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -298,10 +299,11 @@ func (r *Recorder) lost(n int, why string) {
 	}
 }
 
-func (r *Recorder) logPanic(panicked any) {
-	panics.WithLabelValues().Inc()
+func (r *Recorder) logPanic(what any) {
+	panicked.WithLabelValues().Inc()
+	panics.Note("record")
 	if n := r.notice("panic", 1); n > 0 {
-		r.log.Error("recording decisions panicked: going on", "times", n, "panic", panicked,
+		r.log.Error("recording decisions panicked: going on", "times", n, "panic", what,
 			"stack", string(debug.Stack()))
 	}
 }

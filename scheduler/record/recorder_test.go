@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -347,6 +348,7 @@ func TestLossesAreSaidSeldom(t *testing.T) {
 
 // A mistake of ours in writing one decision costs its snapshot, not the scheduler.
 func TestPanicsAreSurvived(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		c := &unit{panics: 1}
@@ -366,6 +368,9 @@ func TestPanicsAreSurvived(t *testing.T) {
 		}
 		if n := strings.Count(log.String(), "panic"); n < 2 {
 			t.Errorf("the log is %s", &log)
+		}
+		if again := panics.Note("record"); again != 3 || panics.Open() {
+			t.Errorf("%d panics are counted, or they break the circuit", again-1)
 		}
 		// A caller that tells nonsense gets the panic, and does not stop the next caller.
 		func() {
@@ -387,6 +392,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 
 // TestAPanicAtTheEndIsSurvived: kube-scheduler stops in order, and what was not delivered is counted.
 func TestAPanicAtTheEndIsSurvived(t *testing.T) {
+	t.Cleanup(panics.Reset)
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		c := &unit{panics: 1}
