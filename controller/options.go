@@ -23,6 +23,7 @@ const day = 24 * time.Hour
 // Options are what the command line says.
 type Options struct {
 	Namespace      string // of the Lease and of the count of calls
+	AgentNamespace string // "": that one
 	MetricsAddress string // HTTPS, for clients that the API server lets get /metrics; "0": nowhere
 	ProbeAddress   string // HTTP: /healthz and /readyz; "0": nowhere
 	LeaderElect    bool
@@ -57,6 +58,8 @@ type Options struct {
 // keepsLedger reports whether there is somewhere to keep a ledger.
 func (o *Options) keepsLedger() bool { return o.State != "" || o.LedgerDSN != "" }
 
+func (o *Options) agentNamespace() string { return cmp.Or(o.AgentNamespace, o.Namespace) }
+
 // NewOptions returns what holds where the command line says nothing, and adds a flag for each option.
 func NewOptions(fs *flag.FlagSet) *Options {
 	o := &Options{LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN")}
@@ -67,6 +70,10 @@ func NewOptions(fs *flag.FlagSet) *Options {
 		{
 			&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace),
 			"`namespace` of the Lease and of the count of calls to providers",
+		},
+		{
+			&o.AgentNamespace, "agent-namespace", "",
+			"`namespace` of the agents in the cluster; by default that of --namespace",
 		},
 		{
 			&o.MetricsAddress, "metrics-bind-address", ":8443",
@@ -144,8 +151,10 @@ func NewOptions(fs *flag.FlagSet) *Options {
 // Validate reports everything that is wrong.
 func (o *Options) Validate() error {
 	var errs []error
-	if why := validation.IsDNS1123Label(o.Namespace); len(why) > 0 {
-		errs = append(errs, fmt.Errorf("--namespace is %q: %s", o.Namespace, why[0]))
+	for name, namespace := range map[string]string{"namespace": o.Namespace, "agent-namespace": o.agentNamespace()} {
+		if why := validation.IsDNS1123Label(namespace); len(why) > 0 {
+			errs = append(errs, fmt.Errorf("--%s is %q: %s", name, namespace, why[0]))
+		}
 	}
 	for name, address := range map[string]string{
 		"metrics-bind-address": o.MetricsAddress, "health-probe-bind-address": o.ProbeAddress,

@@ -43,6 +43,7 @@ func TestOptionsAreRead(t *testing.T) {
 		"an address that is none":          func(o *Options) { o.API = "nowhere" },
 		"a database and no certificate":    func(o *Options) { o.LedgerDSN, o.State = "postgres://x", "" },
 		"a namespace that cannot be":       func(o *Options) { o.Namespace = "A" },
+		"one of agents that cannot be":     func(o *Options) { o.AgentNamespace = "A" },
 		"logs in a format that is unknown": func(o *Options) { o.LogFormat = "xml" },
 	} {
 		o := NewOptions(flag.NewFlagSet("", flag.ContinueOnError))

@@ -127,8 +127,8 @@ func placedBy(view func() *kube.View) func(*v1.Pod) string {
 func (u *unit) addIntake(p *process) error {
 	envelope := intake.Nodes(p.objects.View, p.nodes.Node, p.hosts, energy.Watts(p.options.NodeMaxPower))
 	u.batches = intake.New(intake.Config{
-		Ledger: u.ledger, Gate: u.gate, Agents: p.hosts, AgentUser: "system:serviceaccount:" + p.options.Namespace +
-			":" + agentAccount,
+		Ledger: u.ledger, Gate: u.gate, Agents: p.hosts, AgentUser: "system:serviceaccount:" +
+			p.options.agentNamespace() + ":" + agentAccount,
 		Directory: p.directory, Ready: func() bool {
 			return p.knowsWork() && p.nodesSynced.Load() > 0 && p.objects.Synced()
 		},
@@ -259,7 +259,8 @@ func (u *unit) addAPI(p *process) (err error) {
 		}
 		cert, key = own.CertFile, own.KeyFile
 		told := &relay.Authority{
-			Client: p.direct, Namespace: o.Namespace, Certificate: own, Now: time.Now, Log: p.log,
+			Client: p.direct, Namespace: o.Namespace, AgentNamespace: o.agentNamespace(), Certificate: own,
+			Now: time.Now, Log: p.log,
 		}
 		if err := p.manager.Add(p.kept("certificate", told.Run)); err != nil {
 			return err

@@ -102,8 +102,8 @@ func (w *world) restart(change ...func(*intake.Config)) {
 			defer w.mu.Unlock()
 			return w.limits[node]
 		},
-		Known:    func(node string) bool { return w.known[node] },
-		Ready:    func() bool { return true },
+		Known: func(node string) bool { return w.known[node] },
+		Ready: func() bool { return true },
 		Rates: func(string, time.Time, time.Time) ledger.Rates {
 			return ledger.Rates{Site: "north", PUE: 1.2, Carbon: 300, Signal: "average", Price: 0.2, Currency: "EUR"}
 		},

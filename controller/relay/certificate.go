@@ -22,12 +22,14 @@ import (
 
 	"github.com/google/renameio/v2"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// AuthorityName is the ConfigMap that says by which certificate the HTTP API is known. Agents and schedulers mount it.
+// AuthorityName is the ConfigMap that says by which certificate the HTTP API is known. Agents and schedulers mount it,
+// each from their own namespace.
 const (
 	AuthorityName = "kubenergy-ca"
 	authorityKey  = "ca.crt"
@@ -204,20 +206,23 @@ func sign(names []string, now time.Time) (certificate, key []byte, err error) {
 
 // An Authority publishes by which certificate the HTTP API is known.
 type Authority struct {
-	Client      client.Client // reads from the API server, not from a cache
-	Namespace   string
-	Certificate *Certificate
-	Now         func() time.Time
-	Log         *slog.Logger
+	Client         client.Client // reads from the API server, not from a cache
+	Namespace      string
+	AgentNamespace string // may be the same
+	Certificate    *Certificate
+	Now            func() time.Time
+	Log            *slog.Logger
+
+	noAgents bool // and that was said
 }
 
 // Run renews and publishes until ctx ends. A user may remove what was published, and another replica may write over it.
 func (a *Authority) Run(ctx context.Context) error {
-	const every, retry = 5 * time.Minute, 5 * time.Second
+	const every, retry = time.Minute, 5 * time.Second
 	told := ""
 	for {
 		wait := every
-		if err := errors.Join(a.Certificate.Renew(a.Now()), a.publish(ctx)); err != nil && ctx.Err() == nil {
+		if err := a.turn(ctx); err != nil && ctx.Err() == nil {
 			wait = retry
 			if err.Error() != told {
 				told = err.Error()
@@ -233,9 +238,31 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 }
 
+func (a *Authority) turn(ctx context.Context) error {
+	err := errors.Join(a.Certificate.Renew(a.Now()), a.publish(ctx, a.Namespace))
+	if a.AgentNamespace != a.Namespace {
+		err = errors.Join(err, a.publishToAgents(ctx))
+	}
+	return err
+}
+
+// publishToAgents takes it for the absence of agents if it has no right to: the right comes with them.
+func (a *Authority) publishToAgents(ctx context.Context) error {
+	err := a.publish(ctx, a.AgentNamespace)
+	none := apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
+	if none && !a.noAgents {
+		a.Log.Info("agents in the cluster are not told the certificate of the HTTP API: there are none, or a right is "+
+			"missing", "namespace", a.AgentNamespace, "configMap", AuthorityName, "error", err)
+	}
+	if a.noAgents = none; none {
+		return nil
+	}
+	return err
+}
+
 // publish adds the certificate to the bundle as it was read: no replica's addition is lost.
-func (a *Authority) publish(ctx context.Context) error {
-	m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: AuthorityName}}
+func (a *Authority) publish(ctx context.Context, namespace string) error {
+	m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: AuthorityName}}
 	_, err := controllerutil.CreateOrUpdate(ctx, a.Client, m, func() error {
 		bundle := bundled([]byte(m.Data[authorityKey]), a.Certificate.pem, a.Now())
 		if next := a.Certificate.successor; next != nil {

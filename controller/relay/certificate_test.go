@@ -3,18 +3,23 @@ package relay
 import (
 	"bytes"
 	"context"
-	"errors"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 var apiNames = []string{"kubenergy-controller.kubenergy-system.svc", "localhost"}
@@ -111,7 +116,7 @@ func TestCertificateRotates(t *testing.T) {
 	var yesterday []byte // the bundle
 	serials := map[string]bool{}
 	for range 400 * 2 { // half days
-		if err := errors.Join(s.Renew(now), a.publish(t.Context())); err != nil {
+		if err := errors.Join(s.Renew(now), a.publish(t.Context(), a.Namespace)); err != nil {
 			t.Fatal(err)
 		}
 		leaf := served()
@@ -175,7 +180,7 @@ func TestAuthorityIsPublished(t *testing.T) {
 			Client: api, Namespace: "kubenergy-system", Certificate: &Certificate{pem: own},
 			Now: func() time.Time { return at }, Log: slog.New(slog.DiscardHandler),
 		}
-		if err := a.publish(context.Background()); err != nil {
+		if err := a.publish(t.Context(), a.Namespace); err != nil {
 			t.Fatal(err)
 		}
 		var m v1.ConfigMap
@@ -224,6 +229,53 @@ func TestAuthorityIsPublished(t *testing.T) {
 		if !bytes.HasSuffix(got, last) || bytes.Count(got, []byte("BEGIN")) > maxAuthorities {
 			t.Fatal("the bundle grows, or lacks the newest")
 		}
+	}
+}
+
+// Agents have a namespace of their own, which lets the controller write once they are installed.
+func TestAuthorityIsToldToAgents(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, err := SignOnce(t.TempDir(), apiNames, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refusal error
+	api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			options ...client.GetOption,
+		) error {
+			if key.Namespace == "kubenergy-agent" && refusal != nil {
+				return refusal
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+	})
+	var log bytes.Buffer
+	a := &Authority{
+		Client: api, Namespace: "kubenergy-system", AgentNamespace: "kubenergy-agent", Certificate: s,
+		Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	configMaps := schema.GroupResource{Resource: "configmaps"}
+	for _, refusal = range []error{
+		errors.New("away"), apierrors.NewForbidden(configMaps, AuthorityName, nil),
+		apierrors.NewForbidden(configMaps, AuthorityName, nil), nil,
+	} {
+		if err := a.turn(t.Context()); (err != nil) != (refusal != nil && !apierrors.IsForbidden(refusal)) {
+			t.Errorf("refused with %v: %v", refusal, err)
+		}
+		var m v1.ConfigMap
+		key := types.NamespacedName{Namespace: a.Namespace, Name: AuthorityName}
+		if err := api.Get(t.Context(), key, &m); err != nil || m.Data[authorityKey] != string(s.pem) {
+			t.Errorf("refused with %v: our own namespace is told %q, %v", refusal, m.Data, err)
+		}
+	}
+	var m v1.ConfigMap
+	key := types.NamespacedName{Namespace: a.AgentNamespace, Name: AuthorityName}
+	if err := api.Get(t.Context(), key, &m); err != nil || m.Data[authorityKey] != string(s.pem) {
+		t.Errorf("agents are told %q, %v", m.Data, err)
+	}
+	if n := strings.Count(log.String(), "level=INFO"); n != 1 || strings.Contains(log.String(), "level=WARN") {
+		t.Errorf("the log says\n%s", &log)
 	}
 }
 

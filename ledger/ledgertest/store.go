@@ -26,7 +26,7 @@ type Store struct {
 	booked  []*ledger.Booking
 	pieces  []piece
 	records map[string]ledger.Record
-	since   map[string]time.Time       // when a node came to be, as its first booking said
+	since   map[string]time.Time // when a node came to be, as its first booking said
 	seen    map[string]ledger.Seen
 	names   map[string]map[string]name // by node and consumer
 }

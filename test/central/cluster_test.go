@@ -90,7 +90,7 @@ func setUp(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	if err := c.Apply(ctx, deploy.Agent, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() != "ServiceAccount"
+		return o.GetKind() == "DaemonSet"
 	}); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (w *world) agents(t *testing.T, c *central) (metered *meters, stop func()) 
 // agentPod returns the pod whose token a node's agent shows.
 func (w *world) agentPod(t *testing.T, node string) *corev1.Pod {
 	t.Helper()
-	pods := w.Client.CoreV1().Pods(v1alpha1.SystemNamespace)
+	pods := w.Client.CoreV1().Pods(cluster.AgentNamespace)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "kubenergy-agent-" + node, Labels: map[string]string{"app.kubernetes.io/name": "kubenergy-agent"},

@@ -49,6 +49,7 @@ func (w *world) controllerIn(t *testing.T, state string, env []string, args ...s
 		"--kubeconfig=" + kubeconfig, "--state-dir=" + state, "--api-bind-address=" + address,
 		"--metrics-bind-address=0",
 		"--health-probe-bind-address=0", "--leader-elect=false", "--log-format=text", "--api-name=localhost",
+		"--agent-namespace=" + cluster.AgentNamespace,
 	}, args...)
 	t.Cleanup(func() {
 		if c.Process != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
 	"github.com/kubenergy/kubenergy/workload"
 )
 
@@ -36,15 +37,16 @@ func TestEndToEnd(t *testing.T) {
 	w := shared
 	// What was drawn before the agents came would be estimated, and is not theirs.
 	c := w.controller(t, nil, "--agentless=false")
-	// Pods know the API by what this ConfigMap says.
+	// Pods know the API by what this ConfigMap says, each by that of its namespace.
 	c.caFile = filepath.Join(t.TempDir(), "ca.crt")
-	kit.Eventually(t, time.Minute, "the controller tells what it is known by", func() bool {
-		m, err := w.Client.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-ca",
-			metav1.GetOptions{})
-		own, _ := os.ReadFile(filepath.Join(c.state, "api.crt"))
-		return err == nil && strings.Contains(m.Data["ca.crt"], string(own)) &&
-			os.WriteFile(c.caFile, []byte(m.Data["ca.crt"]), 0o600) == nil
-	})
+	for _, namespace := range []string{v1alpha1.SystemNamespace, cluster.AgentNamespace} {
+		kit.Eventually(t, time.Minute, "the controller tells in "+namespace+" what it is known by", func() bool {
+			m, err := w.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "kubenergy-ca", metav1.GetOptions{})
+			own, _ := os.ReadFile(filepath.Join(c.state, "api.crt"))
+			return err == nil && strings.Contains(m.Data["ca.crt"], string(own)) &&
+				os.WriteFile(c.caFile, []byte(m.Data["ca.crt"]), 0o600) == nil
+		})
+	}
 	w.scheduler(t, c)
 	agents, stopMeters := w.agents(t, c)
 	kit.Eventually(t, time.Minute, "all nodes have live watts", func() bool {

@@ -24,6 +24,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
 // attempts is how often each attack is made.
@@ -123,7 +124,7 @@ func TestForgedAndReplayed(t *testing.T) {
 			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
 		},
 	}}
-	elsewhere, err := w.Client.CoreV1().ServiceAccounts("kubenergy-system").CreateToken(t.Context(), "kubenergy-agent",
+	elsewhere, err := w.Client.CoreV1().ServiceAccounts(cluster.AgentNamespace).CreateToken(t.Context(), "kubenergy-agent",
 		request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

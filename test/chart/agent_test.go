@@ -48,7 +48,10 @@ func agent(t *testing.T, args ...string) (set appsv1.DaemonSet, policy networkin
 // that is all. No rights, no token, no capability, nothing of the host's that could be written.
 func TestAgentCanDoLittle(t *testing.T) {
 	set, _, kinds := agent(t)
-	if want := []string{"DaemonSet", "NetworkPolicy", "Service", "ServiceAccount"}; !slices.Equal(kinds, want) {
+	// The role is the controller's.
+	if want := []string{
+		"ConfigMap", "DaemonSet", "Namespace", "NetworkPolicy", "Role", "RoleBinding", "Service", "ServiceAccount",
+	}; !slices.Equal(kinds, want) {
 		t.Errorf("it is made of %q, want %q", kinds, want)
 	}
 	spec := &set.Spec.Template.Spec
@@ -108,6 +111,66 @@ func TestAgentCanDoLittle(t *testing.T) {
 	if env := c.Env[0]; env.Name != "NODE_NAME" || env.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
 		t.Errorf("it is told its name by %+v", env)
 	}
+}
+
+// TestAgentsHaveANamespace checks that agents share a namespace with nothing else, so that no other namespace of ours
+// needs the level privileged, and that the way between them and the controller is open all the same.
+func TestAgentsHaveANamespace(t *testing.T) {
+	const own = "kubenergy-agent"
+	documents, err := Template(t.Context(), append(slices.Clone(everything), "--set", "agent.enabled=true", "--set-json",
+		`api.from=[{"ipBlock":{"cidr":"10.0.0.0/8"}}]`)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers, levels := map[string]string{}, map[string]string{}
+	for i := range documents {
+		d := &documents[i]
+		namespace := d.Object.GetNamespace()
+		if namespace != "" && (namespace == own) != (d.Object.GetLabels()["app.kubernetes.io/name"] == own) {
+			t.Errorf("%s is in %s", d.Name(), namespace)
+		}
+		switch d.Object.GetKind() {
+		case "Namespace":
+			levels[d.Object.GetName()] = d.Object.GetLabels()["pod-security.kubernetes.io/enforce"]
+			if d.Object.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+				t.Errorf("%s goes with the Secrets that are in it", d.Name())
+			}
+		case "NetworkPolicy":
+			var policy networkingv1.NetworkPolicy
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &policy); err != nil {
+				t.Fatal(err)
+			}
+			peers[d.Object.GetName()] = podsElsewhere(policy.Spec)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{own: "privileged"}, levels); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{
+		own: "kubenergy-system/kubenergy-controller", "kubenergy-controller": "kubenergy-agent/kubenergy-agent",
+		"kubenergy-scheduler": "", "kubenergy-release": "",
+	}, peers); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// podsElsewhere returns the pods of other namespaces that a network policy names.
+func podsElsewhere(s networkingv1.NetworkPolicySpec) string {
+	var all []networkingv1.NetworkPolicyPeer
+	for _, r := range s.Ingress {
+		all = append(all, r.From...)
+	}
+	for _, r := range s.Egress {
+		all = append(all, r.To...)
+	}
+	var found []string
+	for _, p := range all {
+		if p.NamespaceSelector != nil {
+			found = append(found, p.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]+"/"+
+				p.PodSelector.MatchLabels["app.kubernetes.io/name"])
+		}
+	}
+	return strings.Join(found, " ")
 }
 
 // TestAgentsStateOutlivesThePod checks the only folder of the host that agents may write, where values ask for it.
@@ -221,6 +284,9 @@ func TestAgentsSecrets(t *testing.T) {
 	set, _,
 		kinds := agent(t, "--set", "agent.push.url=https://central,agent.push.caSecret=ca,agent.push.certSecret=cert",
 		"--set", "agent.metrics.tlsSecret=tls,agent.metrics.tokenSecret=token,agent.guestDir=/var/scaphandre")
+	if slices.Contains(kinds, "Role") {
+		t.Errorf("the controller may write where nobody asks what it is known by: %q", kinds)
+	}
 	if !slices.Contains(kinds, "ConfigMap") {
 		t.Errorf("the web configuration is missing: %q", kinds)
 	}
@@ -333,7 +399,7 @@ func TestAgentIsScraped(t *testing.T) {
 	}
 	for _, want := range []string{
 		"{name: atls, key: ca.crt}", "{name: atoken, key: token}", "scheme: https",
-		"serverName: kubenergy-agent.kubenergy-system.svc",
+		"serverName: kubenergy-agent.kubenergy-agent.svc",
 	} {
 		if !strings.Contains(documents[i].Text, want) {
 			t.Errorf("the ServiceMonitor lacks %q:\n%s", want, documents[i].Text)
@@ -350,7 +416,7 @@ func TestAgentIsScraped(t *testing.T) {
 	// What the operator gives to a target, and what discovery knows.
 	target := map[string]string{
 		"__meta_kubernetes_pod_node_name": "worker-1", "job": "kubenergy-agent", "instance": "10.0.0.1:2112",
-		"namespace": "kubenergy-system",
+		"namespace": "kubenergy-agent",
 		"pod":       "kubenergy-agent-x", "container": "agent", "service": "kubenergy-agent", "endpoint": "metrics",
 	}
 	for what, labels := range map[string][2]map[string]string{

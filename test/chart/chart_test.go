@@ -68,6 +68,10 @@ func TestRefusals(t *testing.T) {
 			[]string{"--set", "agent.enabled=true,agent.metrics.tlsSecret=a,agent.metrics.webConfigSecret=b"},
 			"name the certificate in the web configuration",
 		},
+		"a Secret of another namespace for agents": {
+			[]string{"--set", "agent.enabled=true,api.tlsSecret=api"},
+			"name it in agent.push.caSecret",
+		},
 		"energy for everybody": {
 			[]string{"--set", "agent.enabled=true,networkPolicy.enabled=false"},
 			"agent.metrics.tokenSecret",

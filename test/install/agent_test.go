@@ -7,13 +7,17 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/chart"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
 // testAgentHasNoRights compares what the agent's account may do with what an account without any rights may
@@ -46,8 +50,8 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 	agent := clients["kubenergy-agent"].CoreV1()
 	_, pods := agent.Pods("").List(ctx, metav1.ListOptions{})
 	_, nodes := agent.Nodes().List(ctx, metav1.ListOptions{})
-	_, secrets := agent.Secrets(v1alpha1.SystemNamespace).List(ctx, metav1.ListOptions{})
-	_, itself := agent.ServiceAccounts(v1alpha1.SystemNamespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
+	_, secrets := agent.Secrets(cluster.AgentNamespace).List(ctx, metav1.ListOptions{})
+	_, itself := agent.ServiceAccounts(cluster.AgentNamespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
 	for what, err := range map[string]error{
 		"pods": pods, "nodes": nodes, "secrets": secrets, "its own account": itself,
 	} {
@@ -61,9 +65,12 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 // folders of the host and nothing else; at the level privileged they start.
 func (w *world) testAgentAndPodSecurity(t *testing.T) {
 	ctx := t.Context()
-	set, err := w.Client.AppsV1().DaemonSets(v1alpha1.SystemNamespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
+	set, err := w.Client.AppsV1().DaemonSets(cluster.AgentNamespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := w.startPod(t, cluster.AgentNamespace, &set.Spec.Template.Spec); err != nil {
+		t.Errorf("in its own namespace: %v", err)
 	}
 	for level, want := range map[string][]string{
 		"privileged": nil,
@@ -81,17 +88,57 @@ func (w *world) testAgentAndPodSecurity(t *testing.T) {
 			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		got := violations(w.startAgent(t, namespace.Name, set))
+		got := violations(w.startPod(t, namespace.Name, &set.Spec.Template.Spec))
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: violations are %q, want %q", level, got, want)
 		}
 	}
 }
 
-// startAgent returns what the API server says to a pod of the agent, which it does not keep.
-func (w *world) startAgent(t *testing.T, namespace string, set *appsv1.DaemonSet) error {
+// testPodsAreRestricted checks that kubenergy-system may have the level restricted: all pods of the chart but the
+// agent's are let in there, and the agent's are not.
+func (w *world) testPodsAreRestricted(t *testing.T) {
+	restricted := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)
+	if _, err := w.Client.CoreV1().Namespaces().Patch(t.Context(), v1alpha1.SystemNamespace, types.MergePatchType,
+		restricted, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	documents, err := chart.Template(t.Context(), "--set", "stress.enabled=true,stress.jobs=1,agent.enabled=true",
+		"--set", "signals.keysSecret=keys,meterKeysSecret=meters,hostTokensSecret=hosts,metrics.tlsSecret=tls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for i := range documents {
+		o := documents[i].Object
+		template, found, err := unstructured.NestedMap(o.Object, "spec", "template", "spec")
+		if err != nil || !found {
+			continue
+		}
+		var spec v1.PodSpec
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &spec); err != nil {
+			t.Fatal(err)
+		}
+		spec.ServiceAccountName = "" // that of the hook is not there
+		name := o.GetLabels()["app.kubernetes.io/name"]
+		err = w.startPod(t, v1alpha1.SystemNamespace, &spec)
+		seen[name] = err == nil
+		if err != nil && name != "kubenergy-agent" {
+			t.Errorf("%s: %v", documents[i].Name(), err)
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{
+		"kubenergy-scheduler": true, "kubenergy-controller": true, "kubenergy-release": true, "kubenergy-stress": true,
+		"kubenergy-agent": false,
+	}, seen); diff != "" {
+		t.Errorf("in %s at the level restricted:\n%s", v1alpha1.SystemNamespace, diff)
+	}
+}
+
+// startPod returns what the API server says to a pod, which it does not keep.
+func (w *world) startPod(t *testing.T, namespace string, spec *v1.PodSpec) error {
 	t.Helper()
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: *set.Spec.Template.Spec.DeepCopy()}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: *spec.DeepCopy()}
 	_, err := w.Client.CoreV1().Pods(namespace).Create(t.Context(), pod,
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 	return err

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/test/chart"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
 // valueSets are what the chart is rendered with; with the defaults they reach every branch of its templates.
@@ -60,7 +61,7 @@ var valueSets = map[string][]string{
 		"agent.push.url=https://central.example.com:8444/ingest,agent.push.caSecret=ca,agent.push.certSecret=cert,image.pullSecrets={pull}",
 		"--set", "agent.metrics.tlsSecret=agent-tls,agent.metrics.tokenSecret=agent-token",
 		"--set-json",
-		`agent.push.to=[{"podSelector":{"matchLabels":{"app.kubernetes.io/name":"kubenergy-controller"}}}]`,
+		`agent.push.to=[{"ipBlock":{"cidr":"192.0.2.1/32"}}]`,
 		"--set-json", `networkPolicy.agentEgress=[{"ports":[{"port":8080,"protocol":"TCP"}]}]`,
 	},
 	"agent, placed": {
@@ -105,6 +106,7 @@ func TestInstall(t *testing.T) {
 	t.Run("a kubelet attacks", w.testKubelet)
 	t.Run("the agent has no rights", w.testAgentHasNoRights)
 	t.Run("the agent and Pod Security", w.testAgentAndPodSecurity)
+	t.Run("the rest and Pod Security", w.testPodsAreRestricted)
 	t.Run("upgrade", w.testUpgrade)
 	t.Run("release and uninstall", w.testUninstall)
 }
@@ -205,19 +207,35 @@ func (w *world) wantFileAccepted(t *testing.T, file string) {
 	t.Run(filepath.Base(file), func(t *testing.T) { w.wantAccepted(t, documents) })
 }
 
-// testUpgrade switches holding of Jobs off and on again: the policy goes and comes with the release.
+// testUpgrade switches holding of Jobs and the agent off and on again: the policy goes and comes with the release, and
+// the agent comes back to the namespace that it left behind.
 func (w *world) testUpgrade(t *testing.T) {
 	policies := w.Client.AdmissionregistrationV1().MutatingAdmissionPolicies()
 	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce,hold.enabled=false")
 	if _, err := policies.Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err == nil {
 		t.Error("hold.enabled is false, and the policy is still there")
 	}
-	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce")
+	w.wantAgent(t, false)
+	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce,agent.enabled=true")
+	w.wantAgent(t, true)
 	if _, err := policies.Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
 	if _, err := w.Client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(), "kubenergy-hold",
 		metav1.GetOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+func (w *world) wantAgent(t *testing.T, want bool) {
+	t.Helper()
+	_, err := w.Client.AppsV1().DaemonSets(cluster.AgentNamespace).Get(t.Context(), "kubenergy-agent",
+		metav1.GetOptions{})
+	if (err == nil) != want {
+		t.Errorf("the agent is there: want %v (%v)", want, err)
+	}
+	n, err := w.Client.CoreV1().Namespaces().Get(t.Context(), cluster.AgentNamespace, metav1.GetOptions{})
+	if err != nil || n.DeletionTimestamp != nil {
+		t.Errorf("its namespace goes: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the rights that the API server reports as those that are expected")
@@ -39,7 +40,7 @@ func (w *world) testRights(t *testing.T) {
 		for _, line := range everywhere {
 			fmt.Fprintf(&text, "  %s\n", line)
 		}
-		for _, namespace := range []string{metav1.NamespaceSystem, v1alpha1.SystemNamespace} {
+		for _, namespace := range []string{metav1.NamespaceSystem, v1alpha1.SystemNamespace, cluster.AgentNamespace} {
 			fmt.Fprintf(&text, "%s, in %s\n", account, namespace)
 			for _, line := range rightsIn(t, client, namespace) {
 				if !slices.Contains(everywhere, line) {
@@ -128,9 +129,17 @@ func (w *world) testGuard(t *testing.T) {
 			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
 		return err
 	}
-	configMap := func(name string) error {
-		_, err := controller.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Create(ctx,
+	configMap := func(namespace, name string) error {
+		_, err := controller.CoreV1().ConfigMaps(namespace).Create(ctx,
 			&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
+		return err
+	}
+	authority := func() error {
+		all := controller.CoreV1().ConfigMaps(cluster.AgentNamespace)
+		m, err := all.Get(ctx, "kubenergy-ca", metav1.GetOptions{})
+		if err == nil {
+			_, err = all.Update(ctx, m, metav1.UpdateOptions{DryRun: dry.DryRun})
+		}
 		return err
 	}
 	policy := func(patch, subresource string) error {
@@ -152,10 +161,12 @@ func (w *world) testGuard(t *testing.T) {
 			lease(scheduler, metav1.NamespaceDefault, "kubenergy-scheduler"),
 			false,
 		},
-		"the count of calls":     {configMap("kubenergy-calls"), true},
-		"another ConfigMap":      {configMap("kubenergy-scheduler-2"), false},
-		"the status of a policy": {policy(`{"status":{"held":3}}`, "status"), true},
-		"the spec of a policy":   {policy(`{"spec":{"mode":"off"}}`, ""), false},
+		"the count of calls":       {configMap(v1alpha1.SystemNamespace, "kubenergy-calls"), true},
+		"another ConfigMap":        {configMap(v1alpha1.SystemNamespace, "kubenergy-scheduler-2"), false},
+		"what agents know us by":   {authority(), true},
+		"another where agents are": {configMap(cluster.AgentNamespace, "kubenergy-calls"), false},
+		"the status of a policy":   {policy(`{"status":{"held":3}}`, "status"), true},
+		"the spec of a policy":     {policy(`{"spec":{"mode":"off"}}`, ""), false},
 		// and it has no effect
 		"the spec of a policy through its status": {policy(`{"spec":{"mode":"off"}}`, "status"), true},
 	} {

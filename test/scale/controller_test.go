@@ -32,9 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
@@ -131,21 +129,14 @@ func newCluster(t *testing.T, nodes int) *testCluster {
 	workloads := func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == "Deployment" || o.GetKind() == "PersistentVolumeClaim"
 	}
-	accounts := func(o *unstructured.Unstructured) bool { return o.GetKind() != "ServiceAccount" }
+	daemonSet := func(o *unstructured.Unstructured) bool { return o.GetKind() == "DaemonSet" }
 	for _, manifests := range []struct {
 		text []byte
 		skip func(*unstructured.Unstructured) bool
-	}{{deploy.Everything, workloads}, {deploy.Agent, accounts}} {
+	}{{deploy.Everything, workloads}, {deploy.Agent, daemonSet}} {
 		if err := c.Apply(t.Context(), manifests.text, manifests.skip); err != nil {
 			t.Fatal(err)
 		}
-	}
-	// As docs/agent.md says: agents mount folders of nodes.
-	privileged := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
-	if _, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), v1alpha1.SystemNamespace, types.MergePatchType,
-		privileged,
-		metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
 	}
 	// Nothing else makes it here.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -201,13 +192,13 @@ func (c *testCluster) populate(ctx context.Context, i int) (*agent, error) {
 	a.ids = append(a.ids, energy.System)
 	slices.Sort(a.ids)
 	own := podOf(name, i, podsOfNode)
-	own.Name, own.Namespace, own.Spec.ServiceAccountName = "kubenergy-agent-"+name, v1alpha1.SystemNamespace,
+	own.Name, own.Namespace, own.Spec.ServiceAccountName = "kubenergy-agent-"+name, cluster.AgentNamespace,
 		"kubenergy-agent"
-	own, err := c.Client.CoreV1().Pods(v1alpha1.SystemNamespace).Create(ctx, own, metav1.CreateOptions{})
+	own, err := c.Client.CoreV1().Pods(cluster.AgentNamespace).Create(ctx, own, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
-	token, err := c.Client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(ctx, "kubenergy-agent",
+	token, err := c.Client.CoreV1().ServiceAccounts(cluster.AgentNamespace).CreateToken(ctx, "kubenergy-agent",
 		&authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{
 				Audiences: []string{"kubenergy"}, ExpirationSeconds: new(int64(2 * 3600)),
@@ -262,7 +253,8 @@ func (c *testCluster) measure(t *testing.T, state string, env []string, grown fu
 	_, port, _ := strings.Cut(address, ":")
 	cmd := exec.Command(kit.Build(t, "./cmd/kubenergy-controller"), "--kubeconfig="+kubeconfig, "--state-dir="+state,
 		"--api-bind-address="+address, "--metrics-bind-address=0", "--health-probe-bind-address="+probes,
-		"--api-name=localhost", "--leader-elect=false", "--log-format=text")
+		"--api-name=localhost", "--leader-elect=false", "--log-format=text",
+		"--agent-namespace="+cluster.AgentNamespace)
 	cmd.Env = append(os.Environ(), append(env, "GOMEMLIMIT=800MiB")...) // as the chart sets it
 	controller := kit.Start(t, state, "controller", cmd)
 	var authority []byte

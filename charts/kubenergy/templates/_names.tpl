@@ -9,6 +9,11 @@
 kubenergy-system
 {{- end -}}
 
+{{/* Where agents are, and nothing else: their pods need more of Pod Security than those of the rest. */}}
+{{- define "kubenergy.agentNamespace" -}}
+kubenergy-agent
+{{- end -}}
+
 {{/* Labels of everything; give a dict of root and component. */}}
 {{- define "kubenergy.labels" -}}
 app.kubernetes.io/name: {{ .component }}

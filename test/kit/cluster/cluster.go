@@ -96,12 +96,22 @@ func Nodes(n int) (nodes []lab.NodeSpec) {
 	return nodes
 }
 
+// AgentNamespace is where the chart installs agents.
+const AgentNamespace = "kubenergy-agent"
+
+func namespaceOf(account string) string {
+	if account == "kubenergy-agent" {
+		return AgentNamespace
+	}
+	return v1alpha1.SystemNamespace
+}
+
 // Account returns the path of a kubeconfig with the rights of one of our service accounts, and a client's configuration
 // from it.
 func (c *Cluster) Account(t testing.TB, account string) (path string, config *rest.Config) {
 	t.Helper()
 	path = filepath.Join(c.Dir, account+".kubeconfig")
-	token, err := c.Client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(t.Context(), account,
+	token, err := c.Client.CoreV1().ServiceAccounts(namespaceOf(account)).CreateToken(t.Context(), account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600))}},
 		metav1.CreateOptions{})
 	if err != nil {
@@ -134,7 +144,7 @@ func (c *Cluster) Token(t testing.TB, account string, pod *corev1.Pod) string {
 			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
 		}
 	}
-	got, err := c.Client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(t.Context(), account, request,
+	got, err := c.Client.CoreV1().ServiceAccounts(namespaceOf(account)).CreateToken(t.Context(), account, request,
 		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
