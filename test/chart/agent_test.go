@@ -230,10 +230,10 @@ func TestAgentsNetwork(t *testing.T) {
 	}{
 		"by default":      {nil, "", "0:53,53 1:9443 "},
 		"with Prometheus": {[]string{"--set-json", prometheus}, "1:2112 ", "0:53,53 1:9443 "},
-		"with a token":    {[]string{"--set", "agent.metrics.tokenSecret=t"}, "0:2112 ", "0:53,53 1:9443 "},
+		"with a token":    {[]string{"--set", "agent.metrics.tokenSecret=t,agent.metrics.tlsSecret=c"}, "0:2112 ", "0:53,53 1:9443 "},
 		"with a config":   {[]string{"--set", "agent.metrics.webConfigSecret=t"}, "0:2112 ", "0:53,53 1:9443 "},
 		"with both": {
-			[]string{"--set", "agent.metrics.tokenSecret=t", "--set-json", prometheus},
+			[]string{"--set", "agent.metrics.tokenSecret=t,agent.metrics.tlsSecret=c", "--set-json", prometheus},
 			"1:2112 ",
 			"0:53,53 1:9443 ",
 		},

@@ -72,6 +72,9 @@ func TestRefusals(t *testing.T) {
 			[]string{"--set", "agent.enabled=true,api.tlsSecret=api"},
 			"name it in agent.push.caSecret",
 		},
+		"a token in clear": {
+			[]string{"--set", "agent.enabled=true,agent.metrics.tokenSecret=t"}, "without TLS, the network sees the token",
+		},
 		"energy for everybody": {
 			[]string{"--set", "agent.enabled=true,networkPolicy.enabled=false"},
 			"agent.metrics.tokenSecret",
