@@ -2,6 +2,7 @@ package release
 
 import (
 	"encoding/json"
+	"log/slog"
 	"regexp"
 	"testing"
 	"time"
@@ -45,10 +46,10 @@ func FuzzHeld(f *testing.F) {
 		job.Labels[v1alpha1.LabelHeld] = "true"
 		h.Saw(&job)
 		j := h.jobs[job.UID]
-		if _, early := j.overdue(view, created); early && !j.Queued {
+		if _, early := j.overdue(slog.New(slog.DiscardHandler), view, created); early && !j.Queued {
 			t.Fatal("it is overdue when it is created")
 		}
-		if _, late := j.overdue(view, created.AddDate(1, 0, 2)); late == j.Queued {
+		if _, late := j.overdue(slog.New(slog.DiscardHandler), view, created.AddDate(1, 0, 2)); late == j.Queued {
 			t.Fatalf("overdue after a year: %v", late)
 		}
 		h.Lost(&job)
