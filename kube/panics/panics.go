@@ -94,7 +94,8 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 func Worth(times int) bool { return times&(times-1) == 0 }
 
 // Open reports whether this process leaves deciding to stock Kubernetes.
-func Open() bool { return process.Open(time.Now()) }
+// Each cycle of each pod asks, so the clock is read where there were panics alone.
+func Open() bool { return process.until.Load() != 0 && process.Open(time.Now()) }
 
 // Reset forgets the panics of this process, for tests that cause some.
 func Reset() {
