@@ -159,6 +159,14 @@ type readFile[T any] struct {
 
 var errPanicked = errors.New("reading it panicked")
 
+// parsed is what read makes of a file.
+func parsed[T any](path string, data []byte, read func([]byte) (T, error), log *slog.Logger) (content T, err error) {
+	if !panics.Survive(log, "files", path, func() { content, err = read(data) }) {
+		err = errPanicked
+	}
+	return content, err
+}
+
 // poll reads the file if it is not the one seen last, and reports whether anything is different now. What is wrong with
 // a file is logged once, not every second. There is no file of an empty path.
 func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.Logger) (changed bool) {
@@ -179,9 +187,7 @@ func (r *readFile[T]) poll(path string, read func([]byte) (T, error), log *slog.
 	default:
 		if data, err = os.ReadFile(path); err != nil {
 			info = nil // it may be readable the next time without having changed
-		} else if !panics.Survive(log, "files", path, func() { content, err = read(data) }) {
-			err = errPanicked
-		} else if err == nil {
+		} else if content, err = parsed(path, data, read, log); err == nil {
 			r.content = content
 			log.Info("file loaded", "file", path)
 		}

@@ -252,7 +252,7 @@ func (n *night) takes(p part) time.Duration {
 // plan says what is to do, how long that takes, and what of it does not fit.
 func (n *night) plan() string {
 	var b strings.Builder
-	left := n.end.Sub(time.Now())
+	left := time.Until(n.end)
 	var all time.Duration
 	say := func(name string, d time.Duration) {
 		late := ""

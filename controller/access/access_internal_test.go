@@ -2,18 +2,19 @@ package access
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"runtime"
 	"strconv"
 	"testing"
 	"time"
 	"weak"
 
-	"errors"
-	"github.com/kubenergy/kubenergy/kube/panics"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"log/slog"
+
+	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
 func TestBucketsAreBounded(t *testing.T) {

@@ -96,26 +96,36 @@ func (w *webhooks) allows(u *url.URL) bool {
 	return slices.ContainsFunc(w.hosts, func(host string) bool { return dial.Names(host, u) })
 }
 
-// post sends a message. Anyone who may write budgets may name any URL, so administrators must allow its host.
-func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
+// target returns the URL of a webhook. Anyone who may write budgets may name any URL, so administrators must allow its
+// host.
+func (w *webhooks) target(to string) (*url.URL, error) {
 	administrators := to == ""
 	if to = cmp.Or(to, w.own); to == "" {
-		return errors.New("no webhook is named, by the action or by the controller's options")
+		return nil, errors.New("no webhook is named, by the action or by the controller's options")
 	}
 	if name, ok := strings.CutPrefix(to, webhookSecret); ok {
 		var err error
 		if to, err = w.urls.Key(name); err != nil {
-			return fmt.Errorf("reading %s: %w", webhookSecret+name, err)
+			return nil, fmt.Errorf("reading %s: %w", webhookSecret+name, err)
 		}
 		administrators = true
 	}
 	u, err := url.Parse(to)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return errors.New("the webhook's URL cannot be read")
+		return nil, errors.New("the webhook's URL cannot be read")
 	}
 	if !administrators && !w.allows(u) {
-		return errors.New("the host and port of the webhook's URL are not among those that the controller's " +
+		return nil, errors.New("the host and port of the webhook's URL are not among those that the controller's " +
 			"--webhook-host allows")
+	}
+	return u, nil
+}
+
+// post sends a message.
+func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
+	u, err := w.target(to)
+	if err != nil {
+		return err
 	}
 	body, err := json.Marshal(m)
 	if err != nil {

@@ -93,8 +93,8 @@ func (s *Certificate) read() (leaf *x509.Certificate, key []byte, err error) {
 	if key, err = os.ReadFile(s.KeyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("reading the key of the HTTP API: %w", err)
 	}
-	pair, err := tls.X509KeyPair(text, key)
-	if err != nil || !slices.Equal(pair.Leaf.DNSNames, s.names) {
+	pair, torn := tls.X509KeyPair(text, key)
+	if torn != nil || !slices.Equal(pair.Leaf.DNSNames, s.names) {
 		return nil, nil, nil
 	}
 	s.pem = text

@@ -2,19 +2,19 @@ package panics_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"context"
-	"errors"
 	"github.com/kubenergy/kubenergy/kube/panics"
-	"github.com/prometheus/client_golang/prometheus"
-	"io"
-	"testing/synctest"
 )
 
 func TestBreaker(t *testing.T) {
@@ -71,7 +71,7 @@ func TestKeep(t *testing.T) {
 				panic("planted")
 			}
 			return io.EOF
-		}); runs != 3 || err != io.EOF {
+		}); runs != 3 || !errors.Is(err, io.EOF) {
 			t.Errorf("%d runs, error %v", runs, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -147,9 +147,13 @@ func byCron(j *batchv1.Job) {
 func TestAPanicAnywhereKeepsNothing(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	for _, c := range []struct{ name, verb, resource string }{
-		{"releasing, and writing on Jobs", "patch", "jobs"}, {"events", "create", "events"},
-		{"reading CronJobs", "get", "cronjobs"}, {"asking for the time", "create", "selfsubjectreviews"},
-		{"campaigning", "get", "leases"}, {"watching Jobs", "list", "jobs"}, {"a part of each turn", "", ""},
+		{"releasing, and writing on Jobs", "patch", "jobs"},
+		{"events", "create", "events"},
+		{"reading CronJobs", "get", "cronjobs"},
+		{"asking for the time", "create", "selfsubjectreviews"},
+		{"campaigning", "get", "leases"},
+		{"watching Jobs", "list", "jobs"},
+		{"a part of each turn", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			panics.Reset()

@@ -85,7 +85,7 @@ func (c *central) holdConnections(t *testing.T, fine func(what string)) {
 					continue
 				}
 				open.Add(1)
-				defer conn.Close() //nolint:revive // all are open until the test ends
+				defer conn.Close()
 			}
 			<-stop
 		})
