@@ -218,6 +218,38 @@ func TestHoldNewWork(t *testing.T) {
 	}
 }
 
+// TestTeamOfANamespace: a Job without a label belongs to the team that its namespace names, wherever a budget looks at
+// it. A budget that suspended by one answer and resumed by another would delete its pods again and again.
+func TestTeamOfANamespace(t *testing.T) {
+	for _, per := range []string{v1alpha1.PerScope, v1alpha1.PerWorkload} {
+		clock := &clockAt{monday.Add(time.Hour)}
+		w := newWorld(t, newJob("j", nil), newBudget(func(b *v1alpha1.EnergyBudget) {
+			b.Spec.Per, b.Spec.Scope = per, v1alpha1.BudgetScope{Teams: []string{"vision"}}
+			if per == v1alpha1.PerWorkload {
+				b.Spec.Period.Type = v1alpha1.PeriodLifetime
+			}
+		}, do(v1alpha1.DeedSuspend, v1alpha1.DeedLabel)...))
+		w.book(monday, monday.Add(time.Minute), oneKWh*2, ledger.Consumer{
+			Key: "pod/" + uidOf("Job/j"), Pod: "j-x", Account: ledger.Account{
+				Kind: ledger.Workload, Namespace: "team", OwnerKind: "Job", Owner: "j", Team: "vision",
+			},
+		})
+		e := w.engine("a", nil, clock.now)
+		e.o.TeamOf = func(string, string) string { return "vision" }
+		for range 4 {
+			e.sweepAndWork(t.Context())
+			clock.at = clock.at.Add(time.Minute)
+		}
+		j := w.job("j")
+		if !*j.Spec.Suspend || j.Labels[v1alpha1.AnnotationBudgetExceeded] != "true" {
+			t.Errorf("%s: suspended is %v, labels are %v", per, *j.Spec.Suspend, j.Labels)
+		}
+		if got := w.events()["Job/j"]; slices.Contains(got, eventResumed) {
+			t.Errorf("%s: it is suspended and resumed in turns: %v", per, got)
+		}
+	}
+}
+
 func TestEachActionOnce(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	actions := append(do(v1alpha1.DeedLog, v1alpha1.DeedEvent, v1alpha1.DeedNotify, v1alpha1.DeedAnnotate,

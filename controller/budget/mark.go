@@ -29,7 +29,7 @@ func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActi
 	}
 	annotations, labels := exceeded(t.Do, c.use, &b.Spec.Limits, false)
 	objects = slices.DeleteFunc(objects, func(o client.Object) bool {
-		return !goesOn(o) || !ownersOf(o).InScope(&b.Spec.Scope)
+		return !goesOn(o) || !e.ownersOf(o).InScope(&b.Spec.Scope)
 	})
 	if len(objects) > maxMarked {
 		e.o.Log.Warn("an EnergyBudget counts more than is marked", "namespace", b.Namespace, "budget", b.Name,

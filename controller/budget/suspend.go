@@ -58,9 +58,7 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	var running []*batchv1.Job
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		owners := policy.JobOwners(j)
-		owners.Team = e.o.TeamOf(j.Namespace, owners.Team)
-		if owners.InScope(&c.budget.Spec.Scope) && maySuspend(j, label) {
+		if e.ownersOf(j).InScope(&c.budget.Spec.Scope) && maySuspend(j, label) {
 			running = append(running, j)
 		}
 	}
@@ -113,7 +111,7 @@ func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
 
 // resumeAll resumes what no budget suspends any longer.
 func (e *Engine) resumeAll(ctx context.Context, s *scene) {
-	over := slices.DeleteFunc(slices.Clone(s.marks.jobs), func(j *batchv1.Job) bool { return !s.over(j) })
+	over := slices.DeleteFunc(slices.Clone(s.marks.jobs), func(j *batchv1.Job) bool { return !e.over(s, j) })
 	done, failed := inParallel(e.o.Log, parallel, over, func(j *batchv1.Job) error {
 		return e.patch(ctx, j, types.JSONPatchType, kube.BudgetResumePatch(j, false))
 	})
@@ -128,12 +126,11 @@ func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 
 // over reports whether a Job that a budget suspended is to be resumed. Where it is not known whether a budget keeps
 // it, what is written on it says until when it does.
-func (s *scene) over(j *batchv1.Job) bool {
+func (e *Engine) over(s *scene, j *batchv1.Job) bool {
 	label := j.Labels[v1alpha1.LabelBudgetSuspended]
 	kept := slices.ContainsFunc(s.shared, func(c *budgetCase) bool {
-		owners := policy.JobOwners(j)
 		return c.budget.Namespace == j.Namespace && policy.BudgetLabel(c.budget.Name) == label && c.suspends(s.now) &&
-			owners.InScope(&c.budget.Spec.Scope)
+			e.ownersOf(j).InScope(&c.budget.Spec.Scope)
 	}) || slices.ContainsFunc(s.own, func(a *allowance) bool {
 		return a.object.GetUID() == j.UID && a.label == label && a.suspends()
 	})

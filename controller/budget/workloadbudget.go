@@ -116,7 +116,7 @@ func (e *Engine) candidates(ctx context.Context, giving map[string]*policy.Names
 }
 
 // ownersOf returns the owners that the energy of a Job or pod is charged to.
-func ownersOf(o client.Object) *policy.Owners {
+func (e *Engine) ownersOf(o client.Object) *policy.Owners {
 	var owners policy.Owners
 	switch o := o.(type) {
 	case *batchv1.Job:
@@ -124,12 +124,13 @@ func ownersOf(o client.Object) *policy.Owners {
 	case *v1.Pod:
 		owners = policy.PodOwners(o)
 	}
+	owners.Team = e.o.TeamOf(o.GetNamespace(), owners.Team)
 	return &owners
 }
 
 func runByJob(o client.Object) bool {
 	p, ok := o.(*v1.Pod)
-	return ok && strings.HasPrefix(ownersOf(p).Owner, "Job/")
+	return ok && strings.HasPrefix(policy.PodOwners(p).Owner, "Job/")
 }
 
 // jobsAndPods returns those that are wanted.
@@ -171,8 +172,9 @@ func (e *Engine) allowancesOf(o client.Object, each []*v1alpha1.EnergyBudget,
 			actions: withEvent(own.Deed),
 		})
 	}
+	owners := e.ownersOf(o)
 	for _, b := range each {
-		if work.Owners.InScope(&b.Spec.Scope) {
+		if owners.InScope(&b.Spec.Scope) {
 			all = append(all, &allowance{
 				account: account{object: o, name: b.Name, limits: &b.Spec.Limits}, job: job,
 				label: policy.BudgetLabel(b.Name), actions: b.Spec.Actions,
