@@ -49,14 +49,21 @@ type Seen struct {
 	Made  int64 // when the Node was made, in Unix seconds; 0: it is none
 	Cores int64 // 0: none was said yet
 	GPUs  int64
+	Bytes int64 // of memory
 }
 
 // Add returns what is known of a node once its Node says more.
 func (s Seen) Add(now Seen) Seen {
-	if s.Made != now.Made {
+	switch now.Made {
+	case 0:
+		return s
+	case s.Made:
+	default:
 		return now
 	}
-	return Seen{Made: s.Made, Cores: cmp.Or(s.Cores, now.Cores), GPUs: cmp.Or(s.GPUs, now.GPUs)}
+	return Seen{
+		Made: s.Made, Cores: cmp.Or(s.Cores, now.Cores), GPUs: cmp.Or(s.GPUs, now.GPUs), Bytes: cmp.Or(s.Bytes, now.Bytes),
+	}
 }
 
 // Retention says for how long things are kept. 0: for good.

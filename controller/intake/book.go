@@ -66,6 +66,7 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	}
 	n.remember(&b.Stream, receipt.Acked)
 	if receipt.Booked {
+		n.envelope.keeps(booking.NodeSeen)
 		n.booked(b, now)
 		h.surge(n, b.Stream.Node, now)
 		h.metrics.count(b, &r, &receipt)

@@ -60,6 +60,7 @@ type envelope struct {
 	time  time.Duration // that it has told of, over all boots
 	going time.Duration // of that, in batches that are being booked
 	seen  ledger.Seen   // what it has, as its Node said at first
+	kept  ledger.Seen   // what the ledger knows of that
 	hour  hour          // the present one
 	power float64       // microjoules beyond what it can draw in the time told of; not below 0
 	cpu   float64       // CPU nanoseconds beyond what its cores have in that time; not below 0
@@ -164,7 +165,8 @@ func (e *envelope) recall(ctx context.Context, l Booker, node string, now time.T
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.asked, e.since, e.time, e.seen = now, told.Since, told.Time+e.going, told.Seen
+	e.asked, e.since, e.time = now, told.Since, told.Time+e.going
+	e.kept, e.seen = told.Seen, told.Seen.Add(e.seen)
 	return nil
 }
 
@@ -174,11 +176,23 @@ func (e *envelope) limits(of func(string, ledger.Seen) Limits, node string) (l L
 	defer e.mu.Unlock()
 	l = of(node, e.seen)
 	l.MaxPower, l.Cores = cmp.Or(l.MaxPower, DefaultMaxPower), cmp.Or(l.Cores, DefaultCores)
-	if all := e.seen.Add(l.Says); all != e.seen && l.Says.Made != 0 {
-		e.seen = all
+	if l.Says.Made != 0 {
+		e.seen = e.seen.Add(l.Says)
+	}
+	if all := e.seen; all != e.kept {
 		return l, &all
 	}
 	return l, nil
+}
+
+// keeps notes that the ledger knows what a node has.
+func (e *envelope) keeps(seen *ledger.Seen) {
+	if seen == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.kept = *seen
 }
 
 // surge notes how much time a node has told of within the hour: much of it is a backlog, or invented.

@@ -323,6 +323,7 @@ func TestMoreHardwareThanAtFirst(t *testing.T) {
 		number--
 	}
 	says("8", "0")
+	forged("draws at most 100", 4000, 8) // what is not booked is not kept, and is told again with the next batch
 	w.booked("token-a", tell(100, 8))
 	says("8", "2") // the plugin of the devices starts later
 	w.booked("token-a", tell(900, 8))
@@ -335,6 +336,44 @@ func TestMoreHardwareThanAtFirst(t *testing.T) {
 	w.booked("token-a", tell(900, 8))
 	node.CreationTimestamp = metav1.NewTime(noon)
 	w.booked("token-a", tell(4000, 64))
+}
+
+// What recognises hardware reads memory, GPUs and cores: none of them makes more of a node than it said at first.
+func TestHardwareIsThatOfTheBeginning(t *testing.T) {
+	view, err := kube.NewView(nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := func(cores, memory, gpus string) *v1.Node {
+		return &v1.Node{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "n", CreationTimestamp: metav1.NewTime(noon),
+				Labels: map[string]string{"node.kubernetes.io/cpu-model": "AMD EPYC 7763 64-Core Processor"},
+			},
+			Status: v1.NodeStatus{Capacity: v1.ResourceList{
+				v1.ResourceCPU: resource.MustParse(cores), v1.ResourceMemory: resource.MustParse(memory),
+				"amd.com/gpu": resource.MustParse(gpus),
+			}},
+		}
+	}
+	now := node("64", "256Gi", "0")
+	limits := intake.Nodes(func() *kube.View { return view }, func(string) *v1.Node { return now }, nil, 2000)
+	first := limits("n", ledger.Seen{})
+	if !first.Modelled || first.MaxPower > 1000 {
+		t.Fatalf("the hardware is not recognised: %+v", first)
+	}
+	seen := first.Says
+	for what, forged := range map[string]*v1.Node{
+		"memory": node("64", "100Ti", "0"), "cores": node("6400", "256Gi", "0"),
+	} {
+		if now = forged; limits("n", seen).MaxPower != first.MaxPower {
+			t.Errorf("%s: a node of %v draws %v", what, first.MaxPower, limits("n", seen).MaxPower)
+		}
+	}
+	now, seen.GPUs = node("64", "256Gi", "16"), 1
+	if got, want := limits("n", seen), limits("n", limits("n", ledger.Seen{}).Says); got.MaxPower > want.MaxPower {
+		t.Errorf("GPUs: it draws %v, and %v with all of them", got.MaxPower, want.MaxPower)
+	}
 }
 
 // A pod is charged with no more than it can have used since it was made, and one that was not there with nothing.

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -47,22 +48,40 @@ func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *acces
 			return l
 		}
 		l.Since = n.CreationTimestamp.Time
-		gpus := policy.ResourcesOf(n.Status.Capacity).GPU
-		l.Says = ledger.Seen{Made: n.CreationTimestamp.Unix(), Cores: n.Status.Capacity.Cpu().Value(), GPUs: gpus}
-		seen = seen.Add(l.Says)
-		if seen.Cores < l.Says.Cores { // more than at first: the model of the hardware asks for it too
-			n = n.DeepCopy()
-			n.Status.Capacity[v1.ResourceCPU] = *resource.NewQuantity(seen.Cores, resource.DecimalSI)
+		l.Says = ledger.Seen{
+			Made: n.CreationTimestamp.Unix(), Cores: n.Status.Capacity.Cpu().Value(),
+			GPUs: policy.ResourcesOf(n.Status.Capacity).GPU, Bytes: n.Status.Capacity.Memory().Value(),
 		}
+		seen = seen.Add(l.Says)
+		n = clipped(n, l.Says, seen)
 		l.Cores = n.Status.Capacity.Cpu().AsApproximateFloat64()
 		profile, _ := view().Hardware(n)
 		if profile == nil {
 			return l
 		}
-		boards := energy.Watts(min(gpus, seen.GPUs))
+		boards := energy.Watts(policy.ResourcesOf(n.Status.Capacity).GPU)
 		if power := profile.Power(1) + boards*profile.GPUMax; power > 0 {
 			l.MaxPower, l.Idle, l.Modelled = power, profile.Power(0)+boards*profile.GPUIdle, true
 		}
 		return l
 	}
+}
+
+// clipped returns a Node with no more than it said at first: what recognises hardware reads cores, memory and GPUs.
+func clipped(n *v1.Node, says, seen ledger.Seen) *v1.Node {
+	if says.Cores <= seen.Cores && says.GPUs <= seen.GPUs && says.Bytes <= seen.Bytes {
+		return n
+	}
+	own := maps.Clone(n.Status.Capacity)
+	own[v1.ResourceCPU] = *resource.NewQuantity(min(says.Cores, seen.Cores), resource.DecimalSI)
+	own[v1.ResourceMemory] = *resource.NewQuantity(min(says.Bytes, seen.Bytes), resource.BinarySI)
+	if says.GPUs > seen.GPUs {
+		maps.DeleteFunc(own, func(name v1.ResourceName, q resource.Quantity) bool {
+			return policy.ResourcesOf(v1.ResourceList{name: q}).GPU > 0
+		})
+		own[policy.NvidiaGPU] = *resource.NewQuantity(seen.GPUs, resource.DecimalSI)
+	}
+	clip := *n
+	clip.Status.Capacity = own
+	return &clip
 }

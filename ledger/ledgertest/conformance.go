@@ -174,8 +174,10 @@ func toldTime(t *testing.T, open func() (ledger.Store, error)) {
 	told(ledger.Told{Time: 8 * Interval, Since: made, Seen: *more.NodeSeen})
 	more = change(5, 5, 11, 12, "first")
 	more.Batch.Stream.Boot = "first"
-	MustBook(t, s, more) // says nothing new
-	told(ledger.Told{Time: 9 * Interval, Since: made, Seen: ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 8}})
+	// Another controller that did not know of that says more: what was said first stays.
+	more.NodeSeen = &ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 16, Bytes: 1 << 40}
+	MustBook(t, s, more)
+	told(ledger.Told{Time: 9 * Interval, Since: made, Seen: ledger.Seen{Made: made.Unix(), Cores: 64, GPUs: 8, Bytes: 1 << 40}})
 }
 
 // oneCall books bookings together that contradict each other: only those that do are refused.

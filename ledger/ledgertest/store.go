@@ -139,7 +139,7 @@ func (s *Store) occupy(k *ledger.Booking) (apart bool, _ error) {
 		s.since[b.Stream.Node] = k.CameToBe()
 	}
 	if k.NodeSeen != nil {
-		s.seen[b.Stream.Node] = *k.NodeSeen
+		s.seen[b.Stream.Node] = s.seen[b.Stream.Node].Add(*k.NodeSeen)
 	}
 	return apart, nil
 }

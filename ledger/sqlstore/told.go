@@ -24,7 +24,7 @@ const (
 	toldKey  = "told/"
 	toldText = "%d %d"
 	seenKey  = "seen/"
-	seenText = "%d %d %d" // as [ledger.Seen]
+	seenText = "%d %d %d %d" // as [ledger.Seen]
 	seenOf   = "SELECT value FROM meta WHERE key = $1"
 	toldOf   = "SELECT COALESCE((SELECT value FROM meta WHERE key = $1), ''), " + lengths +
 		" FROM spans WHERE node = $2"
@@ -72,15 +72,33 @@ func (d *DB) Told(ctx context.Context, node string) (ledger.Told, error) {
 	case err != nil:
 		return ledger.Told{}, fmt.Errorf("reading what a node has: %w", err)
 	}
-	if _, err := fmt.Sscanf(meta, seenText, &all.Seen.Made, &all.Seen.Cores, &all.Seen.GPUs); err != nil {
-		return ledger.Told{}, fmt.Errorf("%w: what node %s has", ledger.ErrDamaged, node)
-	}
-	return all, nil
+	all.Seen, err = readSeen(node, meta)
+	return all, err
 }
 
-// sees writes down what a node has.
-func (b *booker) sees(ctx context.Context, node string, s *ledger.Seen) error {
-	return b.s.setMeta(ctx, seenKey+node, fmt.Sprintf(seenText, s.Made, s.Cores, s.GPUs))
+// readSeen reads what stands in meta under seen/NODE.
+func readSeen(node, meta string) (s ledger.Seen, err error) {
+	if _, err := fmt.Sscanf(meta, seenText, &s.Made, &s.Cores, &s.GPUs, &s.Bytes); err != nil {
+		return s, fmt.Errorf("%w: what node %s has", ledger.ErrDamaged, node)
+	}
+	return s, nil
+}
+
+// sees adds to what is known of a node. Another controller may have written more of it than this one knew.
+func (b *booker) sees(ctx context.Context, node string, news *ledger.Seen) error {
+	var meta string
+	found, err := b.s.one(ctx, seenOf, []any{seenKey + node}, &meta)
+	if err != nil {
+		return err
+	}
+	s := *news
+	if found {
+		if s, err = readSeen(node, meta); err != nil {
+			return err
+		}
+		s = s.Add(*news)
+	}
+	return b.s.setMeta(ctx, seenKey+node, fmt.Sprintf(seenText, s.Made, s.Cores, s.GPUs, s.Bytes))
 }
 
 func (s *session) told(ctx context.Context, node string, now time.Time) (t told, err error) {

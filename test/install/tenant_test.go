@@ -325,6 +325,7 @@ func (w *world) testKubelet(t *testing.T) {
 		"what a profile selects":   {patch("example.com/rack-kind", `"frugal"`), false},
 		"another GPU":              {patch("nvidia.com/gpu.product", `"NVIDIA-H100"`), false},
 		"another CPU":              {patch("node.kubernetes.io/cpu-model", `"frugal"`), false},
+		"an instance type":         {patch(v1.LabelInstanceTypeStable, `"m7g.large"`), false},
 		"a better PUE":             {annotate("compute-gardener-scheduler.kubernetes.io/pue", `"1.0"`), false},
 		"live watts":               {annotate("energy.thesis.io/current-watts", `"1"`), false},
 		"an annotation of its own": {annotate("volumes.kubernetes.io/controller-managed-attach-detach", `"true"`), true},
