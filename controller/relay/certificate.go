@@ -38,11 +38,11 @@ const (
 const (
 	certificateLife  = 90 * 24 * time.Hour
 	certificateRenew = 30 * 24 * time.Hour // before it ends, its successor is signed and told
-	certificateTold  = 24 * time.Hour      // later the successor is served: clients have read of it by then
+	certificateTold  = 28 * 24 * time.Hour // after that it is served: also clients outside the cluster have it by then
 	clockSlack       = time.Hour           // clocks of nodes differ
-	// A bundle holds the certificates of replicas, and of those that were there before: a client that has read it a
-	// while ago still knows one of them.
-	maxAuthorities = 8
+	// A bundle holds the certificates of replicas, their successors, and those that were there before: a client that
+	// has read it a while ago still knows one of them.
+	maxAuthorities = 64
 )
 
 // A Certificate is what the HTTP API is served with where it is given no other. It is its own
@@ -56,7 +56,7 @@ type Certificate struct {
 }
 
 func (s *Certificate) sign(now time.Time) error {
-	certificate, key, err := sign(s.names, now)
+	certificate, key, err := sign(s.names, now, certificateLife)
 	if err != nil {
 		return fmt.Errorf("signing a certificate for the HTTP API: %w", err)
 	}
@@ -101,28 +101,39 @@ func (s *Certificate) read() (leaf *x509.Certificate, key []byte, err error) {
 	return pair.Leaf, key, nil
 }
 
-// Renew signs a successor when the certificate ends soon, and serves that once clients have read of it. One that lasts
-// for longer than they do now, as those of before, has a successor at once.
+// next is the successor's place beside a certificate.
+func (s *Certificate) next() *Certificate {
+	return &Certificate{CertFile: s.CertFile + ".next", KeyFile: s.KeyFile + ".next", names: s.names}
+}
+
+// Renew signs a successor when the certificate ends soon, and serves that once clients have had the time to read of it.
+// One that lasts for longer than they do now, as those of before, has a successor at once. One that clients refuse
+// anyway, as it is torn or has ended, is replaced now.
 func (s *Certificate) Renew(now time.Time) error {
 	leaf, _, err := s.read()
-	if err != nil || leaf == nil {
+	if err != nil {
 		return err
 	}
-	if left := leaf.NotAfter.Sub(now); left > certificateRenew && left <= certificateLife {
-		s.successor = nil
-		return nil
-	}
-	next := &Certificate{CertFile: s.CertFile + ".next", KeyFile: s.KeyFile + ".next", names: s.names}
+	next := s.next()
 	successor, key, err := next.read()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case successor == nil || successor.NotAfter.Sub(now) <= certificateRenew:
+	}
+	s.successor = nil
+	left := time.Duration(0)
+	if holds(leaf, now) {
+		left = leaf.NotAfter.Sub(now)
+	}
+	switch good := holds(successor, now); {
+	case left > certificateRenew && left <= certificateLife:
+		return nil
+	case left == 0 && !good:
+		return s.sign(now)
+	case left == 0, good && next.told(now):
+		return s.promote(next, key)
+	case !good || successor.NotAfter.Sub(now) <= certificateRenew:
+		_ = os.Remove(next.toldFile())
 		err = next.sign(now)
-	case now.Sub(successor.NotBefore) >= certificateTold+clockSlack:
-		if err = s.keep(next.pem, key); err == nil {
-			err = errors.Join(os.Remove(next.KeyFile), os.Remove(next.CertFile))
-		}
 	}
 	if err == nil {
 		s.successor = next
@@ -130,25 +141,51 @@ func (s *Certificate) Renew(now time.Time) error {
 	return err
 }
 
+func holds(leaf *x509.Certificate, now time.Time) bool {
+	return leaf != nil && !now.Before(leaf.NotBefore) && now.Before(leaf.NotAfter)
+}
+
+// promote makes the successor the certificate. Where that is cut between two files, the next Renew finds a torn pair
+// and does it again.
+func (s *Certificate) promote(next *Certificate, key []byte) error {
+	if err := s.keep(next.pem, key); err != nil {
+		return err
+	}
+	return errors.Join(os.Remove(next.KeyFile), os.Remove(next.CertFile), os.RemoveAll(next.toldFile()))
+}
+
+// toldFile is as old as the first time that the bundle held the successor.
+func (s *Certificate) toldFile() string { return s.CertFile + ".told" }
+
+// Published notes that the bundle holds the successor, if there is one.
+func (s *Certificate) Published(now time.Time) error {
+	if s.successor == nil {
+		return nil
+	}
+	file := s.successor.toldFile()
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
+	return errors.Join(replace(file, nil), os.Chtimes(file, now, now))
+}
+
+func (s *Certificate) told(now time.Time) bool {
+	info, err := os.Stat(s.toldFile())
+	return err == nil && now.Sub(info.ModTime()) >= certificateTold
+}
+
 // SignOnce returns the certificate of a folder, a new one if there is none that still holds, or none for these names.
 func SignOnce(folder string, names []string, now time.Time) (*Certificate, error) {
-	s := &Certificate{
-		CertFile: filepath.Join(folder, "api.crt"), KeyFile: filepath.Join(folder, "api.key"), names: names,
-	}
 	for _, pattern := range []string{".api.*", "api.*.new"} { // what a killed process has left, keys among it
 		drafts, _ := filepath.Glob(filepath.Join(folder, pattern))
 		for _, draft := range drafts {
 			_ = os.Remove(draft) // it is in nothing's way
 		}
 	}
-	leaf, _, err := s.read()
-	if err == nil && (leaf == nil || now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter)) {
-		err = s.sign(now)
+	s := &Certificate{
+		CertFile: filepath.Join(folder, "api.crt"), KeyFile: filepath.Join(folder, "api.key"), names: names,
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, s.Renew(now)
 }
 
 // replace writes a file that is this process' alone, whatever rights a volume gave to the one before.
@@ -175,7 +212,7 @@ func syncFolder(folder string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-func sign(names []string, now time.Time) (certificate, key []byte, err error) {
+func sign(names []string, now time.Time, life time.Duration) (certificate, key []byte, err error) {
 	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -187,7 +224,7 @@ func sign(names []string, now time.Time) (certificate, key []byte, err error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
-		NotBefore: now.Add(-clockSlack), NotAfter: now.Add(certificateLife),
+		NotBefore: now.Add(-clockSlack), NotAfter: now.Add(life),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IsCA:        true, BasicConstraintsValid: true, MaxPathLenZero: true,
@@ -242,6 +279,9 @@ func (a *Authority) turn(ctx context.Context) error {
 	err := errors.Join(a.Certificate.Renew(a.Now()), a.publish(ctx, a.Namespace))
 	if a.AgentNamespace != a.Namespace {
 		err = errors.Join(err, a.publishToAgents(ctx))
+	}
+	if err == nil {
+		err = a.Certificate.Published(a.Now())
 	}
 	return err
 }

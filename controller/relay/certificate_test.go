@@ -93,8 +93,8 @@ func TestCertificateIsKept(t *testing.T) {
 	}
 }
 
-// A certificate is renewed while the process runs: its successor is told a day before it is served, so that a client
-// that read the bundle yesterday knows both.
+// A certificate is renewed while the process runs. What it is known by is told so long before that a client that has a
+// bundle of four weeks ago, as an agent outside the cluster may, knows what is served.
 func TestCertificateRotates(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, err := SignOnce(t.TempDir(), apiNames, now)
@@ -102,72 +102,123 @@ func TestCertificateRotates(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &Authority{
-		Client: fake.NewClientBuilder().Build(), Namespace: "kubenergy-system", Certificate: s,
-		Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+		Client: fake.NewClientBuilder().Build(), Namespace: "kubenergy-system", AgentNamespace: "kubenergy-system",
+		Certificate: s, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
 	}
-	served := func() *x509.Certificate {
-		t.Helper()
+	const step = 6 * time.Hour
+	var bundles [][]byte // the newest last
+	serials := map[string]bool{}
+	for turn := range 400 * 4 {
+		if turn == 250 { // a restart in between changes nothing
+			if a.Certificate, err = SignOnce(filepath.Dir(s.CertFile), apiNames, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// On day 60, when the first successor is signed, the API server is away for a day: that day does not count.
+		if day := turn / 4; day == 60 {
+			if err := a.Certificate.Renew(now); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := a.turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return pair.Leaf
-	}
-	var yesterday []byte // the bundle
-	serials := map[string]bool{}
-	for range 400 * 2 { // half days
-		if err := errors.Join(s.Renew(now), a.publish(t.Context(), a.Namespace)); err != nil {
-			t.Fatal(err)
-		}
-		leaf := served()
-		serials[leaf.SerialNumber.String()] = true
+		serials[pair.Leaf.SerialNumber.String()] = true
 		var m v1.ConfigMap
 		if err := a.Client.Get(t.Context(), types.NamespacedName{Namespace: a.Namespace, Name: AuthorityName},
 			&m); err != nil {
 			t.Fatal(err)
 		}
-		for _, bundle := range [][]byte{yesterday, []byte(m.Data[authorityKey])} {
+		bundles = append(bundles, []byte(m.Data[authorityKey]))
+		for _, bundle := range [][]byte{bundles[max(0, len(bundles)-28*4)], bundles[len(bundles)-1]} {
 			roots := x509.NewCertPool()
-			if roots.AppendCertsFromPEM(bundle); bundle == nil {
-				continue
-			}
-			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: apiNames[1], CurrentTime: now}); err != nil {
+			roots.AppendCertsFromPEM(bundle)
+			if _, err := pair.Leaf.Verify(x509.VerifyOptions{
+				Roots: roots, DNSName: apiNames[1], CurrentTime: now,
+			}); err != nil {
 				t.Fatalf("%v: a client is refused: %v", now, err)
 			}
 		}
-		if left := leaf.NotAfter.Sub(now); left < 28*24*time.Hour || left > certificateLife {
-			t.Fatalf("%v: it ends in %v", now, left)
-		}
-		yesterday = []byte(m.Data[authorityKey])
-		now = now.Add(12 * time.Hour)
-		if len(serials) == 3 { // a restart in between changes nothing
-			if s, err = SignOnce(filepath.Dir(s.CertFile), apiNames, now); err != nil {
-				t.Fatal(err)
-			}
-			a.Certificate = s
-		}
+		now = now.Add(step)
 	}
-	if n := len(serials); n < 6 || n > 8 {
+	if n := len(serials); n < 5 || n > 8 {
 		t.Errorf("%d certificates in 400 days", n)
 	}
 }
 
-// A certificate of before lasts ten years: it has a successor at once.
+// A certificate of before lasts ten years: it has a successor at once, which is served when clients know it.
 func TestCertificateOfTenYears(t *testing.T) {
-	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	made := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	s, err := SignOnce(t.TempDir(), apiNames, made)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, now := s.pem, made.AddDate(0, 0, -4) // it ends later than any that is signed then
-	for range 4 {
-		if err := s.Renew(now); err != nil {
+	certificate, key, err := sign(apiNames, made, 10*365*24*time.Hour)
+	if err == nil {
+		err = s.keep(certificate, key)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, now := s.pem, made
+	changed := time.Duration(-1)
+	for range 31 * 24 {
+		if err := errors.Join(s.Renew(now), s.Published(now)); err != nil {
 			t.Fatal(err)
 		}
-		now = now.Add(13 * time.Hour)
+		if changed < 0 && !bytes.Equal(s.pem, first) {
+			changed = now.Sub(made)
+		}
+		now = now.Add(time.Hour)
 	}
-	if bytes.Equal(s.pem, first) {
-		t.Error("it is still served after two days")
+	if changed < certificateTold-time.Hour || changed > certificateTold+2*time.Hour {
+		t.Errorf("its successor was served after %v", changed)
+	}
+}
+
+// A process that is killed while the successor takes the place goes on there, and one that was away for too long, or
+// whose files were removed, serves what clients accept.
+func TestCertificateHeals(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, harm := range map[string]func(s *Certificate){
+		"between two files": func(s *Certificate) { // the key is the successor's already
+			if err := os.Rename(s.next().KeyFile+".copy", s.KeyFile); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"removed":       func(s *Certificate) { _ = os.Remove(s.CertFile) },
+		"away too long": func(*Certificate) { now = now.AddDate(0, 0, 31) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := SignOnce(t.TempDir(), apiNames, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now = now.AddDate(0, 0, 61)
+			if err := s.Renew(now); err != nil {
+				t.Fatal(err)
+			}
+			told := s.successor.pem
+			key, err := os.ReadFile(s.next().KeyFile)
+			if err == nil {
+				err = os.WriteFile(s.next().KeyFile+".copy", key, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			harm(s)
+			again, err := SignOnce(filepath.Dir(s.CertFile), apiNames, now)
+			if err != nil || !bytes.Equal(again.pem, told) {
+				t.Errorf("it serves a certificate that no client was told of: %v", err)
+			}
+			pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+			if err != nil || !holds(pair.Leaf, now) {
+				t.Errorf("it serves what clients refuse: %v", err)
+			}
+		})
 	}
 }
 
@@ -192,7 +243,7 @@ func TestAuthorityIsPublished(t *testing.T) {
 	}
 	newOne := func(at time.Time) []byte {
 		t.Helper()
-		certificate, _, err := sign(apiNames, at)
+		certificate, _, err := sign(apiNames, at, certificateLife)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +334,7 @@ func TestAuthorityIsToldToAgents(t *testing.T) {
 // that does not start is worse than a certificate that is told anew.
 func TestTornCertificate(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	_, stranger, err := sign(apiNames, now)
+	_, stranger, err := sign(apiNames, now, certificateLife)
 	if err != nil {
 		t.Fatal(err)
 	}

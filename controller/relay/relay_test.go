@@ -26,7 +26,7 @@ import (
 // replica serves what a leader would, under a certificate of its own.
 func replica(t *testing.T, h http.HandlerFunc) (server *httptest.Server, authority string) {
 	t.Helper()
-	certificate, key, err := sign(apiNames, time.Now())
+	certificate, key, err := sign(apiNames, time.Now(), certificateLife)
 	if err != nil {
 		t.Fatal(err)
 	}
