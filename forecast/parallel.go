@@ -1,7 +1,9 @@
 package forecast
 
 import (
+	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -17,7 +19,8 @@ func inParallel(n int, f func(i int) error) error {
 		done.Go(func() {
 			defer func() {
 				if what := recover(); what != nil {
-					panicked.Store(&what)
+					var text any = fmt.Sprintf("%v, in\n%s", what, debug.Stack()) // the caller's own stack says nothing of it
+					panicked.Store(&text)
 				}
 			}()
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {

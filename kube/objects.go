@@ -203,9 +203,13 @@ func (o *Objects) waiting(now time.Time) bool {
 	return slices.ContainsFunc(o.watches, func(w *watched) bool { return w.policies && !w.known(now, o.limits.belief) })
 }
 
-// refresh publishes a view. Where that panics, the last one holds until something else changes.
+// refresh publishes a view. Where that panics, the last one holds until something else changes. Once patience is over
+// there is one in any case: without a view, Jobs that were created suspended would have no plan.
 func (o *Objects) refresh() (took time.Duration) {
-	panics.Survive(o.Log, "view", "building a view of the API server's objects", func() { took = o.publish() })
+	if !panics.Survive(o.Log, "view", "building a view of the API server's objects", func() { took = o.publish() }) &&
+		!o.View().Settled() && time.Since(o.began) >= o.limits.patience {
+		o.put(&Contents{Defaults: o.Defaults})
+	}
 	return took
 }
 

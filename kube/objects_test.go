@@ -630,9 +630,15 @@ func TestAnEventThatPanicsCostsItself(t *testing.T) {
 // A view that cannot be built costs its news: the one before holds, and the next one is built.
 func TestAViewThatPanicsLeavesTheLastOne(t *testing.T) {
 	t.Cleanup(panics.Reset)
-	o := &Objects{Log: slog.New(slog.DiscardHandler), watches: []*watched{nil}}
+	o := &Objects{
+		Log: slog.New(slog.DiscardHandler), watches: []*watched{nil}, began: time.Now(), limits: limits{patience: time.Hour},
+	}
 	if o.refresh(); o.View().Settled() {
 		t.Error("there is a view although building it panicked")
+	}
+	o.limits.patience = 0
+	if o.refresh(); !o.View().Settled() {
+		t.Error("Jobs wait for a view that never comes")
 	}
 	o.watches = nil
 	o.refresh()
@@ -642,7 +648,7 @@ func TestAViewThatPanicsLeavesTheLastOne(t *testing.T) {
 	if !first.Settled() || o.View() != first {
 		t.Error("the last view does not hold")
 	}
-	if again := panics.Note("view"); again != 3 {
+	if again := panics.Note("view"); again != 4 {
 		t.Errorf("%d panics are counted", again-1)
 	}
 }

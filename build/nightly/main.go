@@ -393,14 +393,15 @@ func judge(out string, err error) (verdict, says string) {
 	return passed, fmt.Sprintf("%d packages", len(okLine.FindAllString(out, -1)))
 }
 
+// failures are those of the parts that were named.
 func (n *night) failures() (names []string) {
-	for name, o := range n.Done {
-		if o.Verdict == failed {
-			names = append(names, name)
-		}
+	for _, p := range n.parts {
+		names = append(names, p.name)
 	}
-	slices.Sort(names)
-	return names
+	for _, t := range n.targets {
+		names = append(names, t.part())
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return n.Done[name].Verdict != failed })
 }
 
 // save writes the state and the report.

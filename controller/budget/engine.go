@@ -23,7 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 )
 
-// Options are what an [Engine] is made of. All must be set but Webhook, Key, Hosts, URLs and Identity.
+// Options are what an [Engine] is made of. All must be set but Webhook, Key, Hosts and Identity.
 type Options struct {
 	Ledger Ledger
 	Client client.Client // it may read from a cache, and has the index [cached.AllowanceIndex]

@@ -128,6 +128,9 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 	for i := range spec.Actions {
 		a := &spec.Actions[i]
 		at := slices.IndexFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return is(a, &t) })
+		if at >= 0 {
+			s.Actions[at].Webhook = webhookID(a.Webhook) // no URL of before stays
+		}
 		switch {
 		case at >= 0 && s.Actions[at].Done == nil:
 			t := &s.Actions[at]

@@ -221,6 +221,11 @@ func TestStatusKeepsNoURL(t *testing.T) {
 	if len(asked) != 2 {
 		t.Error("it is told again after an upgrade")
 	}
+	clock.at = clock.at.Add(time.Minute)
+	e.sweepAndWork(t.Context())
+	if got := w.budget("month").Status.Actions[0].Webhook; got != webhookID(to) {
+		t.Errorf("the URL of before stays: %s", got)
+	}
 }
 
 // TestWebhookBySecret: administrators keep the URL; who writes a budget knows its name alone.

@@ -81,6 +81,7 @@ func TestKeysGoOnlyWhereTheirSecretSays(t *testing.T) {
 	ask := func(keys folderOfKeys, kind, url string) error {
 		f := (&builder{deps: Deps{Keys: keys, Calls: new(endless), Clock: time.Now, Metrics: NewMetrics(time.Now)}}).
 			fetcher(kind, "account", 100, false)
+		f.plain = true // as allowPrivateAddress has it
 		f.HTTP.Transport = wire(func(r *http.Request) (*http.Response, error) {
 			arrived[r.URL.Host] = r.Header.Get("Auth-Token")
 			return respond(200, "{}")
@@ -103,6 +104,8 @@ func TestKeysGoOnlyWhereTheirSecretSays(t *testing.T) {
 		{"where the Secret says", "em.example\nproxy.example:8443\n", "http", "https://PROXY.example:8443", true},
 		{"to another port of what it says", "em.example", "prometheus", "https://em.example:9090", false},
 		{"elsewhere than it says", "em.example", "electricityMaps", electricityMapsURL, false},
+		{"in clear", "em.example", "http", "http://em.example", false},
+		{"in clear, as the Secret says", "em.example:80", "http", "http://em.example", true},
 		{"nowhere", "\n", "electricityMaps", electricityMapsURL, false},
 	} {
 		clear(arrived)

@@ -91,7 +91,8 @@ type Loop struct {
 	jobs, pods    *queue
 	startsChecked time.Time
 	swept         time.Time
-	turned        time.Time // the last turn
+	unactivated   map[string]*v1.Pod // released by the gate, while activating them panicked
+	turned        time.Time          // the last turn
 }
 
 // New returns a loop that holds pods at once and Jobs once it runs.

@@ -42,6 +42,7 @@ type world struct {
 	mu     sync.Mutex
 	view   *kube.View
 	active map[string]time.Time
+	panics int // of the next activations
 }
 
 // during runs a test in virtual time beside a loop. Before the loop starts, prepare may change its world.
@@ -68,6 +69,9 @@ func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 		w.loop.SetActivator(func(pods map[string]*v1.Pod) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			if w.panics--; w.panics >= 0 {
+				panic("planted")
+			}
 			for key, pod := range pods {
 				if _, held := w.loop.Hold(pod); held {
 					t.Errorf("%s was activated while held", key)

@@ -260,3 +260,19 @@ func TestABrokenCircuitHoldsNothingNew(t *testing.T) {
 		w.wantJob("planned", 118*time.Minute, 119*time.Minute) // two hours after it came
 	})
 }
+
+// The gate has let a pod go before it is activated: where that panics, it is activated in the next turn.
+func TestPodsAreActivatedAfterAPanic(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	during(t, nil, func(w *world) {
+		w.green(time.Hour)
+		if _, held := w.loop.Hold(w.pod("p", marked(time.Hour))); !held {
+			t.Fatal("the pod is not held")
+		}
+		w.panics = 1
+		time.Sleep(61 * time.Minute)
+		if at, ok := w.activated("p"); !ok || time.Since(at) > 2*time.Minute {
+			t.Errorf("activated is %v, %v ago", ok, time.Since(at))
+		}
+	})
+}

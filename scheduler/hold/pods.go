@@ -170,10 +170,13 @@ func (l *Loop) releaseDuePods(logger klog.Logger, now time.Time) {
 		return
 	}
 	due := l.pods.due(now, true)
-	if len(due) == 0 {
+	batch := l.unactivated
+	if l.unactivated = nil; len(due)+len(batch) == 0 {
 		return
 	}
-	batch := make(map[string]*v1.Pod, len(due))
+	if batch == nil {
+		batch = make(map[string]*v1.Pod, len(due))
+	}
 	left := due[:0]
 	for _, h := range due {
 		if t, ok := l.gate.ticket(h.UID); ok && l.gate.release(h.UID) {
@@ -184,7 +187,9 @@ func (l *Loop) releaseDuePods(logger klog.Logger, now time.Time) {
 		}
 		l.pods.remove(h)
 	}
-	safely(logger, func() { (*activate)(batch) })
+	if !safely(logger, func() { (*activate)(batch) }) {
+		l.unactivated = batch
+	}
 	for _, h := range left { // after that, since recording may panic
 		safely(logger, func() { l.released(h, now, l.leads) })
 	}

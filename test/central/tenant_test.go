@@ -18,6 +18,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -190,18 +192,45 @@ func (w *world) attackByBudget(t *testing.T, c *central, token string) {
 	if hits.Load() > 0 {
 		t.Errorf("the controller was led inside %d times", hits.Load())
 	}
+	var own v1alpha1.EnergyBudget
+	objects, err := dynamic.NewForConfig(w.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := objects.Resource(v1alpha1.GroupVersion.WithResource("energybudgets")).Namespace("attacker").
+		Get(ctx, "weapon", metav1.GetOptions{})
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &own)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for i := range own.Status.Actions {
+		if a := &own.Status.Actions[i]; a.Do == v1alpha1.DeedNotify {
+			if tried++; a.Done != nil || a.Attempts == 0 {
+				t.Errorf("webhook %s: done %v, %d attempts", a.Webhook, a.Done, a.Attempts)
+			}
+		}
+	}
+	if tried != len(webhooks) {
+		t.Errorf("%d webhooks were tried, want all %d", tried, len(webhooks))
+	}
 	late, err := w.Client.BatchV1().Jobs("victim").Create(ctx, newJob("later", "energy", 100, time.Minute),
 		metav1.CreateOptions{})
 	if err != nil || late.Spec.Suspend != nil && *late.Spec.Suspend {
 		t.Errorf("new work of others waits for a budget: %v", err)
 	}
-	var team ledger.Answer
-	if err := c.ask(t, "/api/v1/ledger?from=-1h&groupBy=namespace&team=victims", &team); err != nil {
+	var charged ledger.Answer
+	if err := c.ask(t, "/api/v1/namespaces/attacker/ledger?from=-1h&groupBy=team", &charged); err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range team.Rows {
-		if row.Key[0] != "victim" {
-			t.Errorf("another's team is charged with %v of %v", row.Energy(), row.Key)
+	if charged.Total.Energy() < used {
+		t.Errorf("the attacker is charged with %v, want %v and more", charged.Total.Energy(), used)
+	}
+	for _, row := range charged.Rows {
+		if row.Key[0] != "" {
+			t.Errorf("the attacker charges %v to the team %s", row.Energy(), row.Key[0])
 		}
 	}
 }
