@@ -19,7 +19,8 @@ func inParallel(n int, f func(i int) error) error {
 		done.Go(func() {
 			defer func() {
 				if what := recover(); what != nil {
-					var text any = fmt.Sprintf("%v, in\n%s", what, debug.Stack()) // the caller's own stack says nothing of it
+					// The caller's own stack says nothing of it.
+					var text any = fmt.Sprintf("%v, in\n%s", what, debug.Stack())
 					panicked.Store(&text)
 				}
 			}()

@@ -62,7 +62,8 @@ func (s Seen) Add(now Seen) Seen {
 		return now
 	}
 	return Seen{
-		Made: s.Made, Cores: cmp.Or(s.Cores, now.Cores), GPUs: cmp.Or(s.GPUs, now.GPUs), Bytes: cmp.Or(s.Bytes, now.Bytes),
+		Made: s.Made, Cores: cmp.Or(s.Cores, now.Cores), GPUs: cmp.Or(s.GPUs, now.GPUs),
+		Bytes: cmp.Or(s.Bytes, now.Bytes),
 	}
 }
 

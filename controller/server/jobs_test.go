@@ -314,7 +314,7 @@ func FuzzSubmission(f *testing.F) {
 	})
 }
 
-// FuzzDecisions reads what a scheduler, or whoever has its token, sends as decisions.
+// FuzzDecisions reads what a scheduler, or a thief of its token, sends as decisions.
 func FuzzDecisions(f *testing.F) {
 	f.Add([]byte(`{"decisions":[{"id":"a","at":"2026-06-01T12:00:00Z","action":"place","namespace":"n",
 		"energyJoules":1}]}`))

@@ -139,8 +139,8 @@ func FuzzOctopus(f *testing.F) {
 	})
 }
 
-// FuzzZone reads the spec of a GridZone and asks all of its sources that need nobody else: what they say and what is
-// then in the status can be believed.
+// FuzzZone reads the spec of a GridZone and asks all of its sources that need no server: their answers, and the status
+// that follows, can be believed.
 func FuzzZone(f *testing.F) {
 	f.Add([]byte(`{"zone":"DE","carbon":{"signal":"Average","maxAge":"2h","sources":[{"static":{"value":300}},
 		{"typical":{}},

@@ -285,7 +285,7 @@ func TestAgentsSecrets(t *testing.T) {
 		kinds := agent(t, "--set", "agent.push.url=https://central,agent.push.caSecret=ca,agent.push.certSecret=cert",
 		"--set", "agent.metrics.tlsSecret=tls,agent.metrics.tokenSecret=token,agent.guestDir=/var/scaphandre")
 	if slices.Contains(kinds, "Role") {
-		t.Errorf("the controller may write where nobody asks what it is known by: %q", kinds)
+		t.Errorf("the controller may write a ConfigMap that no agent reads: %q", kinds)
 	}
 	if !slices.Contains(kinds, "ConfigMap") {
 		t.Errorf("the web configuration is missing: %q", kinds)

@@ -110,3 +110,26 @@ func schedulerConfig(t *testing.T, args ...string) *kubescheduler.KubeSchedulerC
 	t.Fatal("there is no configuration")
 	return nil
 }
+
+// TestPoliciesWithoutTheirKind: where the kind of its parameters is missing, as while CRDs are deleted, a policy fails.
+// Then kubelets must still be able to say that their nodes are alive, and users to create Jobs.
+func TestPoliciesWithoutTheirKind(t *testing.T) {
+	documents, err := Template(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := 0
+	for i := range documents {
+		spec, _, _ := unstructured.NestedMap(documents[i].Object.Object, "spec")
+		kind, ok := spec["paramKind"].(map[string]any)
+		if !ok || kind["kind"] == "ConfigMap" {
+			continue
+		}
+		if policies++; spec["failurePolicy"] != "Ignore" {
+			t.Errorf("%s fails with %v", documents[i].Name(), spec["failurePolicy"])
+		}
+	}
+	if policies == 0 {
+		t.Error("there is none")
+	}
+}
