@@ -269,7 +269,9 @@ func TestPodsAreActivatedAfterAPanic(t *testing.T) {
 		if _, held := w.loop.Hold(w.pod("p", marked(time.Hour))); !held {
 			t.Fatal("the pod is not held")
 		}
+		w.mu.Lock()
 		w.panics = 1
+		w.mu.Unlock()
 		time.Sleep(61 * time.Minute)
 		if at, ok := w.activated("p"); !ok || time.Since(at) > 2*time.Minute {
 			t.Errorf("activated is %v, %v ago", ok, time.Since(at))
