@@ -210,6 +210,7 @@ func settingsOf(said []policy.Origin, settings *policy.Settings) []setting {
 	builtIn := map[string]string{
 		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.Duration().String(),
 		"hold.minSaving": fmt.Sprint(settings.MinSaving), "hold.rule": settings.When, "strategy": settings.Where,
+		"hold.minSavingPerHour": fmt.Sprint(settings.MinSavingPerHour),
 	}
 	if settings.Where == "" {
 		builtIn["strategy"], _, _ = strings.Cut(settings.Strategy(), "+")

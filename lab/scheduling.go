@@ -53,6 +53,7 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 		Log: s.Log,
 		Defaults: policy.Defaults{
 			MaxDelay: s.MaxDelay, When: HoldRule, Weights: s.Policy.Weights, MinSaving: s.Policy.MinSaving,
+			MinSavingPerHour: s.Policy.MinSavingPerHour, MinSavingGrams: s.Policy.MinSavingGrams,
 			MaxSignalAge: s.Policy.MaxSignalAge,
 		},
 	}

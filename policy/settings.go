@@ -40,7 +40,10 @@ func (s *Settings) Duration() time.Duration { return cmp.Or(max(s.ExpectedDurati
 
 // Policy returns the settings as the core takes them.
 func (s *Settings) Policy() sched.Policy {
-	return sched.Policy{Weights: s.Weights, MaxDelay: s.MaxDelay, MaxSignalAge: s.MaxSignalAge, MinSaving: s.MinSaving}
+	return sched.Policy{
+		Weights: s.Weights, MaxDelay: s.MaxDelay, MaxSignalAge: s.MaxSignalAge,
+		MinSaving: s.MinSaving, MinSavingPerHour: s.MinSavingPerHour, MinSavingGrams: s.MinSavingGrams,
+	}
 }
 
 // Defaults holds where no object says anything.
@@ -52,6 +55,8 @@ type Defaults struct {
 	When             string        // "" reads as window
 	Weights          sched.Weights
 	MinSaving        float64
+	MinSavingPerHour float64
+	MinSavingGrams   energy.Grams
 	MaxSignalAge     time.Duration // 0: any age
 	// Schedulers are the settings of pods that name a scheduler, which stand between those of the cluster and those
 	// of a namespace.
@@ -65,7 +70,10 @@ func BuiltIn() Defaults {
 	return Defaults{
 		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, When: defaultWhen,
 		// Providers publish every 5 to 60 minutes; two updates may fail before their last answer counts as stale.
-		MaxSignalAge: 2 * time.Hour, MinSaving: 0.01, Schedulers: aliasSchedulers(),
+		MaxSignalAge: 2 * time.Hour,
+		// Of what no hold saves less than 0.01 would save at most, this keeps nine tenths in two thirds of the waiting:
+		// docs/decisions/0027-held-for-something.md.
+		MinSaving: 0.01, MinSavingPerHour: 0.005, Schedulers: aliasSchedulers(),
 	}
 }
 
@@ -75,7 +83,8 @@ func (d *Defaults) settings() Settings {
 	s := Settings{
 		Terms: Terms{
 			AllowedDelay: d.AllowedDelay, ExpectedDuration: d.ExpectedDuration, When: cmp.Or(d.When, defaultWhen),
-			Weights: d.Weights, MinSaving: d.MinSaving,
+			Weights: d.Weights, MinSaving: d.MinSaving, MinSavingPerHour: d.MinSavingPerHour,
+			MinSavingGrams: d.MinSavingGrams,
 		},
 		MaxDelay: d.MaxDelay, MaxSignalAge: d.MaxSignalAge,
 	}

@@ -19,7 +19,9 @@ type Terms struct {
 	Where, When      string // of the strategy
 	Limits           sched.Limits
 	Weights          sched.Weights
-	MinSaving        float64
+	MinSaving        float64 // share that a hold must save
+	MinSavingPerHour float64 // share that each hour of waiting must save
+	MinSavingGrams   energy.Grams
 	MaxPower         energy.Watts // 0: any
 	MinEfficiency    float64      // 0: any
 	GPUClass         string
@@ -39,6 +41,8 @@ const (
 	termCarbonCounts
 	termWeights
 	termMinSaving
+	termMinSavingPerHour
+	termMinSavingGrams
 	termMaxPower
 	termMinEfficiency
 	termGPUClass
@@ -60,6 +64,8 @@ var entries = [...]struct {
 	{termCarbonCounts, "hold.carbon", func(t *Terms) any { return !t.Limits.NoCarbon }},
 	{termWeights, "weights", func(t *Terms) any { return t.Weights }},
 	{termMinSaving, "hold.minSaving", func(t *Terms) any { return t.MinSaving }},
+	{termMinSavingPerHour, "hold.minSavingPerHour", func(t *Terms) any { return t.MinSavingPerHour }},
+	{termMinSavingGrams, "hold.minSavingGrams", func(t *Terms) any { return float64(t.MinSavingGrams) }},
 	{termMaxPower, "maxPowerWatts", func(t *Terms) any { return float64(t.MaxPower) }},
 	{termMinEfficiency, "minEfficiency", func(t *Terms) any { return t.MinEfficiency }},
 	{termGPUClass, "gpuWorkloadType", func(t *Terms) any { return t.GPUClass }},
@@ -84,6 +90,8 @@ func (t *Terms) apply(above *Terms) {
 	overwrite(said&termCarbonCounts, &t.Limits.NoCarbon, &above.Limits.NoCarbon)
 	overwrite(said&termWeights, &t.Weights, &above.Weights)
 	overwrite(said&termMinSaving, &t.MinSaving, &above.MinSaving)
+	overwrite(said&termMinSavingPerHour, &t.MinSavingPerHour, &above.MinSavingPerHour)
+	overwrite(said&termMinSavingGrams, &t.MinSavingGrams, &above.MinSavingGrams)
 	overwrite(said&termMaxPower, &t.MaxPower, &above.MaxPower)
 	overwrite(said&termMinEfficiency, &t.MinEfficiency, &above.MinEfficiency)
 	overwrite(said&termGPUClass, &t.GPUClass, &above.GPUClass)
@@ -139,6 +147,8 @@ func termsOf(w *v1alpha1.WorkloadSettings) (t Terms) {
 	set(&t, termPrice, &t.Limits.Price, h.PriceThreshold)
 	t.Limits.HasPrice = h.PriceThreshold != nil
 	set(&t, termMinSaving, &t.MinSaving, h.MinSaving)
+	set(&t, termMinSavingPerHour, &t.MinSavingPerHour, h.MinSavingPerHour)
+	set(&t, termMinSavingGrams, &t.MinSavingGrams, h.MinSavingGrams)
 	if h.Carbon != nil {
 		t.Limits.NoCarbon, t.said = !*h.Carbon, t.said|termCarbonCounts
 	}

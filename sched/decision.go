@@ -38,7 +38,7 @@ type ReasonKind uint8
 const (
 	NoOpinion       ReasonKind = iota // nothing to decide on
 	Cheapest                          // runs now, on the node of least cost
-	NothingToSave                     // may wait, but no later start is cheaper
+	NothingToSave                     // may wait, but no later start is cheaper by as much as the policy asks
 	CheaperLater                      // held: a later window is cheaper
 	DelayUsedUp                       // its latest start has come
 	AlreadyReleased                   // was let go before; released is final
@@ -54,13 +54,14 @@ const (
 	SuspendedAbove                    // ran, and waits again: the signal is above a limit
 	// runs now, where a plan over all waiting jobs had put it; the driver that carries the plan out sets it
 	Planned
+	ThresholdUnmet // runs now: no site will keep to its limits in time, and waiting saves nothing
 )
 
 var reasonNames = [...]string{
 	"NoOpinion", "Cheapest", "NothingToSave", "CheaperLater", "DelayUsedUp", "AlreadyReleased", "NoFreshSignal",
 	"BeyondForecast", "NoRoom",
 	"AboveThreshold", "WithinThreshold", "NoBenchmark", "BudgetUsedUp",
-	"Suspended", "QuotaUsedUp", "SuspendedAboveThreshold", "Planned",
+	"Suspended", "QuotaUsedUp", "SuspendedAboveThreshold", "Planned", "ThresholdUnmet",
 }
 
 // String returns the CamelCase name, as used in conditions, events and CSV.
@@ -78,7 +79,9 @@ type Reason struct {
 	// unknown
 	Until  time.Time
 	Latest time.Time // of all that is held or suspended: the job's latest start, or when it goes on at the latest
-	Saving float64   // CheaperLater, Suspended: share of the cost of starting now that is saved
+	// CheaperLater, Suspended: share of the cost of starting now that is saved; NothingToSave: that would be, if it is
+	// too little
+	Saving float64
 	// CheaperLater, Suspended: emissions avoided at the expected power of the job, else the nominal one of its
 	// request, where carbon counts
 	Carbon energy.Grams
@@ -86,7 +89,10 @@ type Reason struct {
 	// them apart
 	Money grid.Money
 
-	Present   float64 // AboveThreshold, SuspendedAbove, QuotaUsedUp, WithinThreshold: the signal now
+	// AboveThreshold, SuspendedAbove, QuotaUsedUp, WithinThreshold, ThresholdUnmet, and CheaperLater of a job whose
+	// limits no site will keep to in time: the signal now
+	Present   float64
+	Limit     string  // and the annotation that limits it, without its prefix; "": the strategy does
 	Threshold float64 // and the limit of it
 	Unit      string  // and the unit of both
 	Site      string  // and where that is, if there are several sites
@@ -105,7 +111,6 @@ const (
 var plainReasons = [...]string{
 	NoOpinion:       "no opinion: the default scheduler decides",
 	Cheapest:        "least cost now",
-	NothingToSave:   "waiting saves nothing",
 	DelayUsedUp:     "the allowed delay is used up",
 	AlreadyReleased: "was released before and is not held again",
 	NoFreshSignal:   "no fresh grid signal: scheduled without it",
@@ -122,7 +127,11 @@ func (r Reason) String() string {
 	}
 	switch r.Kind {
 	case CheaperLater:
-		return "held" + r.untilCheaper() + r.byLatest("starts")
+		return "held" + r.untilCheaper() + r.unmet() + r.byLatest("starts")
+	case NothingToSave:
+		return r.tooLittle()
+	case ThresholdUnmet:
+		return r.tooLittle() + r.unmet()
 	case Suspended:
 		return "suspended" + r.untilCheaper() + r.byLatest("goes on")
 	case AboveThreshold:
@@ -130,7 +139,7 @@ func (r Reason) String() string {
 	case SuspendedAbove:
 		return "suspended" + r.above() + r.byLatest("goes on")
 	case WithinThreshold:
-		return r.present() + ", within the limit of " + r.quantity(r.Threshold)
+		return r.present() + ", within " + r.limit()
 	case BudgetUsedUp:
 		return r.usedUp()
 	case QuotaUsedUp:
@@ -162,13 +171,43 @@ func (r *Reason) saved() string {
 	return fmt.Sprintf("%s, %.4g in money", r.Carbon, float64(r.Money))
 }
 
+// tooLittle says why a job runs that may wait.
+func (r *Reason) tooLittle() string {
+	switch {
+	case r.Saving > 0:
+	case r.Kind == ThresholdUnmet:
+		return "waiting saves nothing that is known"
+	default:
+		return "waiting saves nothing"
+	}
+	return "waiting" + r.untilCheaper() + ", less than hold.minSaving, minSavingPerHour or minSavingGrams asks"
+}
+
+// unmet says that limits cannot be kept; "" where there is none.
+func (r *Reason) unmet() string {
+	if r.Unit == "" {
+		return ""
+	}
+	return ": " + r.present() + ", and no forecast falls to " + r.limit() + " in time"
+}
+
+// limit names a limit.
+func (r *Reason) limit() string {
+	if r.Limit == "" {
+		return "the limit of " + r.quantity(r.Threshold)
+	}
+	return "the " + r.Limit + " of " + r.quantity(r.Threshold)
+}
+
 func (r *Reason) above() string {
 	until, comment := r.Until, ""
 	if until.IsZero() {
 		until, comment = r.Latest, ", and the forecast does not fall below it before then"
+		if r.Limit != "" {
+			comment = ", and the forecast ends before it falls below"
+		}
 	}
-	return fmt.Sprintf(" until %s: %s, above the limit of %s%s", until.UTC().Format(time.RFC3339), r.present(),
-		r.quantity(r.Threshold), comment)
+	return fmt.Sprintf(" until %s: %s, above %s%s", until.UTC().Format(time.RFC3339), r.present(), r.limit(), comment)
 }
 
 func (r *Reason) present() string {

@@ -363,6 +363,8 @@ func (r *reader) read() *Snapshot {
 	r.want(!s.Now.IsZero(), "now is missing")
 	r.text("last", in.Last)
 	r.number("minSaving", in.Policy.MinSaving)
+	r.number("minSavingPerHour", in.Policy.MinSavingPerHour)
+	r.number("minSavingGrams", float64(in.Policy.MinSavingGrams))
 	w := &in.Policy.Weights
 	for _, v := range [...]float64{w.Carbon, w.Wait, w.Price, w.Utilisation} {
 		r.number("a weight", math.Abs(v))

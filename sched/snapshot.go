@@ -3,6 +3,8 @@ package sched
 import (
 	"cmp"
 	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
 )
 
 // Snapshot is everything that a decision may depend on.
@@ -23,6 +25,9 @@ type Policy struct {
 	MaxSignalAge time.Duration `json:"maxSignalAge,omitempty"` // an older signal is no signal; 0: signals do not age
 	// share of the cost of starting now that a hold must save; 0: anything
 	MinSaving float64 `json:"minSaving,omitempty"`
+	// what "window" asks of a hold besides: the share that each hour of waiting must save, and emissions
+	MinSavingPerHour float64      `json:"minSavingPerHour,omitempty"`
+	MinSavingGrams   energy.Grams `json:"minSavingGrams,omitempty"`
 	// breaks ties of least-allocated as stock does, at random; 0: by node name
 	Seed uint64 `json:"seed,omitempty"`
 	// a budget is used up: what may wait starts no earlier, or at its latest start; zero: none is

@@ -10,9 +10,11 @@ import (
 )
 
 // belowThreshold is the when "threshold": the job waits while no site keeps to its limits, and starts at the first
-// instant for which the forecast has one that does. A value equal to its limit keeps to it. Where the forecast names no
-// such instant, the job is held until its latest start; the next forecast may know better. Without limits it starts at
-// once, and so it does where no site has the signals that the limits need.
+// instant for which the forecast has one that does. A value equal to its limit keeps to it. Where no forecast has one
+// before the latest start, limits cannot be kept, and the job starts as with "window": waiting for what will not come
+// would cost the delay, and often emissions. Where a forecast ends before the latest start, the job waits on: the next
+// forecast may know better. Without limits it starts at once, and so it does where no site has the signals that the
+// limits need.
 //
 // A limit may be absolute, or a percentile: the value below which the site's own intensity stays for that share of the
 // next 24 hours, or of what the forecast has of them. Given both, the lower one counts.
@@ -41,12 +43,30 @@ func belowThreshold(s *Snapshot, j *Job) (Window, Reason) {
 		reason.Kind = WithinThreshold
 		return now, reason
 	}
+	if first.at.IsZero() && !slices.ContainsFunc(sites, func(site *Site) bool { return first.limits.ends(site, latest) }) {
+		return s.unmet(j, reason)
+	}
 	reason.Kind, reason.Until, reason.Latest = AboveThreshold, first.at, latest
 	start := first.at
 	if start.IsZero() {
 		start = latest
 	}
 	return j.window(start), reason
+}
+
+// unmet starts a job whose limits no site will keep to in time, by cost. Where price alone is limited, that is price.
+func (s *Snapshot) unmet(j *Job, unmet Reason) (Window, Reason) {
+	weights := s.weights(j)
+	if !j.Limits.limitsCarbon() {
+		weights = priceAlone
+	}
+	w, reason := cheapest(s, j, weights)
+	if reason.Kind != CheaperLater {
+		reason.Kind = ThresholdUnmet
+	}
+	reason.Present, reason.Limit, reason.Threshold = unmet.Present, unmet.Limit, unmet.Threshold
+	reason.Unit, reason.Site = unmet.Unit, unmet.Site
+	return w, reason
 }
 
 // opening is when a site first keeps to the limits of a job.
@@ -62,7 +82,7 @@ func (s *Snapshot) firstOpening(sites []*Site, l *Limits, latest time.Time) (fir
 	var buffer []piece // reused from site to site
 	for _, site := range sites {
 		here := opening{site: site, limits: siteLimits{price: math.Inf(1)}}
-		here.limits.carbon, buffer = carbonLimit(l, site.Carbon.Series, s.Now, buffer)
+		here.limits.carbon, here.limits.percentile, buffer = carbonLimit(l, site.Carbon.Series, s.Now, buffer)
 		if l.HasPrice {
 			here.limits.price = float64(l.Price)
 		}
@@ -78,7 +98,16 @@ func (s *Snapshot) firstOpening(sites []*Site, l *Limits, latest time.Time) (fir
 }
 
 // siteLimits are the limits of one job at one site; infinite where there is none.
-type siteLimits struct{ carbon, price float64 }
+type siteLimits struct {
+	carbon, price float64
+	percentile    bool // the one of carbon is a percentile
+}
+
+// ends reports whether a signal that is limited is not known until the latest start.
+func (l *siteLimits) ends(site *Site, latest time.Time) bool {
+	return !math.IsInf(l.carbon, 1) && !site.Carbon.Series.Covers(latest, latest) ||
+		!math.IsInf(l.price, 1) && !site.Price.Series.Covers(latest, latest)
+}
 
 // kept reports whether the signals of the site are known to keep to the limits at t.
 func (l *siteLimits) kept(site *Site, t time.Time) bool {
@@ -115,19 +144,26 @@ func (l *siteLimits) opens(site *Site, now, latest time.Time) (first time.Time) 
 // reason says which limit is exceeded now, or else which one is kept.
 func (l *siteLimits) reason(site *Site, now time.Time) Reason {
 	if carbon := site.Carbon.Series; !math.IsInf(l.carbon, 1) && (carbon.At(now) > l.carbon || math.IsInf(l.price, 1)) {
-		return Reason{Present: carbon.At(now), Threshold: l.carbon, Unit: unitCarbon}
+		r := Reason{Present: carbon.At(now), Limit: "carbon-threshold", Threshold: l.carbon, Unit: unitCarbon}
+		if l.percentile {
+			r.Limit = "carbon-percentile"
+		}
+		return r
 	}
 	if price := site.Price.Series; !math.IsInf(l.price, 1) {
-		return Reason{Present: price.At(now), Threshold: l.price, Unit: unitPrice}
+		return Reason{Present: price.At(now), Limit: "price-threshold", Threshold: l.price, Unit: unitPrice}
 	}
 	return Reason{}
 }
 
-// carbonLimit returns the intensity that a start must not exceed, +Inf if there is no limit.
-func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []piece) (limit float64, _ []piece) {
+// carbonLimit returns the intensity that a start must not exceed, +Inf if there is no limit, and whether it is the
+// percentile's.
+func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []piece) (
+	limit float64, percentile bool, _ []piece,
+) {
 	limit = math.Inf(1)
 	if !l.limitsCarbon() {
-		return limit, buffer
+		return limit, false, buffer
 	}
 	if l.Carbon > 0 {
 		limit = float64(l.Carbon)
@@ -136,9 +172,9 @@ func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []piece) 
 		const ahead = 24 * time.Hour
 		var q float64
 		q, buffer = quantile(series, now, now.Add(ahead), l.Percentile, buffer)
-		limit = min(limit, q)
+		limit, percentile = min(limit, q), q < limit
 	}
-	return limit, buffer
+	return limit, percentile, buffer
 }
 
 // quantile returns the least value of the series such that what is not above it holds for at least share p of the time

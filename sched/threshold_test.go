@@ -74,16 +74,25 @@ func plainQuantile(s *grid.Series, now time.Time, p float64) float64 {
 	return values[int(math.Ceil(p*float64(len(values))))-1]
 }
 
-// The threshold rule starts at the first instant that trying every second minute finds, or at the latest start.
+// The threshold rule starts at the first instant that trying every second minute finds. Where there is none, it starts
+// as "window" does, or, where the forecast ends before, at the latest start.
 func TestThresholdStartsAtTheFirstInstantWithinLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawThreshold(t)
 		job := &s.Queue[0]
 		d := plan(t, "energy+threshold", s)[0]
+		want := job.LatestStart()
+		if slices.Contains([]sched.ReasonKind{sched.ThresholdUnmet, sched.CheaperLater}, d.Reason.Kind) {
+			for at := s.Now; !at.After(want); at = at.Add(halfRate) {
+				if keeps(s, &job.Limits, at) {
+					t.Fatalf("the limits are kept at %v: %v", at, d.Reason)
+				}
+			}
+			return
+		}
 		if d.Reason.Kind != sched.AboveThreshold && d.Reason.Kind != sched.WithinThreshold {
 			t.Fatalf("%v", d.Reason)
 		}
-		want := job.LatestStart()
 		for at := s.Now; at.Before(want); at = at.Add(halfRate) {
 			if keeps(s, &job.Limits, at) {
 				want = at

@@ -15,8 +15,9 @@ func startNow(s *Snapshot, j *Job) (Window, Reason) {
 }
 
 // cheapestWindow is the when "window": of all starts between now and the job's latest start, the one of least cost over
-// the job's whole duration, on the forecast of every site. The job starts at once where waiting saves nothing. Only
-// signals that have a weight are looked at.
+// the job's whole duration, on the forecast of every site. Each hour of waiting costs the share that the policy wants
+// it to save. The job starts at once where waiting does not save as much as the policy asks. Only signals that have a
+// weight are looked at.
 //
 // The cost of a start at one site is piecewise linear in the start, because signals are piecewise constant; its
 // minimum therefore lies where one end of the window meets a step of a signal of that site, or at either limit.
@@ -31,26 +32,36 @@ func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	if kind, ok := search.mayHold(now, latest); !ok {
 		return now, Reason{Kind: kind}
 	}
-	_, atOnce := search.best(now)
-	start, least := now.Start, atOnce
-	for _, site := range search.sites {
-		start, least = search.cheaper(site, latest, start, least)
+	was, atOnce := search.best(now)
+	search.perHour = s.Policy.MinSavingPerHour * math.Abs(atOnce)
+	start := search.start(latest, atOnce)
+	if start.Equal(s.Now) && search.perHour > 0 {
+		search.perHour = 0
+		start = search.start(latest, atOnce) // which saves too little: people are told of it
+		search.perHour = math.Inf(1)
 	}
-	if saved := atOnce - least; start.Equal(now.Start) || saved <= max(tolerance, s.Policy.MinSaving)*math.Abs(atOnce) {
+	if start.Equal(s.Now) {
 		return now, Reason{Kind: NothingToSave}
 	}
 	window := j.window(start)
+	is, then := search.best(window)
 	reason := Reason{
 		Kind: CheaperLater, Until: start, Latest: latest,
-		Saving: (atOnce - least) / max(math.Abs(atOnce), math.SmallestNonzeroFloat64),
+		Saving: (atOnce - then) / max(math.Abs(atOnce), math.SmallestNonzeroFloat64),
 	}
-	was, _ := search.best(now)
-	is, _ := search.best(window)
-	if search.weights.countCarbon() {
+	if weights.countCarbon() {
 		reason.Carbon = was.Carbon - is.Carbon
 	}
-	if search.weights.countPrice() {
+	if weights.countPrice() {
 		reason.Money = was.Cost - is.Cost
+	}
+	switch saved := atOnce - then; {
+	case saved <= tolerance*math.Abs(atOnce):
+		return now, Reason{Kind: NothingToSave}
+	case math.IsInf(search.perHour, 1), saved <= s.Policy.MinSaving*math.Abs(atOnce),
+		weights.countCarbon() && reason.Carbon < s.Policy.MinSavingGrams:
+		reason.Kind = NothingToSave
+		return now, reason
 	}
 	return window, reason
 }
@@ -120,6 +131,7 @@ type windowSearch struct {
 	j       *Job
 	weights Weights
 	power   energy.Watts
+	perHour float64 // cost of an hour of waiting
 }
 
 // mayHold reports whether there is anything to choose from, and if not, why the job runs now.
@@ -136,12 +148,22 @@ func (c *windowSearch) mayHold(now Window, latest time.Time) (why ReasonKind, ok
 	return NoOpinion, true
 }
 
+// start returns the start of least cost; of equal ones the earliest.
+func (c *windowSearch) start(latest time.Time, atOnce float64) time.Time {
+	start, least := c.s.Now, atOnce
+	for _, site := range c.sites {
+		start, least = c.cheaper(site, latest, start, least)
+	}
+	return start
+}
+
 // cheaper returns the start and cost of the best window at the site, if that is cheaper than the least cost known so
 // far, or as cheap and earlier.
 func (c *windowSearch) cheaper(site *Site, latest, start time.Time, least float64) (time.Time, float64) {
 	length := c.j.remaining()
 	consider := func(t time.Time) {
 		_, cost := c.at(site, Window{t, t.Add(length)})
+		cost += c.perHour * t.Sub(c.s.Now).Hours()
 		if margin := tolerance * math.Abs(least); cost < least-margin || cost <= least+margin && t.Before(start) {
 			start, least = t, cost
 		}

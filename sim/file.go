@@ -32,7 +32,11 @@ type File struct {
 	Weights    sched.Weights `json:"weights,omitzero"`
 	Limits     LimitsFile    `json:"limits,omitzero"`
 	MinSaving  float64       `json:"minSaving,omitempty"`
-	Live       LiveFile      `json:"live,omitzero"`
+	// of "window": the share that each hour of waiting must save, and emissions
+	MinSavingPerHour float64      `json:"minSavingPerHour,omitempty"`
+	MinSavingGrams   energy.Grams `json:"minSavingGrams,omitempty"`
+
+	Live LiveFile `json:"live,omitzero"`
 	// Benchmarks are of nodes or of power profiles, by name, all of the one class of work that the jobs are of. The
 	// benchmark of a node that is not named follows from its power profile.
 	Benchmarks map[string]energy.Benchmark `json:"benchmarks,omitempty"`
@@ -167,7 +171,10 @@ func (f *File) Load() (*Scenario, error) { return f.LoadContext(context.Backgrou
 
 // LoadContext is Load, which can be stopped: learning forecasts takes seconds.
 func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
-	s := &Scenario{Name: f.Name, Policy: sched.Policy{Weights: f.Weights, Seed: f.Seed, MinSaving: f.MinSaving}}
+	s := &Scenario{Name: f.Name, Policy: sched.Policy{
+		Weights: f.Weights, Seed: f.Seed,
+		MinSaving: f.MinSaving, MinSavingPerHour: f.MinSavingPerHour, MinSavingGrams: f.MinSavingGrams,
+	}}
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -254,6 +261,12 @@ func (f *File) checkStrategies() error {
 func (f *File) checkPolicy() error {
 	if !(f.MinSaving >= 0 && f.MinSaving < 1) {
 		return fmt.Errorf("minSaving is %v: want 0 or more and less than 1", f.MinSaving)
+	}
+	if !(f.MinSavingPerHour >= 0 && f.MinSavingPerHour < 1) {
+		return fmt.Errorf("minSavingPerHour is %v: want 0 or more and less than 1", f.MinSavingPerHour)
+	}
+	if g := float64(f.MinSavingGrams); !(g >= 0) || math.IsInf(g, 1) {
+		return fmt.Errorf("minSavingGrams is %v: want a number of 0 or more", g)
 	}
 	w := f.Weights
 	for _, v := range [...]float64{w.Carbon, w.Wait, w.Price} {

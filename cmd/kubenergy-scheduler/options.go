@@ -43,6 +43,10 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"age beyond which a signal is not believed when holding (0: any age)")
 	fs.Float64Var(&o.defaults.MinSaving, "kubenergy-min-saving", o.defaults.MinSaving,
 		"share of the cost of starting at once that a hold must save")
+	fs.Float64Var(&o.defaults.MinSavingPerHour, "kubenergy-min-saving-per-hour", o.defaults.MinSavingPerHour,
+		"share of that cost that each hour of waiting must save, with the rule window")
+	fs.Float64Var((*float64)(&o.defaults.MinSavingGrams), "kubenergy-min-saving-grams",
+		float64(o.defaults.MinSavingGrams), "gCO2e that a hold must save, with the rule window")
 	fs.IntVar(&o.maxPods, "kubenergy-max-held-pods", o.maxPods,
 		"bare pods held at once: each is kept in memory, and written to the API server")
 	fs.Float64Var(&o.releaseRate, "kubenergy-release-rate", o.releaseRate, "held Jobs and pods whose windows open "+
@@ -69,6 +73,11 @@ func (o *options) validate() error {
 		{d.ExpectedDuration >= 0, "expected-duration", d.ExpectedDuration, "0 or more"},
 		{d.MaxSignalAge >= 0, "max-signal-age", d.MaxSignalAge, "0 or more"},
 		{d.MinSaving >= 0 && d.MinSaving < 1, "min-saving", d.MinSaving, "0 or more and less than 1"},
+		{
+			d.MinSavingPerHour >= 0 && d.MinSavingPerHour < 1, "min-saving-per-hour", d.MinSavingPerHour,
+			"0 or more and less than 1",
+		},
+		{d.MinSavingGrams >= 0 && !math.IsInf(float64(d.MinSavingGrams), 1), "min-saving-grams", d.MinSavingGrams, "0 or more"},
 		{o.maxPods > 0, "max-held-pods", o.maxPods, "more than 0"},
 		{o.releaseRate >= 0 && !math.IsInf(o.releaseRate, 1), "release-rate", o.releaseRate, "0 or more"},
 		{o.maxRamp >= 0 && !math.IsInf(o.maxRamp, 1), "max-ramp", o.maxRamp, "0 or more"},

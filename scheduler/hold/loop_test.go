@@ -15,6 +15,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -101,9 +102,12 @@ func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 }
 
 // green makes carbon cheap from now+after on, in a forecast of a day.
-func (w *world) green(after time.Duration) {
+func (w *world) green(after time.Duration) { w.forecast(after, 24*time.Hour) }
+
+// forecast makes carbon cheap from now+after on, in a forecast of some length.
+func (w *world) forecast(after, length time.Duration) {
 	w.t.Helper()
-	values := make([]float64, 24*60)
+	values := make([]float64, length/time.Minute)
 	for i := range values {
 		values[i] = 500
 		if time.Duration(i)*time.Minute >= after {
@@ -227,17 +231,25 @@ func (w *world) wantJob(name string, from, to time.Duration) {
 
 // events returns the reasons of the events about an object, in order.
 func (w *world) events(name string) string {
+	return w.told(name, func(e *eventsv1.Event) string { return e.Reason })
+}
+
+func (w *world) notes(name string) string {
+	return w.told(name, func(e *eventsv1.Event) string { return e.Note })
+}
+
+func (w *world) told(name string, what func(*eventsv1.Event) string) string {
 	list, err := w.client.EventsV1().Events("default").List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var reasons []string
-	for _, e := range list.Items {
-		if e.Regarding.Name == name {
-			reasons = append(reasons, e.Reason)
+	var all []string
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Regarding.Name == name {
+			all = append(all, what(e))
 		}
 	}
-	return strings.Join(reasons, " ")
+	return strings.Join(all, " ")
 }
 
 func TestJobIsReleasedWhenItsWindowOpens(t *testing.T) {

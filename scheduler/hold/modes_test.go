@@ -145,11 +145,11 @@ func TestThresholdIsHeldAndReleased(t *testing.T) {
 	})
 }
 
-// Who waits for a threshold that no forecast promises waits for signals: without any there is nothing to wait for.
+// A Job whose threshold may be met after the forecast's end waits for signals: without any there is nothing to wait for.
 func TestHopeEndsWithTheSignals(t *testing.T) {
 	during(t, nil, func(w *world) {
-		w.green(6 * time.Hour)
-		never := map[string]string{v1alpha1.AnnotationCarbonThreshold: "50", v1alpha1.AnnotationAllowedDelay: "3h"}
+		w.forecast(6*time.Hour, 8*time.Hour)
+		never := map[string]string{v1alpha1.AnnotationCarbonThreshold: "50", v1alpha1.AnnotationAllowedDelay: "10h"}
 		later := map[string]string{v1alpha1.AnnotationCarbonThreshold: "200", v1alpha1.AnnotationAllowedDelay: "8h"}
 		w.job("never", never)
 		w.job("later", later)
@@ -160,6 +160,23 @@ func TestHopeEndsWithTheSignals(t *testing.T) {
 		w.know(kube.Contents{})
 		w.wantJob("never", 0, time.Second)
 		w.wantJob("later", 5*time.Hour, 6*time.Hour)
+	})
+}
+
+// A threshold that is not met before the latest start does not hold: the owner is told, and of a window that is cheaper.
+func TestUnmetThreshold(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(2 * time.Hour)
+		w.job("now", map[string]string{v1alpha1.AnnotationCarbonThreshold: "50", v1alpha1.AnnotationAllowedDelay: "1h"})
+		w.job("best", map[string]string{v1alpha1.AnnotationCarbonThreshold: "50", v1alpha1.AnnotationAllowedDelay: "6h"})
+		w.wantJob("now", 0, time.Second)
+		if said := w.notes("now"); !strings.Contains(said, "no forecast falls to the carbon-threshold of 50") {
+			t.Errorf("its owner is told %q", said)
+		}
+		w.wantJob("best", 2*time.Hour-time.Minute, 2*time.Hour)
+		if said := w.notes("best"); !strings.Contains(said, "no forecast falls to the carbon-threshold of 50") {
+			t.Errorf("its owner is told %q", said)
+		}
 	})
 }
 
