@@ -43,7 +43,8 @@ func belowThreshold(s *Snapshot, j *Job) (Window, Reason) {
 		reason.Kind = WithinThreshold
 		return now, reason
 	}
-	if first.at.IsZero() && !slices.ContainsFunc(sites, func(site *Site) bool { return first.limits.ends(site, latest) }) {
+	ends := func(site *Site) bool { return first.limits.ends(site, latest) }
+	if first.at.IsZero() && !slices.ContainsFunc(sites, ends) {
 		return s.unmet(j, reason)
 	}
 	reason.Kind, reason.Until, reason.Latest = AboveThreshold, first.at, latest

@@ -77,7 +77,10 @@ func (o *options) validate() error {
 			d.MinSavingPerHour >= 0 && d.MinSavingPerHour < 1, "min-saving-per-hour", d.MinSavingPerHour,
 			"0 or more and less than 1",
 		},
-		{d.MinSavingGrams >= 0 && !math.IsInf(float64(d.MinSavingGrams), 1), "min-saving-grams", d.MinSavingGrams, "0 or more"},
+		{
+			d.MinSavingGrams >= 0 && !math.IsInf(float64(d.MinSavingGrams), 1), "min-saving-grams", d.MinSavingGrams,
+			"0 or more",
+		},
 		{o.maxPods > 0, "max-held-pods", o.maxPods, "more than 0"},
 		{o.releaseRate >= 0 && !math.IsInf(o.releaseRate, 1), "release-rate", o.releaseRate, "0 or more"},
 		{o.maxRamp >= 0 && !math.IsInf(o.maxRamp, 1), "max-ramp", o.maxRamp, "0 or more"},
