@@ -48,7 +48,7 @@ help: ## Print this list.
 
 build: ## Build the binaries into bin/.
 	@echo "== building bin/ with Kubernetes $(kubernetes) (the first time takes minutes)"
-	$(alive) go build -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/...
+	$(alive) go build -buildvcs=auto -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/...
 	@ln -sf kubenergy bin/kubectl-energy
 
 tools: ## Build helm, and kubectl as a name of the lab, into bin/.
@@ -203,7 +203,7 @@ fuzz-short: ## Fuzz every one for a minute each.
 # The demo needs one binary only, and its reader waits for the first build.
 demo: ## Replay a trace on a real control plane: stock, energy, carbon+window. WORKLOAD= GRID= ZONE= replace the input.
 	@echo "== building bin/kubenergy-lab with Kubernetes $(kubernetes) (the first time takes minutes)"
-	@$(alive) go build -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/kubenergy-lab
+	@$(alive) go build -buildvcs=auto -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/kubenergy-lab
 	@bin/kubenergy-lab demo $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(if $(GRID),--grid '$(GRID)') $(if $(ZONE),--zone '$(ZONE)')
 
 parity: ## Show that the simulator and the real scheduler choose the same node for every job.

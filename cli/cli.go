@@ -4,13 +4,13 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // usageError is a mistake of the user: wrong flags, or files that cannot be read as what they are said to be.
@@ -68,7 +69,7 @@ func newRoot(t terminal) *cobra.Command {
 		Args:          cobra.NoArgs,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see %s --help)", inWords(err), cmd.CommandPath())}
+		return usageError{fmt.Errorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err), cmd.CommandPath())}
 	})
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.AddCommand(
@@ -85,16 +86,37 @@ func newRoot(t terminal) *cobra.Command {
 		newReport(t),
 		newReplay(t),
 		newTop(t),
+		newVersion(t),
 		newWorkload(t),
 	)
 	// cobra reports an unknown command as an error of the root.
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usageError{fmt.Errorf("unknown command %q (see %s --help)", args[0], t.name)}
+			return usageError{fmt.Errorf("unknown command %q%s (see %s --help)", args[0], meantCommand(root, args[0]), t.name)}
 		}
 		return nil
 	}
 	return root
+}
+
+// meantCommand asks for the command that was meant, where one is near.
+func meantCommand(parent *cobra.Command, typed string) string {
+	var names []string
+	for _, c := range parent.Commands() {
+		names = append(names, c.Name())
+	}
+	return sched.DidYouMean(typed, names)
+}
+
+// meantFlag asks for the flag that was meant, where an error is of one that there is not and one is near.
+func meantFlag(cmd *cobra.Command, err error) string {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return ""
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	return sched.DidYouMean("--"+unknown.GetSpecifiedName(), names)
 }
 
 // inWords says which values a flag takes, where pflag repeats the error of a function of Go's library.
@@ -118,18 +140,10 @@ func inWords(err error) error {
 	return fmt.Errorf("--%s is %q: want %s", flag.Name, wrong.GetValue(), want)
 }
 
-// version is that of the module, or of the commit it was built from.
+// version is the commit that the program was built from, or else the version of the module.
 func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return info.Main.Version
+	b := readBuilt()
+	return cmp.Or(b.Commit, b.Version)
 }
 
 // terminal is what a command knows of where it writes.

@@ -52,7 +52,7 @@ it is done: the same command goes on where it was interrupted.`,
 	flags.IntVar(&f.workers, "workers", 0, "trials at once (default: as many as there are cores)")
 	flags.StringVar(&f.shard, "shard", "",
 		"run only part I of N, as 0/8; in an Indexed Job JOB_COMPLETION_INDEX and JOB_COMPLETIONS say it")
-	f.output = output(flags, "table", "json", "csv")
+	f.output = output(flags, "table", "wide", "json", "csv")
 	flags.StringVar(&f.out, "out", "", "directory for the trials, the report, its figures and a manifest")
 	cmd.AddCommand(newMerge(t))
 	return cmd

@@ -73,7 +73,7 @@ which says how often the queue is planned and for how many jobs at once.`,
 	flags.StringVar(&f.over.Weather, "weather", "", "weather file of the forecast model weather")
 	flags.Uint64Var(&f.seed, "seed", 0,
 		"breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
-	f.output = output(flags, "table", "json", "csv")
+	f.output = output(flags, "table", "wide", "json", "csv")
 	flags.StringVar(&f.out, "out", "", "directory for decisions.csv, summary.json and plots")
 	return cmd
 }

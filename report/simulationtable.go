@@ -11,7 +11,7 @@ import (
 )
 
 // Text shows the runs as a table. Columns of zeros cost the width that a terminal does not have.
-func (r *Report) Text(_, colours bool) string {
+func (r *Report) Text(wide, colours bool) string {
 	t := Heads(1, "strategy", "energy\nkWh", "saved\n%", "emissions\nkgCO2e", "saved\n%", "cost\n", "saved\n%",
 		"mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations",
 		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs", "decisions\nper s")
@@ -20,6 +20,7 @@ func (r *Report) Text(_, colours bool) string {
 		c := &t.Columns[len(t.Columns)-rare+i]
 		c.Rare, c.Show = true, func(v float64) string { return fmt.Sprintf("%.0f", v) }
 	}
+	t.widen("p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "decisions\nper s")
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		share := func(v float64) string {
@@ -38,7 +39,7 @@ func (r *Report) Text(_, colours bool) string {
 			strconv.Itoa(run.HeldJobs), strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines,
 			run.Suspensions, run.Tolerated, run.UnplacedJobs, run.DecisionsPerSecond)
 	}
-	return fmt.Sprintf("%s\n%s\n%s\n", title(r), t.Framed(false, colours), strings.Join(footnotes(r), "\n"))
+	return fmt.Sprintf("%s\n%s\n%s\n", title(r), t.Framed(wide, colours), strings.Join(footnotes(r), "\n"))
 }
 
 // CSV writes a row for each run.
@@ -77,10 +78,14 @@ func footnotes(r *Report) []string {
 	if r.Scenario.EmptyNodes != "sleep" {
 		empty = "Empty nodes idle."
 	}
+	saved := "Saved: compared with " + r.Baseline
+	if len(r.Runs) == 1 {
+		saved = "Nothing saved is shown: name the baseline first, as in --strategy least-allocated," + r.Baseline
+	}
 	notes := []string{
 		r.Note + " " + empty,
-		fmt.Sprintf("Saved: compared with %s. All runs are accounted until %s. Forecast: %s.",
-			r.Baseline, r.Scenario.Accounted.Format("2006-01-02 15:04 MST"), r.Scenario.Forecast),
+		fmt.Sprintf("%s. All runs are accounted until %s. Forecast: %s.", saved,
+			r.Scenario.Accounted.Format("2006-01-02 15:04 MST"), r.Scenario.Forecast),
 	}
 	if r.Scenario.Learner != "" {
 		notes[1] += " Run times: " + r.Scenario.Learner + "."

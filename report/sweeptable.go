@@ -77,6 +77,7 @@ func (s *Sweep) overall() *Table {
 	t := Heads(2, "strategy", "forecast", "restart\ncost", "emissions\nkgCO2e", "saved %\n[95 %]", "η\n[95 %]",
 		"η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "mean\nwait", "p95\nwait",
 		"turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job", "delay\nviolations")
+	t.widen("η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "turn-\naround", "suspended\nper job")
 	rated := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil })
 	restarts := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.RestartCost > 0 })
 	priced := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Priced })
@@ -154,13 +155,13 @@ func (s *Sweep) headline() string {
 }
 
 // Text shows all tables.
-func (s *Sweep) Text(_, colours bool) string {
+func (s *Sweep) Text(wide, colours bool) string {
 	parts := []string{s.headline()}
 	for _, t := range s.tables() {
 		if t.Title != "" {
 			parts = append(parts, t.Title)
 		}
-		parts = append(parts, t.Framed(false, colours))
+		parts = append(parts, t.Framed(wide, colours))
 	}
 	return fmt.Sprintf("%s\n%s\n", strings.Join(parts, "\n"), strings.Join(s.Notes, "\n"))
 }

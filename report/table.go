@@ -118,6 +118,14 @@ func Heads(words int, names ...string) *Table {
 	return t
 }
 
+// widen leaves columns to wide tables.
+func (t *Table) widen(names ...string) {
+	for i := range t.Columns {
+		c := &t.Columns[i]
+		c.Wide = c.Wide || slices.Contains(names, c.Name)
+	}
+}
+
 // Add adds a row.
 func (t *Table) Add(cells ...any) { t.Rows = append(t.Rows, cells) }
 

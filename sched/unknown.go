@@ -13,23 +13,26 @@ func unknown(name string) error {
 	wheres, whens := Names()
 	rest := name[len(left):]
 	switch {
+	case slices.Contains(whens, left) && rest == "":
+		return fmt.Errorf("unknown strategy %q: that is a when, which follows a where: want carbon+%s, as an example",
+			name, left)
 	case !slices.Contains(wheres, left):
 		if plain, order, ordered := strings.Cut(left, "/"); ordered && slices.Contains(wheres, plain) &&
 			slices.Contains(Orders(), order) {
 			return orderWithoutWhen(name, plain, order)
 		}
 		return fmt.Errorf("unknown strategy %q%s: want one of %s, which may be followed by + and when",
-			name, meant("", nearest(left, wheres), rest), strings.Join(wheres, ", "))
+			name, meant("", Nearest(left, wheres), rest), strings.Join(wheres, ", "))
 	case !slices.Contains(whens, right):
 		_, order, ordered := strings.Cut(rest, "/")
 		if ordered {
 			order = "/" + order
 		}
 		return fmt.Errorf("unknown strategy %q%s: after the + want one of %s",
-			name, meant(left+"+", nearest(right, whens), order), strings.Join(whens, ", "))
+			name, meant(left+"+", Nearest(right, whens), order), strings.Join(whens, ", "))
 	default:
 		return fmt.Errorf("unknown strategy %q%s: after the / want one of %s",
-			name, meant(left+"+"+right+"/", nearest(last, Orders()), ""), strings.Join(Orders(), ", "))
+			name, meant(left+"+"+right+"/", Nearest(last, Orders()), ""), strings.Join(Orders(), ", "))
 	}
 }
 
@@ -54,9 +57,12 @@ func meant(before, guess, after string) string {
 	return fmt.Sprintf(" (did you mean %s?)", text[1:len(text)-1])
 }
 
-// nearest returns the name that a mistyped one is meant to be: the only one of the least distance, with at most two
+// DidYouMean asks for the name that a mistyped one is meant to be, as " (did you mean carbon?)"; "" if none is near.
+func DidYouMean(text string, names []string) string { return meant("", Nearest(text, names), "") }
+
+// Nearest returns the name that a mistyped one is meant to be: the only one of the least distance, with at most two
 // mistakes, and fewer than half of its letters. "" if there is none: a wrong guess is worse than a list.
-func nearest(text string, names []string) (name string) {
+func Nearest(text string, names []string) (name string) {
 	const most = 2
 	least := most + 1
 	for _, n := range names {

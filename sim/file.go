@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -137,17 +136,9 @@ const (
 
 // ReadFile reads a scenario file strictly; unknown fields are errors.
 func ReadFile(path string) (*File, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading scenario: %w", err)
-	}
 	f := &File{dir: filepath.Dir(path)}
-	if err := UnmarshalYAML(text, f); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if f.APIVersion != APIVersion || f.Kind != ScenarioKind {
-		return nil, fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q", path, f.APIVersion, f.Kind, APIVersion,
-			ScenarioKind)
+	if err := ReadDocument(path, ScenarioKind, f); err != nil {
+		return nil, err
 	}
 	return f, nil
 }
@@ -229,6 +220,12 @@ func (f *File) check() error {
 
 // checkPrices is given how many sites have a price.
 func (f *File) checkPrices(priced int) error {
+	for i := range f.Sites {
+		if p := f.Sites[i].Price; p != nil && !(*p >= 0 && *p <= grid.MaxPrice) {
+			return fmt.Errorf("%s is %v: want the price of a kWh, 0 or more; prices that fall below come in a file",
+				f.called("price"), *p)
+		}
+	}
 	switch {
 	case priced > 0 && priced < len(f.Sites):
 		return errors.New("some sites have a price and some have none: the cost would leave those out")

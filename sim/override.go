@@ -34,6 +34,9 @@ func (f *File) Override(o Overrides) error {
 		}
 	}
 	f.flags = map[string]string{}
+	if o.Price != nil {
+		f.flags["price"] = "--price"
+	}
 	for _, field := range [...]struct {
 		to, from   *string
 		name, flag string

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -79,17 +78,9 @@ const perfectForecast = "perfect"
 
 // ReadFile reads a comparison file strictly.
 func ReadFile(path string) (*File, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading comparison: %w", err)
-	}
 	f := &File{dir: filepath.Dir(path)}
-	if err := sim.UnmarshalYAML(text, f); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if f.APIVersion != sim.APIVersion || f.Kind != Kind {
-		return nil, fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q", path, f.APIVersion, f.Kind, sim.APIVersion,
-			Kind)
+	if err := sim.ReadDocument(path, Kind, f); err != nil {
+		return nil, err
 	}
 	return f, nil
 }
