@@ -209,7 +209,7 @@ func (a *apiServer) answer(q *http.Request, body []byte) (int, any) {
 		verb = "list"
 	}
 	kind := schema.GroupResource{Resource: r.resource}
-	if a.refused[verb+" "+r.resource] {
+	if a.refused[verb+" "+r.resource] || r.namespace == "" && a.refused[verb+" all "+r.resource] {
 		return failed(apierrors.NewForbidden(kind, r.name, errors.New("not for you")))
 	}
 	if verb != "get" && verb != "list" && a.before != nil {

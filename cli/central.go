@@ -137,7 +137,8 @@ func (f *centralFlags) direct(ctx context.Context, t terminal) (*centralUnit, er
 	}
 	token, err := tokenFor(ctx, config, f.component, namespace)
 	if _, none := errors.AsType[*noTokenError](err); none {
-		return nil, usageError{errors.New("there is no token for --server: give --token-file")}
+		return nil, usageError{errors.New("there is no token for --server: give --token-file with one " +
+			"of an account named " + viewerAccount + " (docs/reports.md)")}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: or give --token-file", err)

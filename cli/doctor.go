@@ -136,7 +136,8 @@ func (d *doctor) unseen(what string, err error) {
 
 // getJSON reads an object of a kind that client-go does not know.
 func getJSON(ctx context.Context, client kubernetes.Interface, path string, into any) error {
-	data, err := client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+	data, err := client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").
+		Do(ctx).Raw() // whose error, unlike that of DoRaw, is what the API server said
 	if err != nil {
 		return err
 	}

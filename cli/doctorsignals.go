@@ -185,8 +185,8 @@ func (d *doctor) lookAtNodes(ctx context.Context) {
 		d.unseen("nodes", err)
 		return
 	}
-	view, err := kube.ListView(ctx, d.config)
-	if view == nil {
+	view, _, err := kube.ListView(ctx, d.config, "")
+	if err != nil {
 		d.unseen("profiles", err)
 		return
 	}

@@ -139,6 +139,42 @@ type explainer struct {
 
 	view *kube.View
 	out  *explanation
+
+	// what the user may not read
+	noZones  bool // so what would be decided is not known
+	noPolicy bool // the cluster's: what it sets looks as if it were built in
+	noMode   bool // neither namespaces nor this one
+
+	budget bool // a budget suspended the object
+}
+
+// unknownMode is what is said of a namespace that the user may not read.
+const unknownMode = "unknown"
+
+// lacks tells of what the view lacks, and remembers what cannot be said without it.
+func (e *explainer) lacks(unseen []kube.Unseen) {
+	for _, u := range unseen {
+		if apierrors.IsNotFound(u.Err) {
+			e.unseen("what the scheduler reads from files: this cluster has no GridZones, PowerProfiles and EnergyPolicies")
+			return
+		}
+		said := oneLine(u.Err)
+		switch u.Resource {
+		case "gridzones":
+			e.noZones, said = true, said+": what would be decided now cannot be said"
+		case "energypolicies":
+			e.noPolicy = true
+			if u.Own {
+				said += ": the policy of this namespace is seen, the cluster's is not"
+			}
+		case "namespaces":
+			if e.noMode = !u.Own; u.Own {
+				continue // the others say nothing of this one
+			}
+			said += ": whether this one has opted in, and its mode, cannot be said"
+		}
+		e.unseen(said)
+	}
 }
 
 // subject is a pod or a Job, as far as both are the same.
@@ -158,28 +194,36 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 	e.out = &explanation{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: "Explanation", Object: kind, Namespace: namespace, Name: name,
 	}
-	view, err := kube.ListView(ctx, e.config)
-	if view == nil {
+	view, unseen, err := kube.ListView(ctx, e.config, namespace)
+	if err != nil {
 		return nil, fmt.Errorf("reading what the cluster knows of grids and hardware: %s", because(err))
 	}
-	switch {
-	case apierrors.IsNotFound(err):
-		e.unseen("what the scheduler reads from files: this cluster has no GridZones, PowerProfiles and EnergyPolicies")
-	case err != nil:
-		e.unseen(oneLine(err))
-	}
+	e.lacks(unseen)
 	e.view = view
 	e.warn(s)
 	job, settings := view.Settle(&s.work)
 	e.out.Mode = string(settings.Mode)
+	if e.noMode {
+		e.out.Mode = unknownMode
+	}
 	e.state(s, &job, &settings)
 	e.out.Settings = settingsOf(view.Origins(&s.work), &settings)
+	for i := range e.out.Settings {
+		switch set := &e.out.Settings[i]; {
+		case e.noMode && set.Name == "mode":
+			set.Value, set.From = unknownMode, "namespaces, which you may not read"
+		case e.noPolicy && set.From == "built in":
+			set.From = "built in, unless the cluster's policy differs"
+		}
+	}
 	e.signals(ctx)
 	switch e.out.State {
 	case stateBound, stateRunning, stateFinished:
 		return e.out, nil // nothing is left to decide
 	}
-	e.decide(&job, &settings)
+	if !e.noZones {
+		e.decide(&job, &settings)
+	}
 	e.rank(ctx, s, &job, &settings)
 	return e.out, nil
 }
@@ -276,7 +320,7 @@ func (e *explainer) state(s *subject, job *sched.Job, settings *policy.Settings)
 	} else {
 		e.podState(s.pod, settings)
 	}
-	if e.out.State != stateWaiting && e.out.State != stateSuspended {
+	if e.out.State != stateWaiting && e.out.State != stateSuspended || e.budget {
 		return
 	}
 	if why := e.notHeld(s, settings); why != "" {
@@ -298,6 +342,8 @@ func (e *explainer) notHeld(s *subject, settings *policy.Settings) string {
 		return "it says so itself (" + v1alpha1.AnnotationRunNow + ")"
 	case s.work.Marks.ReleasedBefore:
 		return "it was released before, and that is final"
+	case e.noMode:
+		return ""
 	case !settings.Ours:
 		return "it is not marked, and namespace " + s.work.Namespace + " has not opted in"
 	case settings.Mode != v1alpha1.ModeEnforce:
@@ -321,6 +367,11 @@ func (e *explainer) jobState(job *batchv1.Job) {
 	switch {
 	case suspended && held:
 		e.held(job.Annotations)
+	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
+		e.budget = true
+		e.say(stateSuspended, "KubEnergy suspended it: the budget %q is used up. It goes on when the budget allows it"+
+			"%s; a user with the role kubenergy-releaser can resume it before.", job.Labels[v1alpha1.LabelBudgetSuspended],
+			until(job.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]))
 	case suspended:
 		e.say(stateSuspended, "It is suspended, but not by KubEnergy, which does not resume it.")
 	case job.Status.Active > 0 && job.Status.Ready != nil && *job.Status.Ready > 0:
@@ -333,6 +384,14 @@ func (e *explainer) jobState(job *batchv1.Job) {
 	default:
 		e.say(stateWaiting, "It is not suspended: its pods are the scheduler's business.")
 	}
+}
+
+// until names an instant that may not be known.
+func until(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ", at " + text + " at the latest"
 }
 
 // held tells what the hold loop wrote on the Job.

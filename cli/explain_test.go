@@ -48,7 +48,7 @@ func twoSites(t *testing.T) *apiServer {
 	running.Spec.NodeName = "full"
 	running.Status.Phase = v1.PodRunning
 	a.add(t, podPath, running)
-	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	a.add(t, "/api/v1/namespaces", &v1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{
 		Name: "ns", Labels: map[string]string{v1alpha1.LabelMode: "enforce"},
 	}})
 	return a
@@ -234,6 +234,11 @@ func TestExplainStates(t *testing.T) {
 		},
 		"no delay":           {pod(func(p *v1.Pod) { p.Annotations = nil }), "ns", stateWaiting, "no delay is allowed"},
 		"suspended by users": {job(func(j *batchv1.Job) { j.Labels = nil }), "ns", stateSuspended, "not by KubEnergy"},
+		"suspended by a budget": {job(func(j *batchv1.Job) {
+			j.Labels = map[string]string{v1alpha1.LabelBudgetSuspended: "monthly"}
+			j.Annotations[v1alpha1.AnnotationBudgetSuspendedTill] = "2026-04-01T00:00:00Z"
+		}), "ns", stateSuspended, `KubEnergy suspended it: the budget "monthly" is used up. It goes on when the budget ` +
+			"allows it, at 2026-04-01T00:00:00Z at the latest; a user with the role kubenergy-releaser can resume it before."},
 		"no plan yet": {
 			job(func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationHeldUntil) }), "ns",
 			stateHeld, "has not said yet",
@@ -288,7 +293,7 @@ func TestExplainSaysWhatItMayNotSee(t *testing.T) {
 	} {
 		a := twoSites(t)
 		a.add(t, jobsIn("ns"), workJob("nightly"))
-		a.refused[refused] = true
+		a.refused[refused], a.refused["get namespaces"] = true, refused == "list namespaces"
 		x := explained(t, a, "job", "nightly")
 		if !strings.Contains(strings.Join(x.Unseen, "\n"), want) {
 			t.Errorf("may not %s: not seen is %q, want %q", refused, x.Unseen, want)
@@ -304,6 +309,40 @@ func TestExplainSaysWhatItMayNotSee(t *testing.T) {
 	if code, _, stderr := a.run(t, "explain", "pod", "none", "-n", "ns"); code != 1 ||
 		stderr != "kubenergy: reading pod ns/none: not found\n" {
 		t.Errorf("exit code %d: %q", code, stderr)
+	}
+}
+
+// A tenant who may read one namespace is told what holds there, and nothing that follows from what it may not read.
+func TestExplainToATenant(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, jobsIn("ns"), workJob("nightly"))
+	a.add(t, "/apis/kubenergy.io/v1alpha1/namespaces/ns/energypolicies", &v1alpha1.EnergyPolicy{
+		ObjectMeta: created("default", testNow), Spec: v1alpha1.EnergyPolicySpec{
+			WorkloadSettings: v1alpha1.WorkloadSettings{MaxPowerWatts: new(300.0)},
+		},
+	})
+	for _, all := range []string{"gridzones", "powerprofiles", "energypolicies", "energybudgets", "namespaces", "nodes"} {
+		a.refused["list all "+all] = true
+	}
+	x := explained(t, a, "job", "nightly")
+	if x.Mode != "enforce" || x.State != stateHeld || x.Decision != nil || x.Placement != nil {
+		t.Errorf("mode %s, state %s, decided %+v, placed %+v", x.Mode, x.State, x.Decision, x.Placement)
+	}
+	from := map[string]string{}
+	for _, s := range x.Settings {
+		from[s.Name] = s.Value + " from " + s.From
+	}
+	if from["mode"] != "enforce from namespace label" || from["maxPowerWatts"] != "300 from namespace" ||
+		!strings.Contains(from["maxDelay"], "unless the cluster's policy differs") {
+		t.Errorf("settings %v", from)
+	}
+	if all := strings.Join(x.Unseen, "\n"); !strings.Contains(all, "what would be decided now cannot be said") ||
+		!strings.Contains(all, "the policy of this namespace is seen") || strings.Contains(all, "whether this one") {
+		t.Errorf("not seen: %s", all)
+	}
+	a.refused["get namespaces"] = true
+	if x = explained(t, a, "job", "nightly"); x.Mode != unknownMode || strings.Contains(x.Sentence, "the mode here") {
+		t.Errorf("mode %s: %s", x.Mode, x.Sentence)
 	}
 }
 

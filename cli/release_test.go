@@ -359,6 +359,9 @@ func TestRunNow(t *testing.T) {
 	own := heldJob("own")
 	own.Labels = nil
 	a.add(t, jobsIn("ns"), own)
+	over := heldJob("over")
+	over.Labels = map[string]string{v1alpha1.LabelBudgetSuspended: "month"}
+	a.add(t, jobsIn("ns"), over)
 	free := heldJob("free")
 	free.Labels, free.Spec.Suspend = nil, nil
 	a.add(t, jobsIn("ns"), free)
@@ -369,6 +372,10 @@ func TestRunNow(t *testing.T) {
 	for _, c := range []struct{ kind, name, want string }{
 		{"job", "held", "asked to start now"},
 		{"job", "own", "marked, but its user suspended it, so it stays suspended"},
+		{
+			"job", "over", "marked, but a budget suspended it (kubenergy.io/budget-suspended): users with the role " +
+				"kubenergy-releaser resume it, or kubenergy release does",
+		},
 		{"jobs.batch", "free", "was not held"},
 		{"pod", "waits", "asked to start now"},
 		{"po", "bound", "has a node already, n1"},

@@ -52,6 +52,8 @@ func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, n
 	if err != nil {
 		return "", err
 	}
+	const suspendedByBudget = "marked, but a budget suspended it (kubenergy.io/budget-suspended): users with the role " +
+		"kubenergy-releaser resume it, or kubenergy release does"
 	const suspendedByUser = "marked, but its user suspended it, so it stays suspended"
 	if kind == kindPod {
 		pod, err := client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
@@ -67,6 +69,8 @@ func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, n
 	switch suspended := err == nil && job.Spec.Suspend != nil && *job.Spec.Suspend; {
 	case err != nil:
 		return "", fmt.Errorf("annotating Job %s/%s: %s", namespace, name, because(err))
+	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
+		return suspendedByBudget, nil
 	case suspended && job.Labels[v1alpha1.LabelHeld] != "true":
 		return suspendedByUser, nil
 	case !suspended:

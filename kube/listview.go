@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -14,39 +13,50 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 )
 
-// ListView takes one look at what the API server holds, for the command line. What the user may not read is left out,
-// and named by the error beside the view.
-func ListView(ctx context.Context, config *rest.Config) (*View, error) {
+// Unseen is a kind of objects that a view lacks.
+type Unseen struct {
+	Resource string // as gridzones
+	Own      bool   // those of the namespace that was asked for are in the view
+	Err      error
+}
+
+// ListView takes one look at what the API server holds, for the command line. Where the user may not read a kind of all
+// namespaces, what one namespace has of it is read; "": of none. What is left out is named beside the view.
+func ListView(ctx context.Context, config *rest.Config, namespace string) (*View, []Unseen, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("building a client: %w", err)
+		return nil, nil, fmt.Errorf("building a client: %w", err)
 	}
 	var items []*item
-	var refused error
+	var unseen []Unseen
 	for i := range kinds {
 		k := &kinds[i]
-		objects, err := k.list(ctx, client.Resource(k.resource).Namespace(k.in))
+		objects, err := k.list(ctx, client.Resource(k.resource).Namespace(k.in), k.name)
 		if k.optional && apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil && k.name == "" { // what has a name is there on few clusters only
-			refused = cmp.Or(refused, fmt.Errorf("reading %s: %w", k.resource.Resource, err))
+			u := Unseen{Resource: k.resource.Resource, Err: fmt.Errorf("reading %s: %w", k.resource.Resource, err)}
+			if apierrors.IsForbidden(err) && namespace != "" && k.ofNamespace != nil {
+				objects, err = k.ofNamespace(ctx, k, client.Resource(k.resource), namespace)
+				u.Own = err == nil
+			}
+			unseen = append(unseen, u)
 		}
 		for j := range objects {
 			items = append(items, k.read(&objects[j]))
 		}
 	}
 	v, err := assemble(items, policy.BuiltIn()).View()
-	if err != nil {
-		return nil, err
-	}
-	return v, refused
+	return v, unseen, err
 }
 
-// list returns all objects of a kind, without their schema.
-func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface) ([]unstructured.Unstructured, error) {
-	if k.name != "" {
-		o, err := client.Get(ctx, k.name, metav1.GetOptions{})
+// list returns all objects of a kind, without their schema; with a name, that one.
+func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface, name string) (
+	[]unstructured.Unstructured, error,
+) {
+	if name != "" {
+		o, err := client.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -57,4 +67,18 @@ func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface) ([]un
 		return nil, err
 	}
 	return list.Items, nil
+}
+
+// inNamespace lists the objects of a kind that are in a namespace.
+func inNamespace(ctx context.Context, k *kind, all dynamic.NamespaceableResourceInterface, namespace string) (
+	[]unstructured.Unstructured, error,
+) {
+	return k.list(ctx, all.Namespace(namespace), "")
+}
+
+// named gets the one object of a kind that has the namespace's name.
+func named(ctx context.Context, k *kind, all dynamic.NamespaceableResourceInterface, namespace string) (
+	[]unstructured.Unstructured, error,
+) {
+	return k.list(ctx, all, namespace)
 }

@@ -60,6 +60,9 @@ type kind struct {
 	policies bool   // until they are known, a view is unsettled
 	optional bool   // clusters that were set up by an older version do not have it
 	read     func(*unstructured.Unstructured) *item
+	// reads what one namespace has of the kind; nil: it is of the whole cluster
+	ofNamespace func(context.Context, *kind, dynamic.NamespaceableResourceInterface, string) (
+		[]unstructured.Unstructured, error)
 }
 
 // knowledgeBaseName is that of the ConfigMap in kube-system where the hybrid scheduler keeps its benchmarks.
@@ -71,15 +74,15 @@ var kinds = []kind{
 	{resource: v1alpha1.GroupVersion.WithResource("powerprofiles"), read: reading("PowerProfile", readProfile)},
 	{
 		resource: v1alpha1.GroupVersion.WithResource("energypolicies"), policies: true,
-		read: reading("EnergyPolicy", readPolicy),
+		read: reading("EnergyPolicy", readPolicy), ofNamespace: inNamespace,
 	},
 	{
 		resource: v1.SchemeGroupVersion.WithResource("namespaces"), policies: true,
-		read: reading("Namespace", readNamespace),
+		read: reading("Namespace", readNamespace), ofNamespace: named,
 	},
 	{
 		resource: v1alpha1.GroupVersion.WithResource("energybudgets"), optional: true,
-		read: reading(kindBudget, readBudget),
+		read: reading(kindBudget, readBudget), ofNamespace: inNamespace,
 	},
 	{
 		resource: v1.SchemeGroupVersion.WithResource("configmaps"), in: metav1.NamespaceSystem, name: knowledgeBaseName,

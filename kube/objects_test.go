@@ -277,7 +277,7 @@ func TestOneUnreadableObjectCostsItself(t *testing.T) {
 	if n := log.count("name=broken"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
-	listed, err := ListView(t.Context(), config)
+	listed, _, err := ListView(t.Context(), config, "")
 	if err != nil || len(listed.Sites()) != 1 {
 		t.Errorf("one look shows %v, %v", listed.Sites(), err)
 	}
@@ -320,9 +320,10 @@ func TestRefusedForGood(t *testing.T) {
 	if n := log.count("resource=energypolicies"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
-	if v, err := ListView(t.Context(), config); v == nil || !apierrors.IsNotFound(err) ||
-		!strings.Contains(err.Error(), "reading gridzones") {
-		t.Errorf("one look shows %v, %v", v, err) // of what is refused, the first is named
+	v, unseen, err := ListView(t.Context(), config, "team")
+	if err != nil || v == nil || len(unseen) < 2 || unseen[0].Resource != "gridzones" ||
+		!apierrors.IsNotFound(unseen[0].Err) {
+		t.Errorf("one look shows %v, lacks %v, and fails with %v", v, unseen, err)
 	}
 }
 
@@ -572,7 +573,7 @@ func TestObjectsFollowTheServer(t *testing.T) {
 			v.Sites()[0].Carbon.Series.Value(0) == 60
 	})
 
-	listed, err := ListView(t.Context(), config)
+	listed, _, err := ListView(t.Context(), config, "")
 	if err != nil || len(listed.Sites()) != 1 || !listed.Delays("team") || len(listed.benchmarks) != 1 {
 		t.Errorf("one look shows %+v, %v", listed, err)
 	}

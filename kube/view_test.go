@@ -180,7 +180,10 @@ func TestZonesThatDoNotCount(t *testing.T) {
 		}
 		return v
 	}
-	dirty := zone("de", 400, func(z *v1alpha1.GridZone) { z.Status.Nodes = new(int32(6)) })
+	dirty := zone("de", 400, func(z *v1alpha1.GridZone) {
+		z.Status.Nodes = new(int32(6))
+		z.Status.Carbon.Values[2] = 50
+	})
 	clean := zone("no", 20, func(z *v1alpha1.GridZone) { z.Status.Nodes = new(int32(0)) })
 	uncounted := zone("se", 20, func(*v1alpha1.GridZone) {})
 	marginal := zone("fr", 20, func(z *v1alpha1.GridZone) { z.Spec.Carbon.Signal = "Marginal" })

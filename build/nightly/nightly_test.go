@@ -50,6 +50,20 @@ fuzz: elapsed: 10m0s, execs: 123456 (789/sec), new interesting: 1 (total: 2)
 	}
 }
 
+// The end of the time while an input runs is no failure, and a target whose time went to its corpus was not fuzzed.
+func TestEndOfTheTime(t *testing.T) {
+	for out, want := range map[string]bool{
+		"fuzz: elapsed: 10s, execs: 9 (0/sec)\n--- FAIL: FuzzX (10.1s)\n    context deadline exceeded\nFAIL\n":       true,
+		"--- FAIL: FuzzX (3s)\n    panic: context deadline exceeded\n":                                               false,
+		"--- FAIL: FuzzX (3s)\n    context deadline exceeded\n    Failing input written to testdata/fuzz/FuzzX/01\n": false,
+		"FAIL\tx [build failed]\n": false,
+	} {
+		if got := deadline(out); got != want {
+			t.Errorf("%q: %v", out, got)
+		}
+	}
+}
+
 func TestTotalsAreKept(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "fuzzing.tsv")
 	all, err := readTotals(name)

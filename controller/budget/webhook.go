@@ -116,7 +116,7 @@ func (w *webhooks) target(to string) (*url.URL, error) {
 	}
 	if !administrators && !w.allows(u) {
 		return nil, errors.New("the host and port of the webhook's URL are not among those that the controller's " +
-			"--webhook-host allows")
+			"--webhook-host allows, in the chart budgets.webhookHosts")
 	}
 	return u, nil
 }

@@ -20,7 +20,9 @@ type KeyFolder string
 // inside it.
 func (folder KeyFolder) Key(name string) (string, error) {
 	if folder == "" {
-		return "", fmt.Errorf("no folder of keys is configured: %w", fs.ErrNotExist)
+		return "", fmt.Errorf("the controller has no folder of such keys (--keys-dir, --meter-keys-dir or "+
+			"--budget-webhook-dir; in the chart signals.keysSecret, meterKeysSecret or budgets.webhookKeySecret): %w",
+			fs.ErrNotExist)
 	}
 	f, err := os.OpenInRoot(string(folder), name)
 	if err != nil {

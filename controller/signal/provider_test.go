@@ -37,7 +37,7 @@ var testFakes sync.Map
 func (k testKeys) Key(name string) (string, error) {
 	key, ok := k[name]
 	if strings.HasSuffix(name, ".hosts") {
-		hosts := "provider.example x.example 169.254.169.254 [::ffff:169.254.169.254] [::ffff:10.0.0.7] 127.0.0.1:1"
+		hosts := "provider.example x.example 169.254.169.254:80 [::ffff:169.254.169.254]:80 [::ffff:10.0.0.7] 127.0.0.1:1"
 		testFakes.Range(func(host, _ any) bool {
 			hosts += " " + host.(string)
 			return true

@@ -149,6 +149,9 @@ func (b *Breaker) Collect(into chan<- prometheus.Metric) {
 	into <- prometheus.MustNewConstMetric(open, prometheus.GaugeValue, state)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(b.counts) == 0 { // a counter that is not there cannot be told from one that is not exported
+		into <- prometheus.MustNewConstMetric(total, prometheus.CounterValue, 0, "")
+	}
 	for part, n := range b.counts {
 		into <- prometheus.MustNewConstMetric(total, prometheus.CounterValue, n, part)
 	}

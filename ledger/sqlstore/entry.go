@@ -95,7 +95,8 @@ func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) 
 	for i := range e.Postings {
 		sum += e.Postings[i].Energy()
 	}
-	if !c.ended() || e.End.Before(e.Start) || sum != e.Measured {
+	nobody := e.Guest.Account == 0 && e.Guest.Consumer != 0 // a guest whose energy is charged to no account
+	if !c.ended() || e.End.Before(e.Start) || sum != e.Measured || nobody {
 		return nil, fmt.Errorf("booking %d: %w: it cannot be read", id, ledger.ErrDamaged)
 	}
 	return e, nil

@@ -46,6 +46,9 @@ func TestRefusals(t *testing.T) {
 		"passwords of meters among keys of signals": {[]string{
 			"--set", "signals.keysSecret=keys", "--set-json", `meters=[{"node":"n","kind":"shelly2","url":"http://x","passwordKey":"p"}]`,
 		}, "meterKeysSecret"},
+		"one Secret for two kinds of keys": {
+			[]string{"--set", "signals.keysSecret=keys,budgets.webhookKeySecret=keys"}, "give each a Secret of its own",
+		},
 		"certificates left unverified": {[]string{"--set", "metrics.serviceMonitor.enabled=true"}, "metrics.tlsSecret"},
 		"names without rules": {
 			[]string{"--set", "metrics.computeGardenerNames.code=true"},

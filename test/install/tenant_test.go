@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -179,6 +180,19 @@ func (w *world) testTenant(t *testing.T) {
 			return createJob(func(j *batchv1.Job) {
 				j.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationBudgetActions: "x"}
 			})
+		},
+		"marks by a Deployment's pods": func() error {
+			labels := map[string]string{"app": "marked"}
+			pod := newPod("", map[string]string{v1alpha1.AnnotationBudgetActions: "x"})
+			pod.Spec.RestartPolicy = ""
+			_, err := me.AppsV1().Deployments(mine).Create(ctx, &appsv1.Deployment{
+				ObjectMeta: metav1.ObjectMeta{Name: "marked"}, Spec: appsv1.DeploymentSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: v1.PodTemplateSpec{
+						ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: pod.Annotations}, Spec: pod.Spec,
+					},
+				},
+			}, metav1.CreateOptions{DryRun: dry})
+			return err
 		},
 		"a pod whose budget has acted": func() error {
 			return createPod(map[string]string{v1alpha1.AnnotationBudgetActions: "x"})
