@@ -281,17 +281,17 @@ func (e *explainer) warn(s *subject) {
 				strings.TrimSpace(line)+": it is treated as unmarked")
 		}
 	}
-	var said []string
-	for _, annotations := range []map[string]string{s.object.GetAnnotations(), s.pod.Annotations} {
+	both := []map[string]string{s.object.GetAnnotations(), s.pod.Annotations}
+	for _, annotations := range both {
 		for _, key := range aliasesIn(annotations) {
-			said = append(said, fmt.Sprintf("annotation %s is another system's: it is obeyed as one of ours", key))
+			said := fmt.Sprintf("annotation %s is another system's: it is obeyed as one of ours", key)
+			if !slices.Contains(e.out.Warnings, said) {
+				e.out.Warnings = append(e.out.Warnings, said)
+			}
 		}
-		said = append(said, policy.Unsupported(annotations)...)
 	}
-	for i, sentence := range said {
-		if !slices.Contains(said[:i], sentence) {
-			e.out.Warnings = append(e.out.Warnings, sentence)
-		}
+	for _, f := range append(policy.FindKeys(s.object.GetLabels(), both...), e.view.Find(e.now, &s.work)...) {
+		e.out.Warnings = append(e.out.Warnings, f.String())
 	}
 }
 

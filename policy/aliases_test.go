@@ -374,11 +374,3 @@ func budgets(key, value string) bool {
 func asks(j sched.Job) [6]any {
 	return [6]any{j.AllowedDelay, j.Duration, j.Released, j.Limits, j.PUE, j.PerformanceWeight}
 }
-
-func TestUnsupportedAnnotations(t *testing.T) {
-	got := Unsupported(map[string]string{cg + "energy-budget-kwh": "5", "a": "b"},
-		map[string]string{"kubenergy.io/delay-allowed": "6h", v1alpha1.AnnotationRunNow: "true"})
-	if len(got) != 1 || !strings.Contains(got[0], "delay-allowed has no effect") {
-		t.Error(got)
-	}
-}

@@ -3,7 +3,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -223,6 +222,7 @@ func indexKeys() (marking, known map[string]bool) {
 		v1alpha1.AnnotationBudgetActions: true, v1alpha1.AnnotationBudgetSuspendedTill: true,
 		v1alpha1.AnnotationBudgetReleased: true, v1alpha1.AnnotationHeldUntil: true,
 		v1alpha1.AnnotationHeldReason: true, v1alpha1.AnnotationLatestStart: true,
+		v1alpha1.Prefix + "submitted-by":    true,                                      // of POST /ingest
 		v1alpha1.Prefix + "lab-run-seconds": true, v1alpha1.Prefix + "lab-ports": true, // the lab's
 	}
 	for _, a := range annotations {
@@ -232,20 +232,4 @@ func indexKeys() (marking, known map[string]bool) {
 		}
 	}
 	return marking, known
-}
-
-// Unsupported returns what looks like an annotation of ours and is none, as sentences.
-func Unsupported(from ...map[string]string) (sentences []string) {
-	unknown := map[string]bool{}
-	for _, a := range from {
-		for key := range a {
-			if strings.HasPrefix(key, v1alpha1.Prefix) && !known[key] {
-				unknown[key] = true
-			}
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(unknown)) {
-		sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: there is none of that name", key))
-	}
-	return sentences
 }

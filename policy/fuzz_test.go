@@ -84,7 +84,7 @@ func FuzzSettle(f *testing.F) {
 				t.Fatalf("%v, and marks that count: %+v", err, work.Marks)
 			}
 			_, _ = NeverHeld(o)
-			_ = Unsupported(o.GetAnnotations())
+			_ = FindKeys(nil, o.GetAnnotations())
 			_ = rules.Origins(&work)
 			a, ok, _ := ReadAllowance(&c.Namespaces[0], work.Type, o.GetAnnotations())
 			if ok && !(a.KWh > 0 && a.KWh <= maxBudget) {

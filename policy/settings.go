@@ -183,10 +183,8 @@ func (r *Rules) applicable(l sched.Limits) sched.Limits {
 	if !l.HasPrice || l.NoCarbon || l.Carbon == 0 && l.Percentile == 0 {
 		return l
 	}
-	for _, site := range r.sites {
-		if site.Price.Series != nil {
-			return l
-		}
+	if r.priced() {
+		return l
 	}
 	l.Price, l.HasPrice = 0, false
 	return l

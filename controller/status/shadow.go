@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -31,7 +32,8 @@ type ShadowOptions struct {
 }
 
 // A Shadow decides on new work as if its namespace were in mode enforce, and only counts the outcome. What was there
-// before this process, or before it led, was counted by another one or not at all.
+// before this process, or before it led, was counted by another one or not at all. On new work, in any mode, it also
+// tells owners, by an event, what they wrote in vain.
 type Shadow struct {
 	o                ShadowOptions
 	decisions, saved *prometheus.CounterVec // by namespace: their series go with it
@@ -39,6 +41,7 @@ type Shadow struct {
 	began            time.Time
 	queue            chan newWork
 	seen             *cache.LRUExpireCache // UIDs of what was looked at
+	told             *cache.LRUExpireCache // findings, by namespace
 
 	mu        sync.Mutex
 	counts    map[string]*v1alpha1.ShadowStatus // by namespace
@@ -64,7 +67,7 @@ const (
 func NewShadow(o ShadowOptions) *Shadow {
 	with := promauto.With(o.Registerer)
 	return &Shadow{
-		o: o, began: time.Now(), queue: make(chan newWork, shadowQueue), seen: cache.NewLRUExpireCache(maxSeen),
+		o: o, began: time.Now(), queue: make(chan newWork, shadowQueue), seen: cache.NewLRUExpireCache(maxSeen), told: cache.NewLRUExpireCache(maxSeen),
 		counts: map[string]*v1alpha1.ShadowStatus{},
 		decisions: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_shadow_decisions_total",
@@ -83,7 +86,7 @@ func NewShadow(o ShadowOptions) *Shadow {
 
 // Created is told of every Job and pod that an informer adds. Of pods, only bare ones are ever held.
 func (s *Shadow) Created(o client.Object) {
-	if _, pod := o.(*v1.Pod); pod && metav1.GetControllerOfNoCopy(o) != nil {
+	if _, pod := o.(*v1.Pod); pod && metav1.GetControllerOfNoCopy(o) != nil && !policy.Mentions(o) {
 		return
 	}
 	now, created := time.Now(), o.GetCreationTimestamp().Time
@@ -131,6 +134,9 @@ func (s *Shadow) wait(ctx context.Context, w newWork) bool {
 func (s *Shadow) decide(w newWork) {
 	log := s.o.Log.With("namespace", w.GetNamespace(), "name", w.GetName())
 	work, err := policy.Read(w.Object)
+	if policy.Mentions(w.Object) {
+		s.tell(w.Object, &work, err)
+	}
 	// What makes no sense counts as not marked.
 	if _, never := policy.NeverHeld(w.Object); never || err != nil {
 		return
@@ -162,6 +168,40 @@ func (s *Shadow) decide(w newWork) {
 	if held && settings.Mode == v1alpha1.ModeAdvise {
 		s.o.Events.Eventf(w.Object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s",
 			Bounded(decision.Reason.String()))
+	}
+}
+
+// tell tells the owner of new work what is written there in vain: once an hour in a namespace, since owners write the
+// same in every manifest. Annotations that make no sense are told by the scheduler, of what it holds or would hold.
+func (s *Shadow) tell(o client.Object, work *policy.Work, err error) {
+	owner := metav1.GetControllerOfNoCopy(o)
+	if owner != nil && owner.Kind == "Job" {
+		return // that was told already
+	}
+	var said []string
+	annotations, labels := []map[string]string{o.GetAnnotations()}, o.GetLabels()
+	job, isJob := o.(*batchv1.Job)
+	if isJob {
+		annotations = append(annotations, job.Spec.Template.Annotations)
+	}
+	for _, f := range policy.FindKeys(labels, annotations...) {
+		said = append(said, f.String())
+	}
+	switch {
+	case err == nil:
+		for _, f := range s.o.View().Find(time.Now(), work) {
+			said = append(said, f.String())
+		}
+	case isJob && labels[v1alpha1.LabelHeld] == "", owner != nil:
+		said = append(said, "all energy annotations here are ignored: "+err.Error())
+	}
+	for _, text := range said {
+		key := o.GetNamespace() + " " + text
+		if _, before := s.told.Get(key); before {
+			continue
+		}
+		s.told.Add(key, nil, time.Hour)
+		s.o.Events.Eventf(o, nil, v1.EventTypeWarning, "NoEffect", "Reading", "%s", Bounded(text))
 	}
 }
 

@@ -97,6 +97,39 @@ func TestShadowByMode(t *testing.T) {
 	})
 }
 
+// Owners are told what they wrote in vain, in any mode: once in a namespace.
+func TestWhatIsWrittenInVainIsToldOnce(t *testing.T) {
+	inShadow(t, func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, _ *bool) {
+		typo := map[string]string{"kubenergy.io/alowed-delay": "6h"}
+		for _, name := range []string{"first", "second"} {
+			j := kit.Job("enforce", name, time.Now())
+			j.Annotations = typo
+			s.Created(j)
+		}
+		template := kit.Job("elsewhere", "template", time.Now())
+		template.Annotations, template.Spec.Template.Annotations = nil, typo
+		s.Created(template)
+		of := kit.Pod("elsewhere", "of", time.Now()) // a Deployment
+		of.Annotations = map[string]string{v1alpha1.AnnotationFinishBy: time.Now().Add(time.Minute).Format(time.RFC3339)}
+		of.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: new(true)}}
+		s.Created(of)
+		nonsense := kit.Job("elsewhere", "nonsense", time.Now())
+		nonsense.Annotations = map[string]string{v1alpha1.AnnotationStrategy: "luck"}
+		s.Created(nonsense)
+		settle()
+		close(recorder.Events)
+		var told []string
+		for e := range recorder.Events {
+			told = append(told, e)
+		}
+		all := strings.Join(told, "\n")
+		if len(told) != 4 || strings.Count(all, "Warning NoEffect") != 4 || !strings.Contains(all, "leaves no time") ||
+			strings.Count(all, "did you mean kubenergy.io/allowed-delay?") != 2 || !strings.Contains(all, `"luck"`) {
+			t.Errorf("told:\n%s", all)
+		}
+	})
+}
+
 func TestShadowLeavesAlone(t *testing.T) {
 	suspended, annotated, urgent := kit.Job("shadow", "suspended", time.Time{}),
 		kit.Job("shadow", "nonsense", time.Time{}), kit.Job("shadow", "urgent", time.Time{})

@@ -80,7 +80,6 @@ type hold struct {
 	reason     unique.Handle[string] // of the plan
 	unrecorded *unrecorded           // what is yet to be recorded of the plan; nil: nothing
 	cron       *cronRun              // of a CronJob that may not overlap; nil: none, or not known yet
-	idleMarks  []string              // sentences about annotations without effect, until its owner was told
 
 	heapAt, askAt int32 // place in the heap of its state, and among those that ask again; 0: in none
 	state, left   state // left: the state in which its release was decided
@@ -92,6 +91,7 @@ type hold struct {
 	rolls  bool // its plan is made anew at again, before which only its deadline lets it go
 	cut    bool // its deadline was set to a time already past
 	forced bool // its deadline let it go
+	wrong  bool // its annotations make no sense
 }
 
 // outdated stands for the start of a plan that was made on other wishes, and that its owner was told of.

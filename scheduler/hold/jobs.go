@@ -32,14 +32,13 @@ func readJob(j *batchv1.Job) *hold {
 	work, err := policy.ReadJob(j)
 	h := &hold{
 		HeldJob: kube.SeenJob(j), rank: rankOf(work.Submitted, ptr.Deref(j.Spec.Template.Spec.Priority, 0)),
-		idleMarks: policy.Unsupported(j.Annotations, j.Spec.Template.Annotations), state: waiting,
-		told: timeIn(j, v1alpha1.AnnotationHeldUntil), latest: timeIn(j, v1alpha1.AnnotationLatestStart),
+		state: waiting, told: timeIn(j, v1alpha1.AnnotationHeldUntil), latest: timeIn(j, v1alpha1.AnnotationLatestStart),
 	}
 	h.remember(work)
 	why, never := policy.NeverHeldJob(j)
 	switch {
 	case err != nil:
-		never, why = true, err.Error()
+		never, why, h.wrong = true, "all energy annotations here are ignored: "+err.Error(), true
 	case !never && (j.Spec.Suspend == nil || !*j.Spec.Suspend):
 		never, why = true, resumed
 	}
@@ -223,7 +222,6 @@ func (l *Loop) takeJob(seen *hold) {
 			h.start, h.basis = earlier(h.told, h.latest), fixed
 		}
 		l.jobs.add(h)
-		l.warnOfIdleMarks(h)
 	}
 	h.HeldJob, h.finishBy, h.alike, h.cron = seen.HeldJob, seen.finishBy, seen.alike, seen.cron
 	if seen.state == freed {

@@ -85,7 +85,6 @@ type Loop struct {
 	goes          func(func(context.Context)) // starts a goroutine that Run waits for
 	leads         bool
 	opinions      opinions
-	warned        map[string]bool // sentences about annotations without effect, by namespace
 	pendingNotes  map[*hold]struct{}
 	notesInOrder  []*hold // of pendingNotes, oldest first
 	jobs, pods    *queue
@@ -103,7 +102,7 @@ func New(c Config) *Loop {
 		mail:    mailbox{ready: make(chan struct{}, 1)},
 		lookups: make(chan struct{}, parallelLookups),
 		notes:   make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),
-		warned: map[string]bool{}, pendingNotes: map[*hold]struct{}{},
+		pendingNotes: map[*hold]struct{}{},
 		jobs: newQueue(kindJob, newJobPace(), newJobCongestion(), limits),
 		pods: newQueue(kindPod, newPodPace(), newPodCongestion(), limits),
 	}

@@ -473,7 +473,7 @@ func TestWhatMakesNoSenseIsTold(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		// a Job that is not to be held is not seen at all
-		for name, want := range map[string]string{"j": "NotHeld", "p": "NoEffect"} {
+		for name, want := range map[string]string{"j": "NoEffect", "p": "NoEffect"} {
 			if got := w.events(name); got != want {
 				t.Errorf("events of %s are %q, want %q", name, got, want)
 			}

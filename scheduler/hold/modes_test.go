@@ -180,22 +180,6 @@ func TestUnmetThreshold(t *testing.T) {
 	})
 }
 
-// What another system would obey and we do not is said once in a namespace.
-func TestAnnotationsWithoutEffectAreToldOnce(t *testing.T) {
-	during(t, nil, func(w *world) {
-		w.green(time.Hour)
-		annotations := marked(3 * time.Hour)
-		annotations["kubenergy.io/delay-allowed"] = "5h"
-		w.job("first", annotations)
-		w.job("second", annotations)
-		time.Sleep(time.Minute)
-		said := strings.Count(w.events("first")+" "+w.events("second"), "NoEffect")
-		if said != 1 {
-			t.Errorf("it is said %d times", said)
-		}
-	})
-}
-
 // A Job says how long it may wait by itself; an earlier process knew more, as its CronJob's next tick or the cluster's
 // maximum, and wrote down what follows.
 func TestPromiseBeforePoliciesAreKnown(t *testing.T) {

@@ -218,22 +218,6 @@ func (l *Loop) queueEvent(object v1.ObjectReference, kind, reason, text string) 
 	}
 }
 
-// warnOfIdleMarks tells the owner of a hold about annotations of other systems that do nothing here: once in a
-// namespace, since an owner who writes them once does so in every manifest.
-func (l *Loop) warnOfIdleMarks(h *hold) {
-	for _, sentence := range h.idleMarks {
-		key := h.namespace() + " " + sentence
-		if l.warned[key] || len(l.warned) >= maxWarned || !l.leads {
-			continue
-		}
-		l.warned[key] = true
-		l.queueEvent(h.object(), v1.EventTypeWarning, reasonNoEffect, sentence)
-	}
-	h.idleMarks = nil
-}
-
-const maxWarned = 10_000
-
 // released books a release. Only one replica counts it and tells people.
 func (l *Loop) released(h *hold, now time.Time, ours bool) {
 	if !ours {
@@ -247,9 +231,11 @@ func (l *Loop) released(h *hold, now time.Time, ours bool) {
 	if h.told.IsZero() { // never told to wait
 		if why := h.why(); q == l.jobs && h.left == freed && why != resumed {
 			// It was suspended for a moment, and its owner may wonder.
-			enqueue(l.notes, func(ctx context.Context) error {
-				return l.event(ctx, object, v1.EventTypeNormal, reasonNotHeld, "not held: "+why)
-			})
+			kind, reason, text := v1.EventTypeNormal, reasonNotHeld, "not held: "+why
+			if h.wrong {
+				kind, reason, text = v1.EventTypeWarning, reasonNoEffect, why
+			}
+			enqueue(l.notes, func(ctx context.Context) error { return l.event(ctx, object, kind, reason, text) })
 		}
 		return
 	}

@@ -130,7 +130,7 @@ func (l *Loop) takePod(pod *v1.Pod, no refusal) {
 	if first {
 		h = &hold{
 			HeldJob: kube.HeldJob{UID: pod.UID}, rank: rankOf(work.Submitted, ptr.Deref(pod.Spec.Priority, 0)),
-			latest: time.Unix(0, t.latest.Load()).UTC(), idleMarks: policy.Unsupported(pod.Annotations),
+			latest: time.Unix(0, t.latest.Load()).UTC(),
 		}
 		h.start = h.latest
 		if heldBefore(pod) {
@@ -141,7 +141,6 @@ func (l *Loop) takePod(pod *v1.Pod, no refusal) {
 	h.remember(work)
 	if first {
 		l.pods.add(h)
-		l.warnOfIdleMarks(h)
 	}
 	if why, never := policy.NeverHeldPod(pod); never || err != nil {
 		if err != nil {

@@ -1,0 +1,164 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// A Finding is something that a user wrote and that is not, or not quite, obeyed. Events, kubenergy explain and
+// kubenergy doctor show it.
+type Finding struct {
+	Said string // what stands there, and what comes of it
+	Mend string // what to write instead; "": that depends
+}
+
+func (f Finding) String() string {
+	if f.Mend == "" {
+		return f.Said
+	}
+	return f.Said + ": " + f.Mend
+}
+
+// labelsOf are our labels by what they are written on.
+var labelsOf = map[string][]string{
+	"pods and Jobs": {
+		v1alpha1.LabelHeld, v1alpha1.LabelWorkloadType, v1alpha1.LabelWorkloadClass, v1alpha1.LabelTeam,
+		v1alpha1.LabelBudgetSuspended, v1alpha1.AnnotationBudgetExceeded,
+	},
+	"namespaces": {v1alpha1.LabelMode, v1alpha1.LabelTeam},
+	"nodes":      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
+}
+
+// FindKeys returns a finding for each key of our prefix that has no effect on a pod, a Job or a template of pods: those
+// that are not ours, labels that are annotations, and the other way round.
+func FindKeys(labels map[string]string, annotations ...map[string]string) (all []Finding) {
+	for _, key := range ours(annotations...) {
+		switch on := holderOf(key); {
+		case known[key]:
+		case on != "":
+			all = append(all, Finding{"annotation " + key + " has no effect", "it is a label, of " + on})
+		default:
+			all = append(all, unknownKey("annotation", key, slices.Collect(maps.Keys(known))))
+		}
+	}
+	for _, key := range ours(labels) {
+		switch on := holderOf(key); {
+		case slices.Contains(labelsOf["pods and Jobs"], key):
+		case on != "":
+			all = append(all, Finding{"label " + key + " has no effect", "it is one of " + on})
+		case known[key]:
+			all = append(all, Finding{"label " + key + " has no effect", "it is an annotation"})
+		default:
+			all = append(all, unknownKey("label", key, append(slices.Collect(maps.Keys(known)), labelsOf["pods and Jobs"]...)))
+		}
+	}
+	return all
+}
+
+// Mentions reports whether an object, or a Job's template, has a key of ours.
+func Mentions(o metav1.Object) bool {
+	if job, ok := o.(*batchv1.Job); ok && len(ours(job.Spec.Template.Annotations)) > 0 {
+		return true
+	}
+	return len(ours(o.GetLabels(), o.GetAnnotations())) > 0
+}
+
+// ours returns the keys of our prefix, in order.
+func ours(from ...map[string]string) (keys []string) {
+	for _, m := range from {
+		for key := range m {
+			if strings.HasPrefix(key, v1alpha1.Prefix) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// holderOf says on what a label of ours is written; "": it is none.
+func holderOf(key string) string {
+	for _, on := range [...]string{"pods and Jobs", "namespaces", "nodes"} {
+		if slices.Contains(labelsOf[on], key) {
+			return on
+		}
+	}
+	return ""
+}
+
+func unknownKey(what, key string, names []string) Finding {
+	return Finding{what + " " + key + " has no effect", "there is none of that name" + sched.DidYouMean(key, names)}
+}
+
+// FindNamespace returns what a namespace's labels and annotations say to us in vain.
+func FindNamespace(o metav1.Object) (all []Finding) {
+	labels := o.GetLabels()
+	if mode := labels[v1alpha1.LabelMode]; mode != "" && ModeOf(labels) == "" {
+		var names []string
+		for _, m := range modes {
+			names = append(names, string(m))
+		}
+		all = append(all, Finding{
+			fmt.Sprintf("label %s is %s, which is no mode", v1alpha1.LabelMode, excerpt(mode)),
+			"want one of " + strings.Join(names, ", ") + sched.DidYouMean(mode, names),
+		})
+	}
+	for _, key := range ours(labels) {
+		if !slices.Contains(labelsOf["namespaces"], key) {
+			all = append(all, unknownKey("label", key, labelsOf["namespaces"]))
+		}
+	}
+	for _, key := range ours(o.GetAnnotations()) {
+		f := Finding{"annotation " + key + " of a namespace has no effect", "an EnergyPolicy says what holds in it"}
+		if slices.Contains(labelsOf["namespaces"], key) {
+			f.Mend = "it is a label"
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// Find returns what the marks of a workload say in vain under these rules. now is when it is looked at.
+func (r *Rules) Find(now time.Time, w *Work) (all []Finding) {
+	job, s := r.Settle(w)
+	m := &w.Marks
+	say := func(mend, format string, args ...any) { all = append(all, Finding{fmt.Sprintf(format, args...), mend}) }
+	if m.said&termDelay != 0 && s.MaxDelay > 0 && m.AllowedDelay > s.MaxDelay {
+		say("", "%s is %v: no more than %v is allowed here (maxDelay)", v1alpha1.AnnotationAllowedDelay, m.AllowedDelay,
+			s.MaxDelay)
+	}
+	switch {
+	case m.FinishBy.IsZero():
+	case !m.FinishBy.Add(-job.Duration).After(now):
+		say("", "%s is %s, which leaves no time to wait: it runs for %v", v1alpha1.AnnotationFinishBy,
+			m.FinishBy.UTC().Format(time.RFC3339), job.Duration)
+	case s.AllowedDelay <= 0:
+		say("also say "+v1alpha1.AnnotationAllowedDelay, "%s alone holds nothing", v1alpha1.AnnotationFinishBy)
+	}
+	if strategy := strategies()[s.Strategy()]; strategy != nil && strategy.Interrupts() && m.said&termRule != 0 {
+		say("", "strategy %s suspends what runs in simulations alone: here it starts once, and runs to its end",
+			s.Strategy())
+	}
+	limits := m.said & (termCarbon | termPercentile | termPrice)
+	if limits != 0 && s.When != "threshold" {
+		say("leave the + away, or say +threshold", "thresholds have no effect with the strategy %s", s.Strategy())
+	}
+	if m.said&(termPrice|termCarbonCounts) != 0 && (m.Limits.HasPrice || m.Limits.NoCarbon) && !r.priced() {
+		say("give a GridZone prices", "no grid zone has prices: a price threshold, and price alone, hold nothing")
+	}
+	return all
+}
+
+// priced reports whether any site has prices.
+func (r *Rules) priced() bool {
+	return slices.ContainsFunc(r.sites, func(site *sched.Site) bool { return site.Price.Series != nil })
+}

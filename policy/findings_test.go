@@ -1,0 +1,126 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+)
+
+// What people write in vain on workloads is found, with what was meant.
+func TestFindings(t *testing.T) {
+	soon, past := time.Now().Add(30*time.Minute).Format(time.RFC3339), "2020-01-01T00:00:00Z"
+	for _, tc := range []struct{ key, value, want string }{
+		{"kubenergy.io/alowed-delay", "6h", "annotation kubenergy.io/alowed-delay has no effect: there is none of that name (did you mean kubenergy.io/allowed-delay?)"},
+		{"kubenergy.io/allowed_delay", "6h", "(did you mean kubenergy.io/allowed-delay?)"},
+		{"kubenergy.io/delay", "6h", "there is none of that name"},
+		{"kubenergy.io/carbon-treshold", "200", "(did you mean kubenergy.io/carbon-threshold?)"},
+		{"kubenergy.io/runnow", "true", "(did you mean kubenergy.io/run-now?)"},
+		{"kubenergy.io/finish-before", "true", "there is none of that name"},
+		{"kubenergy.io/mode", "enforce", "it is a label, of namespaces"},
+		{"kubenergy.io/site", "DE", "it is a label, of nodes"},
+		{"kubenergy.io/team", "a", "it is a label, of pods and Jobs"},
+		{"label kubenergy.io/allowed-delay", "6h", "label kubenergy.io/allowed-delay has no effect: it is an annotation"},
+		{"label kubenergy.io/mode", "enforce", "it is one of namespaces"},
+		{"label kubenergy.io/workload-typ", "batch", "(did you mean kubenergy.io/workload-type?)"},
+		{"kubenergy.io/allowed-delay", "900h", "kubenergy.io/allowed-delay is 900h0m0s: no more than 24h0m0s is allowed here (maxDelay)"},
+		{"kubenergy.io/finish-by", past, "which leaves no time to wait: it runs for 1h0m0s"},
+		{"kubenergy.io/finish-by", soon, "which leaves no time to wait"},
+		{"kubenergy.io/finish-by", time.Now().Add(48 * time.Hour).Format(time.RFC3339), "alone holds nothing: also say kubenergy.io/allowed-delay"},
+		{"kubenergy.io/strategy", "carbon+residual", "suspends what runs in simulations alone"},
+		{"kubenergy.io/strategy", "carbon+wait-awhile", "suspends what runs in simulations alone"},
+		{"kubenergy.io/strategy", "carbon+carbon-scaler", "suspends what runs in simulations alone"},
+		{"kubenergy.io/price-threshold", "0.2", "no grid zone has prices"},
+		{"kubenergy.io/carbon-counts", "false", "no grid zone has prices"},
+		{"kubenergy.io/carbon-threshold kubenergy.io/strategy", "200 carbon+window", "thresholds have no effect with the strategy carbon+window"},
+		{"kubenergy.io/allowed-delay", "6h", ""},
+		{"kubenergy.io/carbon-threshold", "200", ""},
+		{"label kubenergy.io/team", "a", ""},
+		{"kubenergy.io/strategy", "energy", ""},
+		{"example.com/allowed-dely", "6h", ""},
+	} {
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "p", CreationTimestamp: metav1.Now(), Annotations: map[string]string{},
+		}}
+		if label, ok := strings.CutPrefix(tc.key, "label "); ok {
+			pod.Labels = map[string]string{label: tc.value}
+		} else {
+			values := strings.Fields(tc.value)
+			for i, key := range strings.Fields(tc.key) {
+				pod.Annotations[key] = values[i]
+			}
+		}
+		work, err := ReadPod(pod)
+		if err != nil {
+			t.Fatalf("%s: %v", tc.key, err)
+		}
+		c := Sources{Defaults: BuiltIn()}
+		rules := c.Rules()
+		all := append(FindKeys(pod.Labels, pod.Annotations), rules.Find(time.Now(), &work)...)
+		if tc.want == "" && len(all) > 0 || tc.want != "" && (len(all) != 1 || !strings.Contains(all[0].String(), tc.want)) {
+			t.Errorf("%s: %s: found %q, want %q", tc.key, tc.value, all, tc.want)
+		}
+		if ours := !strings.HasPrefix(tc.key, "example"); Mentions(pod) != ours {
+			t.Errorf("%s: mentions us: %v", tc.key, !ours)
+		}
+	}
+}
+
+// Values that make no sense are errors that say what is wanted.
+func TestWrongValues(t *testing.T) {
+	for _, tc := range []struct{ key, value, want string }{
+		{v1alpha1.AnnotationAllowedDelay, "2d", "2d"},
+		{v1alpha1.AnnotationAllowedDelay, "6", "6"},
+		{v1alpha1.AnnotationAllowedDelay, "-4h", "negative"},
+		{v1alpha1.AnnotationAllowedDelay, "6 h", "6 h"},
+		{v1alpha1.AnnotationExpectedDuration, "0s", "0s"},
+		{v1alpha1.AnnotationFinishBy, "tomorrow", "tomorrow"},
+		{v1alpha1.AnnotationCarbonThreshold, "100 g", "100 g"},
+		{v1alpha1.AnnotationCarbonThreshold, "-1", "-1"},
+		{v1alpha1.AnnotationCarbonPercentile, "0.25", "1 to 99"},
+		{v1alpha1.AnnotationCarbonPercentile, "100", "1 to 99"},
+		{v1alpha1.AnnotationRunNow, "yes", `want "true" or "false"`},
+		{v1alpha1.AnnotationSkip, "1", ""},
+		{v1alpha1.AnnotationStrategy, "enrgy", "did you mean energy"},
+		{v1alpha1.AnnotationStrategy, "now", "want carbon+now"},
+		{v1alpha1.AnnotationStrategy, "carbon+windw", "did you mean carbon+window"},
+		{v1alpha1.AnnotationGPUWorkloadType, "trainig", "want one of inference, training"},
+		{v1alpha1.AnnotationPUE, "0.5", "1"},
+		{v1alpha1.AnnotationPerformanceWeight, "2", "1"},
+		{v1alpha1.AnnotationMaxPower, "200W", "200W"},
+	} {
+		_, err := ReadMarks(map[string]string{tc.key: tc.value})
+		t.Logf("%v", err)
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) ||
+			!strings.Contains(err.Error(), tc.key)) {
+			t.Errorf("%s: %s: %v, want %q", tc.key, tc.value, err, tc.want)
+		}
+	}
+}
+
+func TestFindNamespace(t *testing.T) {
+	for _, tc := range []struct{ label, value, want string }{
+		{"kubenergy.io/mode", "enforcing", "label kubenergy.io/mode is \"enforcing\", which is no mode: want one of off, shadow, advise, enforce"},
+		{"kubenergy.io/mode", "Enforce", "(did you mean enforce?)"},
+		{"kubenergy.io/mod", "enforce", "(did you mean kubenergy.io/mode?)"},
+		{"annotation kubenergy.io/mode", "enforce", "it is a label"},
+		{"annotation kubenergy.io/allowed-delay", "6h", "an EnergyPolicy says what holds in it"},
+		{"kubenergy.io/mode", "enforce", ""},
+		{"kubenergy.io/team", "a", ""},
+	} {
+		n := &v1.Namespace{}
+		if key, ok := strings.CutPrefix(tc.label, "annotation "); ok {
+			n.Annotations = map[string]string{key: tc.value}
+		} else {
+			n.Labels = map[string]string{tc.label: tc.value}
+		}
+		all := FindNamespace(n)
+		if tc.want == "" && len(all) > 0 || tc.want != "" && (len(all) != 1 || !strings.Contains(all[0].String(), tc.want)) {
+			t.Errorf("%s: %s: found %q, want %q", tc.label, tc.value, all, tc.want)
+		}
+	}
+}
