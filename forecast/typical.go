@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,6 +58,15 @@ func TypicalDay(zone grid.Zone) (Curve, bool) {
 		return Curve{Zone: name, values: scaled(t.solarOf(zone).shape(), mean)}, true
 	}
 	return Curve{values: scaled(solar{}.shape(), float64(WorldMean))}, false
+}
+
+// TypicalZones returns the zones that have a typical day, in order.
+func TypicalZones() (names []string) {
+	for zone := range loadTypical().means {
+		names = append(names, string(zone))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // scaled returns values of the same shape with this mean.

@@ -60,13 +60,15 @@ func meant(before, guess, after string) string {
 // DidYouMean asks for the name that a mistyped one is meant to be, as " (did you mean carbon?)"; "" if none is near.
 func DidYouMean(text string, names []string) string { return meant("", Nearest(text, names), "") }
 
-// Nearest returns the name that a mistyped one is meant to be: the only one of the least distance, with at most two
+// Nearest returns the name that a mistyped one is meant to be: that of other case, else the only one of the least distance, with at most two
 // mistakes, and fewer than half of its letters. "" if there is none: a wrong guess is worse than a list.
 func Nearest(text string, names []string) (name string) {
 	const most = 2
 	least := most + 1
 	for _, n := range names {
 		switch d := distance(text, n); {
+		case strings.EqualFold(text, n):
+			return n
 		case 2*d >= len(n):
 		case d < least:
 			name, least = n, d

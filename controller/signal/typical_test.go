@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,18 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 )
 
+// A zone that is not known is refused, with the one that was meant where one is near.
+func TestUnknownZone(t *testing.T) {
+	for zone, want := range map[grid.Zone]string{
+		"ATLANTIS": `no typical day of zone "ATLANTIS" is known: want a zone`, "de": "(did you mean DE?)",
+	} {
+		_, err := newTypical(zone, &v1alpha1.TypicalSource{}).Fetch(t.Context(), noon)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", zone, err, want)
+		}
+	}
+}
+
 func TestTypicalSource(t *testing.T) {
 	for _, c := range []struct {
 		zone grid.Zone
@@ -16,7 +29,7 @@ func TestTypicalSource(t *testing.T) {
 		of   grid.Zone
 	}{
 		{"DE", v1alpha1.TypicalSource{}, "DE"},
-		{"XX-NOWHERE", v1alpha1.TypicalSource{}, ""},
+		{"WORLD", v1alpha1.TypicalSource{}, ""},
 		{"lab", v1alpha1.TypicalSource{Zone: "FR"}, "FR"},
 	} {
 		s := newTypical(c.zone, &c.spec)
