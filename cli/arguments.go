@@ -41,8 +41,8 @@ func oneObject(args []string, kinds ...string) (kind, name string, err error) {
 // noArguments refuses what a command does not take.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("unexpected argument %q%s: %s takes flags only", args[0], meantCommand(cmd, args[0]),
-			cmd.Name())}
+		return usageError{fmt.Errorf("unexpected argument %q%s: %s takes flags only", args[0],
+			meantCommand(cmd, args[0]), cmd.Name())}
 	}
 	return nil
 }

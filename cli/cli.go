@@ -92,7 +92,8 @@ func newRoot(t terminal) *cobra.Command {
 	// cobra reports an unknown command as an error of the root.
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usageError{fmt.Errorf("unknown command %q%s (see %s --help)", args[0], meantCommand(root, args[0]), t.name)}
+			return usageError{fmt.Errorf("unknown command %q%s (see %s --help)", args[0], meantCommand(root, args[0]),
+				t.name)}
 		}
 		return nil
 	}

@@ -155,7 +155,8 @@ const unknownMode = "unknown"
 func (e *explainer) lacks(unseen []kube.Unseen) {
 	for _, u := range unseen {
 		if apierrors.IsNotFound(u.Err) {
-			e.unseen("what the scheduler reads from files: this cluster has no GridZones, PowerProfiles and EnergyPolicies")
+			e.unseen("what the scheduler reads from files: this cluster has no GridZones, PowerProfiles and " +
+				"EnergyPolicies")
 			return
 		}
 		said := oneLine(u.Err)
@@ -370,8 +371,8 @@ func (e *explainer) jobState(job *batchv1.Job) {
 	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
 		e.budget = true
 		e.say(stateSuspended, "KubEnergy suspended it: the budget %q is used up. It goes on when the budget allows it"+
-			"%s; a user with the role kubenergy-releaser can resume it before.", job.Labels[v1alpha1.LabelBudgetSuspended],
-			until(job.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]))
+			"%s; a user with the role kubenergy-releaser can resume it before.",
+			job.Labels[v1alpha1.LabelBudgetSuspended], until(job.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]))
 	case suspended:
 		e.say(stateSuspended, "It is suspended, but not by KubEnergy, which does not resume it.")
 	case job.Status.Active > 0 && job.Status.Ready != nil && *job.Status.Ready > 0:

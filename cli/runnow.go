@@ -52,8 +52,8 @@ func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, n
 	if err != nil {
 		return "", err
 	}
-	const suspendedByBudget = "marked, but a budget suspended it (kubenergy.io/budget-suspended): users with the role " +
-		"kubenergy-releaser resume it, or kubenergy release does"
+	const suspendedByBudget = "marked, but a budget suspended it (kubenergy.io/budget-suspended): users with the " +
+		"role kubenergy-releaser resume it, or kubenergy release does"
 	const suspendedByUser = "marked, but its user suspended it, so it stays suspended"
 	if kind == kindPod {
 		pod, err := client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})

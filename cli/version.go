@@ -24,9 +24,10 @@ func newVersion(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Say which commit this program is of, and which Kubernetes it was built for",
-		Long:  "Say which commit this program is of, and which Kubernetes it was built for. doctor looks at the cluster's.",
-		Args:  noArguments,
-		RunE:  func(*cobra.Command, []string) error { return t.print(readBuilt(), format.value) },
+		Long: "Say which commit this program is of, and which Kubernetes it was built for. " +
+			"kubenergy doctor looks at the cluster's.",
+		Args: noArguments,
+		RunE: func(*cobra.Command, []string) error { return t.print(readBuilt(), format.value) },
 	}
 	format = output(cmd.Flags(), "table", "json", "yaml")
 	return cmd

@@ -58,7 +58,8 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 		case known[key]:
 			all = append(all, Finding{"label " + key + " has no effect", "it is an annotation"})
 		default:
-			all = append(all, unknownKey("label", key, append(slices.Collect(maps.Keys(known)), labelsOf["pods and Jobs"]...)))
+			names := append(slices.Collect(maps.Keys(known)), labelsOf["pods and Jobs"]...)
+			all = append(all, unknownKey("label", key, names))
 		}
 	}
 	return all

@@ -77,7 +77,8 @@ func (s *Sweep) overall() *Table {
 	t := Heads(2, "strategy", "forecast", "restart\ncost", "emissions\nkgCO2e", "saved %\n[95 %]", "η\n[95 %]",
 		"η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "mean\nwait", "p95\nwait",
 		"turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job", "delay\nviolations")
-	t.widen("η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "turn-\naround", "suspended\nper job")
+	t.widen("η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "turn-\naround",
+		"suspended\nper job")
 	rated := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil })
 	restarts := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.RestartCost > 0 })
 	priced := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Priced })

@@ -60,8 +60,9 @@ func meant(before, guess, after string) string {
 // DidYouMean asks for the name that a mistyped one is meant to be, as " (did you mean carbon?)"; "" if none is near.
 func DidYouMean(text string, names []string) string { return meant("", Nearest(text, names), "") }
 
-// Nearest returns the name that a mistyped one is meant to be: that of other case, else the only one of the least distance, with at most two
-// mistakes, and fewer than half of its letters. "" if there is none: a wrong guess is worse than a list.
+// Nearest returns the name that a mistyped one is meant to be: that of other case, else the only one of the least
+// distance, with at most two mistakes, and fewer than half of its letters. "" if there is none: a wrong guess is worse
+// than a list.
 func Nearest(text string, names []string) (name string) {
 	const most = 2
 	least := most + 1

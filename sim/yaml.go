@@ -24,8 +24,8 @@ func ReadDocument(path, kind string, to any) error {
 	}
 	var is struct{ APIVersion, Kind string }
 	if yaml.Unmarshal(text, &is) == nil && is.Kind != "" && (is.Kind != kind || is.APIVersion != APIVersion) {
-		return fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q%s", path, is.APIVersion, is.Kind, APIVersion, kind,
-			otherUse[is.Kind])
+		return fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q%s", path, is.APIVersion, is.Kind, APIVersion,
+			kind, otherUse[is.Kind])
 	}
 	if err := UnmarshalYAML(text, to); err != nil {
 		return fmt.Errorf("%s: %w", path, err)

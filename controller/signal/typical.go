@@ -30,12 +30,12 @@ func newTypical(zone grid.Zone, spec *v1alpha1.TypicalSource) *typical {
 	return &typical{Curve: curve}
 }
 
-// Fetch fails where the zone is not known: the world's mean is the same at all times, so that nothing would ever be held
-// there, and a misspelt zone would not be noticed.
+// Fetch fails where the zone is not known: the world's mean is the same at all times, so that nothing would ever be
+// held there, and a misspelt zone would not be noticed.
 func (s *typical) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	if s.unknown != "" {
-		return Answer{}, dial.Refuse(dial.ReasonZone, "no typical day of zone %q is known%s: want a zone as Electricity Maps "+
-			"names them, such as DE or US-CAL-CISO, or WORLD for the mean of all", s.unknown,
+		return Answer{}, dial.Refuse(dial.ReasonZone, "no typical day of zone %q is known%s: want a zone as "+
+			"Electricity Maps names them, such as DE or US-CAL-CISO, or WORLD for the mean of all", s.unknown,
 			sched.DidYouMean(string(s.unknown), forecast.TypicalZones()))
 	}
 	a := Answer{Step: time.Hour, Ageless: true, Model: forecast.TypicalModel}

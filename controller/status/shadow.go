@@ -67,7 +67,8 @@ const (
 func NewShadow(o ShadowOptions) *Shadow {
 	with := promauto.With(o.Registerer)
 	return &Shadow{
-		o: o, began: time.Now(), queue: make(chan newWork, shadowQueue), seen: cache.NewLRUExpireCache(maxSeen), told: cache.NewLRUExpireCache(maxSeen),
+		o: o, began: time.Now(), queue: make(chan newWork, shadowQueue),
+		seen: cache.NewLRUExpireCache(maxSeen), told: cache.NewLRUExpireCache(maxSeen),
 		counts: map[string]*v1alpha1.ShadowStatus{},
 		decisions: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_shadow_decisions_total",

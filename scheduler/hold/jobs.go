@@ -32,7 +32,8 @@ func readJob(j *batchv1.Job) *hold {
 	work, err := policy.ReadJob(j)
 	h := &hold{
 		HeldJob: kube.SeenJob(j), rank: rankOf(work.Submitted, ptr.Deref(j.Spec.Template.Spec.Priority, 0)),
-		state: waiting, told: timeIn(j, v1alpha1.AnnotationHeldUntil), latest: timeIn(j, v1alpha1.AnnotationLatestStart),
+		state: waiting, told: timeIn(j, v1alpha1.AnnotationHeldUntil),
+		latest: timeIn(j, v1alpha1.AnnotationLatestStart),
 	}
 	h.remember(work)
 	why, never := policy.NeverHeldJob(j)

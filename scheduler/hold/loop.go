@@ -103,8 +103,8 @@ func New(c Config) *Loop {
 		lookups: make(chan struct{}, parallelLookups),
 		notes:   make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),
 		pendingNotes: map[*hold]struct{}{},
-		jobs: newQueue(kindJob, newJobPace(), newJobCongestion(), limits),
-		pods: newQueue(kindPod, newPodPace(), newPodCongestion(), limits),
+		jobs:         newQueue(kindJob, newJobPace(), newJobCongestion(), limits),
+		pods:         newQueue(kindPod, newPodPace(), newPodCongestion(), limits),
 	}
 	l.clock = kube.NewServerClock(time.Now, l.createReview)
 	l.jobs.watts, l.pods.watts = l.draw, l.draw
