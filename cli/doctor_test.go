@@ -284,6 +284,11 @@ func TestDoctorFinds(t *testing.T) {
 		"a policy of nonsense": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) { p.Spec.Mode = "sometimes" })
 		}, "mode", statusWarn, `mode is "sometimes"`},
+		"a mode that is none": {func(t *testing.T, a *apiServer) {
+			a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforcing"},
+			}})
+		}, "mode", statusWarn, `namespace team: label kubenergy.io/mode is "enforcing", which is no mode`},
 		"no zone": {
 			func(_ *testing.T, a *apiServer) { a.delete(zonePath + "/DE") }, "grid zones", statusWarn,
 			"there is no GridZone",

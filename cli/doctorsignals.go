@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +68,8 @@ var modeMeans = map[v1alpha1.Mode]string{
 	v1alpha1.ModeEnforce: "decisions are carried out",
 }
 
-// namespacesOfTheirOwn counts the namespaces that say themselves which mode holds in them.
+// namespacesOfTheirOwn counts the namespaces that say themselves which mode holds in them, and tells of those that say
+// something in vain.
 func (d *doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.EnergyPolicy) int {
 	own := map[string]bool{}
 	for i := range policies {
@@ -75,11 +77,19 @@ func (d *doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.E
 			own[p.Namespace] = true
 		}
 	}
-	if list, err := d.client.CoreV1().Namespaces().List(ctx,
-		metav1.ListOptions{LabelSelector: v1alpha1.LabelMode}); err == nil {
-		for i := range list.Items {
-			own[list.Items[i].Name] = true
+	err := eachPage(ctx, metav1.ListOptions{}, d.client.CoreV1().Namespaces().List, func(page *v1.NamespaceList) {
+		for i := range page.Items {
+			n := &page.Items[i]
+			if policy.ModeOf(n.Labels) != "" {
+				own[n.Name] = true
+			}
+			for _, f := range policy.FindNamespace(n) {
+				d.say(statusWarn, f.Mend, "namespace %s: %s", n.Name, f.Said)
+			}
 		}
+	})
+	if err != nil {
+		d.unseen("namespaces", err)
 	}
 	return len(own)
 }

@@ -148,7 +148,7 @@ type explainer struct {
 	budget bool // a budget suspended the object
 }
 
-// unknownMode is what is said of a namespace that the user may not read.
+// unknownMode stands for the mode of a namespace that the user may not read.
 const unknownMode = "unknown"
 
 // lacks tells of what the view lacks, and remembers what cannot be said without it.
@@ -201,7 +201,7 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 	}
 	e.lacks(unseen)
 	e.view = view
-	e.warn(s)
+	e.warn(ctx, s)
 	job, settings := view.Settle(&s.work)
 	e.out.Mode = string(settings.Mode)
 	if e.noMode {
@@ -275,7 +275,7 @@ func settingsOf(said []policy.Origin, settings *policy.Settings) []setting {
 func (e *explainer) unseen(what string) { e.out.Unseen = append(e.out.Unseen, what) }
 
 // warn tells of what was written and is not, or not quite, obeyed.
-func (e *explainer) warn(s *subject) {
+func (e *explainer) warn(ctx context.Context, s *subject) {
 	if s.err != nil {
 		for line := range strings.Lines(s.err.Error()) {
 			e.out.Warnings = append(e.out.Warnings,
@@ -291,7 +291,12 @@ func (e *explainer) warn(s *subject) {
 			}
 		}
 	}
-	for _, f := range append(policy.FindKeys(s.object.GetLabels(), both...), e.view.Find(e.now, &s.work)...) {
+	found := append(policy.FindKeys(s.object.GetLabels(), both...), e.view.Find(e.now, &s.work)...)
+	// Without the right to read the namespace, lacks has told of that.
+	if n, err := e.client.CoreV1().Namespaces().Get(ctx, s.work.Namespace, metav1.GetOptions{}); err == nil {
+		found = append(found, policy.FindNamespace(n)...)
+	}
+	for _, f := range found {
 		e.out.Warnings = append(e.out.Warnings, f.String())
 	}
 }

@@ -312,6 +312,21 @@ func TestExplainSaysWhatItMayNotSee(t *testing.T) {
 	}
 }
 
+// What a namespace says in vain is told of the work in it.
+func TestExplainInANamespaceOfNonsense(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, "/api/v1/namespaces", &v1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{
+			Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforcing"},
+		},
+	})
+	a.add(t, "/api/v1/namespaces/team/pods", markedPod("train"))
+	x := explained(t, a, "pod", "train", "-n", "team")
+	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], `kubenergy.io/mode is "enforcing", which is no mode`) {
+		t.Errorf("warned of %q", x.Warnings)
+	}
+}
+
 // A tenant who may read one namespace is told what holds there, and nothing that follows from what it may not read.
 func TestExplainToATenant(t *testing.T) {
 	a := twoSites(t)

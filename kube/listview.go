@@ -31,14 +31,18 @@ func ListView(ctx context.Context, config *rest.Config, namespace string) (*View
 	var unseen []Unseen
 	for i := range kinds {
 		k := &kinds[i]
-		objects, err := k.list(ctx, client.Resource(k.resource).Namespace(k.in), k.name)
+		objects, err := list(ctx, client.Resource(k.resource).Namespace(k.in), k.name)
 		if k.optional && apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil && k.name == "" { // what has a name is there on few clusters only
 			u := Unseen{Resource: k.resource.Resource, Err: fmt.Errorf("reading %s: %w", k.resource.Resource, err)}
-			if apierrors.IsForbidden(err) && namespace != "" && k.ofNamespace != nil {
-				objects, err = k.ofNamespace(ctx, k, client.Resource(k.resource), namespace)
+			if apierrors.IsForbidden(err) && namespace != "" && k.perNamespace {
+				if all := client.Resource(k.resource); k.resource.Resource == "namespaces" {
+					objects, err = list(ctx, all, namespace)
+				} else {
+					objects, err = list(ctx, all.Namespace(namespace), "")
+				}
 				u.Own = err == nil
 			}
 			unseen = append(unseen, u)
@@ -51,10 +55,8 @@ func ListView(ctx context.Context, config *rest.Config, namespace string) (*View
 	return v, unseen, err
 }
 
-// list returns all objects of a kind, without their schema; with a name, that one.
-func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface, name string) (
-	[]unstructured.Unstructured, error,
-) {
+// list returns all objects that a client sees, without their schema; with a name, that one.
+func list(ctx context.Context, client dynamic.ResourceInterface, name string) ([]unstructured.Unstructured, error) {
 	if name != "" {
 		o, err := client.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -62,23 +64,9 @@ func (k *kind) list(ctx context.Context, client dynamic.ResourceInterface, name 
 		}
 		return []unstructured.Unstructured{*o}, nil
 	}
-	list, err := client.List(ctx, metav1.ListOptions{})
+	all, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return list.Items, nil
-}
-
-// inNamespace lists the objects of a kind that are in a namespace.
-func inNamespace(ctx context.Context, k *kind, all dynamic.NamespaceableResourceInterface, namespace string) (
-	[]unstructured.Unstructured, error,
-) {
-	return k.list(ctx, all.Namespace(namespace), "")
-}
-
-// named gets the one object of a kind that has the namespace's name.
-func named(ctx context.Context, k *kind, all dynamic.NamespaceableResourceInterface, namespace string) (
-	[]unstructured.Unstructured, error,
-) {
-	return k.list(ctx, all, namespace)
+	return all.Items, nil
 }

@@ -55,14 +55,12 @@ type limits struct {
 
 // kind is a kind of objects, and what makes items of them.
 type kind struct {
-	resource schema.GroupVersionResource
-	in, name string // "": any
-	policies bool   // until they are known, a view is unsettled
-	optional bool   // clusters that were set up by an older version do not have it
-	read     func(*unstructured.Unstructured) *item
-	// reads what one namespace has of the kind; nil: it is of the whole cluster
-	ofNamespace func(context.Context, *kind, dynamic.NamespaceableResourceInterface, string) (
-		[]unstructured.Unstructured, error)
+	resource     schema.GroupVersionResource
+	in, name     string // "": any
+	policies     bool   // until they are known, a view is unsettled
+	optional     bool   // clusters that were set up by an older version do not have it
+	read         func(*unstructured.Unstructured) *item
+	perNamespace bool // one namespace's can be read alone, of namespaces that one
 }
 
 // knowledgeBaseName is that of the ConfigMap in kube-system where the hybrid scheduler keeps its benchmarks.
@@ -74,15 +72,15 @@ var kinds = []kind{
 	{resource: v1alpha1.GroupVersion.WithResource("powerprofiles"), read: reading("PowerProfile", readProfile)},
 	{
 		resource: v1alpha1.GroupVersion.WithResource("energypolicies"), policies: true,
-		read: reading("EnergyPolicy", readPolicy), ofNamespace: inNamespace,
+		read: reading("EnergyPolicy", readPolicy), perNamespace: true,
 	},
 	{
 		resource: v1.SchemeGroupVersion.WithResource("namespaces"), policies: true,
-		read: reading("Namespace", readNamespace), ofNamespace: named,
+		read: reading("Namespace", readNamespace), perNamespace: true,
 	},
 	{
 		resource: v1alpha1.GroupVersion.WithResource("energybudgets"), optional: true,
-		read: reading(kindBudget, readBudget), ofNamespace: inNamespace,
+		read: reading(kindBudget, readBudget), perNamespace: true,
 	},
 	{
 		resource: v1.SchemeGroupVersion.WithResource("configmaps"), in: metav1.NamespaceSystem, name: knowledgeBaseName,

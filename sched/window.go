@@ -35,13 +35,10 @@ func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	was, atOnce := search.best(now)
 	search.perHour = s.Policy.MinSavingPerHour * math.Abs(atOnce)
 	start := search.start(latest, atOnce)
-	if start.Equal(s.Now) && search.perHour > 0 {
+	enough := start.After(s.Now)
+	if !enough && search.perHour > 0 {
 		search.perHour = 0
-		start = search.start(latest, atOnce) // which saves too little: people are told of it
-		search.perHour = math.Inf(1)
-	}
-	if start.Equal(s.Now) {
-		return now, Reason{Kind: NothingToSave}
+		start = search.start(latest, atOnce) // the owner is told what this would have saved
 	}
 	window := j.window(start)
 	is, then := search.best(window)
@@ -58,7 +55,7 @@ func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	switch saved := atOnce - then; {
 	case saved <= tolerance*math.Abs(atOnce):
 		return now, Reason{Kind: NothingToSave}
-	case math.IsInf(search.perHour, 1), saved <= s.Policy.MinSaving*math.Abs(atOnce),
+	case !enough, saved <= s.Policy.MinSaving*math.Abs(atOnce),
 		weights.countCarbon() && reason.Carbon < s.Policy.MinSavingGrams:
 		reason.Kind = NothingToSave
 		return now, reason

@@ -85,10 +85,14 @@ func NewShadow(o ShadowOptions) *Shadow {
 	}
 }
 
-// Created is told of every Job and pod that an informer adds. Of pods, only bare ones are ever held.
+// Created is told of every Job and pod that an informer adds. Of pods, only bare ones are ever held; others are looked
+// at for what they say in vain.
 func (s *Shadow) Created(o client.Object) {
-	if _, pod := o.(*v1.Pod); pod && metav1.GetControllerOfNoCopy(o) != nil && !policy.Mentions(o) {
-		return
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+		// The marks of a Job's pods were read with the Job.
+		if _, pod := o.(*v1.Pod); pod && (owner.Kind == "Job" || !policy.Mentions(o)) {
+			return
+		}
 	}
 	now, created := time.Now(), o.GetCreationTimestamp().Time
 	// Timestamps have whole seconds.
@@ -175,10 +179,6 @@ func (s *Shadow) decide(w newWork) {
 // tell tells the owner of new work what is written there in vain: once an hour in a namespace, since owners write the
 // same in every manifest. Annotations that make no sense are told by the scheduler, of what it holds or would hold.
 func (s *Shadow) tell(o client.Object, work *policy.Work, err error) {
-	owner := metav1.GetControllerOfNoCopy(o)
-	if owner != nil && owner.Kind == "Job" {
-		return // that was told already
-	}
 	var said []string
 	annotations, labels := []map[string]string{o.GetAnnotations()}, o.GetLabels()
 	job, isJob := o.(*batchv1.Job)
@@ -193,7 +193,7 @@ func (s *Shadow) tell(o client.Object, work *policy.Work, err error) {
 		for _, f := range s.o.View().Find(time.Now(), work) {
 			said = append(said, f.String())
 		}
-	case isJob && labels[v1alpha1.LabelHeld] == "", owner != nil:
+	case isJob && labels[v1alpha1.LabelHeld] == "", !isJob && metav1.GetControllerOfNoCopy(o) != nil:
 		said = append(said, "all energy annotations here are ignored: "+err.Error())
 	}
 	for _, text := range said {

@@ -95,8 +95,8 @@ func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) 
 	for i := range e.Postings {
 		sum += e.Postings[i].Energy()
 	}
-	nobody := e.Guest.Account == 0 && e.Guest.Consumer != 0 // a guest whose energy is charged to no account
-	if !c.ended() || e.End.Before(e.Start) || sum != e.Measured || nobody {
+	uncharged := e.Guest.Account == 0 && e.Guest.Consumer != 0 // a guest without the account that pays for it
+	if !c.ended() || e.End.Before(e.Start) || sum != e.Measured || uncharged {
 		return nil, fmt.Errorf("booking %d: %w: it cannot be read", id, ledger.ErrDamaged)
 	}
 	return e, nil
