@@ -12,7 +12,7 @@ import (
 )
 
 func TestFlagsAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../docs/agent.md")
+	doc, err := os.ReadFile("../docs/reference/agent.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 	options.AddFlags(flags)
 	flags.VisitAll(func(f *flag.Flag) {
 		if !strings.Contains(string(doc), "`--"+f.Name) {
-			t.Errorf("docs/agent.md says nothing of --%s", f.Name)
+			t.Errorf("docs/reference/agent.md says nothing of --%s", f.Name)
 		}
 	})
 }

@@ -138,7 +138,7 @@ func (f *centralFlags) direct(ctx context.Context, t terminal) (*centralUnit, er
 	token, err := tokenFor(ctx, config, f.component, namespace)
 	if _, none := errors.AsType[*noTokenError](err); none {
 		return nil, usageError{errors.New("there is no token for --server: give --token-file with one " +
-			"of an account named " + viewerAccount + " (docs/reports.md)")}
+			"of an account named " + viewerAccount + " (docs/reference/reports.md)")}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: or give --token-file", err)
@@ -173,7 +173,7 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 	case apierrors.IsForbidden(err):
 		return "", &noTokenError{fmt.Sprintf("you may not make a token for the central unit: ask for the right to "+
 			"create serviceaccounts/token of %[1]s in namespace %[2]s, make an account %[1]s in your own namespace as "+
-			"docs/reports.md says, or use --server and --token-file", viewerAccount, namespace)}
+			"docs/reference/reports.md says, or use --server and --token-file", viewerAccount, namespace)}
 	case err != nil:
 		return "", fmt.Errorf("asking for a token: %s", oneLine(err))
 	}

@@ -269,7 +269,7 @@ func TestWhoAsks(t *testing.T) {
 			clear(c.tokens)
 			c.noTokens = true
 			code, _, stderr = c.run(t, tc.how, "top", "nodes")
-			if code != 1 || len(c.tokens) != 0 || !strings.Contains(stderr, "docs/reports.md") {
+			if code != 1 || len(c.tokens) != 0 || !strings.Contains(stderr, "docs/reference/reports.md") {
 				t.Errorf("without a right: exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
 			}
 		})

@@ -9,9 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestMetricsAreDocumented runs the controller with everything on, and holds docs/metrics.md to what it shows.
+// TestMetricsAreDocumented runs the controller with everything on, and holds docs/reference/metrics.md to what it
+// shows.
 func TestMetricsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/metrics.md")
+	text, err := os.ReadFile("../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 		seen++
 		if !strings.Contains(string(text), found[1]) {
-			t.Errorf("docs/metrics.md does not mention %s", found[1])
+			t.Errorf("docs/reference/metrics.md does not mention %s", found[1])
 		}
 	}
 	const least = 30

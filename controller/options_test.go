@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestFlagsAreDocumented checks that docs/controller.md tells of every flag.
+// TestFlagsAreDocumented checks that docs/reference/controller.md tells of every flag.
 func TestFlagsAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../docs/controller.md")
+	doc, err := os.ReadFile("../docs/reference/controller.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,7 +18,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 	NewOptions(fs)
 	fs.VisitAll(func(f *flag.Flag) {
 		if !strings.Contains(string(doc), "`--"+f.Name+"`") {
-			t.Errorf("docs/controller.md says nothing of --%s", f.Name)
+			t.Errorf("docs/reference/controller.md says nothing of --%s", f.Name)
 		}
 	})
 }

@@ -20,9 +20,9 @@ func TestCloudRegionsAreWellFormed(t *testing.T) {
 			seen[r] = true
 		}
 	}
-	// docs/signals.md gives this number.
+	// docs/how-to/signals.md gives this number.
 	if n := len(seen); n != 157 {
-		t.Errorf("%d regions: say so in docs/signals.md", n)
+		t.Errorf("%d regions: say so in docs/how-to/signals.md", n)
 	}
 }
 

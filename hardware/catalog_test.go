@@ -327,14 +327,14 @@ func FuzzDetect(f *testing.F) {
 	})
 }
 
-// The README and docs/hardware.md give this number.
+// The README and docs/how-to/hardware.md give this number.
 func TestNumberOfInstanceTypes(t *testing.T) {
 	n := 0
 	for _, types := range Default().Instances {
 		n += len(types)
 	}
 	if n != 1876 {
-		t.Errorf("%d instance types: say so in README.md and docs/hardware.md", n)
+		t.Errorf("%d instance types: say so in README.md and docs/how-to/hardware.md", n)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 const DefaultBaseline = "least-allocated"
 
 // Comparison is what decisions have saved against a baseline: the same work, decided by another strategy on the
-// recorded snapshot. docs/reports.md has the formulas. Negative savings are losses.
+// recorded snapshot. docs/reference/reports.md has the formulas. Negative savings are losses.
 type Comparison struct {
 	Baseline string `json:"baseline"`
 	Method   string `json:"method"`

@@ -13,7 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// Sweep compares strategies over zones, starts and seeds. docs/comparisons.md has the formulas.
+// Sweep compares strategies over zones, starts and seeds. docs/how-to/comparisons.md has the formulas.
 type Sweep struct {
 	APIVersion  string      `json:"apiVersion"`
 	Kind        string      `json:"kind"`

@@ -1,8 +1,8 @@
 // Package delivery brings attributed energy from a node to the central unit, each joule once.
 //
 // The [Queue] collects attributions into numbered batches. It keeps them in memory and in the agent's state directory
-// until the central unit has acknowledged them. The [Pusher] sends them, the oldest first. docs/protocol.md describes
-// the protocol and its promises.
+// until the central unit has acknowledged them. The [Pusher] sends them, the oldest first. docs/reference/protocol.md
+// describes the protocol and its promises.
 //
 // The agent calls [Queue.Add] and [Queue.Save] once per tick, in this order. It stops doing so before it stops the
 // pusher, which then sends the rest.

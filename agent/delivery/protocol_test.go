@@ -15,9 +15,9 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
-// docs/protocol.md shows what really travels, and names every field and every reason.
+// docs/reference/protocol.md shows what really travels, and names every field and every reason.
 func TestProtocolIsDocumented(t *testing.T) {
-	data, err := os.ReadFile("../../docs/protocol.md")
+	data, err := os.ReadFile("../../docs/reference/protocol.md")
 	if err != nil {
 		t.Fatal(err)
 	}

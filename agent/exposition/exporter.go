@@ -2,7 +2,7 @@
 //
 // What is on the page adds up: containers, virtual machines, groups, the system, consumers without series of their
 // own or without any left, idle, platform and unknown are together what the node's meter counted, to the microjoule,
-// at every scrape. docs/metrics.md names the series.
+// at every scrape. docs/reference/metrics.md names the series.
 package exposition
 
 import (

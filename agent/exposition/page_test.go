@@ -231,9 +231,9 @@ func TestOpenMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsAreDocumented holds docs/metrics.md to the page.
+// TestMetricsAreDocumented holds docs/reference/metrics.md to the page.
 func TestMetricsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/metrics.md")
+	text, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,21 +242,21 @@ func TestMetricsAreDocumented(t *testing.T) {
 	families := parse(t, body(e, false))
 	for name := range families {
 		if strings.HasPrefix(name, "kubenergy_") && !bytes.Contains(text, []byte("`"+name+"`")) {
-			t.Errorf("docs/metrics.md does not mention %s", name)
+			t.Errorf("docs/reference/metrics.md does not mention %s", name)
 		}
 	}
 	_, agents, _ := bytes.Cut(text, []byte("\n## kubenergy-agent\n"))
 	agents, _, _ = bytes.Cut(agents, []byte("\n## "))
 	for _, name := range regexp.MustCompile("(?m)^\\| `(kubenergy_[a-z_]+)`").FindAllSubmatch(agents, -1) {
 		if families[string(name[1])] == nil {
-			t.Errorf("docs/metrics.md mentions %s, which is not on the page", name[1])
+			t.Errorf("docs/reference/metrics.md mentions %s, which is not on the page", name[1])
 		}
 	}
 }
 
-// TestProfileInDocuments checks that the power profile that docs/agent.md shows is one that is accepted.
+// TestProfileInDocuments checks that the power profile that docs/reference/agent.md shows is one that is accepted.
 func TestProfileInDocuments(t *testing.T) {
-	text, err := os.ReadFile("../../docs/agent.md")
+	text, err := os.ReadFile("../../docs/reference/agent.md")
 	if err != nil {
 		t.Fatal(err)
 	}

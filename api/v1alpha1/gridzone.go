@@ -71,7 +71,8 @@ type CarbonSpec struct {
 	// Age beyond which the last good answer is no answer.
 	// +optional
 	// +kubebuilder:default="2h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <=
+	// duration('744h')",message="want 1m to 744h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 	// Asked in this order; the first that answers well is believed.
 	// +kubebuilder:validation:MinItems=1
@@ -81,11 +82,13 @@ type CarbonSpec struct {
 
 // CarbonSource is one source of carbon intensity.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.electricityMaps),has(self.ukCarbonIntensity),has(self.wattTime),has(self.prometheus),has(self.http),has(self.file),has(self.static),has(self.typical)].filter(x,x).size()==1",message="name exactly one kind of source"
+// +kubebuilder:validation:XValidation:rule="[has(self.electricityMaps),has(self.ukCarbonIntensity),has(self.wattTime),has(self.prometheus),has(self.http),has(self.file),has(self.static),has(self.typical)].filter(x,x).size()==1",message="name
+// exactly one kind of source"
 type CarbonSource struct {
 	// Polling interval; by default that of the provider's own updates.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <=
+	// duration('168h')",message="want 1m to 168h"
 	Every *metav1.Duration `json:"every,omitempty"`
 	// Requests that may be made to it in an hour, over all replicas and restarts.
 	// +optional
@@ -119,7 +122,8 @@ type PriceSpec struct {
 	// Age beyond which the last good answer is no answer. Tariffs do not age.
 	// +optional
 	// +kubebuilder:default="36h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <=
+	// duration('744h')",message="want 1m to 744h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 	// Asked in this order; the first that answers well is believed.
 	// +kubebuilder:validation:MinItems=1
@@ -129,11 +133,13 @@ type PriceSpec struct {
 
 // PriceSource is one source of prices.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.tariff),has(self.entsoe),has(self.electricityMaps),has(self.octopus),has(self.prometheus),has(self.http),has(self.file),has(self.static)].filter(x,x).size()==1",message="name exactly one kind of source"
+// +kubebuilder:validation:XValidation:rule="[has(self.tariff),has(self.entsoe),has(self.electricityMaps),has(self.octopus),has(self.prometheus),has(self.http),has(self.file),has(self.static)].filter(x,x).size()==1",message="name
+// exactly one kind of source"
 type PriceSource struct {
 	// Polling interval; by default that of the provider's own updates.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <=
+	// duration('168h')",message="want 1m to 168h"
 	Every *metav1.Duration `json:"every,omitempty"`
 	// Requests that may be made to it in an hour, over all replicas and restarts.
 	// +optional
@@ -187,7 +193,8 @@ type ElectricityMapsSource struct {
 
 // UKCarbonIntensitySource is carbonintensity.org.uk, of Great Britain or one of its regions. It needs no key.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.postcode) && has(self.regionID))",message="name a postcode or a regionID, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.postcode) && has(self.regionID))",message="name a postcode or a
+// regionID, not both"
 type UKCarbonIntensitySource struct {
 	// Outward postcode of the region, as in RG10.
 	// +optional
@@ -299,11 +306,12 @@ type HTTPSource struct {
 // +kubebuilder:validation:Enum="g/kWh";"kg/MWh";"lb/MWh";"kg/kWh";"per-kWh";"per-MWh";"cents/kWh"
 type Unit string
 
-// FileSource is a CSV file in the controller's data folder, as docs/formats.md describes it under "Grid".
+// FileSource is a CSV file in the controller's data folder, as docs/reference/formats.md describes it under "Grid".
 type FileSource struct {
 	// Name below the data folder.
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._/-]+$`
-	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies below the data folder"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies
+	// below the data folder"
 	Path string `json:"path"`
 	// +optional
 	Column string `json:"column,omitempty"`
@@ -332,7 +340,8 @@ type TypicalSource struct {
 
 // TariffSource is a time-of-use tariff. Schedules are tried in their order; the first that matches gives the price.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.file) != has(self.price) && !(has(self.file) && has(self.schedules))",message="name a price, with schedules or without, or a file in place of both"
+// +kubebuilder:validation:XValidation:rule="has(self.file) != has(self.price) && !(has(self.file) &&
+// has(self.schedules))",message="name a price, with schedules or without, or a file in place of both"
 type TariffSource struct {
 	// Price where no schedule matches, in the currency per kWh.
 	// +optional
@@ -341,7 +350,8 @@ type TariffSource struct {
 	// Name below the data folder.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._/-]+$`
-	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies below the data folder"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies
+	// below the data folder"
 	File string `json:"file,omitempty"`
 	// IANA time zone of all schedules that name none.
 	// +optional

@@ -1,5 +1,5 @@
-// Package api holds what the central unit's HTTP interface says, for both of its ends. docs/api.md describes the
-// routes.
+// Package api holds what the central unit's HTTP interface says, for both of its ends. docs/reference/api.md describes
+// the routes.
 package api
 
 import (

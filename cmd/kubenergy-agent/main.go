@@ -24,7 +24,7 @@ func main() {
 	err := flags.Parse(os.Args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Println("kubenergy-agent meters this node. docs/agent.md explains its flags:")
+		fmt.Println("kubenergy-agent meters this node. docs/reference/agent.md explains its flags:")
 		flags.SetOutput(os.Stdout)
 		flags.PrintDefaults()
 	case err == nil && *version:

@@ -32,7 +32,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.profiles, "kubenergy-profiles", o.profiles,
 		"`file` with power profiles in place of PowerProfiles, read again when it changes; replace it by rename")
 	fs.StringVar(&o.defaults.When, "kubenergy-hold-rule", o.defaults.When, "what held Jobs and pods wait for if no "+
-		"EnergyPolicy says so: window, threshold or another when of docs/strategies.md")
+		"EnergyPolicy says so: window, threshold or another when of docs/reference/strategies.md")
 	fs.DurationVar(&o.defaults.AllowedDelay, "kubenergy-default-delay", o.defaults.AllowedDelay,
 		"how long what we hold may wait if it does not say so itself")
 	fs.DurationVar(&o.defaults.MaxDelay, "kubenergy-max-delay", o.defaults.MaxDelay,

@@ -71,7 +71,7 @@ const (
 	mostAfter     = 15 * time.Minute // that agents heed
 )
 
-// A Handler takes batches: POST /api/v1/batches, as docs/protocol.md says.
+// A Handler takes batches: POST /api/v1/batches, as docs/reference/protocol.md says.
 type Handler struct {
 	c       Config
 	memory  *semaphore.Weighted

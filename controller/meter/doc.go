@@ -3,8 +3,8 @@
 //
 // A meter gives readings of a counter, as agents' meters do, and the watts of now. Where an agent covers a node, the
 // watts are shown and compared with what it says, and nothing is booked; where none does, package
-// controller/estimate divides what the meter counted. docs/meters.md describes the file, docs/decisions/0014 what is
-// booked.
+// controller/estimate divides what the meter counted. docs/how-to/meters.md describes the file, docs/decisions/0014
+// what is booked.
 //
 // # Invariants, and the tests that hold them
 //

@@ -1,17 +1,17 @@
 // Package server is the central unit's HTTP interface: what draws how much now, what was used, what was decided and
-// why, and the two endpoints that other systems already speak. docs/api.md describes it.
+// why, and the two endpoints that other systems already speak. docs/reference/api.md describes it.
 //
-// All routes stand in one table (routes.go). From it come the mux, the OpenAPI document, the reference in docs/api.md
-// and the test that tries every route as a stranger. query.go reads every query, answer.go writes every answer, and
-// failure.go every error. POST /ingest, which takes jobs, is in jobs.go and jobrequest.go; the batches of agents are
-// package controller/intake's.
+// All routes stand in one table (routes.go). From it come the mux, the OpenAPI document, the reference in
+// docs/reference/api.md and the test that tries every route as a stranger. query.go reads every query, answer.go writes
+// every answer, and failure.go every error. POST /ingest, which takes jobs, is in jobs.go and jobrequest.go; the
+// batches of agents are package controller/intake's.
 //
 // # Invariants, and the tests that hold them
 //
 //   - Every route needs a caller with a valid token; package controller/access decides what they may see
 //     (TestStrangersSeeNothing). A namespace's own routes show that namespace alone (TestTenant).
 //   - A parameter that a route does not know is refused: a misspelt filter must not give all there is (TestFailures).
-//   - What the code answers is what docs/api.md and the OpenAPI document say (TestOpenAPI, TestReference).
+//   - What the code answers is what docs/reference/api.md and the OpenAPI document say (TestOpenAPI, TestReference).
 //   - A joule of a sidecar is booked at most once (TestSidecarIsExact, TestSidecarCounters).
 //   - Without TLS only loopback addresses are served (TestServePlain).
 //

@@ -39,7 +39,7 @@ func document() []byte {
 		"info": object{
 			"title": "KubEnergy", "version": "v1",
 			"description": "Energy, carbon and cost of what runs in a cluster. Every route needs a bearer token; see " +
-				"docs/api.md.",
+				"docs/reference/api.md.",
 		},
 		"paths":    paths,
 		"security": []any{object{"bearer": []any{}}, object{"header": []any{}}},
@@ -166,7 +166,7 @@ func (d *describer) schema(t reflect.Type) object {
 	case t == reflect.TypeFor[text](), t == reflect.TypeFor[length](), t == reflect.TypeFor[amount]():
 		return object{"description": "a text or a number"}
 	case t.Implements(jsonMarshaler), reflect.PointerTo(t).Implements(jsonMarshaler):
-		return object{"type": "object", "description": "see docs/api.md"}
+		return object{"type": "object", "description": "see docs/reference/api.md"}
 	}
 	switch t.Kind() {
 	case reflect.Bool:

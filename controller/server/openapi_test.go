@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the reference in docs/api.md anew; read the diff before committing it")
+var rewrite = flag.Bool("rewrite", false, "write docs/reference/api.md anew; read the diff before committing it")
 
 // TestOpenAPI checks the structure that OpenAPI 3.0 demands, and that it describes all routes and nothing else.
 func TestOpenAPI(t *testing.T) {
@@ -152,9 +152,9 @@ const (
 	end   = "<!-- End of the reference -->\n"
 )
 
-// TestReference compares the reference in docs/api.md with the table of routes.
+// TestReference compares the reference in docs/reference/api.md with the table of routes.
 func TestReference(t *testing.T) {
-	const path = "../../docs/api.md"
+	const path = "../../docs/reference/api.md"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package batch holds what an agent tells the central unit: batches of attributed energy, numbered so that each is
-// booked once, and the acknowledgements that come back. docs/protocol.md says how they travel.
+// booked once, and the acknowledgements that come back. docs/reference/protocol.md says how they travel.
 package batch
 
 import (

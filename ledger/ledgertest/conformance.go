@@ -64,7 +64,7 @@ func change(first, last uint64, from, to int, epoch string) *ledger.Booking {
 	return b
 }
 
-// numbers is the table of docs/protocol.md, in its order.
+// numbers is the table of docs/reference/protocol.md, in its order.
 func numbers(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	var truth Truth

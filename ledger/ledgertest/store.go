@@ -59,7 +59,7 @@ func expand(b *ledger.Booking) (all []piece) {
 	return all
 }
 
-// Book writes bookings as docs/protocol.md says under "Numbers".
+// Book writes bookings as docs/reference/protocol.md says under "Numbers".
 func (s *Store) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

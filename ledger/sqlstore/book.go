@@ -113,8 +113,8 @@ func (b *booker) lockNodes(ctx context.Context, names []string) (same bool, err 
 	return len(rows) == len(names), nil
 }
 
-// admit decides what becomes of a booking, as docs/protocol.md says under Numbers, and writes down its numbers and
-// its time.
+// admit decides what becomes of a booking, as docs/reference/protocol.md says under Numbers, and writes down its
+// numbers and its time.
 func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Receipt, error) {
 	bt := booking.Batch
 	var st stream

@@ -22,7 +22,7 @@ const (
 	estimatesLonger = 60 * aDay // windows without an agent's: they are needed to take an estimate back
 	namesLonger     = 2 * aDay  // use of a name is written down once a day
 	leastStreams    = 366 * aDay
-	leastSpans      = 30 * aDay // docs/protocol.md, Numbers
+	leastSpans      = 30 * aDay // docs/reference/protocol.md, Numbers
 )
 
 // Keep drops what is older than it is kept for: windows before hours, hours before days.

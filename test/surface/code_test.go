@@ -250,8 +250,9 @@ var (
 	quoted   = regexp.MustCompile("`([^`]+)`")
 )
 
-// TestMetrics reads docs/metrics.md, names in the code, and the rules, which have the names of other systems. Tests of
-// the agent and of the controller hold the document to their pages; nothing holds the scheduler's part to its page.
+// TestMetrics reads docs/reference/metrics.md, names in the code, and the rules, which have the names of other systems.
+// Tests of the agent and of the controller hold the document to their pages; nothing holds the scheduler's part to its
+// page.
 func TestMetrics(t *testing.T) {
 	f := facts{}
 	readCode(t).all(func(text string) {
@@ -260,7 +261,7 @@ func TestMetrics(t *testing.T) {
 		}
 	})
 	binary := ""
-	for _, line := range lines(t, filepath.Join(root, "docs/metrics.md")) {
+	for _, line := range lines(t, filepath.Join(root, "docs/reference/metrics.md")) {
 		cells := strings.Split(line, "|")
 		switch {
 		case strings.HasPrefix(line, "## "):

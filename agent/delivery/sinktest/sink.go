@@ -216,7 +216,7 @@ func (s *Sink) Requests() int {
 	return s.requests
 }
 
-// ServeHTTP takes a batch as docs/protocol.md says.
+// ServeHTTP takes a batch as docs/reference/protocol.md says.
 func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	var fault Fault
