@@ -27,6 +27,12 @@ type CSVOptions struct {
 	// second. Those outside are read and checked, but take no memory. Where all are outside the error is ErrOutside.
 	From, Until time.Time
 
+	// Fill is up to how long a gap between two values is filled: with values on the line from the one to the other, which
+	// make the series an estimated one. A row without a value counts as missing. Zero: a gap is an error. Filled, unless
+	// nil, counts the values.
+	Fill   time.Duration
+	Filled *int
+
 	// Every, unless zero, is the step to read the file in, where its own is a fraction of it: of the values, only
 	// those are kept that begin at a multiple of it. The others are checked as numbers, and may be absent. A value then
 	// stands for the whole of its new step: what lay between is left out, not averaged, since published figures were
@@ -40,18 +46,21 @@ var ErrOutside = errors.New("the file has no values of that time")
 // DefaultColumn is the intensity that is read where the caller names none.
 const DefaultColumn = "ci_lifecycle_g_per_kwh"
 
-// mixColumn is the intensity in files that give the generation by source beside it.
-const mixColumn = "carbon_intensity"
+// lifecycleColumns are what the intensity is called where the caller names no column: here, in files that give the
+// generation by source beside it, and in older and newer downloads from Electricity Maps.
+var lifecycleColumns = []string{
+	DefaultColumn, "carbon_intensity", "Carbon Intensity gCO₂eq/kWh (LCA)", "Carbon intensity gCO₂eq/kWh (Life cycle)",
+}
 
 // maxIntensity is above the dirtiest oil-fired grid by far; beyond it a file has another unit than it seems.
 const maxIntensity = 10_000
 
 // ReadCSV reads one column of hourly or finer values of one zone. The file has a header; its first column is the
 // start of each interval, RFC 3339 or close to it, in UTC where it has no offset; a column without a name may stand
-// before it, as pandas writes one that counts the rows. A column "zone" tells zones apart; in a file without, zones
-// may be columns instead. A series is derived from what power plants reported; a column "estimated" other than 0 says
-// that its provider filled some of it in, and marks it as estimated. Gaps, duplicates and values that cannot be are
-// errors that name their line.
+// before it, as pandas writes one that counts the rows. A column "zone" or "Zone Id" tells zones apart; in a file
+// without, zones may be columns instead. A series is derived from what power plants reported; a column "estimated" or
+// "Data Estimated" other than 0 and false says that its provider filled some of it in, and marks it as estimated. Gaps
+// that are not to be filled, duplicates and values that cannot be are errors that name their line.
 func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
 	text, err := ReadFile(path)
 	if err != nil {
@@ -81,13 +90,21 @@ type csvReader struct {
 	signal                 []float64
 	rows                   int // of the zone
 	start, last            time.Time
+	previous               float64 // the value at last
 	step                   time.Duration
 	quality                energy.Quality
 }
 
-func (r *csvReader) fail(field, format string, args ...any) error {
+func (r *csvReader) fail(field, format string, args ...any) *RowError {
 	line, _ := r.csv.FieldPos(0)
 	return &RowError{File: r.file, Line: line, Field: field, Err: fmt.Errorf(format, args...)}
+}
+
+// failOption is fail for what the caller can mend by one of the options.
+func (r *csvReader) failOption(option, format string, args ...any) *RowError {
+	err := r.fail("", format, args...)
+	err.Option = option
+	return err
 }
 
 func (r *csvReader) read() (Signal, Zone, error) {
@@ -139,28 +156,34 @@ func (r *csvReader) row(row []string) error {
 			return nil
 		}
 		if r.options.Zone == "" && len(r.zones) > 1 {
-			return r.fail("zone", "the file has several zones, %s among them: name one", strings.Join(r.zones, ", "))
+			return r.failOption(OptionZone, "the file has several zones, %s among them: name one",
+				strings.Join(r.zones, ", "))
 		}
 	}
 	t, err := ParseTime(row[r.time])
 	if err != nil {
 		return r.fail("time", "%w", err)
 	}
+	if r.options.Fill > 0 && row[r.value] == "" {
+		return nil // as if the row was not there
+	}
 	v, err := r.number(row[r.value])
 	if err != nil {
 		return err
 	}
-	if r.estimated >= 0 && row[r.estimated] != "0" && row[r.estimated] != "" {
+	if r.estimated >= 0 && !slices.Contains([]string{"", "0", "false"}, row[r.estimated]) {
 		r.quality = energy.Estimated
 	}
 	if every := r.options.Every; every > 0 && !t.Truncate(every).Equal(t) {
 		return nil
 	}
-	if err := r.follow(t); err != nil {
+	v *= r.scale
+	if err := r.follow(t, v); err != nil {
 		return err
 	}
 	r.rows++
-	r.keep(t, v*r.scale)
+	r.previous = v
+	r.keep(t, v)
 	return nil
 }
 
@@ -194,8 +217,8 @@ func (r *csvReader) number(text string) (float64, error) {
 	return v, nil
 }
 
-// follow checks that t is one step after the row before.
-func (r *csvReader) follow(t time.Time) error {
+// follow checks that t is one step after the row before, and fills the gap in between if there is one and it may.
+func (r *csvReader) follow(t time.Time, value float64) error {
 	defer func() { r.last = t }()
 	switch r.rows {
 	case 0:
@@ -212,15 +235,41 @@ func (r *csvReader) follow(t time.Time) error {
 		return nil
 	}
 	want := r.last.Add(r.step)
+	gap := t.Sub(want)
 	switch {
-	case t.Equal(want):
+	case gap == 0:
 		return nil
-	case t.After(want):
-		return r.fail("time", "a gap: %s follows %s, want %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339),
+	case gap > 0 && gap <= r.options.Fill && gap%r.step == 0:
+		missing := int(gap / r.step)
+		for i, v := range between(r.previous, value, missing) {
+			r.keep(want.Add(time.Duration(i)*r.step), v)
+		}
+		r.quality = energy.Estimated
+		r.options.countFilled(missing)
+		return nil
+	case gap > 0:
+		err := r.fail("time", "a gap: %s follows %s, want %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339),
 			want.Format(time.RFC3339))
+		err.Option = OptionFill
+		return err
 	}
 	return r.fail("time", "%s is out of order or comes twice: want %s", t.Format(time.RFC3339),
 		want.Format(time.RFC3339))
+}
+
+func (o *CSVOptions) countFilled(values int) {
+	if o.Filled != nil {
+		*o.Filled += values
+	}
+}
+
+// between returns so many values, evenly spaced, on the line from one to another.
+func between(from, to float64, count int) []float64 {
+	values := make([]float64, count)
+	for i := range values {
+		values[i] = from + (to-from)*float64(i+1)/float64(count+1)
+	}
+	return values
 }
 
 func (r *csvReader) finish() (Signal, Zone, error) {
@@ -231,7 +280,7 @@ func (r *csvReader) finish() (Signal, Zone, error) {
 	switch {
 	case r.rows == 0 && r.zone >= 0 && len(r.zones) > 0:
 		return Signal{}, "", &RowError{
-			File: r.file, Field: "zone", Err: fmt.Errorf("no zone %q: the file has %s", zone,
+			File: r.file, Option: OptionZone, Err: fmt.Errorf("no zone %q: the file has %s", zone,
 				strings.Join(r.zones, ", ")),
 		}
 	case r.rows == 0:

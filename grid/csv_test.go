@@ -217,6 +217,12 @@ func TestReadCSVRefuses(t *testing.T) {
 			grid.CSVOptions{Zone: "C"},
 			`no zone "C": the file has A, B`,
 		},
+		"wide, no zone": {"t,A,B\n2022-01-01T00:00Z,1,2\n", grid.CSVOptions{}, "which zone? The file has A, B"},
+		"columns are no zones": {
+			"id,submit_time,duration,cpu\na,0,60,1\n",
+			grid.CSVOptions{Zone: "DE"},
+			`which column? The file has neither a column "zone" nor one called DE: it has submit_time, duration, cpu`,
+		},
 	} {
 		signal, _, err := grid.ReadCSV(write(t, c.text), c.options)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

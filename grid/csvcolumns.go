@@ -1,6 +1,7 @@
 package grid
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -8,7 +9,12 @@ import (
 
 // columns finds the columns in the header.
 func (r *csvReader) columns(header []string) error {
-	r.zone, r.estimated = slices.Index(header, "zone"), slices.Index(header, "estimated")
+	called := func(names ...string) int {
+		return slices.IndexFunc(header, func(column string) bool {
+			return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, column) })
+		})
+	}
+	r.zone, r.estimated = called("zone", "zone id"), called("estimated", "data estimated")
 	if r.time = 0; header[0] == "" && len(header) > 2 {
 		r.time = 1
 	}
@@ -56,26 +62,37 @@ func (r *csvReader) unit() error {
 
 func notLetter(r rune) bool { return !unicode.IsLetter(r) }
 
+// zoneID is what a column is called that has the values of a zone.
+var zoneID = regexp.MustCompile(`^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$`)
+
 // choose returns the column of values to read.
 func (r *csvReader) choose(values []string) (string, error) {
-	zone := string(r.options.Zone)
+	zone, all := string(r.options.Zone), strings.Join(values, ", ")
 	columnOfZone := r.zone < 0 && zone != "" // perhaps a file with a column for each zone
-	switch want := r.options.Column; {
-	case want != "":
+	if want := r.options.Column; want != "" {
 		if !slices.Contains(values, want) {
-			return "", r.fail("", "no column %q: the file has %s", want, strings.Join(values, ", "))
+			return "", r.failOption(OptionColumn, "no column %q: the file has %s", want, all)
 		}
 		return want, nil
-	case !r.options.Price && slices.Contains(values, DefaultColumn):
-		return DefaultColumn, nil
-	case !r.options.Price && slices.Contains(values, mixColumn):
-		return mixColumn, nil
+	}
+	for _, name := range lifecycleColumns {
+		if !r.options.Price && slices.Contains(values, name) {
+			return name, nil
+		}
+	}
+	zonesOnly := !slices.ContainsFunc(values, func(name string) bool { return !zoneID.MatchString(name) })
+	switch {
 	case columnOfZone && slices.Contains(values, zone):
 		return zone, nil
 	case len(values) == 1:
 		return values[0], nil
+	case columnOfZone && zonesOnly:
+		return "", r.failOption(OptionZone, "no zone %q: the file has %s", zone, all)
 	case columnOfZone:
-		return "", r.fail("", "no zone %q: the file has %s", zone, strings.Join(values, ", "))
+		return "", r.failOption(OptionColumn,
+			"which column? The file has neither a column %q nor one called %s: it has %s", "zone", zone, all)
+	case zonesOnly:
+		return "", r.failOption(OptionZone, "which zone? The file has %s", all)
 	}
-	return "", r.fail("", "which column? The file has %s", strings.Join(values, ", "))
+	return "", r.failOption(OptionColumn, "which column? The file has %s", all)
 }

@@ -17,7 +17,16 @@ type RowError struct {
 	Line  int    // from 1; 0: the file as a whole
 	Field string // "" if it is not about one
 	Err   error
+
+	Option string // of [CSVOptions], by which the caller can mend it: one of those below, or "" for none
 }
+
+// What callers can mend errors by.
+const (
+	OptionZone   = "zone"
+	OptionColumn = "column"
+	OptionFill   = "fill"
+)
 
 // Error names file, line and field.
 func (e *RowError) Error() string {
