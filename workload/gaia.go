@@ -57,16 +57,20 @@ func (t *Trace) gaiaJob(row *rows, start time.Time, unit time.Duration) {
 }
 
 // gaiaByLength returns the format whose unit the lengths show.
-func gaiaByLength(file string, text []byte) (format, error) {
+func gaiaByLength(file string, text []byte, skipBad bool) (format, error) {
 	inHours, inSeconds := gaia(formatGAIAHours, time.Hour), gaia(formatGAIASeconds, time.Second)
 	row, err := inHours.open(file, text)
 	if err != nil {
 		return format{}, err
 	}
+	if skipBad {
+		row.skip = func(error) {}
+	}
 	hours, seconds := true, true
 	err = row.each(func() {
-		length := parsed(row, gaiaLength, notNegative)
-		hours, seconds = hours && length <= gaiaMostHours, seconds && length >= gaiaLeastSeconds
+		if length := parsed(row, gaiaLength, notNegative); row.err == nil {
+			hours, seconds = hours && length <= gaiaMostHours, seconds && length >= gaiaLeastSeconds
+		}
 	})
 	switch {
 	case err != nil:

@@ -53,7 +53,7 @@ func (t *Trace) openbPod(row *rows, start time.Time) {
 	job.Selector = openbSelector(row.text(openbSpec))
 	deleted := parsed(row, openbDeleted, seconds)
 	if row.text(openbScheduled) == "" {
-		t.skip(openbNeverScheduled)
+		t.skip(row, openbNeverScheduled)
 		return
 	}
 	scheduled := parsed(row, openbScheduled, seconds)
@@ -63,7 +63,7 @@ func (t *Trace) openbPod(row *rows, start time.Time) {
 	case deleted < scheduled:
 		row.refuse(openbDeleted, fmt.Errorf("%q is before it was scheduled", row.text(openbDeleted)))
 	case deleted == scheduled:
-		t.skip(noRunTime)
+		t.skip(row, noRunTime)
 		return
 	}
 	job.Duration = deleted - scheduled

@@ -6,6 +6,7 @@ package workload
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,8 +27,10 @@ type format struct {
 	// columns of a table with a header; where there is a comment sign: in this order, without a header
 	required, optional []string
 	comment            byte
+	more               bool   // rows without a header may have further columns, all rows alike
 	id                 string // the column that the IDs of jobs are taken from, if any is
 	ordered            bool   // the order of jobs is the user's own
+	dated              bool   // times are those of a calendar, whatever the start
 	add                func(t *Trace, row *rows, start time.Time)
 }
 
@@ -47,7 +50,7 @@ func Formats() (names []string) {
 
 func (f *format) open(file string, text []byte) (*rows, error) {
 	if f.comment != 0 {
-		return newLines(file, text, f.required, f.comment), nil
+		return newLines(file, text, f.required, f.comment, f.more), nil
 	}
 	return newRows(file, text, f.required, f.optional)
 }
@@ -55,6 +58,7 @@ func (f *format) open(file string, text []byte) (*rows, error) {
 // Trace is what a file says of jobs.
 type Trace struct {
 	Format string
+	Dated  bool        // it says itself when its jobs were submitted
 	Jobs   []sched.Job // by submission
 	// by index of Jobs: the share of its cores that a job keeps busy; nil: all of them
 	Use     []float64
@@ -68,8 +72,11 @@ type Skipped struct {
 	Count int
 }
 
-// skip counts a row that is left out.
-func (t *Trace) skip(why string) {
+// skip counts a row that is left out, unless something is wrong with it, too.
+func (t *Trace) skip(row *rows, why string) {
+	if row.err != nil {
+		return
+	}
 	i := slices.IndexFunc(t.Skipped, func(s Skipped) bool { return s.Why == why })
 	if i < 0 {
 		i, t.Skipped = len(t.Skipped), append(t.Skipped, Skipped{Why: why})
@@ -77,11 +84,31 @@ func (t *Trace) skip(why string) {
 	t.Skipped[i].Count++
 }
 
-// Load reads a trace, gzip or not. Times that a trace gives in seconds count from start. An empty format means that the
-// first line of the file says which it is.
-func Load(path, format string, start time.Time) (*Trace, error) {
+// Options say how a trace is read.
+type Options struct {
+	Format  string    // "": the first line of the file says which it is
+	Start   time.Time // times that a trace gives in seconds count from it
+	SkipBad bool      // rows that are wrong are left out and counted; else the first one is an error
+}
+
+// CheckFormat refuses a format that [Load] does not know.
+func CheckFormat(format string) error {
 	if format != "" && !slices.Contains(Formats(), format) {
-		return nil, fmt.Errorf("unknown workload format %q: have %s", format, strings.Join(Formats(), ", "))
+		return fmt.Errorf("unknown workload format %q: have %s", format, strings.Join(Formats(), ", "))
+	}
+	return nil
+}
+
+// Load reads a trace, gzip or not, of which every row is to be right.
+func Load(path, format string, start time.Time) (*Trace, error) {
+	return LoadWith(path, Options{Format: format, Start: start})
+}
+
+// LoadWith reads a trace, gzip or not.
+func LoadWith(path string, o Options) (*Trace, error) {
+	format := o.Format
+	if err := CheckFormat(format); err != nil {
+		return nil, err
 	}
 	text, err := grid.ReadFile(path)
 	if err != nil {
@@ -92,9 +119,9 @@ func Load(path, format string, start time.Time) (*Trace, error) {
 			return nil, &grid.RowError{File: path, Err: err}
 		}
 	}
-	t := &Trace{Format: format}
 	f := formats[slices.Index(Formats(), format)]
-	err = t.read(path, text, start, f)
+	t := &Trace{Format: format, Dated: f.dated}
+	err = t.read(path, text, f, &o)
 	switch {
 	case err != nil:
 		return nil, err
@@ -110,9 +137,9 @@ func Load(path, format string, start time.Time) (*Trace, error) {
 }
 
 // read adds the jobs of all rows. Each has an ID of its own.
-func (t *Trace) read(file string, text []byte, start time.Time, f format) (err error) {
+func (t *Trace) read(file string, text []byte, f format, o *Options) (err error) {
 	if f.name == formatGAIA {
-		if f, err = gaiaByLength(file, text); err != nil {
+		if f, err = gaiaByLength(file, text, o.SkipBad); err != nil {
 			return err
 		}
 	}
@@ -120,14 +147,39 @@ func (t *Trace) read(file string, text []byte, start time.Time, f format) (err e
 	if err != nil {
 		return err
 	}
+	good := *t // what the rows before have added
+	if o.SkipBad {
+		first := ""
+		row.skip = func(wrong error) {
+			*t = good
+			first = cmp.Or(first, "wrong, the first one in "+inLine(wrong))
+			t.skip(row, first)
+			good = *t
+		}
+	}
 	seen := ids{}
 	return row.each(func() {
 		before := len(t.Jobs)
-		f.add(t, row, start)
-		for i := before; i < len(t.Jobs); i++ {
+		f.add(t, row, o.Start)
+		for i := before; row.err == nil && i < len(t.Jobs); i++ {
 			row.refuse(f.id, seen.add(t.Jobs[i].ID))
 		}
+		if row.err == nil {
+			good = *t
+		}
 	})
+}
+
+// inLine says what is wrong with a row, without the name of the file.
+func inLine(wrong error) string {
+	row, ok := errors.AsType[*grid.RowError](wrong)
+	switch {
+	case !ok:
+		return wrong.Error()
+	case row.Field == "":
+		return fmt.Sprintf("line %d: %v", row.Line, row.Err)
+	}
+	return fmt.Sprintf("line %d: %s: %v", row.Line, row.Field, row.Err)
 }
 
 // bySubmission returns jobs in order, those of one instant as they stood. Jobs are large, so that each is moved but
@@ -147,6 +199,18 @@ func bySubmission(jobs []sched.Job) []sched.Job {
 		sorted[i] = *j
 	}
 	return sorted
+}
+
+// LeftOut says in lines which rows of a file were left out, and why.
+func (t *Trace) LeftOut() (lines []string) {
+	for _, s := range t.Skipped {
+		rows := "rows"
+		if s.Count == 1 {
+			rows = "row"
+		}
+		lines = append(lines, fmt.Sprintf("left out %d %s: %s", s.Count, rows, s.Why))
+	}
+	return lines
 }
 
 // headers are columns that no other format has. Alibaba's tables have a submit_time as well, so they come first.
@@ -172,15 +236,16 @@ func firstLine(text []byte) (line string, columns []string) {
 	return "", nil
 }
 
-// guess tells the format from the first line: a header has commas, ECSched has five numbers and SWF eighteen, or
-// comments that begin with a semicolon. A header that no other format has is best explained by our own reader.
+// guess tells the format from the first line: a header has commas, ECSched has five numbers and SWF eighteen or more
+// columns, the first of them numbers, or comments that begin with a semicolon. A header that no other format has is best
+// explained by our own reader, and a row of more than five numbers by that of SWF.
 func guess(text []byte) (string, error) {
 	line, columns := firstLine(text)
 	fields := strings.Fields(line)
 	switch {
 	case line == "":
 		return "", errors.New("the file is empty")
-	case line[0] == ';' || len(fields) == len(swfColumns) && isNumbers(fields):
+	case line[0] == ';' || len(fields) > len(ecsched.required) && isNumbers(fields[:min(len(fields), len(swfColumns))]):
 		return swf.name, nil
 	case len(columns) > 1:
 		for _, h := range headers {

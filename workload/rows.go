@@ -22,6 +22,10 @@ type rows struct {
 	index  map[string]int
 	record []string
 	line   int
+	width  int // fields of each row
+
+	// what becomes of a row that is wrong, where not the first one ends the reading
+	skip func(wrong error)
 
 	field string // the first one of the present row that is wrong
 	err   error  // and what is wrong with it
@@ -40,9 +44,12 @@ func newRows(file string, text []byte, required, optional []string) (*rows, erro
 		}
 		return nil, err
 	}
+	r.width = len(r.record)
 	for i, name := range r.record {
 		name = strings.Clone(strings.TrimSpace(name))
 		switch _, twice := r.index[name]; {
+		case i == 0 && name == "":
+			continue // pandas counts the rows there
 		case twice:
 			return nil, r.wrap("", fmt.Errorf("column %q stands twice in the header", name))
 		case !slices.Contains(required, name) && !slices.Contains(optional, name):
@@ -69,18 +76,23 @@ func (r *rows) nextOf(table *csv.Reader) error {
 	}
 	if errors.Is(err, csv.ErrFieldCount) {
 		r.line, _ = table.FieldPos(0)
-		return r.wrap("", fmt.Errorf("the row has %d fields: want %d, as in the header", len(record), len(r.index)))
+		r.record = record
+		return r.wrap("", fmt.Errorf("the row has %d fields: want %d, as in the header", len(record), r.width))
 	}
 	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
+		if parse.Line > parse.StartLine {
+			r.skip = nil // a quote that is not closed has taken further rows with it
+		}
 		return &grid.RowError{File: r.file, Line: parse.StartLine, Err: parse.Err}
 	}
 	return err // reading from memory ends in nothing but io.EOF
 }
 
 // newLines reads a table without a header, whose fields are separated by space. A field that begins with the comment
-// sign ends its line.
-func newLines(file string, text []byte, columns []string, comment byte) *rows {
-	r := &rows{file: file, index: map[string]int{}}
+// sign ends its line. With more, the first row says how many columns there are, of which those beyond the named ones are
+// passed over.
+func newLines(file string, text []byte, columns []string, comment byte, more bool) *rows {
+	r := &rows{file: file, index: map[string]int{}, width: len(columns)}
 	for i, name := range columns {
 		r.index[name] = i
 	}
@@ -93,13 +105,16 @@ func newLines(file string, text []byte, columns []string, comment byte) *rows {
 			if at := slices.IndexFunc(r.record, func(f string) bool { return f[0] == comment }); at >= 0 {
 				r.record = r.record[:at]
 			}
+			if more && len(r.record) > 0 {
+				r.width, more = max(r.width, len(r.record)), false
+			}
 			switch len(r.record) {
 			case 0:
 				continue
-			case len(columns):
+			case r.width:
 				return nil
 			}
-			return r.wrap("", fmt.Errorf("the row has %d fields: want %d, %s", len(r.record), len(columns),
+			return r.wrap("", fmt.Errorf("the row has %d fields: want %d, %s", len(r.record), r.width,
 				strings.Join(columns, ", ")))
 		}
 		return io.EOF
@@ -107,17 +122,25 @@ func newLines(file string, text []byte, columns []string, comment byte) *rows {
 	return r
 }
 
-// each calls add for every row that is left, until one is wrong.
+// each calls add for every row that is left, until one is wrong that is not to be skipped.
 func (r *rows) each(add func()) error {
 	for {
-		switch err := r.next(); {
-		case errors.Is(err, io.EOF):
+		err := r.next()
+		if errors.Is(err, io.EOF) {
 			return nil
-		case err != nil:
-			return err
 		}
-		if add(); r.err != nil {
-			return r.wrap(r.field, r.err)
+		if err == nil {
+			if add(); r.err != nil {
+				err = r.wrap(r.field, r.err)
+				r.field, r.err = "", nil
+			}
+		}
+		switch {
+		case err == nil:
+		case r.skip == nil || slices.ContainsFunc(r.record, func(f string) bool { return strings.Contains(f, "\n") }):
+			return err // a field of several lines has taken rows with it, which would not be counted
+		default:
+			r.skip(err)
 		}
 	}
 }

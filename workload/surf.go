@@ -19,7 +19,7 @@ const (
 )
 
 var surf = format{
-	name: "surf", id: columnID, required: []string{columnID, surfSubmit, surfDuration, surfCPUs},
+	name: "surf", id: columnID, dated: true, required: []string{columnID, surfSubmit, surfDuration, surfCPUs},
 	optional: []string{surfSpeed, surfMemory}, add: (*Trace).surfJob,
 }
 
@@ -31,7 +31,7 @@ func (t *Trace) surfJob(row *rows, start time.Time) {
 	job.Request.MilliCPU = parsed(row, surfCPUs, cores)
 	job.Request.Memory = given(row, surfMemory, 0, inUnit("M", size))
 	if job.Duration == 0 {
-		t.skip(noRunTime)
+		t.skip(row, noRunTime)
 		return
 	}
 	t.Jobs = append(t.Jobs, job)

@@ -11,7 +11,7 @@ import (
 )
 
 // The columns of the Standard Workload Format 2.2 of the Parallel Workloads Archive, separated by space. In every one
-// of them −1 means: not known.
+// of them −1 means: not known. Some logs have further columns, such as the nodes that a job ran on.
 var swfColumns = [...]string{
 	"job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time", "used memory",
 	"requested processors",
@@ -50,7 +50,7 @@ const (
 )
 
 var swf = format{
-	name: "swf", id: swfColumns[swfID], required: swfColumns[:], comment: ';', add: (*Trace).swfJob,
+	name: "swf", id: swfColumns[swfID], required: swfColumns[:], comment: ';', more: true, add: (*Trace).swfJob,
 }
 
 func (t *Trace) swfJob(row *rows, start time.Time) {
@@ -66,7 +66,7 @@ func (t *Trace) swfJob(row *rows, start time.Time) {
 		processors = v[swfAllocated]
 	}
 	if why := swfSkips(&v, processors); why != "" {
-		t.skip(why)
+		t.skip(row, why)
 		return
 	}
 	job := sched.Job{

@@ -142,7 +142,7 @@ func TestReadTraces(t *testing.T) {
 				t.Errorf("%s, format %q: %v", name, format, err)
 				continue
 			}
-			want := &workload.Trace{Format: c.format, Jobs: c.jobs, Skipped: c.skipped}
+			want := &workload.Trace{Format: c.format, Dated: c.format == "surf", Jobs: c.jobs, Skipped: c.skipped}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s, format %q: (-want +got)\n%s", name, format, diff)
 			}
@@ -260,6 +260,132 @@ func TestReadTracesRefuses(t *testing.T) {
 	hours, err := workload.Load(write(t, gaia+"0,5,1\n1,4000,1\n"), "gaia-seconds", t0)
 	if err != nil || hours.Jobs[0].Duration != 5*time.Second {
 		t.Errorf("a unit that is named: %+v, %v", hours, err)
+	}
+}
+
+// Logs with further columns are read by the first 18 of them; all rows have as many.
+func TestReadLongSWF(t *testing.T) {
+	const row = "%d 1356996147 0 56011 64 1 1024 64 86400 1024 1 62 1 1 -1 1 1 1 {12,12} q_1d 1:ppn=64:x86_64#excl\n"
+	text := fmt.Sprintf(row, 0) + fmt.Sprintf(row, 1)
+	for _, format := range []string{"", "swf"} {
+		got, err := workload.Load(write(t, text), format, t0)
+		if err != nil || got.Format != "swf" || len(got.Jobs) != 2 || got.Jobs[1].Duration != 56011*time.Second ||
+			got.Jobs[1].Request.MilliCPU != 64000 || got.Jobs[1].Owner != "62" {
+			t.Errorf("format %q: %+v, %v", format, got, err)
+		}
+	}
+	short := text + strings.TrimSuffix(fmt.Sprintf(row, 2), " 1:ppn=64:x86_64#excl\n") + "\n"
+	if _, err := workload.Load(write(t, short), "", t0); err == nil ||
+		!strings.Contains(err.Error(), "workload.csv:3: the row has 20 fields: want 21") {
+		t.Errorf("a row that lacks a column: %v", err)
+	}
+}
+
+// What looks like a log is explained as one, not as CSV.
+func TestGuessExplainsSWF(t *testing.T) {
+	for text, want := range map[string]string{
+		"1 0 5 60 1 1 1 1 1 1 1 1 1 1 1 1 1\n": "workload.csv:1: the row has 17 fields: want 18, job number, submit time",
+		"; a, b\n1 0 5 60 x\n":                 "workload.csv:2: the row has 5 fields: want 18",
+		"1 0 5\n":                              "workload.csv:1: the row has 3 fields: want 5, id, submit",
+	} {
+		if _, err := workload.Load(write(t, text), "", t0); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "column") {
+			t.Errorf("%q: error %v, want one that says %q", text, err, want)
+		}
+	}
+}
+
+// Rows that are wrong are left out and counted where that is asked for, and the first of them is named.
+func TestSkipBad(t *testing.T) {
+	gaia := "arrival_time,length,cpus\n0,300,1\n"
+	for name, c := range map[string]struct {
+		text string
+		ids  string // of the jobs that are left
+		why  string // "": an error
+		err  string
+	}{
+		"none is wrong": {"id,submit_time,duration,cpu\na,0,60,1\n", "a", "", ""},
+		"one is absurd": {
+			"id,submit_time,duration,cpu,cpu_use\na,0,60,1,0.5\nb,1,1e12,1,\nc,2,60,1,0.25\n", "a c",
+			`1: wrong, the first one in line 3: duration: "1e12" is more than a hundred years`, "",
+		},
+		"several": {
+			"id,submit_time,duration,cpu\na,0,60,1\nb,x,60,1\na,0,60,1\nc,0,60\nd,0,60,2\n", "a d",
+			"3: wrong, the first one in line 3: submit_time: ", "",
+		},
+		"a log": {
+			swfText + "   20   20      5     9    1e9 9    -1    1e9 345600    -1 5   5   1  -1 -1  1 -1 -1\n" +
+				"   21   20      5     9    1 9    -1    1 345600    -1 5   5   1  -1 -1  1 -1 -1\n", "1 3 21",
+			"1: wrong, the first one in line 10: requested processors: 1e+09 are more than", "",
+		},
+		"seconds, and one is absurd": {
+			gaia + "1,1e300,1\n2,400,1\n", "1 2",
+			`1: wrong, the first one in line 3: length: "1e300" is more than a hundred years`, "",
+		},
+		"a part of a task": {
+			alibabaText + "1,5,1,7,7,2,300,0\n9000,5,1,0,7,3,1,0\n", "7-3",
+			`1: wrong, the first one in line 5: memory: "7" is more than a machine has`, "",
+		},
+		"all": {
+			"id,submit_time,duration,cpu\na,0,0,1\n", "", "",
+			`the file has no jobs to run: all wrong, the first one in line 2: duration: "0" must be more than 0`,
+		},
+		"a quote that is not closed": {
+			"id,submit_time,duration,cpu\na,0,60,1\n\"b,0,60,1\nc,0,60,1\n", "", "", "workload.csv:3: ",
+		},
+		"a quote that takes rows with it": {
+			"id,submit_time,duration,cpu\na,0,60,1\n\"b,0,60,1\nc\",0,60,x\n", "", "", "workload.csv:3: cpu: ",
+		},
+	} {
+		got, err := workload.LoadWith(write(t, c.text), workload.Options{Start: t0, SkipBad: true})
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: error %v, want one that says %q", name, err, c.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var ids []string
+		for i := range got.Jobs {
+			ids = append(ids, got.Jobs[i].ID)
+		}
+		wrong := ""
+		for _, s := range got.Skipped {
+			if strings.HasPrefix(s.Why, "wrong") {
+				wrong = fmt.Sprintf("%d: %s", s.Count, s.Why)
+			}
+		}
+		if all := strings.Join(ids, " "); !strings.HasSuffix(all, c.ids) || !strings.HasPrefix(wrong, c.why) ||
+			(c.why == "") != (wrong == "") || got.Use != nil && len(got.Use) != len(got.Jobs) {
+			t.Errorf("%s: jobs %s, %q, want %s, %q", name, all, wrong, c.ids, c.why)
+		}
+		if _, err := workload.Load(write(t, c.text), "", t0); (err == nil) != (c.why == "") {
+			t.Errorf("%s: error %v where nothing is to be skipped", name, err)
+		}
+	}
+}
+
+// A column without a name before the others only counts the rows.
+func TestReadCountedRows(t *testing.T) {
+	rows := strings.Split(strings.TrimSuffix(alibabaText, "\n"), "\n")
+	counted := "," + rows[0] + "\n"
+	for i, row := range rows[1:] {
+		counted += fmt.Sprintf("%d,%s\n", i, row)
+	}
+	want, err := workload.Load(write(t, alibabaText), "", t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := workload.Load(write(t, counted), "", t0)
+	if err != nil || !cmp.Equal(got.Jobs, want.Jobs) {
+		t.Errorf("%v\n%s", err, cmp.Diff(want, got))
+	}
+	if _, err := workload.Load(write(t, counted+"1,2\n"), "", t0); err == nil ||
+		!strings.Contains(err.Error(), "the row has 2 fields: want 9, as in the header") {
+		t.Errorf("a short row: %v", err)
 	}
 }
 
