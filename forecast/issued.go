@@ -25,7 +25,7 @@ type Issuance struct {
 	From, Until time.Time     // span of the moments at which forecasts are asked for
 	Only        []Span        // the parts of it in which they are asked for, by start; none: all of it
 	Horizon     time.Duration // 0: 96 h
-	// Lag is how long after its end the value of an hour becomes known, in full hours. The hour that a forecast is
+	// Lag is how long after it begins the value of an hour becomes known, in full hours. The hour that a forecast is
 	// asked in is known if it is 0, and is forecast itself if it is an hour.
 	Lag time.Duration
 	// Refit is after how long a learnt model is learnt again. 0: 28 days; less: never, only before Since.

@@ -18,6 +18,9 @@ func Models() []string {
 	return []string{Persistence, Yesterday, WeekMean, Blend, Chosen, History, WithWeather}
 }
 
+// LeastBefore is how much of a history there must be before the first forecast.
+const LeastBefore = day
+
 // issuing is how a model is made to forecast from many origins, knowing at each only what was before.
 type issuing struct {
 	*record
@@ -45,7 +48,7 @@ func (is *issuing) issue(ctx context.Context, origins []int) ([]float32, []term,
 	if len(origins) == 0 {
 		return nil, nil, errors.New("no moment to forecast from")
 	}
-	if first := origins[0]; first < 24 {
+	if first := origins[0]; first < int(LeastBefore/time.Hour) {
 		return nil, nil, fmt.Errorf("first forecast at %s: want at least 24h of history before",
 			is.timeOf(first).Format(time.RFC3339))
 	}

@@ -50,14 +50,15 @@ type File struct {
 	Power string    `json:"power,omitempty"`
 	Queue QueueFile `json:"queue,omitzero"`
 
-	dir   string            // file names are relative to it
+	name  string            // of the file, which file names are relative to; "": there is none
 	flags map[string]string // by field: the flag that it was given with instead, if any
 }
 
 // WorkloadFile names a trace.
 type WorkloadFile struct {
-	File   string `json:"file"`
-	Format string `json:"format,omitempty"`
+	File    string `json:"file"`
+	Format  string `json:"format,omitempty"`
+	SkipBad bool   `json:"skipBad,omitempty"` // rows that are wrong are left out; else the first one is an error
 }
 
 // SiteFile describes a site: its grid, and in a scenario with several sites its nodes.
@@ -74,24 +75,53 @@ type SiteFile struct {
 	Forecast ForecastFile `json:"forecast,omitzero"`
 }
 
-// GridFile names one column of a file of hourly or finer values.
+// GridFile names one column of a file of hourly or finer values, or of several that follow each other, by a pattern.
 type GridFile struct {
 	File   string `json:"file"`
 	Column string `json:"column,omitempty"`
 	Zone   string `json:"zone,omitempty"`  // of prices, where the file has several zones
 	Every  string `json:"every,omitempty"` // step to read it in, as 30m: values between its multiples are left out
+	Fill   string `json:"fill,omitempty"`  // up to how long gaps are filled, as 3h
 }
 
-// every parses the step to read a file in; zero is that of the file.
-func (g *GridFile) every() (time.Duration, error) {
-	if g.Every == "" {
-		return 0, nil
+// read reads the values of a zone. o says what they are of.
+func (f *File) read(g *GridFile, o grid.CSVOptions) (s grid.Signal, zone grid.Zone, note string, err error) {
+	o.Column, o.Filled = g.Column, new(int)
+	if g.Every != "" {
+		if o.Every, err = time.ParseDuration(g.Every); err != nil || o.Every <= 0 || o.Every > time.Hour {
+			return s, "", "", f.fault("every: %q is no step: want 30m or 1h", g.Every)
+		}
 	}
-	d, err := time.ParseDuration(g.Every)
-	if err != nil || d <= 0 || d > time.Hour {
-		return 0, fmt.Errorf("every: %q is no step: want 30m or 1h", g.Every)
+	if o.Fill, err = duration(f.Called("fill"), g.Fill, 0); err != nil {
+		return s, "", "", err
 	}
-	return d, nil
+	path, err := FindFile(f.name, g.File)
+	if err != nil {
+		return s, "", "", f.fault("%w", err)
+	}
+	if s, zone, err = grid.ReadFiles(o, path); err != nil {
+		return s, "", "", f.ofGrid(err, o.Price)
+	}
+	if *o.Filled > 0 {
+		note = grid.FilledNote(filepath.Base(g.File), *o.Filled, o.Fill)
+	}
+	return s, zone, note, nil
+}
+
+// ofGrid names what an error about a file of values can be mended by.
+func (f *File) ofGrid(err error, prices bool) error {
+	row, ok := errors.AsType[*grid.RowError](err)
+	switch {
+	case ok && row.Option == grid.OptionFill:
+		return fmt.Errorf("%w; fill: 3h, or --fill 3h, fills gaps of up to that", err)
+	case prices || !ok:
+		return err
+	case row.Option != "" && f.name == "" && f.flags != nil:
+		return fmt.Errorf("--%s: %w", row.Option, err)
+	case row.Option != "":
+		return fmt.Errorf("%s: %w", f.Called(row.Option), err)
+	}
+	return f.ofFlag("grid", err)
 }
 
 // LimitsFile is what all jobs of the scenario wait for under the when "threshold".
@@ -136,7 +166,7 @@ const (
 
 // ReadFile reads a scenario file strictly; unknown fields are errors.
 func ReadFile(path string) (*File, error) {
-	f := &File{dir: filepath.Dir(path)}
+	f := &File{name: path}
 	if err := ReadDocument(path, ScenarioKind, f); err != nil {
 		return nil, err
 	}
@@ -150,9 +180,8 @@ func (f *File) site() (*SiteFile, error) {
 		f.Sites = []SiteFile{{}}
 	case 1:
 	default:
-		return nil,
-			fmt.Errorf("grid, column, zone, price and forecast speak of one site, and the scenario has %d: change "+
-				"its file instead", len(f.Sites))
+		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather are of one site, and "+
+			"%s has %d: change the file instead", f.name, len(f.Sites))
 	}
 	return &f.Sites[0], nil
 }
@@ -170,11 +199,11 @@ func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
 		return nil, err
 	}
 	for i := range f.Sites {
-		site, err := f.loadSite(&f.Sites[i])
+		site, notes, err := f.loadSite(&f.Sites[i])
 		if err != nil {
 			return nil, err
 		}
-		s.Sites = append(s.Sites, site)
+		s.Sites, s.Notes = append(s.Sites, site), append(s.Notes, notes...)
 	}
 	for _, load := range [...]func(*Scenario) error{f.loadStart, f.loadNodes, f.loadJobs, f.loadLive} {
 		if err := load(s); err != nil {
@@ -184,25 +213,28 @@ func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
 	if err := f.loadKnowledge(ctx, s); err != nil {
 		return nil, err
 	}
-	return s, s.Validate()
+	if err := s.Validate(); err != nil {
+		return nil, f.fault("%w", err)
+	}
+	return s, nil
 }
 
 // check finds what is wrong with f itself, before any other file is read.
 func (f *File) check() error {
 	if len(f.Sites) == 0 {
-		return errors.New("the scenario has no site: give a grid file")
+		return f.fault("the scenario has no site: give a grid file")
 	}
 	names, priced := map[string]bool{}, 0
 	for i := range f.Sites {
 		site := &f.Sites[i]
 		if err := site.check(); err != nil {
-			return err
+			return f.fault("%w", err)
 		}
 		switch {
 		case len(f.Sites) > 1 && site.Name == "":
-			return fmt.Errorf("site %d has no name", i+1)
+			return f.fault("sites: number %d has no name", i+1)
 		case names[site.Name]:
-			return fmt.Errorf("site %q appears twice", site.Name)
+			return f.fault("site %q appears twice", site.Name)
 		}
 		names[site.Name] = true
 		if site.Price != nil || site.Prices.File != "" {
@@ -222,21 +254,21 @@ func (f *File) check() error {
 func (f *File) checkPrices(priced int) error {
 	for i := range f.Sites {
 		if p := f.Sites[i].Price; p != nil && !(*p >= 0 && *p <= grid.MaxPrice) {
-			return fmt.Errorf("%s is %v: want the price of a kWh, 0 or more; prices that fall below come in a file",
-				f.called("price"), *p)
+			return fmt.Errorf("%s is %v: want the price of a kWh, 0 or more and at most %d; prices that fall below 0 "+
+				"come in a file", f.Called("price"), *p, grid.MaxPrice)
 		}
 	}
 	switch {
 	case priced > 0 && priced < len(f.Sites):
-		return errors.New("some sites have a price and some have none: the cost would leave those out")
+		return f.fault("some sites have a price and some have none: the cost would leave those out")
 	case f.Weights.Price > 0 && priced == 0:
-		return errors.New("price has a weight, and no site has a price")
+		return f.fault("price has a weight, and no site has a price")
 	case f.Limits.Price != nil && priced == 0:
-		return errors.New("limits.price is given, and no site has a price")
+		return f.fault("limits.price is given, and no site has a price")
 	case priced == 0:
 		if i := slices.IndexFunc(f.Strategies, func(name string) bool { return sched.When(name) == "price" }); i >= 0 {
-			return fmt.Errorf("strategy %q holds by prices, and no site has any: give the site a price or prices",
-				f.Strategies[i])
+			return fmt.Errorf("%s: strategy %q holds by prices, and no site has any: give the site a price or prices",
+				f.Called("strategies"), f.Strategies[i])
 		}
 	}
 	return nil
@@ -245,11 +277,11 @@ func (f *File) checkPrices(priced int) error {
 func (f *File) checkStrategies() error {
 	for i, name := range f.Strategies {
 		if slices.Contains(f.Strategies[:i], name) {
-			return fmt.Errorf("strategy %q comes twice", name)
+			return fmt.Errorf("%s: strategy %q comes twice", f.Called("strategies"), name)
 		}
 		if sched.When(name) == "threshold" && f.Limits == (LimitsFile{}) {
-			return fmt.Errorf(
-				"strategy %q waits for limits, and the scenario has none: give its file limits, as {carbon: 200}", name)
+			return fmt.Errorf("%s: strategy %q waits for limits, and the scenario has none: give its file limits, as "+
+				"{carbon: 200}", f.Called("strategies"), name)
 		}
 	}
 	return nil
@@ -257,21 +289,32 @@ func (f *File) checkStrategies() error {
 
 func (f *File) checkPolicy() error {
 	if !(f.MinSaving >= 0 && f.MinSaving < 1) {
-		return fmt.Errorf("minSaving is %v: want 0 or more and less than 1", f.MinSaving)
+		return f.fault("minSaving is %v: want 0 or more and less than 1", f.MinSaving)
 	}
 	if !(f.MinSavingPerHour >= 0 && f.MinSavingPerHour < 1) {
-		return fmt.Errorf("minSavingPerHour is %v: want 0 or more and less than 1", f.MinSavingPerHour)
+		return f.fault("minSavingPerHour is %v: want 0 or more and less than 1", f.MinSavingPerHour)
 	}
 	if g := float64(f.MinSavingGrams); !(g >= 0) || math.IsInf(g, 1) {
-		return fmt.Errorf("minSavingGrams is %v: want a number of 0 or more", g)
+		return f.fault("minSavingGrams is %v: want a number of 0 or more", g)
 	}
 	w := f.Weights
 	for _, v := range [...]float64{w.Carbon, w.Wait, w.Price} {
 		if !(v >= 0) || math.IsInf(v, 0) {
-			return fmt.Errorf("weights are %+v: want finite numbers, and only utilisation may be negative", w)
+			return f.fault("weights are %+v: want finite numbers, and only utilisation may be negative", w)
 		}
 	}
-	return f.Limits.check()
+	if err := f.Limits.check(); err != nil {
+		return f.fault("%w", err)
+	}
+	return nil
+}
+
+// label names a site in errors, where it has a name.
+func (s *SiteFile) label() string {
+	if s.Name == "" {
+		return ""
+	}
+	return fmt.Sprintf("site %q: ", s.Name)
 }
 
 func (s *SiteFile) check() error {
@@ -281,56 +324,64 @@ func (s *SiteFile) check() error {
 		}
 	}
 	if s.PUE != 0 && !(s.PUE >= 1 && s.PUE <= 10) {
-		return fmt.Errorf("site %q: pue is %v: want 1 to 10", s.Name, s.PUE)
-	}
-	if s.Price != nil && !(math.Abs(*s.Price) <= grid.MaxPrice) {
-		return fmt.Errorf("site %q: price is %v: want the price of a kWh, at most %d", s.Name, *s.Price, grid.MaxPrice)
+		return fmt.Errorf("%spue is %v: want 1 to 10", s.label(), s.PUE)
 	}
 	return nil
 }
 
-// called returns the name of a field as its author wrote it: the flag, or the field's own name.
-func (f *File) called(field string) string { return cmp.Or(f.flags[field], field) }
-
-func (f *File) path(name string) string {
-	if f.dir == "" || filepath.IsAbs(name) {
-		return name
+// Called is what errors about a field begin with: the flag that it was given with, or the file and the field.
+func (f *File) Called(field string) string {
+	if flag := f.flags[field]; flag != "" || f.name == "" {
+		return cmp.Or(flag, field)
 	}
-	return filepath.Join(f.dir, name)
+	return f.name + ": " + field
 }
 
-func (f *File) loadSite(in *SiteFile) (*sched.Site, error) {
+// fault is an error about the scenario, by the name of its file if it has one.
+func (f *File) fault(format string, args ...any) error {
+	if f.name == "" {
+		return fmt.Errorf(format, args...)
+	}
+	return fmt.Errorf("%s: %w", f.name, fmt.Errorf(format, args...))
+}
+
+// ofFlag names the flag that a file was given with, in an error about that file.
+func (f *File) ofFlag(field string, err error) error {
+	if flag := f.flags[field]; flag != "" {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	return err
+}
+
+// loadSite also returns notes on what was read.
+func (f *File) loadSite(in *SiteFile) (*sched.Site, []string, error) {
 	if in.Grid.File == "" {
-		return nil, fmt.Errorf("site %q has no grid file", in.Name)
+		return nil, nil, f.fault("site %q has no grid file", in.Name)
 	}
-	every, err := in.Grid.every()
+	signal, zone, note, err := f.read(&in.Grid, grid.CSVOptions{Zone: grid.Zone(in.Zone)})
 	if err != nil {
-		return nil, fmt.Errorf("site %q: grid: %w", in.Name, err)
+		return nil, nil, err
 	}
-	signal, zone, err := grid.ReadCSV(f.path(in.Grid.File),
-		grid.CSVOptions{Column: in.Grid.Column, Zone: grid.Zone(in.Zone), Every: every})
-	if err != nil {
-		return nil, err
-	}
+	notes := []string{note}
 	site := &sched.Site{Name: cmp.Or(in.Name, string(zone)), Zone: zone, PUE: in.PUE, Carbon: signal}
 	switch {
 	case in.Price != nil && in.Prices.File != "":
-		return nil, fmt.Errorf("site %q has both price and prices", site.Name)
+		return nil, nil, f.fault("site %q has both price and prices", site.Name)
 	case in.Price != nil:
 		series, err := grid.Constant(signal.Series.Start(), signal.Series.End().Sub(signal.Series.Start()), *in.Price)
 		if err != nil {
-			return nil, fmt.Errorf("site %q: price: %w", site.Name, err)
+			return nil, nil, f.fault("site %q: price: %w", site.Name, err)
 		}
 		site.Price = grid.Signal{Series: series}
 	case in.Prices.File != "":
-		prices, _, err := grid.ReadCSV(f.path(in.Prices.File),
-			grid.CSVOptions{Column: in.Prices.Column, Zone: grid.Zone(in.Prices.Zone), Price: true})
-		if err != nil {
-			return nil, err
+		if site.Price, _, note, err = f.read(&in.Prices, grid.CSVOptions{
+			Zone: grid.Zone(in.Prices.Zone), Price: true,
+		}); err != nil {
+			return nil, nil, err
 		}
-		site.Price = prices
+		notes = append(notes, note)
 	}
-	return site, nil
+	return site, slices.DeleteFunc(notes, func(note string) bool { return note == "" }), nil
 }
 
 func (f *File) loadStart(s *Scenario) error {
@@ -344,19 +395,18 @@ func (f *File) loadStart(s *Scenario) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %q is no time: want 2022-06-01 or 2022-06-01T12:00:00Z", f.called("start"), f.Start)
+	return fmt.Errorf("%s: %q is no time: want 2022-06-01 or 2022-06-01T12:00:00Z", f.Called("start"), f.Start)
 }
 
 func (f *File) loadNodes(s *Scenario) error {
 	if f.EmptyNodes != "" && f.EmptyNodes != EmptyNodesSleep && f.EmptyNodes != EmptyNodesIdle {
-		return fmt.Errorf("%s: %q: want %s or %s", f.called("emptyNodes"), f.EmptyNodes, EmptyNodesSleep,
+		return fmt.Errorf("%s: %q: want %s or %s", f.Called("emptyNodes"), f.EmptyNodes, EmptyNodesSleep,
 			EmptyNodesIdle)
 	}
 	for i := range f.Sites {
 		source := cmp.Or(f.Sites[i].Nodes, f.Nodes)
 		if source == "" {
-			return errors.New("the scenario has no nodes: give a file or one of the presets " +
-				fmt.Sprint(workload.Presets()))
+			return f.fault("the scenario has no nodes: give a file or one of the presets %v", workload.Presets())
 		}
 		// Nodes that stand with a site are of that site; one list for all sites says itself where each node is.
 		own := f.Sites[i].Nodes != ""
@@ -364,9 +414,13 @@ func (f *File) loadNodes(s *Scenario) error {
 		if own {
 			sites = s.Sites[i : i+1]
 		}
-		nodes, err := workload.Nodes(f.nodeSource(source), sites...)
+		source, err := f.nodeSource(source)
 		if err != nil {
 			return err
+		}
+		nodes, err := workload.Nodes(source, sites...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Called("nodes"), err)
 		}
 		for _, n := range nodes {
 			if own && len(f.Sites) > 1 {
@@ -398,26 +452,46 @@ func keepAwake(nodes []sched.Node) {
 	}
 }
 
-func (f *File) nodeSource(source string) string {
+// nodeSource is where a list of nodes is, or a preset.
+func (f *File) nodeSource(source string) (string, error) {
 	if slices.Contains(workload.Presets(), source) {
-		return source
+		return source, nil
 	}
-	return f.path(source)
+	path, err := FindFile(f.name, source)
+	if err != nil {
+		return "", f.fault("%w", err)
+	}
+	return path, nil
 }
 
 func (f *File) loadJobs(s *Scenario) error {
 	if f.Workload.File == "" {
-		return errors.New("the scenario has no workload: give a file")
+		return f.fault("the scenario has no workload: give a file")
 	}
-	trace, err := workload.Load(f.path(f.Workload.File), f.Workload.Format, s.Start)
+	if err := workload.CheckFormat(f.Workload.Format); err != nil {
+		return fmt.Errorf("%s: %w", f.Called("workload.format"), err)
+	}
+	path, err := FindFile(f.name, f.Workload.File)
 	if err != nil {
-		return err
+		return f.fault("%w", err)
+	}
+	trace, err := workload.LoadWith(path, workload.Options{
+		Format: f.Workload.Format, Start: s.Start, SkipBad: f.Workload.SkipBad,
+	})
+	if err != nil {
+		return f.ofFlag("workload", err)
 	}
 	s.Jobs, s.Use = trace.Jobs, trace.Use
+	for _, line := range trace.LeftOut() {
+		s.Notes = append(s.Notes, filepath.Base(f.Workload.File)+": "+line)
+	}
+	if trace.Dated && f.Start == "" {
+		s.Start = s.Jobs[0].Submitted.Truncate(time.Hour) // not months before, when the grid's file begins
+	}
 	limit := time.Duration(0)
 	if f.MaxDelay != "" {
 		if limit, err = workload.ParseDuration(f.MaxDelay, "6h or 90m"); err != nil {
-			return fmt.Errorf("%s: %w", f.called("maxDelay"), err)
+			return fmt.Errorf("%s: %w", f.Called("maxDelay"), err)
 		}
 	}
 	for i := range s.Jobs {

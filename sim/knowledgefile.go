@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,7 +27,7 @@ type ForecastFile struct {
 	Model   string `json:"model,omitempty"`   // "perfect" (default): the truth
 	Weather string `json:"weather,omitempty"` // file, for the model of that name
 	Refit   string `json:"refit,omitempty"`   // after how long it is learnt again; default 672h
-	Lag     string `json:"lag,omitempty"`     // how long after its end the value of an hour becomes known; default 0s
+	Lag     string `json:"lag,omitempty"`     // how long after it begins the value of an hour becomes known; default 0s
 }
 
 const (
@@ -49,13 +48,13 @@ var learners = map[string]func() predict.Learner{
 
 // loadKnowledge sets what strategies are told of what they cannot know, and how the queue is served.
 func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
-	restart, err := duration(f.called("restartCost"), f.RestartCost, 0)
+	restart, err := duration(f.Called("restartCost"), f.RestartCost, 0)
 	if err != nil {
 		return err
 	}
 	if restart > 0 && !f.Interruptible && !slices.ContainsFunc(s.Jobs,
 		func(j sched.Job) bool { return j.Scaling != nil }) {
-		return fmt.Errorf("%s is %s, and jobs are not interruptible", f.called("restartCost"), f.RestartCost)
+		return fmt.Errorf("%s is %s, and jobs are not interruptible", f.Called("restartCost"), f.RestartCost)
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -63,7 +62,7 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	}
 	if f.Learner != "" && f.Learner != knownRuntimes {
 		if s.Learner = learners[f.Learner]; s.Learner == nil {
-			return fmt.Errorf("%s: %q: want %s, %s", f.called("learner"), f.Learner, knownRuntimes,
+			return fmt.Errorf("%s: %q: want %s, %s", f.Called("learner"), f.Learner, knownRuntimes,
 				strings.Join(slices.Sorted(maps.Keys(learners)), ", "))
 		}
 	}
@@ -72,14 +71,14 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	case powerLearnt:
 		s.Power = func() predict.PowerLearner { return predict.NewPower() }
 	default:
-		return fmt.Errorf("%s: %q: want %s or %s", f.called("power"), f.Power, powerOfProfiles, powerLearnt)
+		return fmt.Errorf("%s: %q: want %s or %s", f.Called("power"), f.Power, powerOfProfiles, powerLearnt)
 	}
 	s.Queue = QueueRules{Window: f.Queue.Window, PerStep: f.Queue.PerStep}
-	if s.Queue.Step, err = duration("queue.step", f.Queue.Step, 0); err != nil {
+	if s.Queue.Step, err = duration(f.Called("queue.step"), f.Queue.Step, 0); err != nil {
 		return err
 	}
 	if s.Queue.PerStep > 0 && s.Queue.Step == 0 {
-		return fmt.Errorf("queue.perStep is %d, and there is no queue.step", s.Queue.PerStep)
+		return f.fault("queue.perStep is %d, and there is no queue.step", s.Queue.PerStep)
 	}
 	return f.loadForecasts(ctx, s)
 }
@@ -99,15 +98,15 @@ func duration(name, text string, otherwise time.Duration) (time.Duration, error)
 func (f *File) loadForecasts(ctx context.Context, s *Scenario) error {
 	for i := range f.Sites {
 		in := &f.Sites[i].Forecast
-		if err := in.check(); err != nil {
-			return fmt.Errorf("site %q: %w", s.Sites[i].Name, err)
+		if err := in.check(f); err != nil {
+			return err
 		}
 		if in.perfect() {
 			continue
 		}
 		issued, err := f.issue(ctx, in, s, i)
 		if err != nil {
-			return fmt.Errorf("site %q: forecast: %w", s.Sites[i].Name, err)
+			return f.fault("site %q: forecast: %w", s.Sites[i].Name, err)
 		}
 		if s.Foresight == nil {
 			s.Foresight = make([]Foresight, len(s.Sites))
@@ -119,16 +118,16 @@ func (f *File) loadForecasts(ctx context.Context, s *Scenario) error {
 
 func (in *ForecastFile) perfect() bool { return in.Model == "" || in.Model == perfectForecast }
 
-func (in *ForecastFile) check() error {
+func (in *ForecastFile) check(f *File) error {
 	switch {
 	case in.perfect() && *in != (ForecastFile{Model: in.Model}):
-		return errors.New("forecast: weather, refit and lag are of a model, and none is given")
+		return f.fault("forecast: weather, refit and lag are of a model, and none is given")
 	case !in.perfect() && !slices.Contains(forecast.Models(), in.Model):
-		return fmt.Errorf("forecast.model: %q: want %s, %s", in.Model, perfectForecast,
+		return fmt.Errorf("%s: %q: want %s, %s", f.Called("forecast.model"), in.Model, perfectForecast,
 			strings.Join(forecast.Models(), ", "))
 	case (in.Model == forecast.WithWeather) != (in.Weather != ""):
-		return fmt.Errorf("forecast.weather: the model %q needs a weather file, and no other takes one",
-			forecast.WithWeather)
+		return fmt.Errorf("%s: the model %q needs a weather file, and no other takes one",
+			f.Called("forecast.weather"), forecast.WithWeather)
 	}
 	return nil
 }
@@ -144,9 +143,18 @@ func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site in
 		return nil, err
 	}
 	if in.Weather != "" {
-		if o.Weather, err = forecast.ReadWeather(f.path(in.Weather)); err != nil {
+		path, err := FindFile(f.name, in.Weather)
+		if err != nil {
 			return nil, err
 		}
+		if o.Weather, err = forecast.ReadWeather(path); err != nil {
+			return nil, err
+		}
+	}
+	// The present hour is known, unless it comes late.
+	if first := o.History.Start().Add(forecast.LeastBefore - time.Hour + o.Lag); s.Start.Before(first) {
+		return nil, fmt.Errorf("the trace starts at %s, and models want a day of the grid before that: start it at %s or "+
+			"later (start, or --start)", s.Start.Format(time.RFC3339), first.Format(time.RFC3339))
 	}
 	last := s.lastEnd()
 	o.Until = last.Add(max(last.Sub(s.Start), 7*24*time.Hour)).Truncate(time.Hour).Add(time.Hour)

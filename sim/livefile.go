@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -29,10 +28,10 @@ const jobClass = "scenario"
 func (f *File) loadLive(s *Scenario) error {
 	s.Live.Off = f.Live.Disabled
 	var err error
-	if s.Live.Period, err = duration("live.period", f.Live.Period, livePeriod); err != nil {
+	if s.Live.Period, err = duration(f.Called("live.period"), f.Live.Period, livePeriod); err != nil {
 		return err
 	}
-	if s.Live.MaxAge, err = duration("live.maxAge", f.Live.MaxAge, liveMaxAge); err != nil {
+	if s.Live.MaxAge, err = duration(f.Called("live.maxAge"), f.Live.MaxAge, liveMaxAge); err != nil {
 		return err
 	}
 	named := map[string]bool{}
@@ -51,7 +50,7 @@ func (f *File) loadLive(s *Scenario) error {
 	}
 	for name := range f.Benchmarks {
 		if !named[name] {
-			return fmt.Errorf("benchmarks: %q is neither a node nor a power profile of one", name)
+			return f.fault("benchmarks: %q is neither a node nor a power profile of one", name)
 		}
 	}
 	for i := range s.Jobs {

@@ -5,18 +5,20 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/workload"
 )
 
 // Overrides are what a command line says against a scenario file. Empty fields say nothing. File names are relative to
 // the working directory.
 type Overrides struct {
-	Workload, Format, Nodes, Grid, Column, Zone, Start, MaxDelay, EmptyNodes string
-	Forecast, Weather, RestartCost, Learner, Power                           string
-	Interruptible                                                            *bool
-	Strategies                                                               []string
-	Price                                                                    *float64
-	Seed                                                                     *uint64
+	Workload, Format, Nodes, Grid, Column, Fill, Zone, Start, MaxDelay, EmptyNodes string
+	Forecast, Weather, RestartCost, Learner, Power                                 string
+	Interruptible                                                                  *bool
+	SkipBad                                                                        bool
+	Strategies                                                                     []string
+	Price                                                                          *float64
+	Seed                                                                           *uint64
 }
 
 // Override applies o to f.
@@ -27,6 +29,7 @@ func (f *File) Override(o Overrides) error {
 	if o.Workload != "" {
 		f.Workload = WorkloadFile{File: fromHere(o.Workload)}
 	}
+	f.Workload.SkipBad = f.Workload.SkipBad || o.SkipBad
 	if o.Nodes != "" {
 		f.Nodes = fromHere(o.Nodes)
 		for i := range f.Sites {
@@ -34,8 +37,24 @@ func (f *File) Override(o Overrides) error {
 		}
 	}
 	f.flags = map[string]string{}
-	if o.Price != nil {
-		f.flags["price"] = "--price"
+	for _, given := range [...]struct {
+		is          bool
+		field, flag string
+	}{
+		{o.Price != nil, "price", "--price"},
+		{o.Workload != "", "workload", "--workload"},
+		{o.Nodes != "", "nodes", "--nodes"},
+		{o.Grid != "", "grid", "--grid"},
+		{o.Column != "", grid.OptionColumn, "--column"},
+		{o.Zone != "", grid.OptionZone, "--zone"},
+		{o.Fill != "", grid.OptionFill, "--fill"},
+		{o.Forecast != "", "forecast.model", "--forecast"},
+		{o.Weather != "" || o.Forecast != "", "forecast.weather", "--weather"},
+		{len(o.Strategies) > 0, "strategies", "--strategy"},
+	} {
+		if given.is {
+			f.flags[given.field] = given.flag
+		}
 	}
 	for _, field := range [...]struct {
 		to, from   *string
@@ -68,7 +87,7 @@ func (f *File) Override(o Overrides) error {
 
 // overrideSite applies the overrides of the grid. There must be one site, or none yet.
 func (f *File) overrideSite(o *Overrides) error {
-	if o.Grid == "" && o.Column == "" && o.Zone == "" && o.Price == nil && o.Forecast == "" && o.Weather == "" {
+	if cmp.Or(o.Grid, o.Column, o.Fill, o.Zone, o.Forecast, o.Weather) == "" && o.Price == nil {
 		return nil
 	}
 	site, err := f.site()
@@ -79,6 +98,7 @@ func (f *File) overrideSite(o *Overrides) error {
 		site.Grid = GridFile{File: fromHere(o.Grid)}
 	}
 	site.Grid.Column = cmp.Or(o.Column, site.Grid.Column)
+	site.Grid.Fill = cmp.Or(o.Fill, site.Grid.Fill)
 	site.Zone = cmp.Or(o.Zone, site.Zone)
 	site.Forecast.Model = cmp.Or(o.Forecast, site.Forecast.Model)
 	if o.Weather != "" {

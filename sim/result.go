@@ -29,6 +29,8 @@ type Scenario struct {
 	// for each run; nil: nothing, so that they go by the power profiles of nodes.
 	Power func() predict.PowerLearner
 	Queue QueueRules // how the queue is served; zero: as kube-scheduler serves it
+
+	Notes []string // what was left out of the files, and what was filled in: for reports
 }
 
 // Foresight is what could be known of a site's carbon intensity at any time.

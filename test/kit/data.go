@@ -1,0 +1,69 @@
+package kit
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/scenarios"
+)
+
+// repacked is where files of the manifest of public data lie in ../shared/data, which has some of them packed or
+// rounded: by their set, or by their whole name.
+var repacked = map[string]string{
+	"ecsched":          "workload/ecsched",
+	"electricity-maps": "carbon/em_hourly",
+	"ensembleci":       "carbon/mix_weather",
+	"gaia":             "workload/gaia",
+	"openb":            "workload/alibaba_openb_2023",
+
+	"lets-wait-awhile/fr_ci.csv":  "carbon/lets_wait_awhile/fr_ci_2020.csv",
+	"lets-wait-awhile/ger_ci.csv": "carbon/lets_wait_awhile/ger_ci_2020.csv",
+}
+
+// Data returns a folder that has the named sets and files of public data, and makes it that of scenarios: the one that
+// KUBENERGY_DATA names, or one made of ../shared/data. The test is skipped where neither has them.
+func Data(t testing.TB, names ...string) string {
+	t.Helper()
+	const variable = "KUBENERGY_DATA"
+	folder, given := os.LookupEnv(variable)
+	if !given {
+		folder = t.TempDir()
+	}
+	for _, file := range scenarios.Data() {
+		if !slices.Contains(names, file.Set()) && !slices.Contains(names, file.Name) {
+			continue
+		}
+		path := filepath.Join(folder, filepath.FromSlash(file.Name))
+		if !given {
+			link(t, path, file.Name)
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Skipf("%s is not here: kubenergy data fetch %s --dir DIR, and %s=DIR", file.Name, file.Set(), variable)
+		}
+	}
+	t.Setenv(variable, folder)
+	return folder
+}
+
+// link puts what is there of a file into the place of its own name.
+func link(t testing.TB, path, name string) {
+	t.Helper()
+	at, ok := repacked[name]
+	if !ok {
+		at = filepath.Join(repacked[filepath.Dir(name)], filepath.Base(name))
+	}
+	at = filepath.Join(Root, "..", "shared", "data", filepath.FromSlash(at))
+	for _, at := range []string{at, at + ".gz"} { // which is told by its content
+		if _, err := os.Stat(at); err != nil {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(at, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
