@@ -29,25 +29,33 @@ func percent(share float64) string {
 	if v := 100 * share; v > 0 && v < 0.1 {
 		return "<0.1 %"
 	}
-	return strconv.FormatFloat(100*share, 'f', 1, 64) + " %"
+	return fixed(100*share, 1) + " %"
+}
+
+// fixed shows a value with so many decimals. What rounds to nothing has no sign.
+func fixed(v float64, decimals int) string {
+	text := strconv.FormatFloat(v, 'f', decimals, 64)
+	if strings.Trim(text, "-0.") == "" {
+		return strings.TrimPrefix(text, "-")
+	}
+	return text
 }
 
 // significant shows four digits, and no exponent for what people pay.
 func significant(v float64) string {
 	switch a := max(v, -v); {
 	case a >= 1000:
-		return fmt.Sprintf("%.0f", v)
+		return fixed(v, 0)
 	case a >= 100:
-		return fmt.Sprintf("%.1f", v)
+		return fixed(v, 1)
 	case a >= 10:
-		return fmt.Sprintf("%.2f", v)
-	}
-	if a := max(v, -v); a > 0 && a < 0.1 {
+		return fixed(v, 2)
+	case a >= 1e-9 && a < 0.1:
 		// A share of a minute of one node is a few millionths of a kilowatt-hour: 0.000 would say that it was nothing.
 		const digits, most = 3, 9
-		return strconv.FormatFloat(v, 'f', min(most, digits-1-int(math.Floor(math.Log10(a)))), 64)
+		return fixed(v, min(most, digits-1-int(math.Floor(math.Log10(a)))))
 	}
-	return fmt.Sprintf("%.3f", v)
+	return fixed(v, 3) // less than that is what is left of a sum of figures that cancel out
 }
 
 // span shows seconds with two units at most.

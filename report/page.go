@@ -35,9 +35,10 @@ type pageFigure struct {
 
 // pageTemplate makes a page that loads nothing from anywhere and runs no script.
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"plus": func(a, b float64) float64 { return a + b },
-	"name": func(header string) string { name, _, _ := strings.Cut(header, "\n"); return name },
-	"unit": func(header string) string { _, unit, _ := strings.Cut(header, "\n"); return unit },
+	"plus":  func(a, b float64) float64 { return a + b },
+	"name":  func(header string) string { name, _, _ := strings.Cut(header, "\n"); return name },
+	"whole": func(header string) string { return strings.ReplaceAll(header, "-\n", "") }, // there is room for it
+	"unit":  func(header string) string { _, unit, _ := strings.Cut(header, "\n"); return unit },
 }).Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -47,10 +48,10 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 <title>{{.Title}}</title>
 <style>
 body {
-  font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem;
-  color: #1a1a1a; background: #fff;
+  font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; width: fit-content; max-width: 100%; padding: 0 1rem;
+  box-sizing: border-box; color: #1a1a1a; background: #fff;
 }
-h1 { font-size: 1.35rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+h1, ul, p, figure { max-width: 75rem; } h1 { font-size: 1.35rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .scroll { overflow-x: auto; } code { white-space: pre-wrap; }
 table { border-collapse: collapse; } caption { text-align: left; font-weight: 600; padding: .4rem 0; }
 th, td {
@@ -63,6 +64,7 @@ small { font-weight: 400; color: #444; display: block; }
 figure { margin: 2rem 0; overflow-x: auto; }
 figure svg { max-width: 100%; height: auto; background: #fff; }
 .bars text { font: 12px system-ui, sans-serif; fill: #1a1a1a; }
+@media print { body { font-size: 9px; margin: 0; } th, td { padding: .2rem .3rem; } .scroll { overflow-x: visible; } }
 @media (prefers-color-scheme: dark) {
   body { color: #e8e8e8; background: #161616; } small { color: #bbb; } th, td { border-color: #444; }
 }
@@ -79,9 +81,9 @@ figure svg { max-width: 100%; height: auto; background: #fff; }
 {{range .Tables}}<div class="scroll"><table>
 {{if .Title}}<caption>{{.Title}}</caption>
 {{end}}{{$words := .Words -}}
-<thead><tr>{{range $i, $h := .Header}}{{if lt $i $words}}<th scope="col" class="name">{{$h}}</th>
+<thead><tr>{{range $i, $h := .Header}}{{if lt $i $words}}<th scope="col" class="name">{{whole $h}}</th>
 {{- else if $.Units}}<th scope="col">{{name $h}}<small>{{unit $h}}</small></th>
-{{- else}}<th scope="col">{{$h}}</th>{{end}}{{end}}</tr></thead>
+{{- else}}<th scope="col">{{whole $h}}</th>{{end}}{{end}}</tr></thead>
 <tbody>
 {{range .Rows}}<tr>{{range $i, $c := .}}
 {{- if lt $i $words}}<th scope="row">{{$c}}</th>{{else}}<td>{{$c}}</td>{{end}}{{end}}</tr>

@@ -41,6 +41,8 @@ type Scenario struct {
 	Learner  string `json:"learner,omitempty"` // and of run times; "": the truth
 	Power    string `json:"power,omitempty"`   // and of the power of jobs; "": the power profiles of nodes
 	Seed     uint64 `json:"seed"`
+
+	Notes []string `json:"notes,omitempty"` // on the files: what was left out, and what was filled in
 }
 
 // Site is a site of the scenario.
@@ -102,7 +104,7 @@ func New(file *sim.File, results []*sim.Result) *Report {
 			Name: s.Name, Workload: file.Workload.File, Jobs: len(s.Jobs), Nodes: len(s.Nodes),
 			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
 			EmptyNodes: cmp.Or(file.EmptyNodes, sim.EmptyNodesSleep), Forecast: forecastOf(file, s),
-			Learner: file.Learner, Power: file.Power, Seed: s.Policy.Seed,
+			Learner: file.Learner, Power: file.Power, Seed: s.Policy.Seed, Notes: s.Notes,
 		},
 	}
 	for i := range s.Jobs {

@@ -75,10 +75,13 @@ func replaceAll(dir string, files map[string][]byte) (paths []string, err error)
 	return paths, nil
 }
 
+// DecisionsID is the first column of decisions.csv, which no other table has.
+const DecisionsID = "JobID"
+
 // decisions lists every job of every run. Energy and emissions are what the job was estimated to add when it was
 // placed; the idle power of nodes that were awake anyway belongs to no job, so the sums are below the totals.
 func decisions(results []*sim.Result) *Table {
-	t := Sheet("JobID", "Strategy", "Submitted", "HeldUntil", "Released", "Started", "Finished", "AssignedNode",
+	t := Sheet(DecisionsID, "Strategy", "Submitted", "HeldUntil", "Released", "Started", "Finished", "AssignedNode",
 		"MarginalEnergyJ", "MarginalEmissionsG", "Reason")
 	t.Columns[8].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 	t.Columns[9].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }

@@ -12,7 +12,8 @@ import (
 
 // Text shows the runs as a table. Columns of zeros cost the width that a terminal does not have.
 func (r *Report) Text(wide, colours bool) string {
-	t := Heads(1, "strategy", "energy\nkWh", "saved\n%", "emissions\nkgCO2e", "saved\n%", "cost\n", "saved\n%",
+	t := Heads(1, "strategy", "energy\nkWh", "energy\nsaved %", "emissions\nkgCO2e", "CO2e\nsaved %", "cost\n",
+		"cost\nsaved %",
 		"mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations",
 		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs", "decisions\nper s")
 	const rare = 6
@@ -27,7 +28,7 @@ func (r *Report) Text(wide, colours bool) string {
 			if i == 0 {
 				return "–"
 			}
-			return fmt.Sprintf("%.1f", 100*v)
+			return fixed(100*v, 1)
 		}
 		var cost, saved any // columns that say nothing in any row are left out
 		if run.Priced {
@@ -98,6 +99,7 @@ func footnotes(r *Report) []string {
 		notes = append(notes, "No job may wait, so nothing was put off: give jobs an allowed delay, or --max-delay.")
 	}
 	notes = append(notes, unplacedNotes(r)...)
+	notes = append(notes, r.Scenario.Notes...)
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 }) {
 		notes = append(notes, "Late starts are past the allowed delay for whatever reason; delay violations only "+
 			"where holds and suspensions, not lack of room, are to blame.")

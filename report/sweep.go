@@ -112,6 +112,7 @@ type SweepOptions struct {
 	Seed        uint64
 	Strategies  []string // in the order in which they are shown
 	Published   []Published
+	Notes       []string // on the inputs
 }
 
 // Which starts are quoted. The first start has the index 0.
@@ -175,7 +176,7 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 			s.days = append(s.days, trials[i])
 		}
 	}
-	s.Notes = s.notes()
+	s.Notes = append(s.notes(), o.Notes...)
 	s.answer(o.Published)
 	return s, nil
 }
@@ -206,9 +207,13 @@ func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
 }
 
 func (s *Sweep) notes() []string {
+	compared := fmt.Sprintf("Savings are compared with %s on the same jobs, zone, start and seed.", s.Baseline)
+	if !slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Strategy != s.Baseline }) {
+		compared = fmt.Sprintf("Only the baseline, %s, was run: name another strategy to see what it saves.", s.Baseline)
+	}
 	notes := []string{
 		simulated,
-		fmt.Sprintf("Savings are compared with %s on the same jobs, zone, start and seed.", s.Baseline),
+		compared,
 		"eta is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of sums " +
 			"over zones and starts, each " +
 			"trial's saving being a share of its baseline. Intervals: 95 %, by bootstrap over starts, the same " +

@@ -186,7 +186,7 @@ func TestWriteSweepDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"test &amp; try", "&lt;a paper&gt;", "η by zone", "default-src 'none'", ">turn-\naround</th>"} {
+	for _, want := range []string{"test &amp; try", "&lt;a paper&gt;", "η by zone", "default-src 'none'", ">turnaround</th>"} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -43,9 +43,9 @@ func (s *Sweep) tables() []*Table {
 		all = append(all, s.perZone("η by zone", func(z *ZoneRow) string { return shownInterval(z.Eta, 1, 3) }),
 			s.perZone("emissions saved by zone, % (optimum)", func(z *ZoneRow) string {
 				if z.OptimumSaving == nil {
-					return fmt.Sprintf("%.2f", 100*z.Saving.Value)
+					return fixed(100*z.Saving.Value, 2)
 				}
-				return fmt.Sprintf("%.2f (%.2f)", 100*z.Saving.Value, 100**z.OptimumSaving)
+				return fmt.Sprintf("%s (%s)", fixed(100*z.Saving.Value, 2), fixed(100**z.OptimumSaving, 2))
 			}))
 	}
 	if len(s.Published) > 0 {
@@ -127,23 +127,24 @@ func shownInterval(i *Interval, scale float64, decimals int) string {
 		return "–"
 	}
 	if i.Low == nil {
-		return fmt.Sprintf("%.*f", decimals, scale*i.Value)
+		return fixed(scale*i.Value, decimals)
 	}
-	return fmt.Sprintf("%.*f [%.*f, %.*f]", decimals, scale*i.Value, decimals, scale**i.Low, decimals, scale**i.High)
+	return fmt.Sprintf("%s [%s, %s]", fixed(scale*i.Value, decimals), fixed(scale**i.Low, decimals),
+		fixed(scale**i.High, decimals))
 }
 
 func shownShare(v *float64) string {
 	if v == nil {
 		return "–"
 	}
-	return fmt.Sprintf("%.3f", *v)
+	return fixed(*v, 3)
 }
 
 func worst(r *SweepRow) string {
 	if r.WorstEta == nil {
 		return "–"
 	}
-	return fmt.Sprintf("%.3f %s", *r.WorstEta, r.WorstZone)
+	return fixed(*r.WorstEta, 3) + " " + r.WorstZone
 }
 
 // headline says what was compared.
