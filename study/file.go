@@ -36,6 +36,7 @@ type File struct {
 	Baseline      string             `json:"baseline,omitempty"`     // default: the first strategy
 	Forecasts     []string           `json:"forecasts,omitempty"`    // default: perfect
 	RestartCosts  []string           `json:"restartCosts,omitempty"` // of interruptible jobs; default: 0s
+	Lag           string             `json:"lag,omitempty"`          // of models; default: 0h, the present hour is known
 	Lengths       string             `json:"lengths,omitempty"`      // known (default) or learnt
 	Interruptible bool               `json:"interruptible,omitempty"`
 	Quote         string             `json:"quote,omitempty"`       // all (default), even or odd starts
@@ -43,8 +44,10 @@ type File struct {
 	BootstrapSeed uint64             `json:"bootstrapSeed,omitempty"`
 	Published     []report.Published `json:"published,omitempty"`
 
-	dir          string
+	name         string            // of the file, which file names are relative to
+	flags        map[string]string // by field: the flag that it was given with instead, if any
 	restartCosts []time.Duration
+	lag          time.Duration
 	indices      []int // of the starts that are run
 }
 
@@ -78,26 +81,29 @@ const perfectForecast = "perfect"
 
 // ReadFile reads a comparison file strictly.
 func ReadFile(path string) (*File, error) {
-	f := &File{dir: filepath.Dir(path)}
+	f := &File{name: path}
 	if err := sim.ReadDocument(path, Kind, f); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// path is where a file of the comparison is, whatever folder the scenario is found from.
-func (f *File) path(name string) string {
-	if name == "" || filepath.IsAbs(name) || f.dir == "" {
-		return name
-	}
-	return filepath.Join(f.dir, name)
-}
-
 // Overrides are what the command line says against a comparison file. Empty fields say nothing.
 type Overrides struct {
 	Strategies, Zones, Forecasts []string
-	Starts                       string
+	Starts, Lag                  string
 	Seeds                        []uint
+}
+
+// called is what errors about a field begin with: the flag that it was given with, or the file and the field.
+func (f *File) called(field string) string { return cmp.Or(f.flags[field], f.name+": "+field) }
+
+// fault names the file in an error about it.
+func (f *File) fault(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", f.name, err)
 }
 
 // Apply narrows or replaces the axes.
@@ -117,9 +123,23 @@ func (f *File) Apply(o *Overrides) error {
 			f.Seeds = append(f.Seeds, uint64(seed))
 		}
 	}
+	f.Lag = cmp.Or(o.Lag, f.Lag)
+	f.flags = map[string]string{}
+	for _, given := range [...]struct {
+		is          bool
+		field, flag string
+	}{
+		{len(o.Strategies) > 0, "strategies", "--strategies"},
+		{len(o.Forecasts) > 0, "forecasts", "--forecast"},
+		{o.Lag != "", "lag", "--lag"},
+	} {
+		if given.is {
+			f.flags[given.field] = given.flag
+		}
+	}
 	for _, name := range o.Zones {
 		if !slices.ContainsFunc(f.Zones, func(z zoneFile) bool { return z.Name == name }) {
-			return fmt.Errorf("--zones: the comparison has no zone %q", name)
+			return fmt.Errorf("--zones: the comparison has no zone %q%s", name, sched.DidYouMean(name, f.zoneNames()))
 		}
 	}
 	if len(o.Zones) > 0 {
@@ -128,13 +148,20 @@ func (f *File) Apply(o *Overrides) error {
 	return f.chooseStarts(o.Starts)
 }
 
+func (f *File) zoneNames() (names []string) {
+	for _, z := range f.Zones {
+		names = append(names, z.Name)
+	}
+	return names
+}
+
 // chooseStarts reads which starts are run, as 0-3,8.
 func (f *File) chooseStarts(text string) error {
 	if f.Starts.Count == 0 {
 		f.Starts.Count = 1
 	}
 	if f.Starts.Count < 0 || f.Starts.Count > 100_000 {
-		return fmt.Errorf("starts.count is %d: want 1 or more", f.Starts.Count)
+		return f.fault(fmt.Errorf("starts.count is %d: want 1 to 100000", f.Starts.Count))
 	}
 	f.indices = nil
 	if text == "" {
@@ -161,11 +188,8 @@ func (f *File) chooseStarts(text string) error {
 
 // check finds what is wrong with the file itself and fills in what it leaves out.
 func (f *File) check() error {
-	if err := f.checkFields(); err != nil {
-		return err
-	}
-	if err := f.checkZones(); err != nil {
-		return err
+	if err := cmp.Or(f.checkFields(), f.checkZones()); err != nil {
+		return f.fault(err)
 	}
 	if f.Baseline == "" {
 		f.Baseline = f.Strategies[0]
@@ -179,8 +203,29 @@ func (f *File) check() error {
 	if len(f.Seeds) == 0 {
 		f.Seeds = []uint64{0}
 	}
-	return errors.Join(f.checkRestarts(), unique("strategy", f.Strategies), unique("forecast", f.Forecasts),
-		unique("seed", f.Seeds))
+	if err := f.checkLag(); err != nil {
+		return err
+	}
+	return f.fault(cmp.Or(f.checkRestarts(), unique("strategy", f.Strategies), unique("forecast", f.Forecasts),
+		unique("seed", f.Seeds)))
+}
+
+// checkLag reads how late the intensity of an hour becomes known.
+func (f *File) checkLag() (err error) {
+	if f.Lag == "" {
+		return nil
+	}
+	if f.lag, err = workload.ParseDuration(f.Lag, "0h to 24h"); err != nil {
+		return fmt.Errorf("%s: %w", f.called("lag"), err)
+	}
+	models := slices.ContainsFunc(f.Forecasts, func(name string) bool { return name != perfectForecast })
+	switch {
+	case f.lag%time.Hour != 0 || f.lag > 24*time.Hour:
+		return fmt.Errorf("%s: %q: want full hours, 0h to 24h", f.called("lag"), f.Lag)
+	case f.lag > 0 && !models && (f.flags["lag"] != "" || f.flags["forecasts"] == ""):
+		return fmt.Errorf("%s: a perfect forecast knows every hour in advance: name models as forecasts", f.called("lag"))
+	}
+	return nil
 }
 
 func (f *File) checkZones() error {
@@ -233,9 +278,9 @@ func (f *File) checkRestarts() error {
 		f.restartCosts = []time.Duration{0}
 	}
 	for _, text := range f.RestartCosts {
-		d, err := time.ParseDuration(text)
-		if err != nil || d < 0 {
-			return fmt.Errorf("restartCosts: %q is no duration: want 0s or 5m", text)
+		d, err := workload.ParseDuration(text, "0s or 5m")
+		if err != nil {
+			return fmt.Errorf("restartCosts: %w", err)
 		}
 		f.restartCosts = append(f.restartCosts, d)
 	}
@@ -263,7 +308,11 @@ func (f *File) base() (file *sim.File, jobs, nodes string, err error) {
 	scenario, dir := f.Scenario, ""
 	if f.ScenarioFile != "" {
 		dir = filepath.Dir(f.ScenarioFile)
-		if scenario, err = sim.ReadFile(f.path(f.ScenarioFile)); err != nil {
+		path, err := sim.FindFile(f.name, f.ScenarioFile)
+		if err != nil {
+			return nil, "", "", err
+		}
+		if scenario, err = sim.ReadFile(path); err != nil {
 			return nil, "", "", err
 		}
 	}
@@ -277,7 +326,8 @@ func (f *File) base() (file *sim.File, jobs, nodes string, err error) {
 	}
 	var seen []string
 	for _, name := range names {
-		if *name != "" && !filepath.IsAbs(*name) && !slices.Contains(workload.Presets(), *name) {
+		if *name != "" && !filepath.IsAbs(*name) && !strings.HasPrefix(*name, "$") &&
+			!slices.Contains(workload.Presets(), *name) {
 			*name = filepath.Join(dir, *name)
 		}
 		seen = append(seen, *name)
@@ -313,7 +363,11 @@ func (f *File) absolute(name string) (string, error) {
 	if name == "" || slices.Contains(workload.Presets(), name) {
 		return name, nil
 	}
-	return filepath.Abs(f.path(name))
+	path, err := sim.FindFile(f.name, name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
 }
 
 // in returns the scenario in a zone.
@@ -338,6 +392,18 @@ func (f *File) in(base *sim.File, z *zoneFile) (*sim.File, error) {
 	return &file, nil
 }
 
+// positive parses a duration of more than 0.
+func positive(field, text, want string) (time.Duration, error) {
+	d, err := workload.ParseDuration(text, want)
+	if err == nil && d == 0 {
+		err = fmt.Errorf("%q is nothing: want %s", text, want)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", field, err)
+	}
+	return d, nil
+}
+
 // startTimes are those of the chosen indices, for a zone's series, and the first one of all.
 func (f *File) startTimes(series *grid.Series) (times map[int]time.Time, first time.Time, err error) {
 	first = series.Start()
@@ -350,15 +416,15 @@ func (f *File) startTimes(series *grid.Series) (times map[int]time.Time, first t
 			return nil, first, err
 		}
 	case f.Starts.Last != "":
-		last, err := time.ParseDuration(f.Starts.Last)
-		if err != nil || last <= 0 {
-			return nil, first, fmt.Errorf("starts.last: %q is no duration: want 8760h", f.Starts.Last)
+		last, err := positive("starts.last", f.Starts.Last, "8760h")
+		if err != nil {
+			return nil, first, err
 		}
 		first = series.End().Add(-last)
 	}
 	if f.Starts.Step != "" {
-		if step, err = time.ParseDuration(f.Starts.Step); err != nil || step <= 0 {
-			return nil, first, fmt.Errorf("starts.step: %q is no duration: want 500h", f.Starts.Step)
+		if step, err = positive("starts.step", f.Starts.Step, "500h"); err != nil {
+			return nil, first, err
 		}
 	} else if f.Starts.Count > 1 {
 		return nil, first, errors.New("starts: several starts want a step")

@@ -38,6 +38,9 @@ func (c *Study) issueForecasts(ctx context.Context, out string) {
 
 // issue makes the forecasts of a zone, hour by hour, from what was known in each.
 func (c *Study) issue(ctx context.Context, z *zone, model, out string) (sim.Foresight, error) {
+	if c.Doing != nil {
+		defer c.Doing(fmt.Sprintf("making the forecasts of %s for %s", model, z.Name))()
+	}
 	spans, err := z.spans()
 	if err != nil {
 		return nil, err
@@ -45,6 +48,7 @@ func (c *Study) issue(ctx context.Context, z *zone, model, out string) (sim.Fore
 	// Models are learnt at times that follow from the file, whichever of its starts are run.
 	o := forecast.Issuance{
 		History: z.series, Model: model, From: spans[0].From, Until: spans[0].Until, Only: spans, Since: z.first,
+		Lag: c.file.lag,
 	}
 	for _, s := range spans {
 		if s.Until.After(o.Until) {

@@ -23,6 +23,9 @@ const trialsFormat = 2
 
 // Study is a comparison file with all that it names found and hashed, and the trials that it asks for.
 type Study struct {
+	// Doing, unless nil, is told what takes long besides trials; it returns what is called when that has ended.
+	Doing func(what string) (end func())
+
 	file       *File
 	base       *sim.File
 	jobs       string // file
@@ -34,7 +37,8 @@ type Study struct {
 	cells      []*trialCell
 	trials     []*Planned // in the order of zones, starts, seeds and strategies
 	inputs     map[string]string
-	digest     string // of all names and keys, and of how they are summed up
+	notes      []string // on them
+	digest     string   // of all names and keys, and of how they are summed up
 }
 
 // zone is a grid, and its forecasts.
@@ -80,36 +84,43 @@ func (f *File) Plan() (*Study, error) {
 	for _, name := range f.Strategies {
 		s, full, err := f.strategy(name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", f.called("strategies"), err)
 		}
 		for other, known := range c.fullNames {
 			if known == full {
-				return nil, fmt.Errorf("strategies %s and %s are one: %s", min(other, name), max(other, name), full)
+				return nil, f.fault(fmt.Errorf("strategies %s and %s are one: %s", min(other, name), max(other, name), full))
 			}
 		}
 		c.strategies[name], c.fullNames[name] = s, full
 	}
 	for _, name := range f.Forecasts {
 		if err := checkForecast(name); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", f.called("forecasts"), err)
 		}
 	}
 	var err error
 	if c.base, c.jobs, c.nodes, err = f.base(); err != nil {
-		return nil, err
+		return nil, f.fault(err)
 	}
 	if c.program, err = programHash(); err != nil {
 		return nil, err
 	}
 	for i := range f.Zones {
 		if err := c.addZone(&f.Zones[i]); err != nil {
-			return nil, fmt.Errorf("zone %s: %w", f.Zones[i].Name, err)
+			return nil, f.fault(fmt.Errorf("zone %s: %w", f.Zones[i].Name, err))
 		}
 	}
-	if err := c.list(); err != nil {
-		return nil, err
+	if f.lag > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("Models learn of the intensity of an hour %v h after it begins (lag).",
+			f.lag.Hours()))
 	}
-	return c, c.digestAll()
+	if err := c.list(); err != nil {
+		return nil, f.fault(err)
+	}
+	if err := c.digestAll(); err != nil {
+		return nil, f.fault(err)
+	}
+	return c, nil
 }
 
 // digestAll hashes what the comparison is, and finds what would keep it from being summed up before anything has run.
@@ -136,7 +147,7 @@ func (c *Study) options() report.SweepOptions {
 	f := c.file
 	return report.SweepOptions{
 		Name: f.Name, Baseline: f.Baseline, Quote: f.Quote, CarbonPrice: f.CarbonPrice, Seed: f.BootstrapSeed,
-		Strategies: f.Strategies, Published: f.Published,
+		Strategies: f.Strategies, Published: f.Published, Notes: c.notes,
 	}
 }
 
@@ -146,7 +157,9 @@ func (c *Study) addZone(spec *zoneFile) error {
 	if z.file, err = c.file.in(c.base, spec); err != nil {
 		return err
 	}
-	z.Weather = c.file.path(spec.Weather)
+	if z.Weather, err = sim.FindFile(c.file.name, spec.Weather); err != nil {
+		return err
+	}
 	for _, name := range []string{spec.Grid.File, spec.Weather, spec.Prices.File} {
 		hash, err := c.hash(name)
 		if err != nil {
@@ -156,6 +169,11 @@ func (c *Study) addZone(spec *zoneFile) error {
 	}
 	if z.scenario, err = z.file.Load(); err != nil {
 		return err
+	}
+	for _, note := range z.scenario.Notes {
+		if !slices.Contains(c.notes, note) { // those on the trace are the same in every zone
+			c.notes = append(c.notes, note)
+		}
 	}
 	z.elastic = slices.ContainsFunc(z.scenario.Jobs, func(j sched.Job) bool { return j.Scaling != nil })
 	z.scenario.Jobs = nil // each start has its own
@@ -175,18 +193,30 @@ func (c *Study) addZone(spec *zoneFile) error {
 	return nil
 }
 
-// hash returns that of a file's content, "" for none.
+// hash returns that of a file's content, or of all files that a pattern stands for; "" for none.
 func (c *Study) hash(name string) (string, error) {
 	if name == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(c.file.path(name))
+	path, err := sim.FindFile(c.file.name, name)
 	if err != nil {
-		return "", fmt.Errorf("reading an input: %w", err)
+		return "", err
 	}
-	sum := sha256.Sum256(text)
-	c.inputs[filepath.ToSlash(name)] = hex.EncodeToString(sum[:])
-	return hex.EncodeToString(sum[:]), nil
+	all := sha256.New()
+	for _, file := range grid.Files(path) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("reading an input: %w", err)
+		}
+		sum := sha256.Sum256(text)
+		as := name
+		if file != path { // one of several
+			as = filepath.Join(filepath.Dir(name), filepath.Base(file))
+		}
+		c.inputs[filepath.ToSlash(as)] = hex.EncodeToString(sum[:])
+		all.Write(sum[:])
+	}
+	return hex.EncodeToString(all.Sum(nil)), nil
 }
 
 // dependence is all that a trial depends on.
@@ -202,6 +232,7 @@ type dependence struct {
 	Strategy      string // with its where
 	Forecast      string
 	Since         time.Time // from when on models of forecasts are learnt again
+	Lag           time.Duration
 	RestartCost   time.Duration
 	Lengths       string
 	Interruptible bool
@@ -287,10 +318,10 @@ func (c *Study) listCell(cell *trialCell, d dependence) error {
 					Forecast:    model,
 					RestartCost: cost, Family: family,
 				}}
-				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since = c.fullNames[name], model, cost, t.day,
-					time.Time{}
+				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since, d.Lag = c.fullNames[name], model, cost, t.day,
+					time.Time{}, 0
 				if _, made := cell.zone.forecasts[model]; made {
-					d.Since = cell.zone.first.UTC()
+					d.Since, d.Lag = cell.zone.first.UTC(), c.file.lag
 				}
 				text, err := json.Marshal(&d)
 				if err != nil {
