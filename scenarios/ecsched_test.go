@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // completion is the mean and the 95th percentile of the time from submission to finish, in seconds.
@@ -57,9 +58,7 @@ func ecsched(t *testing.T, name, strategy string) completion {
 // traceOrSkip skips the test where it cannot be run, or takes too long.
 func traceOrSkip(t *testing.T) {
 	t.Helper()
-	if _, err := os.Stat(filepath.FromSlash("../../shared/data/workload/ecsched")); err != nil {
-		t.Skipf("the trace of ECSched is not here: %v", err)
-	}
+	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
 	if raced && !long {
 		t.Skip("the trace is played without the race detector, or with KUBENERGY_LONG=1")
 	}

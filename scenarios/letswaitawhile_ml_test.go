@@ -3,7 +3,6 @@ package scenarios_test
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim/oracle"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const slotOfTraining = 30 * time.Minute
@@ -52,18 +52,15 @@ func semiWeekly(end time.Time) time.Duration {
 // Scenario II of Let's Wait Awhile with results due on Mondays and Thursdays and all known in advance: with jobs as the
 // authors draw them, though not the very same, it saves what a repetition of their procedure saved, to a point.
 func TestLetsWaitAwhileTrainings(t *testing.T) {
-	shared := filepath.FromSlash("../../shared/data/carbon/lets_wait_awhile")
-	if _, err := os.Stat(shared); err != nil {
-		t.Skipf("the intensities of Let's Wait Awhile are not here: %v", err)
-	}
+	data := kit.Data(t, "lets-wait-awhile/ger_ci.csv", "lets-wait-awhile/fr_ci.csv")
 	for _, c := range []struct {
 		file            string
 		once, suspended float64
 	}{
-		{"ger_ci_2020.csv.gz", 13.54, 17.85},
-		{"fr_ci_2020.csv.gz", 10.87, 13.57},
+		{"lets-wait-awhile/ger_ci.csv", 13.54, 17.85},
+		{"lets-wait-awhile/fr_ci.csv", 10.87, 13.57},
 	} {
-		signal, _, err := grid.ReadCSV(filepath.Join(shared, c.file), grid.CSVOptions{Every: slotOfTraining})
+		signal, _, err := grid.ReadCSV(filepath.Join(data, c.file), grid.CSVOptions{Every: slotOfTraining})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 	"github.com/kubenergy/kubenergy/sim/oracle"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const letsWaitAwhile = "lets-wait-awhile"
@@ -43,10 +43,7 @@ func simulate(t *testing.T, name string) *sim.Result {
 // Scenario I of Let's Wait Awhile: 365 nightly jobs of half an hour, planned for 1:00, that may begin so many hours
 // earlier or later. The savings are those that the authors' own procedure gives on their own data, in per cent.
 func TestLetsWaitAwhileNightly(t *testing.T) {
-	shared := filepath.FromSlash("../../shared/data/carbon/lets_wait_awhile")
-	if _, err := os.Stat(shared); err != nil {
-		t.Skipf("the intensities of Let's Wait Awhile are not here: %v", err)
-	}
+	kit.Data(t, "lets-wait-awhile/ger_ci.csv", "lets-wait-awhile/fr_ci.csv")
 	for _, c := range []struct {
 		name      string
 		intensity float64 // mean at 1:00

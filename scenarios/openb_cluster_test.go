@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,10 +14,9 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/workload"
 )
-
-const openbData = "../../shared/data/workload/alibaba_openb_2023"
 
 // device is a whole GPU, in the thousandths that pods ask for.
 const device = 1000
@@ -58,20 +56,17 @@ type openbCluster struct {
 // openb reads the trace, or skips the test.
 func openb(t *testing.T, pods string) *openbCluster {
 	t.Helper()
-	dir := filepath.FromSlash(openbData)
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("the trace of openb is not here: %v", err)
-	}
+	dir := filepath.Join(kit.Data(t, "openb/openb_node_list_all_node.csv", "openb/"+pods+".csv"), "openb")
 	c := &openbCluster{}
 	var err error
-	if c.nodes, err = workload.Nodes(filepath.Join(dir, "openb_node_list_all_node.csv.gz"), &sched.Site{}); err != nil {
+	if c.nodes, err = workload.Nodes(filepath.Join(dir, "openb_node_list_all_node.csv"), &sched.Site{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range c.nodes {
 		c.models = append(c.models, c.nodes[i].Labels["gpu-model"])
 		c.gpus += c.nodes[i].Capacity.GPU
 	}
-	text, err := grid.ReadFile(filepath.Join(dir, pods+".csv.gz"))
+	text, err := grid.ReadFile(filepath.Join(dir, pods+".csv"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,209 @@
+package scenarios_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/workload"
+	"github.com/kubenergy/kubenergy/workload/workloadtest"
+)
+
+// The samples are synthetic: no value of theirs is taken from published data.
+var samples = map[string]func() []byte{
+	"gaia/sample_jobs.csv":               sampleOfGAIA,
+	"gaia/sample_grid.csv":               func() []byte { return sampleGrid(11, "SUN", "WIND") },
+	"ecsched/sample_jobs.txt":            sampleOfECSched,
+	"lets-wait-awhile/sample_nights.csv": sampleNights,
+	"lets-wait-awhile/sample_grid.csv":   func() []byte { return sampleGrid(9, "WIND") },
+}
+
+func TestSamplesAreCurrent(t *testing.T) {
+	for name, make := range samples {
+		path, want := filepath.FromSlash(name), make()
+		if *rewrite {
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is not what the generator makes: run go test ./scenarios -rewrite", name)
+		}
+		if len(got) > 10_000 {
+			t.Errorf("%s has %d bytes: a sample is small", name, len(got))
+		}
+	}
+}
+
+// drawn returns a length around a median.
+func drawn(r *rand.Rand, median, least, most float64) float64 {
+	return math.Round(min(max(median*math.Exp(r.NormFloat64()), least), most))
+}
+
+func sampleOfGAIA() []byte {
+	const jobs, span = 60, 3 * 24 * 3600
+	r := rand.New(rand.NewPCG(1, jobs))
+	at := make([]float64, jobs)
+	for i := range at {
+		at[i] = math.Floor(span * r.Float64())
+	}
+	slices.Sort(at)
+	var b bytes.Buffer
+	b.WriteString("arrival_time,length,cpus\n")
+	for i := range at {
+		fmt.Fprintf(&b, "%.0f,%.0f,%d\n", at[i], drawn(r, 3600, 300, 8*3600), 1<<r.IntN(4))
+	}
+	return b.Bytes()
+}
+
+func sampleOfECSched() []byte {
+	const jobs, span = 150, 600
+	r := rand.New(rand.NewPCG(2, jobs))
+	at := make([]float64, jobs)
+	for i := range at {
+		at[i] = math.Floor(span * r.Float64())
+	}
+	slices.Sort(at)
+	var b bytes.Buffer
+	for i := range at {
+		fmt.Fprintf(&b, "%d %.0f %.0f %d %d\n", i+1, at[i], drawn(r, 400, 30, 3600), 5+r.IntN(30), 5+r.IntN(30))
+	}
+	return b.Bytes()
+}
+
+func sampleNights() []byte {
+	var b bytes.Buffer
+	b.WriteString("id,submit_time,duration,cpu\n")
+	for night := range 7 {
+		fmt.Fprintf(&b, "night-%d,%d,1800,1\n", night, night*24*3600)
+	}
+	return b.Bytes()
+}
+
+// sampleGrid is hours of invented grids, by days: one with a solar valley, and one whose wind rises and drops in spells.
+func sampleGrid(days int, zones ...string) []byte {
+	r := rand.New(rand.NewPCG(3, uint64(days)))
+	var b bytes.Buffer
+	b.WriteString("datetime_utc")
+	for _, zone := range zones {
+		b.WriteString("," + zone)
+	}
+	if len(zones) == 1 {
+		b.Reset()
+		b.WriteString("datetime_utc,ci_lifecycle_g_per_kwh")
+	}
+	b.WriteString(",estimated\n")
+	wind := 0.5
+	for hour := range 24 * days {
+		day := 2 * math.Pi * (float64(hour%24) - 13) / 24
+		wind = min(max(wind+0.15*r.NormFloat64(), 0), 1)
+		values := map[string]float64{"SUN": 380 - 150*max(0, math.Cos(day)), "WIND": 450 - 300*wind - 20*math.Cos(day)}
+		b.WriteString(midnight.Add(time.Duration(hour) * time.Hour).Format("2006-01-02T15:04Z"))
+		for _, zone := range zones {
+			fmt.Fprintf(&b, ",%.0f", values[zone])
+		}
+		b.WriteString(",1\n")
+	}
+	return b.Bytes()
+}
+
+const decisionsFile = "replay/decisions.json"
+
+// sampleDecisions are decisions on some jobs of the demo, with what they were made on, as the API gives them: each job is
+// alone on four machines, one of each kind of the demo's.
+func sampleDecisions(t *testing.T) []ledger.Record {
+	t.Helper()
+	signal, _, err := grid.ReadCSV(filepath.Join("demo", "grid.csv"), grid.CSVOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &sched.Site{Name: "demo", Zone: "SYNTHETIC", PUE: 1.2, Carbon: signal}
+	all, err := workload.Nodes("demo24", site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes []*sched.Node
+	for i := range all {
+		if !slices.ContainsFunc(nodes, func(n *sched.Node) bool { return n.Profile == all[i].Profile }) {
+			nodes = append(nodes, &all[i])
+		}
+	}
+	const strategy, jobs = "carbon+window", 8
+	planner, err := sched.New(strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []ledger.Record
+	trace := workloadtest.Demo(1, start)
+	for i := range jobs {
+		job := trace[i*len(trace)/jobs]
+		s := &sched.Snapshot{Now: job.Submitted, Sites: []*sched.Site{site}, Nodes: nodes, Queue: []sched.Job{job}}
+		decision := planner.Plan(s)[0]
+		r := ledger.Record{
+			ID: fmt.Sprintf("sample-%d", i+1), At: s.Now, Action: "place", Namespace: "demo", OwnerKind: "Job",
+			Owner: job.ID, UID: job.ID, Strategy: strategy, Node: decision.Node, Reason: decision.Reason.Kind.String(),
+		}
+		if decision.Held(s.Now) {
+			r.Action, r.Node, r.Start, s.Nodes = "hold", "", decision.Window.Start.UTC(), nil
+		}
+		data, err := sched.Encode(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		_, _ = z.Write(data) // a buffer never fails
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r.Digest, r.Snapshot = sched.Digest(data), packed.Bytes()
+		records = append(records, r)
+	}
+	return records
+}
+
+// The sample of decisions can be replayed, and another strategy decides otherwise.
+func TestSampleOfDecisions(t *testing.T) {
+	records := sampleDecisions(t)
+	if *rewrite {
+		var b bytes.Buffer
+		if err := report.WriteJSON(&b, map[string]any{"decisions": records}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(decisionsFile, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(decisionsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored struct{ Decisions []ledger.Record }
+	if err := json.Unmarshal(text, &stored); err != nil {
+		t.Fatal(err)
+	}
+	// How gzip packs may change with Go's library, what is packed does not.
+	for i := range stored.Decisions {
+		stored.Decisions[i].Snapshot, records[i].Snapshot = nil, nil
+	}
+	got, _ := json.Marshal(stored.Decisions)
+	if want, _ := json.Marshal(records); !bytes.Equal(got, want) {
+		t.Errorf("%s is not what the generator makes: run go test ./scenarios -rewrite", decisionsFile)
+	}
+}
