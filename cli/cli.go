@@ -75,6 +75,7 @@ func newRoot(t terminal) *cobra.Command {
 	root.AddCommand(
 		newSimulate(t),
 		newCompare(t),
+		newData(t),
 		newStrategies(t),
 		newExplain(t),
 		newForecast(t),
@@ -128,7 +129,11 @@ func inWords(err error) error {
 	}
 	flag := wrong.GetFlag()
 	if _, ok := flag.Value.(*choice); ok {
-		return wrong.Unwrap()
+		name := "--" + flag.Name
+		if flag.Shorthand != "" {
+			name = "-" + flag.Shorthand
+		}
+		return fmt.Errorf("%s: %w", name, wrong.Unwrap())
 	}
 	want, ok := map[string]string{
 		"bool": "true or false", "float64": "a number", "int": "a whole number",

@@ -64,16 +64,13 @@ func rejects(ts *testscript.TestScript, neg bool, args []string) {
 
 // The published experiment, with the grid of a real year: what the README shows.
 func TestECSchedOnTheGermanGrid(t *testing.T) {
-	shared := filepath.FromSlash("../../shared/data")
-	if _, err := os.Stat(shared); err != nil {
-		t.Skip("the shared data folder is not here: ", err)
-	}
+	data := kit.Data(t, "ecsched/ecsched_input_9549jobs.txt", "electricity-maps/DE_2022.csv")
 	var stdout, stderr bytes.Buffer
 	machine, began := kit.WatchMachine(t), time.Now()
 	code := cli.Run(t.Context(), []string{
-		"simulate", "--workload", filepath.Join(shared, "workload/ecsched/ecsched_input_9549jobs.txt.gz"), "--format",
+		"simulate", "--workload", filepath.Join(data, "ecsched/ecsched_input_9549jobs.txt"), "--format",
 		"ecsched",
-		"--nodes", "ecsched50", "--grid", filepath.Join(shared, "carbon/em_hourly/DE_2022.csv.gz"), "--zone", "DE",
+		"--nodes", "ecsched50", "--grid", filepath.Join(data, "electricity-maps/DE_2022.csv"), "--zone", "DE",
 		"--start", "2022-06-01", "--max-delay", "6h", "--strategy", "least-allocated,energy,carbon+window", "-o",
 		"json",
 	}, nil, &stdout, &stderr)

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,6 +46,8 @@ it is done: the same command goes on where it was interrupted.`,
 	flags.UintSliceVar(&f.over.Seeds, "seeds", nil, "seeds, instead of those of the file")
 	flags.StringSliceVar(&f.over.Forecasts, "forecast", nil,
 		"forecasts, instead of those of the file: perfect, or models")
+	flags.StringVar(&f.over.Lag, "lag", "",
+		"how long after an hour begins models learn of its intensity, in full hours (default 0h: at once)")
 	flags.IntVar(&f.workers, "workers", 0, "trials at once (default: as many as there are cores)")
 	flags.StringVar(&f.shard, "shard", "",
 		"run only part I of N, as 0/8; in an Indexed Job JOB_COMPLETION_INDEX and JOB_COMPLETIONS say it")
@@ -72,7 +71,7 @@ func (f *compareFlags) part(t terminal) (study.Shard, error) {
 	index, err := strconv.Atoi(i)
 	count, err2 := strconv.Atoi(n)
 	if errors.Join(err, err2) != nil || index < 0 || index >= count {
-		return study.Shard{}, fmt.Errorf("shard %q: want I/N with I from 0 to N-1, as 0/8", text)
+		return study.Shard{}, fmt.Errorf("--shard is %q: want I/N with I from 0 to N-1, as 0/8", text)
 	}
 	return study.Shard{Index: index, Count: count}, nil
 }
@@ -87,7 +86,7 @@ func (f *compareFlags) run(cmd *cobra.Command, t terminal) error {
 	case f.workers < 0:
 		return usageError{fmt.Errorf("--workers is %d: want 1 or more", f.workers)}
 	case part.Count > 1 && f.out == "":
-		return usageError{errors.New("a shard is only part of the results: say --out DIR, and merge them")}
+		return usageError{errors.New("--shard runs only part of the trials: say --out DIR, and merge them")}
 	}
 	if f.over.Strategies, err = strategyNames(cmd, "strategies"); err != nil {
 		return usageError{err}
@@ -99,23 +98,29 @@ func (f *compareFlags) run(cmd *cobra.Command, t terminal) error {
 	if err := file.Apply(&f.over); err != nil {
 		return usageError{err}
 	}
+	p := t.progress(cmd.CommandPath(), "trials")
+	defer p.close()
+	read := p.doing("reading the files that " + f.file + " names")
 	c, err := file.Plan()
 	if err != nil {
 		return usageError{err}
 	}
-	return f.carryOut(cmd.Context(), t, c, part)
+	read()
+	c.Doing = p.doing
+	return f.carryOut(cmd.Context(), t, c, part, p)
 }
 
 // carryOut runs the trials and reports on them.
-func (f *compareFlags) carryOut(ctx context.Context, t terminal, c *study.Study, part study.Shard) error {
+func (f *compareFlags) carryOut(ctx context.Context, t terminal, c *study.Study, part study.Shard, p *progress) error {
 	store, err := study.OpenStore(f.out, part)
 	if err != nil {
 		return err
 	}
 	if store.Damaged > 0 {
-		fmt.Fprintf(t.err, "%d lines of earlier results are damaged: those trials are run again\n", store.Damaged)
+		p.say("%d lines of earlier results are damaged: those trials are run again\n", store.Damaged)
 	}
-	mine, err := c.Run(ctx, store, part, f.workers, t.progress("trials"))
+	mine, err := c.Run(ctx, store, part, f.workers, p.tell)
+	p.close()
 	switch {
 	case errors.Is(err, context.Canceled) && f.out != "":
 		return fmt.Errorf("%w: the same command goes on from here", err)
@@ -186,40 +191,4 @@ func newMerge(t terminal) *cobra.Command {
 	format = output(cmd.Flags(), "table", "json", "csv")
 	cmd.Flags().StringVar(&out, "out", "", "directory for all trials, the report, its figures and a manifest")
 	return cmd
-}
-
-// progress returns what shows on a terminal how many of all things are done; it is called after each one.
-func (t terminal) progress(things string) (tell func(done, all int)) {
-	if !isTerminal(t.err) {
-		return func(int, int) {}
-	}
-	var mu sync.Mutex
-	var begun, last time.Time
-	before := 0 // things that were there before
-	return func(done, all int) {
-		mu.Lock()
-		defer mu.Unlock()
-		now := t.now()
-		if begun.IsZero() {
-			begun, before = now, done-1
-		}
-		const often = 200 * time.Millisecond
-		if now.Sub(last) < often && done < all {
-			return
-		}
-		last = now
-		const width = 30
-		full := width * done / max(1, all)
-		line := fmt.Sprintf("\r[%s%s] %d of %d %s", strings.Repeat("█", full), strings.Repeat("·", width-full), done,
-			all, things)
-		if elapsed := now.Sub(begun); done > before+1 && done < all {
-			left := time.Duration(float64(elapsed) / float64(done-before-1) * float64(all-done))
-			line += fmt.Sprintf(", %v left", left.Round(time.Second))
-		}
-		line += "\x1b[K"
-		if done >= all {
-			line += "\n"
-		}
-		_, _ = io.WriteString(t.err, line) // a progress bar may be lost
-	}
 }

@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // gaia plays a comparison of scenarios/gaia.
 func gaia(t *testing.T, name string, args ...string) *report.Sweep {
 	t.Helper()
-	if _, err := os.Stat("../../shared/data/workload/gaia"); err != nil {
-		t.Skip("the shared data folder is not here: ", err)
-	}
+	kit.Data(t, "gaia/pai_1k.csv", "ensembleci")
 	out := mustCompare(t, append([]string{"-f", filepath.Join("../scenarios/gaia", name), "-o", "json"}, args...)...)
 	s := new(report.Sweep)
 	if err := json.Unmarshal([]byte(out), s); err != nil {

@@ -27,7 +27,7 @@ type forecastFlags struct {
 	file, column, start string
 	quantity, output    *choice
 	hours               int
-	duration            time.Duration
+	duration, fill      time.Duration
 }
 
 const (
@@ -59,6 +59,7 @@ of a recorded series everything before --start is looked at, and nothing after i
 	flags.DurationVar(&f.duration, "duration", time.Hour, "mark the cheapest window of this length")
 	flags.StringVar(&f.file, "file", "", "make a forecast from this file, without a cluster: CSV, gzip or not")
 	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or its only one)")
+	flags.DurationVar(&f.fill, "fill", 0, fillUsage)
 	flags.StringVar(&f.start, "start", "",
 		"when the forecast of a file begins, as 2022-06-01, RFC 3339 or how long ago as -7d (default: where the "+
 			"file ends)")
@@ -109,8 +110,10 @@ func (f *forecastFlags) check(cmd *cobra.Command) error {
 	switch {
 	case f.zone == "" && f.file == "":
 		return errors.New("want --zone, or --file")
-	case f.file == "" && (f.start != "" || f.column != ""):
-		return errors.New("--start and --column go with --file")
+	case f.file == "" && (f.start != "" || f.column != "" || f.fill != 0):
+		return errors.New("--start, --column and --fill go with --file")
+	case f.fill < 0:
+		return fmt.Errorf("--fill is %v: want 0 or more", f.fill)
 	case f.hours < 0 || f.hours > int(forecast.MaxHorizon.Hours()):
 		return fmt.Errorf("--hours is %d: want 1 to %d", f.hours, int(forecast.MaxHorizon.Hours()))
 	case f.duration <= 0:
@@ -215,9 +218,9 @@ func readOutlook(s *v1alpha1.SignalStatus) (*outlook, error) {
 
 // fromFile forecasts a recorded series.
 func (f *forecastFlags) fromFile(t terminal) (*outlook, error) {
-	signal, zone, err := grid.ReadCSV(f.file, grid.CSVOptions{
-		Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity.value == quantityPrice,
-	})
+	signal, zone, err := readGrid(t, grid.CSVOptions{
+		Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity.value == quantityPrice, Fill: f.fill,
+	}, f.file)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ type backtestFlags struct {
 	start                            string
 	output                           *choice
 	horizon, stride, leaveOut, refit time.Duration
+	fill                             time.Duration
 	windows                          int
 	calibrate                        bool
 	models                           []string
@@ -53,6 +53,7 @@ before the file does.`,
 	flags.StringVar(&f.zone, "zone", "", "grid zone, where the files have several")
 	flags.StringVar(&f.column, "column", "",
 		"column of the files (default "+grid.DefaultColumn+", carbon_intensity, or their only one)")
+	flags.DurationVar(&f.fill, "fill", 0, fillUsage)
 	flags.DurationVar(&f.horizon, "horizon", forecast.LearntHorizon, "how far ahead")
 	flags.DurationVar(&f.stride, "stride", 24*time.Hour, "time from one forecast to the next")
 	flags.IntVar(&f.windows, "test-windows", 178, "how many forecasts; with --start, as many as the file has room for")
@@ -76,13 +77,17 @@ func (f *backtestFlags) check() error {
 		return fmt.Errorf("--test-windows is %d: want at least 1", f.windows)
 	case f.leaveOut < 0:
 		return fmt.Errorf("--leave-out is %v: want 0 or more", f.leaveOut)
+	case f.stride <= 0:
+		return fmt.Errorf("--stride is %v: want more than 0", f.stride)
+	case f.fill < 0:
+		return fmt.Errorf("--fill is %v: want 0 or more", f.fill)
 	}
 	for _, m := range f.models {
 		if !slices.Contains(forecast.Models(), m) {
-			return fmt.Errorf("no model %q: want some of %s", m, strings.Join(forecast.Models(), ", "))
+			return fmt.Errorf("--models: no model %q: want some of %s", m, strings.Join(forecast.Models(), ", "))
 		}
 		if m == forecast.WithWeather && f.weather == "" {
-			return fmt.Errorf("model %q needs --weather", m)
+			return fmt.Errorf("--models: model %q needs --weather", m)
 		}
 	}
 	return nil
@@ -96,6 +101,9 @@ func (f *backtestFlags) run(cmd *cobra.Command, t terminal) error {
 	if err != nil {
 		return usageError{err}
 	}
+	p := t.progress(cmd.CommandPath(), "parts")
+	defer p.close()
+	e.Progress = p.tell
 	scores, err := forecast.Evaluate(cmd.Context(), e)
 	if err != nil {
 		if cmd.Context().Err() != nil {
@@ -110,15 +118,15 @@ func (f *backtestFlags) run(cmd *cobra.Command, t terminal) error {
 func (f *backtestFlags) evaluation(cmd *cobra.Command, t terminal) (forecast.Evaluation, grid.Zone, error) {
 	e := forecast.Evaluation{
 		Stride: f.stride, Horizon: f.horizon, Windows: f.windows, Refit: f.refit, Calibrate: f.calibrate, Seed: f.seed,
-		Models: f.models, Now: t.now, Progress: t.progress("parts"),
+		Models: f.models, Now: t.now,
 	}
-	var zone grid.Zone
-	var err error
-	if e.History, zone, err = readGrids(f.grids, grid.CSVOptions{
-		Column: f.column, Zone: grid.Zone(f.zone),
-	}); err != nil {
+	signal, zone, err := readGrid(t, grid.CSVOptions{
+		Column: f.column, Zone: grid.Zone(f.zone), Fill: f.fill,
+	}, f.grids...)
+	if err != nil {
 		return e, "", err
 	}
+	e.History = signal.Series
 	if f.weather != "" {
 		if e.Weather, err = forecast.ReadWeather(f.weather); err != nil {
 			return e, "", err
@@ -130,67 +138,66 @@ func (f *backtestFlags) evaluation(cmd *cobra.Command, t terminal) (forecast.Eva
 				e.Weather == nil
 		})
 	}
-	if f.stride <= 0 {
-		return e, "", fmt.Errorf("--stride is %v: want more than 0", f.stride)
-	}
-	if f.start == "" {
-		e.First = e.History.End().Add(-f.leaveOut - f.horizon - time.Duration(f.windows-1)*f.stride)
-		return e, zone, nil
-	}
-	if e.First, err = report.ParseTime("--start", f.start, e.Now()); err != nil {
-		return e, "", err
-	}
-	if room := int(e.History.End().Sub(e.First.Add(f.horizon))/f.stride) + 1; !cmd.Flags().Changed("test-windows") &&
-		room > 0 {
-		e.Windows = room
-	}
-	return e, zone, nil
+	return e, zone, f.place(&e, cmd.Flags().Changed("test-windows"))
 }
 
-// readGrids reads files of one zone that follow each other in time; a name may be a pattern.
-func readGrids(names []string, o grid.CSVOptions) (*grid.Series, grid.Zone, error) {
-	var paths []string
-	for _, name := range names {
-		found, err := filepath.Glob(name)
-		if err != nil {
-			return nil, "", fmt.Errorf("pattern %q: %w", name, err)
+// place says when the first forecast begins, and how many there are.
+func (f *backtestFlags) place(e *forecast.Evaluation, windowsGiven bool) (err error) {
+	begin, end := e.History.Start().Add(forecast.LeastBefore), e.History.End()
+	if f.start == "" {
+		end = end.Add(-f.leaveOut - f.horizon)
+		most := 0
+		if !end.Before(begin) {
+			most = 1 + int(end.Sub(begin)/f.stride)
 		}
-		if len(found) == 0 {
-			found = []string{name} // which says why it cannot be read
+		if most < f.windows {
+			return f.tooShort(e.History, most)
 		}
-		paths = append(paths, found...)
+		e.First = end.Add(-time.Duration(f.windows-1) * f.stride)
+		return nil
 	}
-	type part struct {
-		path   string
-		series *grid.Series
+	if e.First, err = report.ParseTime("--start", f.start, e.Now()); err != nil {
+		return err
 	}
-	var parts []part
-	var zone grid.Zone
-	for _, path := range paths {
-		signal, z, err := grid.ReadCSV(path, o)
-		if err != nil {
-			return nil, "", err
-		}
-		if len(parts) > 0 && z != zone {
-			return nil, "", fmt.Errorf("%s is of zone %q, %s of %q", path, z, parts[0].path, zone)
-		}
-		zone = z
-		parts = append(parts, part{path, signal.Series})
+	if e.First.Before(begin) {
+		return fmt.Errorf("--start is %s: the values begin at %s, and forecasts want a day of them: want %s or later",
+			e.First.Format(time.RFC3339), e.History.Start().Format(time.RFC3339), begin.Format(time.RFC3339))
 	}
-	slices.SortStableFunc(parts, func(a, b part) int { return a.series.Start().Compare(b.series.Start()) })
-	var values []float64
-	for i, p := range parts {
-		if i > 0 && (!p.series.Start().Equal(parts[i-1].series.End()) || p.series.Step() != parts[0].series.Step()) {
-			return nil, "", fmt.Errorf("%s, from %s every %v, does not follow %s, until %s every %v", p.path,
-				p.series.Start().Format(time.RFC3339), p.series.Step(),
-				parts[i-1].path, parts[i-1].series.End().Format(time.RFC3339), parts[0].series.Step())
-		}
-		for j := range p.series.Len() {
-			values = append(values, p.series.Value(j))
+	if room := int(end.Sub(e.First.Add(f.horizon))/f.stride) + 1; !windowsGiven && room > 0 {
+		e.Windows = room
+	}
+	return nil
+}
+
+// tooShort says how many forecasts the files have room for.
+func (f *backtestFlags) tooShort(s *grid.Series, most int) error {
+	span := fmt.Sprintf("the values are of %s to %s", s.Start().Format(time.RFC3339), s.End().Format(time.RFC3339))
+	if most == 0 {
+		return fmt.Errorf("%s, which is too short for one forecast over %v: want a day more than --horizon and "+
+			"--leave-out together", span, f.horizon)
+	}
+	return fmt.Errorf("%s, which has no room for %d forecasts, one every %v: want --test-windows %d or less", span,
+		f.windows, f.stride, most)
+}
+
+// readGrid reads files of one zone that follow each other in time; a name may be a pattern. It says what it filled in,
+// and names the flag by which what is wrong can be mended.
+func readGrid(t terminal, o grid.CSVOptions, names ...string) (grid.Signal, grid.Zone, error) {
+	o.Filled = new(int)
+	signal, zone, err := grid.ReadFiles(o, names...)
+	if row, ok := errors.AsType[*grid.RowError](err); ok {
+		switch row.Option {
+		case "":
+		case grid.OptionFill:
+			err = fmt.Errorf("%w; --fill 3h fills gaps of up to that", err)
+		default:
+			err = fmt.Errorf("--%s: %w", row.Option, err)
 		}
 	}
-	joined, err := grid.NewSeries(parts[0].series.Start(), parts[0].series.Step(), values)
-	return joined, zone, err
+	if *o.Filled > 0 {
+		fmt.Fprintln(t.err, grid.FilledNote(strings.Join(names, ", "), *o.Filled, o.Fill))
+	}
+	return signal, zone, err
 }
 
 type (

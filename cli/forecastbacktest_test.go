@@ -98,14 +98,18 @@ func TestForecastBacktest(t *testing.T) {
 func TestForecastBacktestRefuses(t *testing.T) {
 	pattern := waves(t, 20)
 	for want, args := range map[string][]string{
-		"want --grid":                   {},
-		"needs --weather":               {"--grid", pattern, "--models", "weather"},
-		"no model \"magic\"":            {"--grid", pattern, "--models", "magic"},
-		"unknown output format":         {"--grid", pattern, "-o", "xml"},
-		"no such file":                  {"--grid", "nowhere.csv"},
-		"does not follow":               {"--grid", pattern, "--grid", pattern},
-		"--stride is 0s":                {"--grid", pattern, "--stride", "0s"},
-		"at least 24h of history":       {"--grid", pattern},
+		"want --grid":           {},
+		"needs --weather":       {"--grid", pattern, "--models", "weather"},
+		"no model \"magic\"":    {"--grid", pattern, "--models", "magic"},
+		"unknown output format": {"--grid", pattern, "-o", "xml"},
+		"no such file":          {"--grid", "nowhere.csv"},
+		"does not follow":       {"--grid", pattern, "--grid", pattern},
+		"--stride is 0s":        {"--grid", pattern, "--stride", "0s"},
+		"2023-01-01T00:00:00Z to 2023-01-21T00:00:00Z, which has no room for 178 forecasts, one every 24h0m0s: want " +
+			"--test-windows 15 or less": {"--grid", pattern},
+		"too short for one forecast over 96h0m0s": {"--grid", pattern, "--leave-out", "504h"},
+		"--start is 2022-12-01T00:00:00Z: the values begin at 2023-01-01T00:00:00Z, and forecasts want a day of them: " +
+			"want 2023-01-02T00:00:00Z or later": {"--grid", pattern, "--start", "2022-12-01"},
 		"horizon is 120h0m0s: want":     {"--grid", pattern, "--horizon", "120h", "--test-windows", "1"},
 		"the last of 9 windows ends at": {"--grid", pattern, "--start", "2023-01-10", "--test-windows", "9"},
 		"--start is \"soon\"":           {"--grid", pattern, "--start", "soon"},

@@ -34,8 +34,12 @@ func newReplay(t terminal) *cobra.Command {
 		Short: "Decide on recorded decisions once more, under another strategy",
 		Long: `Take decisions that were recorded with what they depended on, from the central unit or from a
 file of them, and show what other strategies would have decided, and what that would have come to as estimated then.
-Nothing is changed in the cluster. Records that cannot be replayed are listed with their ID. Times are in UTC.`,
+Nothing is changed in the cluster. Records that cannot be replayed are listed with their ID. Times are in UTC.
+
+The file is what GET /api/v1/decisions?snapshots=true of the central unit gives; scenarios/replay/decisions.json is an
+example, which needs no cluster. What simulate writes has no snapshots and cannot be replayed.`,
 		Example: `  kubenergy replay --strategy carbon+window --from -1d
+  kubenergy replay --file scenarios/replay/decisions.json --strategy carbon,carbon+lowest-slot
   kubenergy replay --file decisions.json --strategy energy,carbon+residual -o csv`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,7 +67,7 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 	}
 	for _, name := range f.strategies {
 		if _, err := sched.New(name); err != nil {
-			return usageError{err}
+			return usageError{fmt.Errorf("--strategy: %w", err)}
 		}
 	}
 	records, err := f.records(ctx, t)
@@ -160,6 +164,11 @@ func recordTable(text []byte) ([]ledger.Record, error) {
 	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
 	if err != nil || len(rows) == 0 {
 		return nil, errors.Join(errors.New("the table has no header"), err)
+	}
+	if slices.Contains(rows[0], report.DecisionsID) {
+		return nil, errors.New("kubenergy simulate wrote it, without what each decision was made on: want decisions that a " +
+			"cluster recorded, as GET /api/v1/decisions?snapshots=true gives them; scenarios/replay/decisions.json is an " +
+			"example")
 	}
 	for _, name := range recordFields[:5] {
 		if !slices.Contains(rows[0], name) {

@@ -23,6 +23,8 @@ type simulateFlags struct {
 	out       string
 }
 
+const fillUsage = "up to how long gaps of the grid file are filled, as 3h; the intensity is then marked as estimated"
+
 func newSimulate(t terminal) *cobra.Command {
 	var f simulateFlags
 	cmd := &cobra.Command{
@@ -47,9 +49,12 @@ which says how often the queue is planned and for how many jobs at once.`,
 	flags.StringVar(&f.over.Workload, "workload", "", "trace of jobs, gzip or not")
 	flags.StringVar(&f.over.Format, "format", "",
 		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia or surf (default: by its content)")
+	flags.BoolVar(&f.over.SkipBad, "skip-bad", false, skipBadUsage)
 	flags.StringVar(&f.over.Nodes, "nodes", "", "file of nodes, or a preset: demo24, ecsched50 or unlimited")
-	flags.StringVar(&f.over.Grid, "grid", "", "carbon intensity over time, CSV, gzip or not")
+	flags.StringVar(&f.over.Grid, "grid", "",
+		"carbon intensity over time, CSV, gzip or not; a pattern in quotes joins files that follow each other")
 	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
+	flags.StringVar(&f.over.Fill, "fill", "", fillUsage)
 	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, where the grid file has several")
 	flags.StringVar(&f.over.Start, "start", "",
 		"when the trace starts, as 2022-06-01 or RFC 3339 (default: the start of the grid file)")
@@ -136,7 +141,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 	strategies := make([]sched.Strategy, len(file.Strategies))
 	for i, name := range file.Strategies {
 		if strategies[i], err = sched.ByName(name); err != nil {
-			return usageError{err}
+			return usageError{fmt.Errorf("%s: %w", file.Called("strategies"), err)}
 		}
 	}
 	scenario, err := file.LoadContext(cmd.Context())

@@ -42,12 +42,18 @@ func newWorkload(t terminal) *cobra.Command {
 }
 
 // traceFlags say which trace, and how it is to be read.
-type traceFlags struct{ format string }
+type traceFlags struct {
+	format  string
+	skipBad bool
+}
 
 func (f *traceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.format, "format", "",
 		"format of the trace: "+strings.Join(workload.Formats(), ", ")+" (default: by its content)")
+	cmd.Flags().BoolVar(&f.skipBad, "skip-bad", false, skipBadUsage)
 }
+
+const skipBadUsage = "leave out rows of the trace that are wrong, and say how many; else the first one is an error"
 
 // oneFile wants the name of a file and nothing else.
 func oneFile(cmd *cobra.Command, args []string) error {
@@ -59,13 +65,16 @@ func oneFile(cmd *cobra.Command, args []string) error {
 
 // read reads a trace and says what it left out.
 func (f *traceFlags) read(t terminal, path string) (*workload.Trace, error) {
-	trace, err := workload.Load(path, f.format, traceBegin)
+	if err := workload.CheckFormat(f.format); err != nil {
+		return nil, usageError{fmt.Errorf("--format: %w", err)}
+	}
+	trace, err := workload.LoadWith(path, workload.Options{Format: f.format, Start: traceBegin, SkipBad: f.skipBad})
 	if err != nil {
 		return nil, usageError{err}
 	}
 	fmt.Fprintf(t.err, "%s: %d jobs, format %s\n", path, len(trace.Jobs), trace.Format)
-	for _, s := range trace.Skipped {
-		fmt.Fprintf(t.err, "%s: left out %d rows: %s\n", path, s.Count, s.Why)
+	for _, line := range trace.LeftOut() {
+		fmt.Fprintf(t.err, "%s: %s\n", path, line)
 	}
 	return trace, nil
 }

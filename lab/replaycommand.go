@@ -50,7 +50,7 @@ func newRun() *cobra.Command {
 				return usageError{err}
 			}
 			o.dir = cmp.Or(o.dir, filepath.Join("out", "run"))
-			return o.replay(cmd, file)
+			return o.replay(cmd, file, "")
 		},
 	}
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "scenario file")
@@ -73,14 +73,15 @@ func newDemo() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			note := ""
 			if o.over.Workload == "" || o.over.Grid == "" {
-				fmt.Fprintln(cmd.ErrOrStderr(), scenarios.DemoNote)
+				note = scenarios.DemoNote
 			}
 			file.Strategies = []string{Stock, "energy", "carbon+" + HoldRule}
 			if o.over.Workload != "" && o.over.MaxDelay == "" {
 				o.over.MaxDelay = "6h" // traces of others seldom say how long their jobs may wait
 			}
-			return o.replay(cmd, file)
+			return o.replay(cmd, file, note)
 		},
 	}
 	o.inputFlags(cmd)
@@ -93,10 +94,14 @@ func (o *commandFlags) check() error {
 	if !(o.minutes > 0) || !(o.hours > 0) || o.jobs <= 0 || !(o.factor >= 0) {
 		return errors.New("--minutes, --hours and --jobs want more than 0, --factor 0 or more")
 	}
-	return report.CheckFormat(o.output, "table", "json", "csv")
+	if err := report.CheckFormat(o.output, "table", "json", "csv"); err != nil {
+		return fmt.Errorf("-o: %w", err)
+	}
+	return nil
 }
 
-func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File) error {
+// replay says the note, if there is one, once all of the input is read.
+func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) error {
 	stderr := cmd.ErrOrStderr()
 	if err := o.check(); err != nil {
 		return usageError{err}
@@ -108,12 +113,15 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File) error {
 	if err != nil {
 		return usageError{err}
 	}
+	if note != "" {
+		fmt.Fprintln(stderr, note)
+	}
 	// A real scheduler is told the true series here, whatever the file says, and pods of simulated nodes have no
 	// meters.
 	scenario.Foresight, scenario.Power, scenario.Use = nil, nil, nil
 	trials, err := Trials(file.Strategies)
 	if err != nil {
-		return usageError{err}
+		return usageError{fmt.Errorf("%s: %w", file.Called("strategies"), err)}
 	}
 	thin(scenario, o.jobs, time.Duration(o.hours*float64(time.Hour)), stderr)
 	if len(scenario.Jobs) == 0 {

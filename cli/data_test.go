@@ -1,0 +1,314 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/scenarios"
+)
+
+// content is what the servers of these tests have: more than a reader takes at once.
+var content = bytes.Repeat([]byte("2022-06-01T00:00Z,218.3\n"), 20_000)
+
+func entry(name string, text []byte) scenarios.DataFile {
+	sum := sha256.Sum256(text)
+	return scenarios.DataFile{
+		Name: name, Bytes: int64(len(text)), SHA256: hex.EncodeToString(sum[:]), URL: rawServer + "/" + name,
+		Licence: "ours",
+	}
+}
+
+// A dataServer serves the content, with ranges, after some answers of another kind.
+type dataServer struct {
+	*httptest.Server
+	first  []http.HandlerFunc // answers that come before
+	ranges []string           // that were asked for
+}
+
+func serveData(t *testing.T, first ...http.HandlerFunc) *dataServer {
+	t.Helper()
+	s := &dataServer{first: first}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.ranges = append(s.ranges, r.Header.Get("Range"))
+		if len(s.first) > 0 {
+			answer := s.first[0]
+			s.first = s.first[1:]
+			answer(w, r)
+			return
+		}
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// fetcherOf asks a server, without long pauses.
+func fetcherOf(t *testing.T, s *dataServer) *fetcher {
+	t.Helper()
+	f := newFetcher(t.TempDir(), s.URL+"/")
+	f.pause = time.Millisecond
+	return f
+}
+
+// breaksOff says that all of the content comes, and sends so much of it.
+func breaksOff(after int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+		_, _ = w.Write(content[:after])
+	}
+}
+
+func answers(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", code) }
+}
+
+func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// repeated is the same answer so many times.
+func repeated(answer http.HandlerFunc, times int) (all []http.HandlerFunc) {
+	for range times {
+		all = append(all, answer)
+	}
+	return all
+}
+
+func TestFetchData(t *testing.T) {
+	half := len(content) / 2
+	for name, c := range map[string]struct {
+		first  []http.HandlerFunc
+		part   []byte // what is there of an earlier download
+		ranges string // that are asked for
+		err    string // "": the file is there in the end
+		kept   int    // bytes of a part, in the end
+	}{
+		"at once":             {ranges: ""},
+		"it ends early":       {first: repeated(breaksOff(half), 1), ranges: "|bytes=240000-"},
+		"it fails at first":   {first: repeated(answers(http.StatusInternalServerError), 2), ranges: "||"},
+		"an interrupted one":  {part: content[:half], ranges: "bytes=240000-"},
+		"all but the name":    {part: content, ranges: "none"},
+		"too long a part":     {part: append(content[:len(content):len(content)], 'x'), ranges: ""},
+		"another file's part": {part: bytes.Repeat([]byte("x"), half), ranges: "bytes=240000-|"},
+		"another whole part":  {part: bytes.Repeat([]byte("x"), len(content)), ranges: ""},
+		"a server without ranges": {part: content[:half], ranges: "bytes=240000-", first: []http.HandlerFunc{
+			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) },
+		}},
+		"a server with another range": {part: content[:half], ranges: "bytes=240000-|", first: []http.HandlerFunc{
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Range", "bytes 0-479999/480000")
+				w.WriteHeader(http.StatusPartialContent)
+				_, _ = w.Write(content)
+			},
+		}},
+		"it is not there": {
+			first: repeated(answers(http.StatusNotFound), 1), ranges: "", err: "/set/file.csv answers 404 Not Found",
+		},
+		"not there any more": {
+			part: content[:half], first: repeated(answers(http.StatusNotFound), 1), ranges: "bytes=240000-",
+			err: "answers 404 Not Found: 240000 bytes are kept, and the same command goes on from there", kept: half,
+		},
+		"it fails for ever": {
+			first: repeated(answers(http.StatusBadGateway), 9), ranges: "|||", err: "answers 502 Bad Gateway",
+		},
+		"it always ends early": {
+			first:  append(repeated(breaksOff(half), 1), repeated(answers(http.StatusServiceUnavailable), 9)...),
+			ranges: "|bytes=240000-|bytes=240000-|bytes=240000-",
+			err:    "answers 503 Service Unavailable: 240000 bytes are kept", kept: half,
+		},
+		"another content": {ranges: "", err: "the SHA-256 sum is ", first: []http.HandlerFunc{
+			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bytes.ToLower(content)) },
+		}},
+		"too much": {ranges: "", err: "sends more than the 480000 bytes", first: []http.HandlerFunc{
+			func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write(append(content[:len(content):len(content)], 'x'))
+			},
+		}},
+		"it says nothing": {
+			first: repeated(silent, 9), ranges: "|||", err: "the server has sent nothing for 50ms",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serveData(t, c.first...)
+			f := fetcherOf(t, s)
+			if len(c.first) == 9 {
+				f.patience = 50 * time.Millisecond
+			}
+			file := entry("set/file.csv", content)
+			path := filepath.Join(f.dir, "set", "file.csv")
+			if c.part != nil {
+				writeData(t, path+partSuffix, c.part)
+			}
+			fetched, err := f.fetch(t.Context(), &file, &bytes.Buffer{})
+			if c.err == "" && (err != nil || !fetched) || c.err != "" && (err == nil || !strings.Contains(err.Error(),
+				c.err)) {
+				t.Errorf("fetched %v, error %v, want one that says %q", fetched, err, c.err)
+			}
+			if got := strings.Join(s.ranges, "|"); got != c.ranges && (c.ranges != "none" || len(s.ranges) > 0) {
+				t.Errorf("asked for %q, want %q", got, c.ranges)
+			}
+			got, _ := os.ReadFile(path)
+			if whole := bytes.Equal(got, content); whole != (c.err == "") || !whole && len(got) > 0 {
+				t.Errorf("%d bytes are there under the file's name", len(got))
+			}
+			switch info, err := os.Stat(path + partSuffix); {
+			case c.kept == 0 && err == nil:
+				t.Errorf("a part of %d bytes is left", info.Size())
+			case c.kept > 0 && (err != nil || info.Size() != int64(c.kept)):
+				t.Errorf("no part of %d bytes is left: %v", c.kept, err)
+			}
+		})
+	}
+}
+
+func writeData(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is there with the right sum is not asked for again; what has another one is replaced.
+func TestFetchDataTwice(t *testing.T) {
+	s := serveData(t)
+	f := fetcherOf(t, s)
+	file := entry("set/file.csv", content)
+	path := filepath.Join(f.dir, "set", "file.csv")
+	for i, want := range []bool{true, false, true} {
+		if i == 2 {
+			writeData(t, path, content[1:])
+		}
+		if fetched, err := f.fetch(t.Context(), &file, &bytes.Buffer{}); err != nil || fetched != want {
+			t.Errorf("fetched %v, want %v: %v", fetched, want, err)
+		}
+	}
+	if len(s.ranges) != 2 {
+		t.Errorf("asked %d times, want 2", len(s.ranges))
+	}
+}
+
+// On a full disk the error says so, what is there stays, and one attempt is enough to know it.
+func TestFetchDataOnAFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil || runtime.GOOS != "linux" {
+		t.Skip("there is no /dev/full")
+	}
+	s := serveData(t)
+	f := fetcherOf(t, s)
+	file := entry("file.csv", content)
+	if err := os.Symlink("/dev/full", filepath.Join(f.dir, "file.csv"+partSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.fetch(t.Context(), &file, &bytes.Buffer{})
+	if want := "no space left on device: make room in " + f.dir + " and give the same command again"; err == nil ||
+		!strings.Contains(err.Error(), want) || len(s.ranges) != 1 {
+		t.Errorf("asked %d times: %v, want an error that says %q", len(s.ranges), err, want)
+	}
+	if _, err := os.Stat(filepath.Join(f.dir, "file.csv")); err == nil {
+		t.Error("the file is there")
+	}
+}
+
+// An interrupted command keeps what it has.
+func TestFetchDataInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := serveData(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+		_, _ = w.Write(content[:1000])
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	f := fetcherOf(t, s)
+	file := entry("file.csv", content)
+	part := filepath.Join(f.dir, "file.csv"+partSuffix)
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if info, err := os.Stat(part); err == nil && info.Size() == 1000 {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if _, err := f.fetch(ctx, &file, &bytes.Buffer{}); err == nil ||
+		!strings.Contains(err.Error(), "context canceled: 1000 bytes are kept") {
+		t.Errorf("error %v", err)
+	}
+	if fetched, err := f.fetch(t.Context(), &file, &bytes.Buffer{}); err != nil || !fetched ||
+		s.ranges[1] != "bytes=1000-" {
+		t.Errorf("fetched %v, asked for %q: %v", fetched, s.ranges, err)
+	}
+}
+
+// onData runs a command of "kubenergy data" on a manifest of two sets.
+func onData(t *testing.T, env []string, args ...string) (out, messages string, err error) {
+	t.Helper()
+	all := []scenarios.DataFile{entry("one/a.csv", content), entry("one/b.csv", content), entry("two/c.csv", content)}
+	var stdout, stderr bytes.Buffer
+	term := terminal{name: "kubenergy", env: env, out: &stdout, err: &stderr, now: time.Now}
+	cmd := newDataFetch(term, all)
+	if args[0] == "list" {
+		cmd = newDataList(term, all)
+	}
+	cmd.SetArgs(args[1:])
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err = cmd.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+func TestDataCommands(t *testing.T) {
+	s, dir := serveData(t), t.TempDir()
+	env := []string{"KUBENERGY_DATA=" + dir}
+	if _, messages, err := onData(t, env, "fetch", "two", "one/b.csv", "--mirror", s.URL); err != nil ||
+		!strings.Contains(messages, "one: licence: ours") || !strings.Contains(messages, "export KUBENERGY_DATA="+dir) ||
+		!strings.Contains(messages, "fetched 2 files, 0 were there") {
+		t.Errorf("%v: %s", err, messages)
+	}
+	if _, messages, err := onData(t, env, "fetch", "--mirror", s.URL); err != nil ||
+		!strings.Contains(messages, "fetched 1 files, 2 were there") {
+		t.Errorf("%v: %s", err, messages)
+	}
+	other := t.TempDir() // the flag wins
+	if _, messages, err := onData(t, env, "fetch", "two", "--dir", other, "--mirror", s.URL); err != nil ||
+		!strings.Contains(messages, "export KUBENERGY_DATA="+other) {
+		t.Errorf("%v: %s", err, messages)
+	}
+	var list dataList
+	out, _, err := onData(t, nil, "list", "one", "two", "--dir", other, "-o", "json")
+	if err != nil || json.Unmarshal([]byte(out), &list) != nil || len(list.Files) != 3 || list.Files[0].There != "no" ||
+		list.Files[2].There != "yes" || list.Files[2].Bytes != int64(len(content)) {
+		t.Errorf("%v: %s", err, out)
+	}
+	for format, want := range map[string]string{
+		"table": "two: ours", "wide": rawServer + "/one/a.csv", "csv": "one/a.csv,480000,no,ours," + rawServer,
+	} {
+		if out, _, err := onData(t, nil, "list", "--dir", other, "-o", format); err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v: %s, want %q in it", err, out, want)
+		}
+	}
+	for want, args := range map[string][]string{
+		`no data set or file "tow" (did you mean two?): want one or more of one, two`: {"fetch", "tow", "--dir", dir},
+		"want a folder: --dir DIR, or the variable KUBENERGY_DATA":                    {"fetch", "two"},
+	} {
+		if _, _, err := onData(t, nil, args...); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+	// The manifest of the program is what the command line works on.
+	if code, stdout, stderr := ranLocally([]string{"data", "list"}); code != 0 || stderr != "" ||
+		!strings.Contains(stdout, "gaia/pai_1k.csv") || !strings.Contains(stdout, "No folder is named") {
+		t.Errorf("exit code %d: %s%s", code, stderr, stdout)
+	}
+}
