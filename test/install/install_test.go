@@ -21,7 +21,7 @@ var valueSets = map[string][]string{
 	},
 	"several": {
 		"--set",
-		"controller.replicas=2,ledger.postgres.secret=ledger,scheduler.replicas=3,image.registry=registry.example.com/kubenergy,image.pullSecrets={pull}",
+		"controller.replicas=2,ledger.postgres.secret=ledger,scheduler.replicas=3,image.registry=registry.example.com/kubenergy,image.pullSecrets={pull},api.proxyGroups={ops,dev}",
 	},
 	"single": {"--set", "scheduler.replicas=1,hold.enabled=false,networkPolicy.enabled=false"},
 	"keys and data": {
@@ -107,6 +107,7 @@ func TestInstall(t *testing.T) {
 	t.Run("the agent has no rights", w.testAgentHasNoRights)
 	t.Run("the agent and Pod Security", w.testAgentAndPodSecurity)
 	t.Run("the rest and Pod Security", w.testPodsAreRestricted)
+	t.Run("a viewer", w.testViewer)
 	t.Run("upgrade", w.testUpgrade)
 	t.Run("release and uninstall", w.testUninstall)
 }
