@@ -13,18 +13,22 @@ type document struct {
 	commands []string
 }
 
-// commandsOf reads the code blocks of a section: fenced ones that are marked sh, and indented ones.
+// commandsOf reads the code blocks of a section, or of all of a document: fenced ones that are marked sh, and indented
+// ones.
 func commandsOf(t *testing.T, path, heading string) *document {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(text), "\n"+heading+"\n")
-	if !found {
-		t.Fatalf("%s has no section %q", path, heading)
+	section := string(text)
+	if heading != "" {
+		_, after, found := strings.Cut(section, "\n"+heading+"\n")
+		if !found {
+			t.Fatalf("%s has no section %q", path, heading)
+		}
+		section, _, _ = strings.Cut(after, "\n## ")
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
 	d := &document{name: path}
 	fenced := ""
 	var command []string
