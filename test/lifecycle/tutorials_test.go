@@ -137,8 +137,8 @@ func TestTutorialsCanBeFollowed(t *testing.T) {
 		}
 		for line := range strings.Lines(string(text)) {
 			if kind, found := strings.CutPrefix(strings.TrimSpace(line), "```sh "); found &&
-				!strings.HasPrefix(kind, "not run: ") {
-				t.Errorf("%s: a fence says %q: want nothing, or not run: and why", path, kind)
+				!strings.HasPrefix(kind, `notest="`) {
+				t.Errorf("%s: a fence says %q: want nothing, or notest= and why", path, kind)
 			}
 		}
 		if len(commandsOf(t, path, "").commands) < 5 {
