@@ -35,6 +35,8 @@ type explanation struct {
 	Sentence    string     `json:"sentence"`
 	HeldUntil   *time.Time `json:"heldUntil,omitempty"`
 	LatestStart *time.Time `json:"latestStart,omitempty"`
+	Planned     *time.Time `json:"plannedStart,omitempty"` // of a Job that was held and has started
+	Started     *time.Time `json:"started,omitempty"`
 	Node        string     `json:"node,omitempty"`
 	Mode        string     `json:"mode"`
 
@@ -217,6 +219,7 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 			set.From = "built in, unless the cluster's policy differs"
 		}
 	}
+	e.out.startOf(s.job)
 	e.signals(ctx)
 	switch e.out.State {
 	case stateBound, stateRunning, stateFinished:
@@ -390,6 +393,18 @@ func (e *explainer) jobState(job *batchv1.Job) {
 	default:
 		e.say(stateWaiting, "It is not suspended: its pods are the scheduler's business.")
 	}
+}
+
+// startOf adds when a Job that was held should have started, by the last plan, and when it did.
+func (x *explanation) startOf(job *batchv1.Job) {
+	if job == nil || job.Status.StartTime == nil || x.State == stateHeld || x.State == stateSuspended {
+		return
+	}
+	planned, err := time.Parse(time.RFC3339, job.Annotations[v1alpha1.AnnotationHeldUntil])
+	if err != nil {
+		return // it was never held, or not for long enough to be told
+	}
+	x.Planned, x.Started = &planned, &job.Status.StartTime.Time
 }
 
 // until names an instant that may not be known.

@@ -157,6 +157,31 @@ func TestExplainAPod(t *testing.T) {
 	}
 }
 
+// Of a Job that was held and has started, both times are told: that of the plan and the real one.
+func TestExplainWhenAHeldJobStarted(t *testing.T) {
+	for after, says := range map[time.Duration]string{
+		0: "as planned", 2 * time.Second: "2s later", -4 * time.Minute: "4 min earlier",
+	} {
+		a := twoSites(t)
+		j := workJob("nightly")
+		j.Labels, j.Spec.Suspend = nil, new(false)
+		started := metav1.NewTime(testNow.Add(3 * time.Hour).Add(after))
+		j.Status.StartTime, j.Status.Active, j.Status.Ready = &started, 1, new(int32(1))
+		a.add(t, jobsIn("ns"), j)
+		code, stdout, stderr := a.run(t, "explain", "job", "nightly", "-n", "ns")
+		want := "Planned start: " + testNow.Add(3*time.Hour).Format(time.RFC3339) + "\nActual start: " +
+			started.Format(time.RFC3339) + " (" + says + ")\n"
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, %s\n%s\nwant\n%s", code, stderr, stdout, want)
+		}
+	}
+	a := twoSites(t)
+	a.add(t, jobsIn("ns"), workJob("nightly"))
+	if x := explained(t, a, "job/nightly"); x.Planned != nil || x.Started != nil {
+		t.Errorf("it is held, and started at %v", x.Started)
+	}
+}
+
 // A static pod comes with its node, as the pods of a DaemonSet do: a node with no others may sleep, and waking it costs
 // more than using one that is awake.
 func TestExplainCountsNodesOfStaticPodsAsEmpty(t *testing.T) {

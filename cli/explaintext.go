@@ -28,6 +28,10 @@ func (x *explanation) Text(_, colours bool) string {
 	if x.LatestStart != nil {
 		fmt.Fprintf(&b, "Latest start: %s\n", x.LatestStart.UTC().Format(time.RFC3339))
 	}
+	if x.Planned != nil {
+		fmt.Fprintf(&b, "Planned start: %s\nActual start: %s (%s)\n", x.Planned.UTC().Format(time.RFC3339),
+			x.Started.UTC().Format(time.RFC3339), offBy(x.Started.Sub(*x.Planned)))
+	}
 	for _, w := range x.Warnings {
 		fmt.Fprintf(&b, "Warning: %s\n", w)
 	}
@@ -53,6 +57,17 @@ func (x *explanation) Text(_, colours bool) string {
 		fmt.Fprintf(&b, "\nNot seen: %s\n", u)
 	}
 	return b.String()
+}
+
+// offBy says how much later than planned a start was.
+func offBy(late time.Duration) string {
+	switch {
+	case late > 0:
+		return report.Rounded(late) + " later"
+	case late < 0:
+		return report.Rounded(-late) + " earlier"
+	}
+	return "as planned"
 }
 
 func (x *explanation) textNowAndThen(b *strings.Builder, bold func(string) string) {
