@@ -137,11 +137,13 @@ func (r *Rules) Find(now time.Time, w *Work) (all []Finding) {
 		say("", "%s is %v: no more than %v is allowed here (maxDelay)", v1alpha1.AnnotationAllowedDelay, m.AllowedDelay,
 			s.MaxDelay)
 	}
-	switch {
+	if m.said&termDelay != 0 && m.AllowedDelay > 0 && r.of(w.Namespace).never {
+		say("", "%s has no effect: nothing is held here, since maxDelay is 0", v1alpha1.AnnotationAllowedDelay)
+	}
+	switch why := NoTime(now, &job); {
 	case m.FinishBy.IsZero():
-	case !m.FinishBy.Add(-job.Duration).After(now):
-		say("", "%s is %s, which leaves no time to wait: it runs for %v", v1alpha1.AnnotationFinishBy,
-			m.FinishBy.UTC().Format(time.RFC3339), job.Duration)
+	case why != "":
+		say("", "%s", why)
 	case s.AllowedDelay <= 0:
 		say("also say "+v1alpha1.AnnotationAllowedDelay, "%s alone holds nothing", v1alpha1.AnnotationFinishBy)
 	}
@@ -155,6 +157,52 @@ func (r *Rules) Find(now time.Time, w *Work) (all []Finding) {
 	}
 	if m.said&(termPrice|termCarbonCounts) != 0 && (m.Limits.HasPrice || m.Limits.NoCarbon) && !r.priced() {
 		say("give a GridZone prices", "no grid zone has prices: a price threshold, and price alone, hold nothing")
+	}
+	return all
+}
+
+// NoTime says why the deadline of a job's finish leaves it no time to wait; "": it leaves some, or there is none.
+func NoTime(now time.Time, job *sched.Job) string {
+	text := v1alpha1.AnnotationFinishBy + " " + job.FinishBy.UTC().Format(time.RFC3339)
+	switch {
+	case job.FinishBy.IsZero() || job.FinishBy.Add(-job.Duration).After(now):
+		return ""
+	case !job.FinishBy.After(now):
+		return text + " is past: started at once"
+	}
+	return fmt.Sprintf("%s leaves no time to wait: started at once, since it runs for %v", text, job.Duration)
+}
+
+// FindOwner returns a finding if a workload asks to wait and is never held, because something else decides when it runs.
+func FindOwner(o metav1.Object, w *Work) []Finding {
+	owner := metav1.GetControllerOfNoCopy(o)
+	if owner == nil || owner.Kind == "Job" || !w.mayWait() { // what stands on the pods of a Job was read with the Job
+		return nil
+	}
+	why, never := NeverHeld(o)
+	if !never {
+		return nil
+	}
+	return []Finding{{"its annotations ask to wait, and it is never held", why}}
+}
+
+// FindPolicy returns a finding for each allowed delay of a namespace's policy that is cut.
+func (r *Rules) FindPolicy(namespace string) (all []Finding) {
+	p, most := r.policies[namespace], r.of(namespace).maxDelay
+	if p == nil {
+		return nil
+	}
+	check := func(field string, d *metav1.Duration) {
+		if d != nil && most > 0 && d.Duration > most {
+			all = append(all, Finding{
+				fmt.Sprintf("%s is %v: it is cut to %v", field, d.Duration, most),
+				"set maxDelay, for the namespace or the cluster",
+			})
+		}
+	}
+	check("allowedDelay", p.Spec.AllowedDelay)
+	for _, t := range slices.Sorted(maps.Keys(p.Spec.WorkloadTypes)) {
+		check("workloadTypes."+t+".allowedDelay", p.Spec.WorkloadTypes[t].AllowedDelay)
 	}
 	return all
 }

@@ -28,8 +28,9 @@ func TestFindings(t *testing.T) {
 		{"label kubenergy.io/mode", "enforce", "it is one of namespaces"},
 		{"label kubenergy.io/workload-typ", "batch", "(did you mean kubenergy.io/workload-type?)"},
 		{"kubenergy.io/allowed-delay", "900h", "kubenergy.io/allowed-delay is 900h0m0s: no more than 24h0m0s is allowed here (maxDelay)"},
-		{"kubenergy.io/finish-by", past, "which leaves no time to wait: it runs for 1h0m0s"},
-		{"kubenergy.io/finish-by", soon, "which leaves no time to wait"},
+		{"kubenergy.io/finish-by", past, "kubenergy.io/finish-by 2020-01-01T00:00:00Z is past: started at once"},
+		{"kubenergy.io/finish-by", soon, "leaves no time to wait: started at once, since it runs for 1h0m0s"},
+		{"compute-gardener-scheduler.kubernetes.io/max-scheduling-delay", "900h", "is 900h0m0s: no more than 24h0m0s is allowed here (maxDelay)"},
 		{"kubenergy.io/finish-by", time.Now().Add(48 * time.Hour).Format(time.RFC3339), "alone holds nothing: also say kubenergy.io/allowed-delay"},
 		{"kubenergy.io/strategy", "carbon+residual", "suspends what runs in simulations alone"},
 		{"kubenergy.io/strategy", "carbon+wait-awhile", "suspends what runs in simulations alone"},
@@ -64,7 +65,7 @@ func TestFindings(t *testing.T) {
 		if tc.want == "" && len(all) > 0 || tc.want != "" && (len(all) != 1 || !strings.Contains(all[0].String(), tc.want)) {
 			t.Errorf("%s: %s: found %q, want %q", tc.key, tc.value, all, tc.want)
 		}
-		if ours := !strings.HasPrefix(tc.key, "example"); Mentions(pod) != ours {
+		if ours := strings.Contains(tc.key, v1alpha1.Prefix); Mentions(pod) != ours {
 			t.Errorf("%s: mentions us: %v", tc.key, !ours)
 		}
 	}
@@ -86,7 +87,7 @@ func TestWrongValues(t *testing.T) {
 		{v1alpha1.AnnotationRunNow, "yes", `want "true" or "false"`},
 		{v1alpha1.AnnotationSkip, "1", ""},
 		{v1alpha1.AnnotationStrategy, "enrgy", "did you mean energy"},
-		{v1alpha1.AnnotationStrategy, "now", "want carbon+now"},
+		{v1alpha1.AnnotationStrategy, "now", "now is a when: write energy+now"},
 		{v1alpha1.AnnotationStrategy, "carbon+windw", "did you mean carbon+window"},
 		{v1alpha1.AnnotationGPUWorkloadType, "trainig", "want one of inference, training"},
 		{v1alpha1.AnnotationPUE, "0.5", "1"},
@@ -122,5 +123,81 @@ func TestFindNamespace(t *testing.T) {
 		if tc.want == "" && len(all) > 0 || tc.want != "" && (len(all) != 1 || !strings.Contains(all[0].String(), tc.want)) {
 			t.Errorf("%s: %s: found %q, want %q", tc.label, tc.value, all, tc.want)
 		}
+	}
+}
+
+// What asks to wait and belongs to something that decides itself is told; what a Job runs was read with the Job.
+func TestFindOwner(t *testing.T) {
+	for _, tc := range []struct {
+		kind, annotation string
+		found            bool
+	}{
+		{"ReplicaSet", v1alpha1.AnnotationAllowedDelay, true},
+		{"StatefulSet", "compute-gardener-scheduler.kubernetes.io/carbon-intensity-threshold", true},
+		{"ReplicaSet", v1alpha1.AnnotationMaxPower, false},
+		{"Job", v1alpha1.AnnotationAllowedDelay, false},
+		{"", v1alpha1.AnnotationAllowedDelay, false},
+	} {
+		value := map[bool]string{true: "6h", false: "100"}[tc.annotation == v1alpha1.AnnotationAllowedDelay]
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "p", Annotations: map[string]string{tc.annotation: value},
+		}}
+		if tc.kind != "" {
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: tc.kind, Name: "web", Controller: new(true)}}
+		}
+		work, err := ReadPod(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := FindOwner(pod, &work)
+		if tc.found && (len(all) != 1 || !strings.Contains(all[0].String(), "it is run by "+tc.kind+" web")) ||
+			!tc.found && len(all) > 0 {
+			t.Errorf("%s with %s: found %q", tc.kind, tc.annotation, all)
+		}
+	}
+}
+
+// Allowed delays of policies that are longer than any hold may last are told.
+func TestFindPolicy(t *testing.T) {
+	hours := func(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Hour} }
+	for _, tc := range []struct {
+		namespace string
+		spec      v1alpha1.EnergyPolicySpec
+		want      string
+	}{
+		{v1alpha1.SystemNamespace, v1alpha1.EnergyPolicySpec{
+			WorkloadSettings: v1alpha1.WorkloadSettings{AllowedDelay: hours(48)},
+		}, "allowedDelay is 48h0m0s: it is cut to 24h0m0s: set maxDelay"},
+		{"team", v1alpha1.EnergyPolicySpec{
+			MaxDelay: hours(6), WorkloadTypes: map[string]v1alpha1.WorkloadSettings{"batch": {AllowedDelay: hours(8)}},
+		}, "workloadTypes.batch.allowedDelay is 8h0m0s: it is cut to 6h0m0s"},
+		{"team", v1alpha1.EnergyPolicySpec{WorkloadSettings: v1alpha1.WorkloadSettings{AllowedDelay: hours(24)}}, ""},
+	} {
+		c := Sources{Defaults: BuiltIn(), Policies: []*v1alpha1.EnergyPolicy{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tc.namespace, Name: v1alpha1.PolicyName}, Spec: tc.spec,
+		}}}
+		rules := c.Rules()
+		all := rules.FindPolicy(tc.namespace)
+		if tc.want == "" && len(all) > 0 || tc.want != "" && (len(all) != 1 || !strings.Contains(all[0].String(), tc.want)) {
+			t.Errorf("%s: found %q, want %q", tc.namespace, all, tc.want)
+		}
+	}
+}
+
+// Where a limit of 0 lets nothing wait, an allowed delay is told to have no effect.
+func TestFindsDelayWhereNothingIsHeld(t *testing.T) {
+	c := Sources{Defaults: BuiltIn(), Policies: []*v1alpha1.EnergyPolicy{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: v1alpha1.PolicyName},
+		Spec:       v1alpha1.EnergyPolicySpec{MaxDelay: &metav1.Duration{}},
+	}}}
+	rules := c.Rules()
+	work, err := ReadPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "p", Annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := rules.Find(time.Now(), &work); len(all) != 1 || !strings.Contains(all[0].Said, "maxDelay is 0") {
+		t.Errorf("found %q", all)
 	}
 }
