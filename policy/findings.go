@@ -38,8 +38,8 @@ var labelsOf = map[string][]string{
 	"nodes":      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
 }
 
-// FindKeys returns a finding for each key of our prefix that has no effect on a pod, a Job or a template of pods: those
-// that are not ours, labels that are annotations, and the other way round.
+// FindKeys returns a finding for each key of our prefix, or of Compute Gardener's, that has no effect on a pod, a Job or a
+// template of pods: those that there are not, labels that are annotations, and the other way round.
 func FindKeys(labels map[string]string, annotations ...map[string]string) (all []Finding) {
 	for _, key := range ours(annotations...) {
 		switch on := holderOf(key); {
@@ -52,7 +52,7 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 	}
 	for _, key := range ours(labels) {
 		switch on := holderOf(key); {
-		case slices.Contains(labelsOf["pods and Jobs"], key):
+		case slices.Contains(labelsOf["pods and Jobs"], key), slices.Contains(gardenerLabels, key):
 		case on != "":
 			all = append(all, Finding{"label " + key + " has no effect", "it is one of " + on})
 		case known[key]:
@@ -65,7 +65,10 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 	return all
 }
 
-// Mentions reports whether an object, or a Job's template, has a key of ours.
+// gardenerLabels are the labels of Compute Gardener on pods.
+var gardenerLabels = []string{labelAliases[v1alpha1.LabelWorkloadType], GardenerBudgetExceeded}
+
+// Mentions reports whether an object, or a Job's template, has a key of ours or of Compute Gardener.
 func Mentions(o metav1.Object) bool {
 	if job, ok := o.(*batchv1.Job); ok && len(ours(job.Spec.Template.Annotations)) > 0 {
 		return true
@@ -73,11 +76,11 @@ func Mentions(o metav1.Object) bool {
 	return len(ours(o.GetLabels(), o.GetAnnotations())) > 0
 }
 
-// ours returns the keys of our prefix, in order.
+// ours returns the keys of our prefix and of Compute Gardener's, in order.
 func ours(from ...map[string]string) (keys []string) {
 	for _, m := range from {
 		for key := range m {
-			if strings.HasPrefix(key, v1alpha1.Prefix) {
+			if strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener) {
 				keys = append(keys, key)
 			}
 		}
@@ -113,15 +116,24 @@ func FindNamespace(o metav1.Object) (all []Finding) {
 			"want one of " + strings.Join(names, ", ") + sched.DidYouMean(mode, names),
 		})
 	}
+	names := append(slices.Clone(labelsOf["namespaces"]), gardenerPolicies)
 	for _, key := range ours(labels) {
-		if !slices.Contains(labelsOf["namespaces"], key) {
-			all = append(all, unknownKey("label", key, labelsOf["namespaces"]))
+		if !slices.Contains(names, key) {
+			all = append(all, unknownKey("label", key, names))
 		}
 	}
 	for _, key := range ours(o.GetAnnotations()) {
 		f := Finding{"annotation " + key + " of a namespace has no effect", "an EnergyPolicy says what holds in it"}
-		if slices.Contains(labelsOf["namespaces"], key) {
+		_, name, policies := gardenerKey(key)
+		switch {
+		case slices.Contains(names, key):
 			f.Mend = "it is a label"
+		case policies && !gardenerNamespace(labels):
+			f.Mend = "also label the namespace " + gardenerPolicies + "=enabled"
+		case policies && known[gardener+name]:
+			continue
+		case policies:
+			f.Mend = unknownKey("", gardener+name, slices.Collect(maps.Keys(known))).Mend
 		}
 		all = append(all, f)
 	}

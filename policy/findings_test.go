@@ -38,6 +38,11 @@ func TestFindings(t *testing.T) {
 		{"kubenergy.io/price-threshold", "0.2", "no grid zone has prices"},
 		{"kubenergy.io/carbon-counts", "false", "no grid zone has prices"},
 		{"kubenergy.io/carbon-threshold kubenergy.io/strategy", "200 carbon+window", "thresholds have no effect with the strategy carbon+window"},
+		{"compute-gardener-scheduler.kubernetes.io/carbon-intensity-treshold", "200", "(did you mean compute-gardener-scheduler.kubernetes.io/carbon-intensity-threshold?)"},
+		{"compute-gardener-scheduler.kubernetes.io/priority", "1", "there is none of that name"},
+		{"label compute-gardener-scheduler.kubernetes.io/skip", "true", "it is an annotation"},
+		{"label compute-gardener-scheduler.kubernetes.io/workload-type", "batch", ""},
+		{"compute-gardener-scheduler.kubernetes.io/pue", "1.5", ""},
 		{"kubenergy.io/allowed-delay", "6h", ""},
 		{"kubenergy.io/carbon-threshold", "200", ""},
 		{"label kubenergy.io/team", "a", ""},
@@ -65,7 +70,7 @@ func TestFindings(t *testing.T) {
 		if tc.want == "" && len(all) > 0 || tc.want != "" && (len(all) != 1 || !strings.Contains(all[0].String(), tc.want)) {
 			t.Errorf("%s: %s: found %q, want %q", tc.key, tc.value, all, tc.want)
 		}
-		if ours := strings.Contains(tc.key, v1alpha1.Prefix); Mentions(pod) != ours {
+		if ours := !strings.HasPrefix(tc.key, "example"); Mentions(pod) != ours {
 			t.Errorf("%s: mentions us: %v", tc.key, !ours)
 		}
 	}
@@ -110,11 +115,21 @@ func TestFindNamespace(t *testing.T) {
 		{"kubenergy.io/mod", "enforce", "(did you mean kubenergy.io/mode?)"},
 		{"annotation kubenergy.io/mode", "enforce", "it is a label"},
 		{"annotation kubenergy.io/allowed-delay", "6h", "an EnergyPolicy says what holds in it"},
+		{"annotation compute-gardener-scheduler.kubernetes.io/policy-price-threshold", "0.2", "also label the namespace compute-gardener-scheduler.kubernetes.io/energy-policies=enabled"},
+		{"enabled compute-gardener-scheduler.kubernetes.io/policy-price-treshold", "0.2", "(did you mean compute-gardener-scheduler.kubernetes.io/price-threshold?)"},
+		{"enabled compute-gardener-scheduler.kubernetes.io/workload-batch-policy-price", "0.2", "there is none of that name"},
+		{"enabled compute-gardener-scheduler.kubernetes.io/workload-batch-policy-price-threshold", "0.2", ""},
+		{"enabled compute-gardener-scheduler.kubernetes.io/policy-pue", "1.2", ""},
+		{"compute-gardener-scheduler.kubernetes.io/energy-policy", "enabled", "(did you mean compute-gardener-scheduler.kubernetes.io/energy-policies?)"},
+		{"compute-gardener-scheduler.kubernetes.io/energy-policies", "enabled", ""},
 		{"kubenergy.io/mode", "enforce", ""},
 		{"kubenergy.io/team", "a", ""},
 	} {
 		n := &v1.Namespace{}
-		if key, ok := strings.CutPrefix(tc.label, "annotation "); ok {
+		if key, ok := strings.CutPrefix(tc.label, "enabled "); ok {
+			n.Labels = map[string]string{gardenerPolicies: "enabled"}
+			n.Annotations = map[string]string{key: tc.value}
+		} else if key, ok := strings.CutPrefix(tc.label, "annotation "); ok {
 			n.Annotations = map[string]string{key: tc.value}
 		} else {
 			n.Labels = map[string]string{tc.label: tc.value}
