@@ -22,6 +22,7 @@ const podPath = "/api/v1/namespaces/ns/pods"
 func twoSites(t *testing.T) *apiServer {
 	t.Helper()
 	a := newAPIServer(t)
+	a.add(t, leasePath, lease(schedulerName, 3*time.Second))
 	a.add(t, zonePath, zone("DE"))
 	clean := zone("FR")
 	clean.Spec.Default = false
@@ -275,6 +276,29 @@ func TestExplainStates(t *testing.T) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
 		}), "ns", stateReleased, "released at 2026-03-02T08:30:00Z"},
+		"released, and why": {job(func(j *batchv1.Job) {
+			j.Labels, j.Spec.Suspend = nil, new(false)
+			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
+		}), "ns", stateReleased, "It had been held, and the scheduler said: held until 2026-03-02T12:00:00Z"},
+		"running, never held": {job(func(j *batchv1.Job) {
+			unheld(j)
+			delete(j.Annotations, v1alpha1.AnnotationAllowedDelay)
+		}), "ns", stateRunning, "It was not held: no delay is allowed."},
+		"running in shadow": {job(unheld), "quiet", stateRunning, "It was not held: the mode here is shadow"},
+		"running for another": {job(func(j *batchv1.Job) {
+			unheld(j)
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Flow", Name: "f"}}
+		}), "ns", stateRunning, "It was not held: it belongs to Flow f."},
+		"running, due before it came": {job(func(j *batchv1.Job) {
+			unheld(j)
+			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-2 * time.Hour).Format(time.RFC3339)
+		}), "ns", stateRunning, "It was not held: kubenergy.io/finish-by 2026-03-02T07:00:00Z is past: started at once."},
+		"running, due later": {job(func(j *batchv1.Job) {
+			unheld(j)
+			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-time.Minute).Format(time.RFC3339)
+		}), "ns", stateRunning, "leaves no time to wait: started at once, since it runs for 2h0m0s."},
+		"running, for reasons that are lost": {job(unheld), "ns", stateRunning, "It was not held, and no event is left " +
+			"that says why. One that came now would be: held until 2026-03-02T12:00:00Z"},
 		"running job": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Status.Active, j.Status.Ready = 2, new(int32(1))
@@ -298,6 +322,17 @@ func TestExplainStates(t *testing.T) {
 				t.Errorf("%s, with a decision %v, with a placement %v", x.State, x.Decision != nil, x.Placement != nil)
 			}
 		})
+	}
+}
+
+// unheld is a Job that runs, and carries nothing of a hold.
+func unheld(j *batchv1.Job) {
+	j.Labels, j.Spec.Suspend = nil, new(false)
+	j.Status.Active, j.Status.Ready = 1, new(int32(1))
+	for _, key := range []string{
+		v1alpha1.AnnotationHeldUntil, v1alpha1.AnnotationLatestStart, v1alpha1.AnnotationHeldReason,
+	} {
+		delete(j.Annotations, key)
 	}
 }
 
