@@ -13,18 +13,22 @@ type document struct {
 	commands []string
 }
 
-// commandsOf reads the code blocks of a section: fenced ones that are marked sh, and indented ones.
+// commandsOf reads the code blocks of a section, or of all of a document: fenced ones that are marked sh, and indented
+// ones.
 func commandsOf(t *testing.T, path, heading string) *document {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(text), "\n"+heading+"\n")
-	if !found {
-		t.Fatalf("%s has no section %q", path, heading)
+	section := string(text)
+	if heading != "" {
+		_, after, found := strings.Cut(section, "\n"+heading+"\n")
+		if !found {
+			t.Fatalf("%s has no section %q", path, heading)
+		}
+		section, _, _ = strings.Cut(after, "\n## ")
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
 	d := &document{name: path}
 	fenced := ""
 	var command []string
@@ -59,9 +63,13 @@ func commandsOf(t *testing.T, path, heading string) *document {
 	return d
 }
 
-// goesOn reports whether a command needs another line: after a backslash, a pipe, and until a loop is done.
+// goesOn reports whether a command needs another line: after a backslash, a pipe, and until a loop or the text after
+// <<'END' is done.
 func goesOn(lines []string) bool {
 	last := strings.TrimSpace(lines[len(lines)-1])
+	if strings.Contains(lines[0], "<<'END'") {
+		return last != "END"
+	}
 	opened, closed := 0, 0
 	for _, l := range lines {
 		for word := range strings.FieldsSeq(l) {
@@ -102,6 +110,7 @@ func TestCommandsOf(t *testing.T) {
 	path := t.TempDir() + "/d.md"
 	text := "# A\n\n## B\n\nSay:\n\n```sh\nhelm install x \\\n    --set a=b\nkubectl get y   # " +
 		"why\n```\n\n```yaml\na: b\n```\n\n" +
+		"    cat > f <<'END'\n    a: b\n    END\n" +
 		"    kubectl get z |\n      while read -r a; do\n        echo $a\n      done\n    ls\n\nEnd.\n\n## C\n\n    " +
 		"rm\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -109,7 +118,7 @@ func TestCommandsOf(t *testing.T) {
 	}
 	d := commandsOf(t, path, "## B")
 	want := []string{
-		"helm install x \\\n    --set a=b", "kubectl get y   # why",
+		"helm install x \\\n    --set a=b", "kubectl get y   # why", "cat > f <<'END'\na: b\nEND",
 		"kubectl get z |\n  while read -r a; do\n    echo $a\n  done", "ls",
 	}
 	if got, want := strings.Join(d.commands, "\n--\n"), strings.Join(want, "\n--\n"); got != want {
