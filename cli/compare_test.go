@@ -200,7 +200,7 @@ func TestCompareRefuses(t *testing.T) {
 			"-f", file, "--forecast", "weather", "--zones", "one", "--starts", "0",
 		}},
 		{`unknown strategy "greenest"`, []string{"-f", file, "--strategies", "greenest"}},
-		{`shard "3/3"`, []string{"-f", file, "--shard", "3/3", "--out", t.TempDir()}},
+		{`--shard is "3/3"`, []string{"-f", file, "--shard", "3/3", "--out", t.TempDir()}},
 		{"say --out DIR", []string{"-f", file, "--shard", "0/3"}},
 		{`unknown output format "xml"`, []string{"-f", file, "-o", "xml"}},
 		{"is no folder of results", []string{"merge", t.TempDir()}},

@@ -45,9 +45,9 @@ func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.Da
 	if len(names) == 0 {
 		return all, nil
 	}
-	var known []string
+	known := setNames(all)
 	for i := range all {
-		known = append(known, all[i].Set(), all[i].Name)
+		known = append(known, all[i].Name)
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {

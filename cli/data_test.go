@@ -299,7 +299,7 @@ func TestDataCommands(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		`no data set or file "tow" (did you mean two?): want one or more of one, two`: {"fetch", "tow", "--dir", dir},
+		`no data set or file "ones" (did you mean one?): want one or more of one, two`: {"fetch", "ones", "--dir", dir},
 		"want a folder: --dir DIR, or the variable KUBENERGY_DATA":                    {"fetch", "two"},
 	} {
 		if _, _, err := onData(t, nil, args...); err == nil || err.Error() != want {

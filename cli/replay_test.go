@@ -160,7 +160,8 @@ func TestReplayRefuses(t *testing.T) {
 		{`[]`, "want a strategy", 2, nil},
 		{`[]`, `unknown strategy "greenest"`, 2, []string{"--strategy", "greenest"}},
 		{`{}`, "want decisions, as GET", 2, []string{"--strategy", "energy"}},
-		{"JobID,AssignedNode\nj,n\n", `no column "id"`, 2, []string{"--strategy", "energy"}},
+		{"job,node\nj,n\n", `no column "id"`, 2, []string{"--strategy", "energy"}},
+		{"JobID,AssignedNode\nj,n\n", "kubenergy simulate wrote it", 2, []string{"--strategy", "energy"}},
 		{
 			"id,at,action,digest,snapshot\nr7,yesterday,place,,\n", "record r7: at: ", 2,
 			[]string{"--strategy", "energy"},
