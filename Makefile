@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test \
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold generate verify clean manifests images chart-test \
         test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold bench-mincost lemon upstream agent-long central-long compare-gaia e2e-real fuzz fuzz-short mutants nightly
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
@@ -211,6 +211,9 @@ parity: ## Show that the simulator and the real scheduler choose the same node f
 
 install-test: ## Install with Helm, hold, explain, release, break glass and uninstall, as the README says it.
 	go test ./test/lifecycle/... -run . -v -count=1 -timeout $(TIMEOUT)
+
+tutorials: ## Follow the three tutorials word by word: half an hour. TO= keeps what was printed, and follows them in a clone.
+	KUBENERGY_LONG=1 go test ./test/lifecycle/... -run Tutorials -v -count=1 -timeout 90m $(if $(TO),-transcripts '$(abspath $(TO))')
 
 hold: ## Show on a real control plane that no hold outlives its deadline (promise P1).
 	go test ./test/hold/... -run . -v -count=1 -timeout $(TIMEOUT)

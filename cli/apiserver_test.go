@@ -325,7 +325,7 @@ func readPathOf(object any) string {
 
 func fieldsOf(o *unstructured.Unstructured) fields.Set {
 	set := fields.Set{"metadata.name": o.GetName()}
-	for _, path := range []string{"spec.nodeName", "spec.schedulerName", "status.phase"} {
+	for _, path := range []string{"spec.nodeName", "spec.schedulerName", "status.phase", "involvedObject.uid"} {
 		set[path], _, _ = unstructured.NestedString(o.Object, strings.Split(path, ".")...)
 	}
 	return set

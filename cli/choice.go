@@ -29,9 +29,15 @@ func output(flags *pflag.FlagSet, formats ...string) *choice {
 }
 
 // list names the words.
-func (c *choice) list() string {
-	last := len(c.words) - 1
-	return strings.Join(c.words[:last], ", ") + " or " + c.words[last]
+func (c *choice) list() string { return orOf(c.words) }
+
+// orOf names words of which one is to be chosen.
+func orOf(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // infer takes the word that a file's name ends in, unless the flag is given. It reports whether there is one.

@@ -78,6 +78,7 @@ func newRoot(t terminal) *cobra.Command {
 		newStrategies(t),
 		newExplain(t),
 		newForecast(t),
+		newHeld(t),
 		newDoctor(t),
 		newRelease(t),
 		newRunNow(t),

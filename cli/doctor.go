@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // status is how bad a finding is.
@@ -46,9 +48,12 @@ type doctor struct {
 	findings []finding
 
 	// What one check has learned and another needs.
-	fresh     map[string]bool // Leases, by name
-	scheduler time.Time       // creation of its Deployment; zero: none is seen
-	crds      bool
+	fresh       map[string]bool               // Leases, by name
+	deployments map[string]*appsv1.Deployment // of ours, by name
+	scheduler   time.Time                     // creation of its Deployment; zero: none is seen
+	policy      *v1alpha1.EnergyPolicy        // of the cluster; nil: none is seen
+	view        *kube.View                    // nil: not read yet
+	crds        bool
 }
 
 // checks in the order in which they build on each other.
@@ -65,9 +70,12 @@ var checks = []struct {
 	{"permissions", (*doctor).lookAtPermissions},
 	{"hold policy", (*doctor).lookAtHoldPolicy},
 	{"mode", (*doctor).lookAtMode},
+	{"defaults", (*doctor).lookAtDefaults},
 	{"grid zones", (*doctor).lookAtZones},
 	{"nodes", (*doctor).lookAtNodes},
 	{"held jobs", (*doctor).lookAtHeldJobs},
+	{"scheduler names", (*doctor).lookAtStranded},
+	{"variables", (*doctor).lookAtVariables},
 	{"central unit", (*doctor).lookAtCentral},
 	{"metrics", (*doctor).lookAtMetrics},
 }
@@ -92,7 +100,10 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 			if err != nil {
 				return err
 			}
-			d := &doctor{client: c, config: c.config, namespace: f.namespace, now: t.now, fresh: map[string]bool{}}
+			d := &doctor{
+				client: c, config: c.config, namespace: f.namespace, now: t.now, fresh: map[string]bool{},
+				deployments: map[string]*appsv1.Deployment{},
+			}
 			d.examine(cmd.Context())
 			return d.report(t, format.value)
 		},

@@ -9,12 +9,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 const (
@@ -137,9 +139,9 @@ func healthy(t *testing.T) *apiServer {
 				testNow.Add(-47*time.Hour))})
 		}
 	}
-	policy := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	policy.Spec.Mode = v1alpha1.ModeEnforce
-	a.add(t, policiesPath, policy)
+	cluster := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	cluster.Spec.Mode = v1alpha1.ModeEnforce
+	a.add(t, policiesPath, cluster)
 	a.add(t, zonePath, zone("DE"))
 	a.add(t, profilePath, profile("small", map[string]string{"kind": "small"}, 20, 60))
 	a.add(t, nodePath, node("n1", map[string]string{"kind": "small"}))
@@ -331,6 +333,79 @@ func TestDoctorFinds(t *testing.T) {
 			func(_ *testing.T, a *apiServer) { a.refused["list jobs"] = true }, "held jobs",
 			statusWarn, "you may not read Jobs",
 		},
+		"a Deployment that outlived us": {func(t *testing.T, a *apiServer) {
+			gone(t, a)
+			d := deployment("web", "example.org/web:1")
+			d.Spec.Template.Spec.SchedulerName = policy.SchedulerName
+			a.add(t, "/apis/apps/v1/namespaces/ns/deployments", d)
+		}, "scheduler names", statusFail, "1 Deployment names the scheduler kubenergy, and its pods stay pending while no " +
+			"such scheduler runs: ns/web"},
+		"a CronJob that outlived us": {func(t *testing.T, a *apiServer) {
+			gone(t, a)
+			c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
+			c.Spec.JobTemplate.Spec.Template.Spec.SchedulerName = policy.GardenerSchedulerName
+			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", c)
+		}, "scheduler names", statusFail, "1 CronJob names the scheduler compute-gardener-scheduler"},
+		"a Job that outlived us": {func(t *testing.T, a *apiServer) {
+			gone(t, a)
+			j := heldJob("train")
+			j.Labels, j.Spec.Suspend = nil, nil
+			j.Spec.Template.Spec.SchedulerName = policy.SchedulerName
+			a.add(t, jobsIn("ns"), j)
+		}, "scheduler names", statusFail, "1 Job names the scheduler kubenergy"},
+		"pods that outlived us": {func(t *testing.T, a *apiServer) {
+			gone(t, a)
+			for _, name := range []string{"a", "b"} {
+				a.add(t, "/api/v1/namespaces/ns/pods", markedPod(name))
+			}
+		}, "scheduler names", statusFail, "2 pods wait for the scheduler kubenergy, and stay pending while no such " +
+			"scheduler runs: ns/a and ns/b"},
+		"a pod that names a profile that is gone": {func(t *testing.T, a *apiServer) {
+			configure(t, a, "profiles: [{schedulerName: green}, {schedulerName: default-scheduler}]")
+			a.add(t, "/api/v1/namespaces/ns/pods", markedPod("a"))
+		}, "scheduler names", statusFail, "1 pod waits for the scheduler kubenergy"},
+		"a name of one's own": {func(t *testing.T, a *apiServer) {
+			gone(t, a)
+			configure(t, a, "profiles: [{schedulerName: green}]")
+			pod := markedPod("a")
+			pod.Spec.SchedulerName = "green"
+			a.add(t, "/api/v1/namespaces/ns/pods", pod)
+		}, "scheduler names", statusFail, "1 pod waits for the scheduler green"},
+		"a key for the wrong program": {setVariable(schedulerName, v1.EnvVar{
+			Name: "ELECTRICITY_MAP_API_KEY", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Key: "key"}},
+		}), "variables", statusWarn, "kubenergy-scheduler: environment variable ELECTRICITY_MAP_API_KEY has no effect"},
+		"a key that no zone names": {setVariable(controllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"}),
+			"variables", statusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY asks nothing"},
+		"a log level": {setVariable(controllerName, v1.EnvVar{Name: "LOG_LEVEL", Value: "debug"}),
+			"variables", statusWarn, "kubenergy-controller: environment variable LOG_LEVEL has no effect"},
+		"a variable of no name": {setVariable(schedulerName, v1.EnvVar{Name: "CARBON_INTENSITY_TRESHOLD", Value: "2"}),
+			"variables", statusWarn, "environment variable CARBON_INTENSITY_TRESHOLD has no effect"},
+		"prices that no zone has": {setVariable(schedulerName, v1.EnvVar{Name: "PRICING_ENABLED", Value: "true"}),
+			"variables", statusWarn, "PRICING_ENABLED holds nothing: no GridZone has prices"},
+		"schedules alone": {setVariable(schedulerName, v1.EnvVar{Name: "PRICING_SCHEDULES_PATH", Value: "/x"}),
+			"variables", statusWarn, "environment variable PRICING_SCHEDULES_PATH has no effect"},
+		"a threshold of one program": {setVariable(schedulerName, v1.EnvVar{
+			Name: "CARBON_INTENSITY_THRESHOLD", Value: "250",
+		}), "variables", statusWarn, `CARBON_INTENSITY_THRESHOLD is "250" for the scheduler and not set for the controller`},
+		"a delay that is cut": {setVariable(schedulerName, v1.EnvVar{Name: "MAX_SCHEDULING_DELAY", Value: "900h"}),
+			"variables", statusWarn, "MAX_SCHEDULING_DELAY is 900h0m0s: it is cut to 24h0m0s"},
+		"a policy's delay that is cut": {func(t *testing.T, a *apiServer) {
+			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) {
+				p.Spec.AllowedDelay = &metav1.Duration{Duration: 100 * time.Hour}
+			})
+		}, "mode", statusWarn, "EnergyPolicy kubenergy-system/default: allowedDelay is 100h0m0s: it is cut to 24h0m0s"},
+		"a default that changed": {func(*testing.T, *apiServer) {}, "defaults", statusOK,
+			"hold.minSavingPerHour is not set; its default was 0 and is 0.005"},
+		"a default that changed, and is set": {func(t *testing.T, a *apiServer) {
+			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) {
+				p.Spec.Hold = &v1alpha1.HoldSettings{MinSavingPerHour: new(0.0)}
+			})
+		}, "defaults", statusOK, "no default that changed"},
+		"a default that changed, and is a flag": {func(t *testing.T, a *apiServer) {
+			edit(t, a, deploymentPath+"/"+schedulerName, func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Args = []string{"--kubenergy-min-saving-per-hour=0"}
+			})
+		}, "defaults", statusOK, "no default that changed"},
 		"nodes one may not see": {
 			func(_ *testing.T, a *apiServer) { a.refused["list nodes"] = true }, "nodes",
 			statusWarn, "you may not read nodes",
@@ -372,6 +447,44 @@ func TestDoctorFinds(t *testing.T) {
 				t.Errorf("%d failures", fails)
 			}
 		})
+	}
+}
+
+// gone is a cluster in which our scheduler does not run any longer.
+func gone(t *testing.T, a *apiServer) {
+	for _, name := range []string{schedulerName, holdLease} {
+		a.add(t, leasePath, lease(name, time.Hour))
+	}
+}
+
+func configure(t *testing.T, a *apiServer, text string) {
+	a.add(t, "/api/v1/namespaces/kubenergy-system/configmaps", &v1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: schedulerName}, Data: map[string]string{"scheduler.yaml": text},
+	})
+}
+
+func setVariable(program string, e v1.EnvVar) func(*testing.T, *apiServer) {
+	return func(t *testing.T, a *apiServer) {
+		edit(t, a, deploymentPath+"/"+program, func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Env = append(d.Spec.Template.Spec.Containers[0].Env, e)
+		})
+	}
+}
+
+// A variable that stands for both programs, and a key that a zone names, are as they should be.
+func TestDoctorAcceptsVariables(t *testing.T) {
+	a := healthy(t)
+	for _, program := range []string{schedulerName, controllerName} {
+		setVariable(program, v1.EnvVar{Name: "CARBON_INTENSITY_THRESHOLD", Value: "250"})(t, a)
+	}
+	setVariable(controllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"})(t, a)
+	edit(t, a, zonePath+"/DE", func(z *v1alpha1.GridZone) {
+		z.Spec.Carbon.Sources = []v1alpha1.CarbonSource{{
+			ElectricityMaps: &v1alpha1.ElectricityMapsSource{Key: policy.GardenerKey},
+		}}
+	})
+	if _, stdout, _ := a.run(t, "doctor"); !strings.Contains(stdout, "no variable of Compute Gardener is set in vain") {
+		t.Error(stdout)
 	}
 }
 

@@ -38,7 +38,7 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 	// whether its pod is ready was looked at above
 	case refused != nil && refused.status == http.StatusServiceUnavailable:
 		d.say(statusWarn,
-			"look at the logs of "+controllerName+"; in the lab, and wherever that proxy reaches no pods, use --server",
+			"look at the logs of "+controllerName+"; where that proxy reaches no pods, use --server of report and top",
 			"%v", err)
 		return
 	case err != nil:

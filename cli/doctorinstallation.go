@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -87,6 +85,7 @@ func (d *doctor) lookAtComponents(ctx context.Context) {
 		if !strings.HasPrefix(dep.Name, "kubenergy") && dep.Labels["app.kubernetes.io/part-of"] != "kubenergy" {
 			continue
 		}
+		d.deployments[dep.Name] = dep
 		if strings.HasSuffix(dep.Name, "scheduler") {
 			d.scheduler = dep.CreationTimestamp.Time
 		}
@@ -152,20 +151,15 @@ func (d *doctor) lookAtLeases(ctx context.Context) {
 		}
 		found = true
 		holder := ptr.Deref(l.Spec.HolderIdentity, "")
-		limit := time.Duration(cmp.Or(ptr.Deref(l.Spec.LeaseDurationSeconds, 0), 15)) * time.Second
-		var age time.Duration
-		if l.Spec.RenewTime != nil {
-			age = max(0, d.now().Sub(l.Spec.RenewTime.Time))
-		}
 		switch {
-		case holder == "" || l.Spec.RenewTime == nil:
-			d.say(statusWarn, "look whether its component runs", "Lease %s has no holder", l.Name)
-		case age > 2*limit:
-			d.say(statusWarn, "look whether its component runs", "Lease %s was last renewed %s ago by %s", l.Name,
-				report.Rounded(age), holder)
-		default:
+		case heldNow(l, d.now()):
 			d.fresh[l.Name] = true
 			d.ok("Lease %s is held by %s", l.Name, holder)
+		case holder == "" || l.Spec.RenewTime == nil:
+			d.say(statusWarn, "look whether its component runs", "Lease %s has no holder", l.Name)
+		default:
+			d.say(statusWarn, "look whether its component runs", "Lease %s was last renewed %s ago by %s", l.Name,
+				report.Rounded(d.now().Sub(l.Spec.RenewTime.Time)), holder)
 		}
 	}
 	if !found {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
@@ -32,11 +31,10 @@ func (d *doctor) lookAtMode(ctx context.Context) {
 		d.unseen("EnergyPolicies", err)
 		return
 	}
-	var cluster *v1alpha1.EnergyPolicy
 	for i := range policies.Items {
 		p := &policies.Items[i]
 		if p.Name == v1alpha1.PolicyName && p.Namespace == d.namespace {
-			cluster = p
+			d.policy = p
 		}
 		if err := policy.ReadPolicy(p); err != nil {
 			d.say(statusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s: %s", p.Namespace,
@@ -48,9 +46,10 @@ func (d *doctor) lookAtMode(ctx context.Context) {
 		}
 	}
 	mode := v1alpha1.ModeShadow
-	if cluster != nil && cluster.Spec.Mode != "" {
-		mode = cluster.Spec.Mode
+	if d.policy != nil && d.policy.Spec.Mode != "" {
+		mode = d.policy.Spec.Mode
 	}
+	d.lookAtDelays(ctx, policies.Items)
 	own := ""
 	if n := d.namespacesOfTheirOwn(ctx, policies.Items); n > 0 {
 		own = fmt.Sprintf("; %s another one", count(n, "namespace")+map[bool]string{
@@ -58,6 +57,23 @@ func (d *doctor) lookAtMode(ctx context.Context) {
 		}[n == 1])
 	}
 	d.ok("the cluster's mode is %s: %s%s", mode, modeMeans[mode], own)
+}
+
+// lookAtDelays tells of policies that allow longer delays than any hold may last.
+func (d *doctor) lookAtDelays(ctx context.Context, policies []v1alpha1.EnergyPolicy) {
+	view, err := d.knowledge(ctx)
+	if err != nil {
+		return // told with the nodes
+	}
+	for i := range policies {
+		p := &policies[i]
+		if p.Name != v1alpha1.PolicyName {
+			continue
+		}
+		for _, f := range view.FindPolicy(p.Namespace) {
+			d.say(statusWarn, f.Mend, "EnergyPolicy %s/%s: %s", p.Namespace, p.Name, f.Said)
+		}
+	}
 }
 
 // modeMeans says what a mode does.
@@ -195,7 +211,7 @@ func (d *doctor) lookAtNodes(ctx context.Context) {
 		d.unseen("nodes", err)
 		return
 	}
-	view, _, err := kube.ListView(ctx, d.config, "")
+	view, err := d.knowledge(ctx)
 	if err != nil {
 		d.unseen("profiles", err)
 		return

@@ -23,11 +23,11 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// explanation is what is known about one pod or Job.
+// explanation is what is known about one object.
 type explanation struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	Object     string `json:"object"` // pod or job
+	Object     string `json:"object"` // pod, job, cronjob, deployment or namespace
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
 
@@ -35,6 +35,9 @@ type explanation struct {
 	Sentence    string     `json:"sentence"`
 	HeldUntil   *time.Time `json:"heldUntil,omitempty"`
 	LatestStart *time.Time `json:"latestStart,omitempty"`
+	Planned     *time.Time `json:"plannedStart,omitempty"` // of a Job that was held and has started
+	Started     *time.Time `json:"started,omitempty"`
+	NextRun     *time.Time `json:"nextRun,omitempty"` // of a CronJob
 	Node        string     `json:"node,omitempty"`
 	Mode        string     `json:"mode"`
 
@@ -43,6 +46,8 @@ type explanation struct {
 	Compare   []comparison   `json:"nowAndThen,omitempty"`
 	Signals   []signalSource `json:"signals,omitempty"`
 	Placement *placement     `json:"placement,omitempty"`
+	Events    []told         `json:"events,omitempty"`
+	Budgets   []usedBudget   `json:"budgets,omitempty"` // of a namespace
 	Warnings  []string       `json:"warnings,omitempty"`
 	Unseen    []string       `json:"unseen,omitempty"` // what the user may not read
 }
@@ -94,22 +99,32 @@ const (
 	stateBound     = "bound"
 	stateRunning   = "running"
 	stateFinished  = "finished"
+	stateScheduled = "scheduled" // a CronJob
+	statePlaced    = "placed"    // the pods of a Deployment: never held
+	stateOptedIn   = "opted in"  // a namespace
+	stateNotIn     = "not opted in"
 )
+
+// explainable are the kinds of objects that can be explained.
+var explainable = []string{kindPod, kindJob, kindCronJob, kindDeployment, kindNamespace}
 
 func newExplain(t terminal) *cobra.Command {
 	var f clusterFlags
 	var format *choice
 	cmd := &cobra.Command{
-		Use:   "explain pod|job NAME",
-		Short: "Say why a pod or a Job waits and until when, or which nodes suit it how well",
-		Long: `Say what KubEnergy does with a pod or a Job and why: whether it is held and until when, which
-settings hold for it and where each comes from, what a start now compares to, which signals that rests on, and which
-nodes are ranked how. It reads with your own rights; what you may not see is named. Nodes are ruled out by a model of
-feasibility: the real scheduler checks more.`,
+		Use:   "explain pod|job|cronjob|deployment|namespace NAME",
+		Short: "Say why work waits and until when, or why it does not, and which nodes suit it how well",
+		Long: `Say what KubEnergy does with a pod or a Job and why: whether it is held and until when, or why it was
+not, which settings hold for it and where each comes from, what a start now compares to, which signals that rests on,
+and which nodes are ranked how. Of a CronJob it says what its next Job will meet, of a Deployment how its pods are
+placed, and of a namespace what its mode, policy and budgets ask. It reads with your own rights; what you may not see
+is named. Nodes are ruled out by a model of feasibility: the real scheduler checks more.`,
 		Example: `  kubenergy explain job nightly-report -n reports
-  kubenergy explain pod/train-7 -o yaml`,
+  kubenergy explain pod/train-7 -o yaml
+  kubenergy explain cronjob nightly-report -n reports
+  kubenergy explain namespace reports`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, name, err := oneObject(args, kindPod, kindJob)
+			kind, name, err := oneObject(args, explainable...)
 			if err != nil {
 				return err
 			}
@@ -178,28 +193,25 @@ func (e *explainer) lacks(unseen []kube.Unseen) {
 	}
 }
 
-// subject is a pod or a Job, as far as both are the same.
-type subject struct {
-	object metav1.Object
-	pod    *v1.Pod // of a Job: its template
-	job    *batchv1.Job
-	work   policy.Work
-	err    error // of annotations that make no sense
-}
-
 func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (*explanation, error) {
 	s, err := e.read(ctx, kind, namespace, name)
 	if err != nil {
 		return nil, err
 	}
 	e.out = &explanation{
-		APIVersion: "kubenergy.io/v1alpha1", Kind: "Explanation", Object: kind, Namespace: namespace, Name: name,
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "Explanation", Object: kind, Namespace: s.object.GetNamespace(),
+		Name: name,
 	}
-	view, unseen, err := kube.ListView(ctx, e.config, namespace)
+	defaults, errDefaults := readDefaults(ctx, e.client)
+	view, unseen, err := kube.ListView(ctx, e.config, e.out.Namespace, defaults)
 	if err != nil {
 		return nil, fmt.Errorf("reading what the cluster knows of grids and hardware: %s", because(err))
 	}
 	e.lacks(unseen)
+	if errDefaults != nil && s.work.OfGardener() {
+		e.unseen(errDefaults.Error() + ": what it sets by default for pods of " + policy.GardenerSchedulerName +
+			" cannot be said")
+	}
 	e.view = view
 	e.warn(ctx, s)
 	job, settings := view.Settle(&s.work)
@@ -207,8 +219,28 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 	if e.noMode {
 		e.out.Mode = unknownMode
 	}
-	e.state(s, &job, &settings)
-	e.out.Settings = settingsOf(view.Origins(&s.work), &settings)
+	e.state(ctx, s, &job, &settings)
+	e.settings(s, &settings)
+	if kind == kindNamespace {
+		return e.out, nil
+	}
+	e.out.startOf(s.job)
+	e.strands(ctx, s)
+	e.signals(ctx)
+	switch e.out.State {
+	case stateBound, stateRunning, stateFinished:
+		return e.out, nil // nothing is left to decide
+	}
+	if !e.noZones && e.out.State != statePlaced {
+		e.decide(&job, &settings)
+	}
+	e.rank(ctx, s, &job, &settings)
+	return e.out, nil
+}
+
+// settings lists the settings, and which of them cannot be told.
+func (e *explainer) settings(s *subject, settings *policy.Settings) {
+	e.out.Settings = settingsOf(e.view.Origins(&s.work), settings)
 	for i := range e.out.Settings {
 		switch set := &e.out.Settings[i]; {
 		case e.noMode && set.Name == "mode":
@@ -217,37 +249,6 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 			set.From = "built in, unless the cluster's policy differs"
 		}
 	}
-	e.signals(ctx)
-	switch e.out.State {
-	case stateBound, stateRunning, stateFinished:
-		return e.out, nil // nothing is left to decide
-	}
-	if !e.noZones {
-		e.decide(&job, &settings)
-	}
-	e.rank(ctx, s, &job, &settings)
-	return e.out, nil
-}
-
-func (e *explainer) read(ctx context.Context, kind, namespace, name string) (*subject, error) {
-	if kind == kindPod {
-		pod, err := e.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("reading pod %s/%s: %s", namespace, name, because(err))
-		}
-		s := &subject{object: pod, pod: pod}
-		s.work, s.err = policy.ReadPod(pod)
-		return s, nil
-	}
-	job, err := e.client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("reading Job %s/%s: %s", namespace, name, because(err))
-	}
-	template := &v1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
-	template.Namespace = namespace
-	s := &subject{object: job, pod: template, job: job}
-	s.work, s.err = policy.ReadJob(job)
-	return s, nil
 }
 
 // settingsOf lists the settings that were made, and of the built-in ones those that matter most.
@@ -291,7 +292,8 @@ func (e *explainer) warn(ctx context.Context, s *subject) {
 			}
 		}
 	}
-	found := append(policy.FindKeys(s.object.GetLabels(), both...), e.view.Find(e.now, &s.work)...)
+	found := slices.Concat(policy.FindKeys(s.object.GetLabels(), both...), policy.FindOwner(s.object, &s.work),
+		e.view.Find(e.submitted(s), &s.work))
 	// Without the right to read the namespace, lacks has told of that.
 	if n, err := e.client.CoreV1().Namespaces().Get(ctx, s.work.Namespace, metav1.GetOptions{}); err == nil {
 		found = append(found, policy.FindNamespace(n)...)
@@ -315,27 +317,51 @@ func aliasesIn(annotations map[string]string) (keys []string) {
 	return keys
 }
 
+// submitted is when the object was created; of one that is to come, now.
+func (e *explainer) submitted(s *subject) time.Time {
+	if s.work.Submitted.IsZero() {
+		return e.now
+	}
+	return s.work.Submitted
+}
+
 // state says in which state the object is, in one word and in one sentence.
-func (e *explainer) state(s *subject, job *sched.Job, settings *policy.Settings) {
+func (e *explainer) state(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
+	switch s.kind {
+	case kindCronJob:
+		e.cronJobState(s, job, settings)
+		return
+	case kindDeployment:
+		e.deploymentState(s)
+		return
+	case kindNamespace:
+		e.namespaceState(ctx, s, settings)
+		return
+	}
+	e.events(ctx, s)
 	latest := job.LatestStart()
 	if job.AllowedDelay > 0 && !job.Submitted.IsZero() {
 		e.out.LatestStart = &latest
 	}
-	if s.job != nil {
+	if s.kind == kindJob {
 		e.jobState(s.job)
 	} else {
 		e.podState(s.pod, settings)
 	}
-	if e.out.State != stateWaiting && e.out.State != stateSuspended || e.budget {
-		return
-	}
-	if why := e.notHeld(s, settings); why != "" {
-		e.out.Sentence = strings.TrimSuffix(e.out.Sentence, ".") + "; not held: " + why + "."
+	switch e.out.State {
+	case stateWaiting, stateSuspended:
+		if why := e.notHeld(s, job, settings); why != "" && !e.budget {
+			e.out.Sentence = strings.TrimSuffix(e.out.Sentence, ".") + "; not held: " + why + "."
+		}
+	case stateRunning, stateReleased, stateFinished:
+		if s.kind == kindJob {
+			e.out.Sentence += e.past(s, *job, settings)
+		}
 	}
 }
 
 // notHeld is why we keep our hands off, or "".
-func (e *explainer) notHeld(s *subject, settings *policy.Settings) string {
+func (e *explainer) notHeld(s *subject, job *sched.Job, settings *policy.Settings) string {
 	why, never := policy.NeverHeld(s.object)
 	switch {
 	case never:
@@ -357,6 +383,16 @@ func (e *explainer) notHeld(s *subject, settings *policy.Settings) string {
 	case settings.AllowedDelay == 0:
 		return "no delay is allowed"
 	}
+	return policy.NoTime(e.submitted(s), job)
+}
+
+// endOf is how a Job ended; "": it did not.
+func endOf(job *batchv1.Job) batchv1.JobConditionType {
+	for _, c := range job.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == v1.ConditionTrue {
+			return c.Type
+		}
+	}
 	return ""
 }
 
@@ -364,13 +400,9 @@ func (e *explainer) jobState(job *batchv1.Job) {
 	suspended := job.Spec.Suspend != nil && *job.Spec.Suspend
 	held := job.Labels[v1alpha1.LabelHeld] == "true"
 	released := job.Annotations[v1alpha1.AnnotationReleasedAt]
-	for _, c := range job.Status.Conditions {
-		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == v1.ConditionTrue {
-			e.say(stateFinished, "It is finished (%s).", c.Type)
-			return
-		}
-	}
-	switch {
+	switch end := endOf(job); {
+	case end != "":
+		e.say(stateFinished, "It is finished (%s).", end)
 	case suspended && held:
 		e.held(job.Annotations)
 	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
@@ -392,6 +424,18 @@ func (e *explainer) jobState(job *batchv1.Job) {
 	}
 }
 
+// startOf adds when a Job that was held should have started, by the last plan, and when it did.
+func (x *explanation) startOf(job *batchv1.Job) {
+	if job == nil || job.Status.StartTime == nil || x.State == stateHeld || x.State == stateSuspended {
+		return
+	}
+	planned, err := time.Parse(time.RFC3339, job.Annotations[v1alpha1.AnnotationHeldUntil])
+	if err != nil {
+		return // it was never held, or not for long enough to be told
+	}
+	x.Planned, x.Started = &planned, &job.Status.StartTime.Time
+}
+
 // until names an instant that may not be known.
 func until(text string) string {
 	if text == "" {
@@ -400,22 +444,40 @@ func until(text string) string {
 	return ", at " + text + " at the latest"
 }
 
+// written is what the hold loop wrote on a Job that it holds.
+type written struct {
+	until, latest *time.Time
+	reason        string
+}
+
+func readWritten(annotations map[string]string) (w written) {
+	in := func(key string) *time.Time {
+		t, err := time.Parse(time.RFC3339, annotations[key])
+		if err != nil {
+			return nil
+		}
+		return &t
+	}
+	return written{
+		in(v1alpha1.AnnotationHeldUntil), in(v1alpha1.AnnotationLatestStart), annotations[v1alpha1.AnnotationHeldReason],
+	}
+}
+
 // held tells what the hold loop wrote on the Job.
 func (e *explainer) held(annotations map[string]string) {
-	until, err := time.Parse(time.RFC3339, annotations[v1alpha1.AnnotationHeldUntil])
-	if t, err := time.Parse(time.RFC3339, annotations[v1alpha1.AnnotationLatestStart]); err == nil {
-		e.out.LatestStart = &t
+	w := readWritten(annotations)
+	if w.latest != nil {
+		e.out.LatestStart = w.latest
 	}
-	if err != nil {
+	if e.out.HeldUntil = w.until; w.until == nil {
 		e.say(stateHeld, "It is held, and the hold loop has not said yet until when.")
 		return
 	}
-	e.out.HeldUntil = &until
-	e.say(stateHeld, "It is held until %s.", e.clock(until))
-	if reason := annotations[v1alpha1.AnnotationHeldReason]; reason != "" {
-		e.out.Sentence += " The scheduler said: " + reason + "."
+	e.say(stateHeld, "It is held until %s.", e.clock(*w.until))
+	if w.reason != "" {
+		e.out.Sentence += " The scheduler said: " + w.reason + "."
 	}
-	if until.Before(e.now) {
+	if w.until.Before(e.now) {
 		e.out.Sentence += " That time has come: if it stays, ask kubenergy doctor."
 	}
 }
@@ -431,15 +493,25 @@ func (e *explainer) podState(pod *v1.Pod, settings *policy.Settings) {
 		e.say(stateBound, "It is bound to %s.", pod.Spec.NodeName)
 	case len(pod.Spec.SchedulingGates) > 0:
 		e.say(stateSuspended, "It has scheduling gates, which are not ours.")
+	case heldMessage(pod) != "" && settings.Enforced():
+		e.say(stateHeld, "It is held. The scheduler said: %s.", heldMessage(pod))
 	default:
-		for _, c := range pod.Status.Conditions {
-			if c.Type == v1.PodScheduled && c.Reason == v1.PodReasonSchedulingGated && settings.Enforced() {
-				e.say(stateHeld, "It is held. The scheduler said: %s.", strings.TrimSuffix(c.Message, "."))
-				return
-			}
-		}
 		e.say(stateWaiting, "It waits for the scheduler %s.", pod.Spec.SchedulerName)
+		age := e.now.Sub(pod.CreationTimestamp.Time)
+		if policy.Scheduled(pod).Type == "" && !pod.CreationTimestamp.IsZero() && age > lateness {
+			e.out.Sentence = fmt.Sprintf("It waits for the scheduler %s, and no scheduler has looked at it in %s.",
+				pod.Spec.SchedulerName, report.Rounded(age))
+		}
 	}
+}
+
+// heldMessage is what the hold loop wrote on a pod that waits for a node, if it holds the pod where the mode is enforce.
+func heldMessage(pod *v1.Pod) string {
+	c := policy.Scheduled(pod)
+	if pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) > 0 || c.Reason != v1.PodReasonSchedulingGated {
+		return ""
+	}
+	return strings.TrimSuffix(c.Message, ".")
 }
 
 func (e *explainer) say(state, format string, args ...any) {

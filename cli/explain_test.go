@@ -22,6 +22,7 @@ const podPath = "/api/v1/namespaces/ns/pods"
 func twoSites(t *testing.T) *apiServer {
 	t.Helper()
 	a := newAPIServer(t)
+	a.add(t, leasePath, lease(schedulerName, 3*time.Second))
 	a.add(t, zonePath, zone("DE"))
 	clean := zone("FR")
 	clean.Spec.Default = false
@@ -157,6 +158,31 @@ func TestExplainAPod(t *testing.T) {
 	}
 }
 
+// Of a Job that was held and has started, both times are told: that of the plan and the real one.
+func TestExplainWhenAHeldJobStarted(t *testing.T) {
+	for after, says := range map[time.Duration]string{
+		0: "as planned", 2 * time.Second: "2s later", -4 * time.Minute: "4 min earlier",
+	} {
+		a := twoSites(t)
+		j := workJob("nightly")
+		j.Labels, j.Spec.Suspend = nil, new(false)
+		started := metav1.NewTime(testNow.Add(3 * time.Hour).Add(after))
+		j.Status.StartTime, j.Status.Active, j.Status.Ready = &started, 1, new(int32(1))
+		a.add(t, jobsIn("ns"), j)
+		code, stdout, stderr := a.run(t, "explain", "job", "nightly", "-n", "ns")
+		want := "Planned start: " + testNow.Add(3*time.Hour).Format(time.RFC3339) + "\nActual start: " +
+			started.Format(time.RFC3339) + " (" + says + ")\n"
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, %s\n%s\nwant\n%s", code, stderr, stdout, want)
+		}
+	}
+	a := twoSites(t)
+	a.add(t, jobsIn("ns"), workJob("nightly"))
+	if x := explained(t, a, "job/nightly"); x.Planned != nil || x.Started != nil {
+		t.Errorf("it is held, and started at %v", x.Started)
+	}
+}
+
 // A static pod comes with its node, as the pods of a DaemonSet do: a node with no others may sleep, and waking it costs
 // more than using one that is awake.
 func TestExplainCountsNodesOfStaticPodsAsEmpty(t *testing.T) {
@@ -250,6 +276,29 @@ func TestExplainStates(t *testing.T) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
 		}), "ns", stateReleased, "released at 2026-03-02T08:30:00Z"},
+		"released, and why": {job(func(j *batchv1.Job) {
+			j.Labels, j.Spec.Suspend = nil, new(false)
+			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
+		}), "ns", stateReleased, "It had been held, and the scheduler said: held until 2026-03-02T12:00:00Z"},
+		"running, never held": {job(func(j *batchv1.Job) {
+			unheld(j)
+			delete(j.Annotations, v1alpha1.AnnotationAllowedDelay)
+		}), "ns", stateRunning, "It was not held: no delay is allowed."},
+		"running in shadow": {job(unheld), "quiet", stateRunning, "It was not held: the mode here is shadow"},
+		"running for another": {job(func(j *batchv1.Job) {
+			unheld(j)
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Flow", Name: "f"}}
+		}), "ns", stateRunning, "It was not held: it belongs to Flow f."},
+		"running, due before it came": {job(func(j *batchv1.Job) {
+			unheld(j)
+			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-2 * time.Hour).Format(time.RFC3339)
+		}), "ns", stateRunning, "It was not held: kubenergy.io/finish-by 2026-03-02T07:00:00Z is past: started at once."},
+		"running, due later": {job(func(j *batchv1.Job) {
+			unheld(j)
+			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-time.Minute).Format(time.RFC3339)
+		}), "ns", stateRunning, "leaves no time to wait: started at once, since it runs for 2h0m0s."},
+		"running, for reasons that are lost": {job(unheld), "ns", stateRunning, "It was not held, and no event is left " +
+			"that says why. One that came now would be: held until 2026-03-02T12:00:00Z"},
 		"running job": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Status.Active, j.Status.Ready = 2, new(int32(1))
@@ -273,6 +322,17 @@ func TestExplainStates(t *testing.T) {
 				t.Errorf("%s, with a decision %v, with a placement %v", x.State, x.Decision != nil, x.Placement != nil)
 			}
 		})
+	}
+}
+
+// unheld is a Job that runs, and carries nothing of a hold.
+func unheld(j *batchv1.Job) {
+	j.Labels, j.Spec.Suspend = nil, new(false)
+	j.Status.Active, j.Status.Ready = 1, new(int32(1))
+	for _, key := range []string{
+		v1alpha1.AnnotationHeldUntil, v1alpha1.AnnotationLatestStart, v1alpha1.AnnotationHeldReason,
+	} {
+		delete(j.Annotations, key)
 	}
 }
 

@@ -28,6 +28,10 @@ func (x *explanation) Text(_, colours bool) string {
 	if x.LatestStart != nil {
 		fmt.Fprintf(&b, "Latest start: %s\n", x.LatestStart.UTC().Format(time.RFC3339))
 	}
+	if x.Planned != nil {
+		fmt.Fprintf(&b, "Planned start: %s\nActual start: %s (%s)\n", x.Planned.UTC().Format(time.RFC3339),
+			x.Started.UTC().Format(time.RFC3339), offBy(x.Started.Sub(*x.Planned)))
+	}
 	for _, w := range x.Warnings {
 		fmt.Fprintf(&b, "Warning: %s\n", w)
 	}
@@ -39,6 +43,7 @@ func (x *explanation) Text(_, colours bool) string {
 		}
 		fmt.Fprintf(&b, "\n%s\n%s\n", bold("Settings"), rows.Open())
 	}
+	x.textBudgets(&b, bold)
 	if len(x.Signals) > 0 {
 		rows := report.Heads(7, "zone", "quantity", "now", "age", "source", "forecast by", "quality")
 		for _, s := range x.Signals {
@@ -49,10 +54,44 @@ func (x *explanation) Text(_, colours bool) string {
 	if x.Placement != nil {
 		x.Placement.text(&b, bold)
 	}
+	x.textEvents(&b, bold)
 	for _, u := range x.Unseen {
 		fmt.Fprintf(&b, "\nNot seen: %s\n", u)
 	}
 	return b.String()
+}
+
+// offBy says how much later than planned a start was.
+func offBy(late time.Duration) string {
+	switch {
+	case late > 0:
+		return report.Rounded(late) + " later"
+	case late < 0:
+		return report.Rounded(-late) + " earlier"
+	}
+	return "as planned"
+}
+
+func (x *explanation) textEvents(b *strings.Builder, bold func(string) string) {
+	if len(x.Events) == 0 {
+		return
+	}
+	rows := report.Heads(3, "at", "event", "says")
+	for _, e := range x.Events {
+		rows.Add(e.At, e.Reason, e.Text)
+	}
+	fmt.Fprintf(b, "\n%s\n%s\n", bold("Events"), rows.Open())
+}
+
+func (x *explanation) textBudgets(b *strings.Builder, bold func(string) string) {
+	if len(x.Budgets) == 0 {
+		return
+	}
+	rows := report.Heads(2, "budget", "period", "used %", "new work waits until", "suspended")
+	for _, u := range x.Budgets {
+		rows.Add(u.Name, u.Period, u.Percent, instant(u.ClosedUntil), int(u.Suspended))
+	}
+	fmt.Fprintf(b, "\n%s\n%s\n", bold("Budgets"), rows.Open())
 }
 
 func (x *explanation) textNowAndThen(b *strings.Builder, bold func(string) string) {

@@ -21,8 +21,6 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/policy"
-	"github.com/kubenergy/kubenergy/report"
 )
 
 // holdPolicy is the name of the MutatingAdmissionPolicy that suspends Jobs, and of its binding.
@@ -51,7 +49,9 @@ off the label kubenergy.io/held or kubenergy.io/budget-suspended. It needs nothi
 helps when nothing of ours does. The budget does not suspend the same Job again. With --remove-policy no new Job is
 held, and none suspended, from then on: what an uninstall does first.
 
-Bare pods are not released by it: nothing but the scheduler that they name keeps them. See run-now.`,
+Bare pods are not released by it: nothing but the scheduler that they name keeps them. See run-now. What names a
+scheduler of ours, and so waits for ever once none runs, is named at the end, with a command for each kind that gives
+it to the cluster's own.`,
 		Example: `  kubenergy release job nightly-report -n reports
   kubenergy release --all
   kubenergy release --all --remove-policy   # before the scheduler is removed`,
@@ -109,7 +109,7 @@ func (f *releaseFlags) run(ctx context.Context, t terminal, args []string) error
 		r.settle = 0
 	}
 	err = r.all(ctx, f.namespace)
-	r.notePods(context.WithoutCancel(ctx), t.err, f.namespace)
+	r.noteDependents(context.WithoutCancel(ctx), t.err, f.namespace, f.removePolicy)
 	return err
 }
 
@@ -308,33 +308,6 @@ func releasePatch(job *batchv1.Job, now time.Time) []byte {
 		return kube.BudgetResumePatch(job, true)
 	}
 	return kube.SeenJob(job).ReleasePatch(now)
-}
-
-// notePods tells of pods that wait for a scheduler of ours: nothing written on them holds them, but without one of
-// these schedulers they stay pending. Without the right to list pods, nothing is printed.
-func (r *releaser) notePods(ctx context.Context, w io.Writer, namespace string) {
-	for _, scheduler := range []string{policy.SchedulerName, policy.GardenerSchedulerName, policy.HybridSchedulerName} {
-		pods, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: "status.phase=Pending,spec.nodeName=,spec.schedulerName=" + scheduler, Limit: 500,
-		})
-		if err != nil || len(pods.Items) == 0 {
-			continue
-		}
-		var names []string
-		for i := range pods.Items {
-			names = append(names, pods.Items[i].Namespace+"/"+pods.Items[i].Name)
-		}
-		more := ""
-		if pods.Continue != "" {
-			more = "at least "
-		}
-		verbs := [...]string{"wait", "stay"}
-		if len(pods.Items) == 1 {
-			verbs = [...]string{"waits", "stays"}
-		}
-		fmt.Fprintf(w, "%s%s %s for the scheduler %s, and %s pending while no such scheduler runs: %s\n",
-			more, count(len(pods.Items), "pod"), verbs[0], scheduler, verbs[1], report.Few(3, names))
-	}
 }
 
 // count is a number of things, in words that fit it.

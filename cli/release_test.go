@@ -326,6 +326,10 @@ func TestReleaseOneJob(t *testing.T) {
 
 func TestReleaseTellsOfPodsThatWait(t *testing.T) {
 	a := newAPIServer(t)
+	a.add(t, leasePath, lease(schedulerName, 3*time.Second))
+	web := deployment("web", "example.org/web:1") // which a scheduler serves that stays
+	web.Spec.Template.Spec.SchedulerName = policy.SchedulerName
+	a.add(t, "/apis/apps/v1/namespaces/ns/deployments", web)
 	for _, p := range []struct{ name, scheduler, node string }{
 		{"waits", policy.SchedulerName, ""},
 		{"runs", policy.SchedulerName, "n1"},
@@ -339,17 +343,57 @@ func TestReleaseTellsOfPodsThatWait(t *testing.T) {
 		a.add(t, "/api/v1/namespaces/ns/pods", pod)
 	}
 	_, _, stderr := a.run(t, "release", "--all")
-	want := "1 pod wait for the scheduler kubenergy, and stay pending while no such scheduler runs: ns/waits\n" +
-		"1 pod wait for the scheduler compute-gardener-scheduler, and stay pending while no such scheduler runs: " +
-		"ns/old\n"
-	want = strings.ReplaceAll(want, "1 pod wait ", "1 pod waits ")
-	want = strings.ReplaceAll(want, "and stay pending", "and stays pending")
+	const to = "$/schedulerName: default-scheduler/' | kubectl replace --force -f -\n"
+	want := "1 pod waits for the scheduler compute-gardener-scheduler, and stays pending while no such scheduler runs: " +
+		"ns/old\n  → kubectl -n ns get pod old -o yaml | sed 's/schedulerName: compute-gardener-scheduler" + to +
+		"1 pod waits for the scheduler kubenergy, and stays pending while no such scheduler runs: ns/waits\n" +
+		"  → kubectl -n ns get pod waits -o yaml | sed 's/schedulerName: kubenergy" + to
 	if stderr != want {
 		t.Errorf("said\n%swant\n%s", stderr, want)
 	}
 	a.refused["list pods"] = true
 	if code, _, stderr := a.run(t, "release", "--all"); code != 0 || stderr != "" {
 		t.Errorf("without rights on pods: exit code %d, %q", code, stderr)
+	}
+}
+
+// What an uninstall leaves behind is named with a command for each kind, while the scheduler still runs.
+func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
+	a := healthy(t)
+	web := deployment("web", "example.org/web:1")
+	web.Spec.Template.Spec.SchedulerName = policy.SchedulerName
+	a.add(t, "/apis/apps/v1/namespaces/ns/deployments", web)
+	other := deployment("other", "example.org/web:1")
+	a.add(t, "/apis/apps/v1/namespaces/ns/deployments", other)
+	nightly := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
+	nightly.Spec.JobTemplate.Spec.Template.Spec.SchedulerName = policy.SchedulerName
+	a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", nightly)
+	for _, name := range []string{"train", "train-again", "done"} {
+		j := heldJob(name)
+		j.Spec.Template.Spec.SchedulerName = policy.SchedulerName
+		if name == "done" {
+			j.Labels = nil
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
+		}
+		a.add(t, jobsIn("ns"), j)
+	}
+	pod := markedPod("train-x")
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", Controller: new(true)}}
+	a.add(t, "/api/v1/namespaces/ns/pods", pod)
+	pod = markedPod("db-0")
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", Controller: new(true)}}
+	a.add(t, "/api/v1/namespaces/ns/pods", pod)
+	r, _ := releaserOf(t, a)
+	r.now = func() time.Time { return testNow }
+	var out bytes.Buffer
+	r.noteDependents(t.Context(), &out, "", true)
+	golden(t, "release_names.golden", out.String())
+	for _, kind := range []string{"pods", "jobs", "cronjobs", "deployments"} {
+		a.refused["list "+kind] = true
+	}
+	out.Reset()
+	if r.noteDependents(t.Context(), &out, "", true); out.Len() > 0 {
+		t.Errorf("without rights it says %q", out.String())
 	}
 }
 

@@ -231,6 +231,7 @@ func (run everywhere) Start(ctx context.Context) error { return run(ctx) }
 func (everywhere) NeedLeaderElection() bool { return false }
 
 func (p *process) addProbes() error {
+	began := time.Now()
 	return errors.Join(
 		p.manager.AddHealthzCheck("process", healthz.Ping),
 		p.manager.AddHealthzCheck("ledger", func(*http.Request) error {
@@ -246,5 +247,30 @@ func (p *process) addProbes() error {
 			return fmt.Errorf("waiting for the API server: Jobs, pods, namespaces, and the kinds of %s",
 				v1alpha1.GroupVersion)
 		}),
+		p.manager.AddReadyzCheck("gridzones", func(r *http.Request) error {
+			if time.Since(began) > firstSignals {
+				return nil
+			}
+			return zonesRead(r.Context(), p.manager.GetClient())
+		}),
 	)
+}
+
+// firstSignals is for how long at most a controller is not ready because GridZones have no status. Agents find the
+// ledger through ready replicas alone, so what keeps the leader from writing a status must not keep them away.
+const firstSignals = time.Minute
+
+// zonesRead returns an error until each GridZone has its first status, be it that its sources fail. Before, nothing is
+// held: `helm install --wait` returns once Jobs can be.
+func zonesRead(ctx context.Context, c client.Reader) error {
+	var zones v1alpha1.GridZoneList
+	if err := c.List(ctx, &zones); err != nil {
+		return fmt.Errorf("listing GridZones: %w", err)
+	}
+	for i := range zones.Items {
+		if z := &zones.Items[i]; len(z.Status.Conditions) == 0 {
+			return fmt.Errorf("waiting for the first status of GridZone %s", z.Name)
+		}
+	}
+	return nil
 }

@@ -35,7 +35,6 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/cached"
 	"github.com/kubenergy/kubenergy/controller/intake"
-	"github.com/kubenergy/kubenergy/controller/zone"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
@@ -96,9 +95,9 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 		return nil, err
 	}
 	// What holds where no policy says anything is what holds for the scheduler.
-	defaults, warnings := policy.AliasEnvironment(os.Environ(), os.ReadFile, policy.BuiltIn())
-	for _, w := range append(warnings, zone.Unheeded(os.Environ())...) {
-		log.Warn("a variable of the environment is not obeyed", "why", w)
+	defaults, found := policy.AliasEnvironment(policy.ControllerProgram, os.Environ(), os.ReadFile, policy.BuiltIn())
+	for _, f := range append(found, policy.FindKey(os.Environ(), false)...) {
+		log.Warn("reading the environment", "warning", f.String())
 	}
 	p.objects.Defaults = defaults
 	saw := func(*v1.Pod) {} // each pod is shown whole, before it is trimmed

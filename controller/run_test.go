@@ -190,12 +190,33 @@ func TestControllerWaitsForItsKinds(t *testing.T) {
 	s.mu.Lock()
 	s.noCRDs = false
 	s.mu.Unlock()
-	kit.Eventually(t, 60*time.Second, "the zone is ready", func() bool {
-		var z v1alpha1.GridZone
-		return s.read(ours+"gridzones/home", &z) &&
-			meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady)
-	})
-	kit.Eventually(t, 30*time.Second, "it is ready", func() bool { return probe("/readyz") == http.StatusOK })
+	kit.Eventually(t, 60*time.Second, "it is ready", func() bool { return probe("/readyz") == http.StatusOK })
+	var z v1alpha1.GridZone
+	if !s.read(ours+"gridzones/home", &z) || !meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("the controller is ready, and its zone is not: %+v", z.Status)
+	}
+}
+
+// zoneReader lists GridZones.
+type zoneReader struct {
+	client.Reader
+	zones []v1alpha1.GridZone
+}
+
+func (r zoneReader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*v1alpha1.GridZoneList).Items = r.zones
+	return nil
+}
+
+func TestZonesRead(t *testing.T) {
+	read, unread := *typical("read", "DE"), *typical("unread", "DE")
+	read.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}}
+	if err := zonesRead(t.Context(), zoneReader{zones: []v1alpha1.GridZone{read}}); err != nil {
+		t.Errorf("a zone whose sources fail keeps the controller from being ready: %v", err)
+	}
+	if err := zonesRead(t.Context(), zoneReader{zones: []v1alpha1.GridZone{read, unread}}); err == nil {
+		t.Error("ready before a zone was read")
+	}
 }
 
 // While the API server is away, the controller is built and goes on trying.

@@ -22,7 +22,9 @@ type Unseen struct {
 
 // ListView takes one look at what the API server holds, for the command line. Where the user may not read a kind of all
 // namespaces, what one namespace has of it is read; "": of none. What is left out is named beside the view.
-func ListView(ctx context.Context, config *rest.Config, namespace string) (*View, []Unseen, error) {
+// The defaults hold where no policy says anything.
+func ListView(ctx context.Context, config *rest.Config, namespace string, defaults policy.Defaults,
+) (*View, []Unseen, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building a client: %w", err)
@@ -51,7 +53,7 @@ func ListView(ctx context.Context, config *rest.Config, namespace string) (*View
 			items = append(items, k.read(&objects[j]))
 		}
 	}
-	v, err := assemble(items, policy.BuiltIn()).View()
+	v, err := assemble(items, defaults).View()
 	return v, unseen, err
 }
 

@@ -218,7 +218,7 @@ func TestZonesThatDoNotCount(t *testing.T) {
 }
 
 func TestEnvironmentGivesNodesTheirPower(t *testing.T) {
-	d, warnings := policy.AliasEnvironment([]string{
+	d, warnings := policy.AliasEnvironment(policy.SchedulerProgram, []string{
 		"NODE_DEFAULT_IDLE_POWER=100", "NODE_DEFAULT_MAX_POWER=400", "NODE_POWER_CONFIG_node1=idle:50,max:300",
 	}, nil, policy.Defaults{})
 	if len(warnings) > 0 {

@@ -19,10 +19,10 @@ import (
 // KubernetesVersion is the release that this package links and that its API server reports.
 const KubernetesVersion = "v1.36.4"
 
-// runAPIServer starts the API server on the given listener, which it takes over. The cobra command is
-// avoided because it installs the process-wide signal handler.
+// runAPIServer starts the API server on the given listener, which it takes over; its proxy reaches pods through dial. The
+// cobra command is avoided because it installs the process-wide signal handler.
 func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *credentials,
-	extra []string,
+	dial func(ctx context.Context, network, to string) (net.Conn, error), extra []string,
 ) (*component, error) {
 	s := options.NewServerRunOptions()
 	args := append([]string{
@@ -78,6 +78,7 @@ func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *crede
 		if err != nil {
 			return err
 		}
+		config.KubeAPIs.ControlPlane.ProxyTransport.DialContext = dial
 		setVersion(config)
 		cc, err := config.Complete()
 		if err != nil {

@@ -42,7 +42,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newUp(), newRun(), newDemo())
+	root.AddCommand(newUp(), newEnv(), newRun(), newDemo())
 	root.AddCommand(more...)
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -119,17 +119,27 @@ func makeRoom(home string) error {
 	if _, err := os.Stat(filepath.Join(home, "etcd")); err != nil {
 		return fmt.Errorf("%s exists and holds no earlier cluster: remove it or choose another folder", home)
 	}
-	if c, err := net.Dial("unix", filepath.Join(home, "etcd.sock")); err == nil {
-		return errors.Join(fmt.Errorf("a cluster is running in %s: stop it or choose another folder", home), c.Close())
+	if isRunning(home) {
+		return fmt.Errorf("a cluster is running in %s: stop it or choose another folder", home)
 	}
 	return os.RemoveAll(home)
+}
+
+// isRunning reports whether a cluster runs in its folder.
+func isRunning(home string) bool {
+	c, err := net.Dial("unix", filepath.Join(home, "etcd.sock"))
+	if err != nil {
+		return false
+	}
+	_ = c.Close() // nothing was sent
+	return true
 }
 
 // withCluster runs f on a fresh cluster below dir and stops it afterwards.
 func withCluster(cmd *cobra.Command, dir string, processes kubelet.Programs,
 	f func(context.Context, *Cluster) error,
 ) (err error) {
-	home := filepath.Join(dir, "cluster")
+	home := filepath.Join(dir, clusterName)
 	if err := makeRoom(home); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func newCredentials(dir string) (*credentials, error) {
 		servingKey:  filepath.Join(dir, "apiserver.key"),
 		signingKey:  filepath.Join(dir, "service-account.key"),
 		tokenFile:   filepath.Join(dir, "tokens.csv"),
-		kubeconfig:  filepath.Join(dir, "kubeconfig"),
+		kubeconfig:  filepath.Join(dir, kubeconfigName),
 	}
 	key, err := writeKey(c.servingKey)
 	if err != nil {

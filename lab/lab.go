@@ -60,6 +60,8 @@ type Cluster struct {
 	client kubernetes.Interface
 	logs   *sink
 
+	network kubelet.Network // of pods that run as processes
+
 	parts []*component // in order of their start
 	done  chan struct{}
 	end   func() // closes done, once
@@ -152,7 +154,7 @@ func (c *Cluster) startAPIServer(ctx context.Context, etcd string, args []string
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	server, err := runAPIServer(ctx, l, etcd, c.creds, args)
+	server, err := runAPIServer(ctx, l, etcd, c.creds, c.network.DialContext, args)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

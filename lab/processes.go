@@ -18,7 +18,7 @@ func (c *Cluster) PodsDir() string { return filepath.Join(c.dir, "pods") }
 // kubelet returns what runs programs as pods.
 func (c *Cluster) kubelet(programs kubelet.Programs) *kubelet.Options {
 	return &kubelet.Options{
-		Client: c.client, Config: c.Config(), Dir: c.PodsDir(), Programs: programs,
+		Client: c.client, Config: c.Config(), Dir: c.PodsDir(), Programs: programs, Network: &c.network,
 		Log: slog.New(slog.NewTextHandler(c.logs, nil)).With("part", "kubelet"),
 	}
 }

@@ -169,7 +169,7 @@ func (p *processPods) replicas() {
 	}
 	for _, name := range []string{"replica-1", "replica-2"} {
 		p.eventually(name+" is ready", func() bool { return isReady(p.get(name)) })
-		if got := p.get(name); got.Status.Phase != corev1.PodRunning || got.Status.PodIP != "127.0.0.1" ||
+		if got := p.get(name); got.Status.Phase != corev1.PodRunning || !strings.HasPrefix(got.Status.PodIP, "10.127.") ||
 			got.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("%s has status %+v", name, got.Status)
 		}
@@ -187,6 +187,7 @@ func (p *processPods) replicas() {
 	if a, b := p.port("replica-1"), p.port("replica-2"); a == b {
 		t.Errorf("both replicas listen on port %d", a)
 	}
+	p.proxied()
 	file := p.logged("replica-1", "env FILE=")
 	if _, err := p.client.CoreV1().ConfigMaps("default").Patch(ctx, "app", "application/merge-patch+json",
 		[]byte(`{"data":{"greeting":"bye"}}`), metav1.PatchOptions{}); err != nil {
@@ -195,6 +196,22 @@ func (p *processPods) replicas() {
 	p.eventually("the mounted file follows its ConfigMap", func() bool {
 		text, err := os.ReadFile(file)
 		return err == nil && string(text) == "bye"
+	})
+}
+
+// proxied reaches a pod through its Service and the API server, as kubenergy report reaches the controller.
+func (p *processPods) proxied() {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "process"}, Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": "process"},
+		Ports:    []corev1.ServicePort{{Name: "web", Port: 80, TargetPort: intstr.FromString("health")}},
+	}}
+	if _, err := p.client.CoreV1().Services("default").Create(p.t.Context(), service, metav1.CreateOptions{}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("the API server's proxy reaches the pods", func() bool {
+		_, err := p.client.CoreV1().Services("default").ProxyGet("http", "process", "web", "healthz", nil).
+			DoRaw(p.t.Context())
+		return err == nil
 	})
 }
 

@@ -48,7 +48,7 @@ stand beside this one. All other pods are simulated.`,
 }
 
 func (o *commandFlags) up(cmd *cobra.Command) error {
-	dir := cmp.Or(o.dir, filepath.Join("out", "lab"))
+	dir := cmp.Or(o.dir, defaultDir)
 	file, err := o.bundled(dir)
 	if err != nil {
 		return err
@@ -74,15 +74,19 @@ func (o *commandFlags) up(cmd *cobra.Command) error {
 		out := cmd.OutOrStdout()
 		fmt.Fprintf(out, "%d nodes are ready. Pods with schedulerName: kubenergy are scheduled by KubEnergy.\n",
 			len(scenario.Nodes))
-		fmt.Fprintf(out, "  kubectl --kubeconfig %s get nodes\n", c.Kubeconfig())
+		fmt.Fprintf(out, "  eval \"$(%s env --dir %s)\"   # kubectl and kubenergy then use this cluster\n", os.Args[0],
+			dir)
 		fmt.Fprintf(out, "Signals and power profiles: %s, %s\nInterrupt to stop.\n",
 			filepath.Join(dir, "signals.yaml"), filepath.Join(dir, "profiles.yaml"))
 		return c.stay(ctx)
 	})
 }
 
-// stay returns when ctx ends, or with an error when the cluster does.
+// stay tells that the cluster is ready, and returns when ctx ends, or with an error when the cluster does.
 func (c *Cluster) stay(ctx context.Context) error {
+	if err := os.WriteFile(filepath.Join(c.dir, readyName), nil, 0o600); err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 		return nil
@@ -107,12 +111,12 @@ func (o *commandFlags) upStock(cmd *cobra.Command) error {
 		return err
 	}
 	processes := kubelet.Programs{Binaries: filepath.Dir(binary), Images: OurImages()}
-	dir := cmp.Or(o.dir, filepath.Join("out", "lab"))
+	dir := cmp.Or(o.dir, defaultDir)
 	return withCluster(cmd, dir, processes, func(ctx context.Context, c *Cluster) error {
 		if err := c.StartStock(ctx); err != nil {
 			return err
 		}
-		c.printStock(cmd.OutOrStdout(), processes.Binaries)
+		c.printStock(cmd.OutOrStdout(), dir, processes.Binaries)
 		return c.stay(ctx)
 	})
 }
@@ -148,11 +152,12 @@ func CloudNodes() []NodeSpec {
 	return specs
 }
 
-func (c *Cluster) printStock(out io.Writer, binaries string) {
+func (c *Cluster) printStock(out io.Writer, dir, binaries string) {
 	fmt.Fprintf(out, "%d nodes and the stock scheduler are ready; KubEnergy is not installed.\n\n", len(CloudNodes()))
-	fmt.Fprintf(out, "  export KUBECONFIG=%s\n", c.Kubeconfig())
+	fmt.Fprintf(out, "  eval \"$(%s env --dir %s)\"   # kubectl, helm and kubenergy then use this cluster\n",
+		os.Args[0], dir)
 	fmt.Fprintf(out, "  helm install kubenergy charts/kubenergy --namespace kubenergy-system --create-namespace \\\n"+
 		"      --set zone=DE,ledger.persistence.enabled=false --wait\n\n") // there are no volumes here
-	fmt.Fprintf(out, "`kubenergy-lab kubectl` is kubectl. KubEnergy's pods run as processes from %s\n", binaries)
+	fmt.Fprintf(out, "KubEnergy's pods run as processes from %s\n", binaries)
 	fmt.Fprintf(out, "and log to %s. Interrupt to stop.\n", filepath.Join(c.PodsDir(), "logs"))
 }

@@ -62,13 +62,20 @@ func gardenerKeys(annotations map[string]string) map[string]map[string]string {
 		byType[workloadType][gardener+key] = value
 	}
 	for key, value := range annotations {
-		if rest, ok := strings.CutPrefix(key, gardenerPolicy); ok {
-			put("", rest, value)
-		} else if rest, ok := strings.CutPrefix(key, gardenerWorkload); ok {
-			if workloadType, rest, ok := strings.Cut(rest, gardenerWorkloadPolicy); ok {
-				put(workloadType, rest, value)
-			}
+		if workloadType, name, ok := gardenerKey(key); ok {
+			put(workloadType, name, value)
 		}
 	}
 	return byType
+}
+
+// gardenerKey takes a policy annotation of a namespace apart.
+func gardenerKey(key string) (workloadType, name string, ok bool) {
+	if name, ok = strings.CutPrefix(key, gardenerPolicy); ok {
+		return "", name, true
+	}
+	if key, ok = strings.CutPrefix(key, gardenerWorkload); !ok {
+		return "", "", false
+	}
+	return strings.Cut(key, gardenerWorkloadPolicy)
 }

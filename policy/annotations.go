@@ -213,11 +213,13 @@ func marked(pod *v1.Pod) bool {
 	return false
 }
 
-// marking are the keys that make a pod ours; known are those of our own that people or we ourselves write.
+// marking are the keys that make a pod ours; known are those of our own that people or we ourselves write, and those of
+// other systems that we read.
 var marking, known = indexKeys()
 
 func indexKeys() (marking, known map[string]bool) {
 	marking, known = map[string]bool{}, map[string]bool{
+		GardenerBudgetExceeded: true, GardenerBudgetExceededBy: true,
 		v1alpha1.AnnotationBudgetExceeded: true, v1alpha1.AnnotationBudgetExceededBy: true,
 		v1alpha1.AnnotationBudgetActions: true, v1alpha1.AnnotationBudgetSuspendedTill: true,
 		v1alpha1.AnnotationBudgetReleased: true, v1alpha1.AnnotationHeldUntil: true,
@@ -226,7 +228,7 @@ func indexKeys() (marking, known map[string]bool) {
 		v1alpha1.AnnotationLabPorts: true,
 	}
 	for _, a := range annotations {
-		known[a.key] = true
+		known[a.key], known[a.alias] = true, true
 		if a.marks {
 			marking[a.key], marking[a.alias] = true, true
 		}

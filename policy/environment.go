@@ -36,8 +36,8 @@ func aliasSchedulers() map[string]Terms {
 	}
 }
 
-// variables are the environment variables of Compute Gardener that the scheduler obeys. What makes no sense changes
-// nothing.
+// variables are the environment variables of Compute Gardener that the scheduler and the controller obey. What makes no
+// sense changes nothing.
 var variables = map[string]func(e *environment, value string) error{
 	"CARBON_ENABLED": func(e *environment, value string) error {
 		ignored, err := readNot(value)
@@ -51,7 +51,7 @@ var variables = map[string]func(e *environment, value string) error{
 	"MAX_SCHEDULING_DELAY": keep(readDuration, func(e *environment) *time.Duration { return &e.gardener.AllowedDelay }),
 	"PRICING_ENABLED":      keep(readBool, func(e *environment) *bool { return &e.pricing }),
 	"PRICING_SCHEDULES_PATH": func(e *environment, value string) error {
-		text, err := e.readFile(value)
+		text, err := e.file(value)
 		if err == nil {
 			e.offPeak, err = offPeakRate(text)
 		}
@@ -60,7 +60,7 @@ var variables = map[string]func(e *environment, value string) error{
 	"NODE_DEFAULT_IDLE_POWER": keep(readWatts, func(e *environment) **energy.Watts { return &e.idle }),
 	"NODE_DEFAULT_MAX_POWER":  keep(readWatts, func(e *environment) **energy.Watts { return &e.max }),
 	"HARDWARE_PROFILES_PATH": func(e *environment, value string) error {
-		text, err := e.readFile(value)
+		text, err := e.file(value)
 		if err != nil {
 			return err
 		}
@@ -74,61 +74,50 @@ var variables = map[string]func(e *environment, value string) error{
 	},
 }
 
-// obsolete are variables without an effect here, and why.
-var obsolete = map[string]string{
-	"ENABLE_POD_PRIORITIES":        "priorities are kube-scheduler's, and always count",
-	"PRICING_PROVIDER":             "the price of a GridZone names its own sources",
-	"METRICS_SAMPLING_INTERVAL":    "no samples are kept",
-	"MAX_SAMPLES_PER_POD":          "no samples are kept",
-	"COMPLETED_POD_RETENTION":      "no samples are kept",
-	"DOWNSAMPLING_STRATEGY":        "no samples are kept",
-	"PROMETHEUS_URL":               "the scheduler asks no other system",
-	"PROMETHEUS_QUERY_TIMEOUT":     "the scheduler asks no other system",
-	"PROMETHEUS_USE_DCGM":          "the scheduler asks no other system",
-	"PROMETHEUS_DCGM_POWER_METRIC": "the scheduler asks no other system",
-	"ENABLE_TRACING":               "use kube-scheduler's own tracing configuration",
-}
-
 const nodePowerPrefix = "NODE_POWER_CONFIG_"
 
 type environment struct {
-	readFile  func(path string) ([]byte, error)
+	readFile  func(path string) ([]byte, error) // nil: files cannot be seen
 	gardener  Terms
 	pricing   bool
 	offPeak   *float64
 	idle, max *energy.Watts // nil: not set
 	nodes     map[string]*energy.Profile
 	catalog   *hardware.Catalog
-	warnings  []string
+	found     []Finding
 }
 
 func (e *environment) warn(format string, args ...any) {
-	e.warnings = append(e.warnings, fmt.Sprintf(format, args...))
+	e.found = append(e.found, Finding{Said: fmt.Sprintf(format, args...)})
 }
 
-// AliasEnvironment returns the defaults as the environment variables of Compute Gardener change them, and what is to be
-// said of those that have no effect or make no sense, a sentence each.
-func AliasEnvironment(environ []string, readFile func(path string) ([]byte, error), d Defaults) (Defaults, []string) {
+// errUnseen is why a variable that names a file is not read where files cannot be seen.
+var errUnseen = errors.New("the file cannot be seen from here")
+
+func (e *environment) file(path string) ([]byte, error) {
+	if e.readFile == nil {
+		return nil, errUnseen
+	}
+	return e.readFile(path)
+}
+
+// AliasEnvironment returns the defaults as the environment variables of Compute Gardener change them for a program of
+// ours, and what has no effect there or makes no sense. Without readFile, variables that name files are left out.
+func AliasEnvironment(program string, environ []string, readFile func(path string) ([]byte, error),
+	d Defaults,
+) (Defaults, []Finding) {
 	all := aliasSchedulers()
 	maps.Copy(all, d.Schedulers)
 	e := environment{readFile: readFile, gardener: all[GardenerSchedulerName], nodes: map[string]*energy.Profile{}}
-	for _, entry := range slices.Sorted(slices.Values(environ)) {
-		name, value, ok := strings.Cut(entry, "=")
-		if !ok || value == "" {
-			continue
-		}
-		if err := e.read(name, value); err != nil {
-			e.warn("environment variable %s is %s: %v", name, excerpt(value), err)
+	set := setVariables(environ)
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if err := e.read(name, set[name]); err != nil && !errors.Is(err, errUnseen) {
+			e.warn("environment variable %s is %s: %v", name, excerpt(set[name]), err)
 		}
 	}
-	if e.pricing {
-		if e.offPeak != nil {
-			t := &e.gardener
-			t.Limits.Price, t.Limits.HasPrice, t.said = grid.Price(*e.offPeak), true, t.said|termPrice
-		} else {
-			e.warn("PRICING_ENABLED without PRICING_SCHEDULES_PATH: only workloads with a price threshold of their " +
-				"own wait for prices")
-		}
+	if e.pricing && e.offPeak != nil {
+		t := &e.gardener
+		t.Limits.Price, t.Limits.HasPrice, t.said = grid.Price(*e.offPeak), true, t.said|termPrice
 	}
 	if e.idle != nil || e.max != nil {
 		idle, most := cmp.Or(e.idle, new(gardenerIdle)), cmp.Or(e.max, new(gardenerMax))
@@ -138,7 +127,7 @@ func AliasEnvironment(environ []string, readFile func(path string) ([]byte, erro
 	}
 	all[GardenerSchedulerName] = e.gardener
 	d.Schedulers, d.NodePower, d.Hardware = all, e.nodes, e.catalog
-	return d, e.warnings
+	return d, slices.Concat(e.found, findVariables(program, set), cutDelay(set, &d))
 }
 
 func (e *environment) read(name, value string) error {
@@ -151,9 +140,6 @@ func (e *environment) read(name, value string) error {
 			return err
 		}
 		return e.give(node, idle, most, name)
-	}
-	if why, ok := obsolete[name]; ok {
-		e.warn("environment variable %s has no effect: %s", name, why)
 	}
 	return nil
 }

@@ -38,8 +38,8 @@ var labelsOf = map[string][]string{
 	"nodes":      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
 }
 
-// FindKeys returns a finding for each key of our prefix that has no effect on a pod, a Job or a template of pods: those
-// that are not ours, labels that are annotations, and the other way round.
+// FindKeys returns a finding for each key of our prefix, or of Compute Gardener's, that has no effect on a pod, a Job or a
+// template of pods: those that there are not, labels that are annotations, and the other way round.
 func FindKeys(labels map[string]string, annotations ...map[string]string) (all []Finding) {
 	for _, key := range ours(annotations...) {
 		switch on := holderOf(key); {
@@ -52,7 +52,7 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 	}
 	for _, key := range ours(labels) {
 		switch on := holderOf(key); {
-		case slices.Contains(labelsOf["pods and Jobs"], key):
+		case slices.Contains(labelsOf["pods and Jobs"], key), slices.Contains(gardenerLabels, key):
 		case on != "":
 			all = append(all, Finding{"label " + key + " has no effect", "it is one of " + on})
 		case known[key]:
@@ -65,7 +65,10 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 	return all
 }
 
-// Mentions reports whether an object, or a Job's template, has a key of ours.
+// gardenerLabels are the labels of Compute Gardener on pods.
+var gardenerLabels = []string{labelAliases[v1alpha1.LabelWorkloadType], GardenerBudgetExceeded}
+
+// Mentions reports whether an object, or a Job's template, has a key of ours or of Compute Gardener.
 func Mentions(o metav1.Object) bool {
 	if job, ok := o.(*batchv1.Job); ok && len(ours(job.Spec.Template.Annotations)) > 0 {
 		return true
@@ -73,11 +76,11 @@ func Mentions(o metav1.Object) bool {
 	return len(ours(o.GetLabels(), o.GetAnnotations())) > 0
 }
 
-// ours returns the keys of our prefix, in order.
+// ours returns the keys of our prefix and of Compute Gardener's, in order.
 func ours(from ...map[string]string) (keys []string) {
 	for _, m := range from {
 		for key := range m {
-			if strings.HasPrefix(key, v1alpha1.Prefix) {
+			if strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener) {
 				keys = append(keys, key)
 			}
 		}
@@ -113,15 +116,24 @@ func FindNamespace(o metav1.Object) (all []Finding) {
 			"want one of " + strings.Join(names, ", ") + sched.DidYouMean(mode, names),
 		})
 	}
+	names := append(slices.Clone(labelsOf["namespaces"]), gardenerPolicies)
 	for _, key := range ours(labels) {
-		if !slices.Contains(labelsOf["namespaces"], key) {
-			all = append(all, unknownKey("label", key, labelsOf["namespaces"]))
+		if !slices.Contains(names, key) {
+			all = append(all, unknownKey("label", key, names))
 		}
 	}
 	for _, key := range ours(o.GetAnnotations()) {
 		f := Finding{"annotation " + key + " of a namespace has no effect", "an EnergyPolicy says what holds in it"}
-		if slices.Contains(labelsOf["namespaces"], key) {
+		_, name, policies := gardenerKey(key)
+		switch {
+		case slices.Contains(names, key):
 			f.Mend = "it is a label"
+		case policies && !gardenerNamespace(labels):
+			f.Mend = "also label the namespace " + gardenerPolicies + "=enabled"
+		case policies && known[gardener+name]:
+			continue
+		case policies:
+			f.Mend = unknownKey("", gardener+name, slices.Collect(maps.Keys(known))).Mend
 		}
 		all = append(all, f)
 	}
@@ -137,11 +149,13 @@ func (r *Rules) Find(now time.Time, w *Work) (all []Finding) {
 		say("", "%s is %v: no more than %v is allowed here (maxDelay)", v1alpha1.AnnotationAllowedDelay, m.AllowedDelay,
 			s.MaxDelay)
 	}
-	switch {
+	if m.said&termDelay != 0 && m.AllowedDelay > 0 && r.of(w.Namespace).never {
+		say("", "%s has no effect: nothing is held here, since maxDelay is 0", v1alpha1.AnnotationAllowedDelay)
+	}
+	switch why := NoTime(now, &job); {
 	case m.FinishBy.IsZero():
-	case !m.FinishBy.Add(-job.Duration).After(now):
-		say("", "%s is %s, which leaves no time to wait: it runs for %v", v1alpha1.AnnotationFinishBy,
-			m.FinishBy.UTC().Format(time.RFC3339), job.Duration)
+	case why != "":
+		say("", "%s", why)
 	case s.AllowedDelay <= 0:
 		say("also say "+v1alpha1.AnnotationAllowedDelay, "%s alone holds nothing", v1alpha1.AnnotationFinishBy)
 	}
@@ -155,6 +169,52 @@ func (r *Rules) Find(now time.Time, w *Work) (all []Finding) {
 	}
 	if m.said&(termPrice|termCarbonCounts) != 0 && (m.Limits.HasPrice || m.Limits.NoCarbon) && !r.priced() {
 		say("give a GridZone prices", "no grid zone has prices: a price threshold, and price alone, hold nothing")
+	}
+	return all
+}
+
+// NoTime says why the deadline of a job's finish leaves it no time to wait; "": it leaves some, or there is none.
+func NoTime(now time.Time, job *sched.Job) string {
+	text := v1alpha1.AnnotationFinishBy + " " + job.FinishBy.UTC().Format(time.RFC3339)
+	switch {
+	case job.FinishBy.IsZero() || job.FinishBy.Add(-job.Duration).After(now):
+		return ""
+	case !job.FinishBy.After(now):
+		return text + " is past: started at once"
+	}
+	return fmt.Sprintf("%s leaves no time to wait: started at once, since it runs for %v", text, job.Duration)
+}
+
+// FindOwner returns a finding if a workload asks to wait and is never held, because something else decides when it runs.
+func FindOwner(o metav1.Object, w *Work) []Finding {
+	owner := metav1.GetControllerOfNoCopy(o)
+	if owner == nil || owner.Kind == "Job" || !w.mayWait() { // what stands on the pods of a Job was read with the Job
+		return nil
+	}
+	why, never := NeverHeld(o)
+	if !never {
+		return nil
+	}
+	return []Finding{{"its annotations ask to wait, and it is never held", why}}
+}
+
+// FindPolicy returns a finding for each allowed delay of a namespace's policy that is cut.
+func (r *Rules) FindPolicy(namespace string) (all []Finding) {
+	p, most := r.policies[namespace], r.of(namespace).maxDelay
+	if p == nil {
+		return nil
+	}
+	check := func(field string, d *metav1.Duration) {
+		if d != nil && most > 0 && d.Duration > most {
+			all = append(all, Finding{
+				fmt.Sprintf("%s is %v: it is cut to %v", field, d.Duration, most),
+				"set maxDelay, for the namespace or the cluster",
+			})
+		}
+	}
+	check("allowedDelay", p.Spec.AllowedDelay)
+	for _, t := range slices.Sorted(maps.Keys(p.Spec.WorkloadTypes)) {
+		check("workloadTypes."+t+".allowedDelay", p.Spec.WorkloadTypes[t].AllowedDelay)
 	}
 	return all
 }

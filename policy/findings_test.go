@@ -28,8 +28,9 @@ func TestFindings(t *testing.T) {
 		{"label kubenergy.io/mode", "enforce", "it is one of namespaces"},
 		{"label kubenergy.io/workload-typ", "batch", "(did you mean kubenergy.io/workload-type?)"},
 		{"kubenergy.io/allowed-delay", "900h", "kubenergy.io/allowed-delay is 900h0m0s: no more than 24h0m0s is allowed here (maxDelay)"},
-		{"kubenergy.io/finish-by", past, "which leaves no time to wait: it runs for 1h0m0s"},
-		{"kubenergy.io/finish-by", soon, "which leaves no time to wait"},
+		{"kubenergy.io/finish-by", past, "kubenergy.io/finish-by 2020-01-01T00:00:00Z is past: started at once"},
+		{"kubenergy.io/finish-by", soon, "leaves no time to wait: started at once, since it runs for 1h0m0s"},
+		{"compute-gardener-scheduler.kubernetes.io/max-scheduling-delay", "900h", "is 900h0m0s: no more than 24h0m0s is allowed here (maxDelay)"},
 		{"kubenergy.io/finish-by", time.Now().Add(48 * time.Hour).Format(time.RFC3339), "alone holds nothing: also say kubenergy.io/allowed-delay"},
 		{"kubenergy.io/strategy", "carbon+residual", "suspends what runs in simulations alone"},
 		{"kubenergy.io/strategy", "carbon+wait-awhile", "suspends what runs in simulations alone"},
@@ -37,6 +38,11 @@ func TestFindings(t *testing.T) {
 		{"kubenergy.io/price-threshold", "0.2", "no grid zone has prices"},
 		{"kubenergy.io/carbon-counts", "false", "no grid zone has prices"},
 		{"kubenergy.io/carbon-threshold kubenergy.io/strategy", "200 carbon+window", "thresholds have no effect with the strategy carbon+window"},
+		{"compute-gardener-scheduler.kubernetes.io/carbon-intensity-treshold", "200", "(did you mean compute-gardener-scheduler.kubernetes.io/carbon-intensity-threshold?)"},
+		{"compute-gardener-scheduler.kubernetes.io/priority", "1", "there is none of that name"},
+		{"label compute-gardener-scheduler.kubernetes.io/skip", "true", "it is an annotation"},
+		{"label compute-gardener-scheduler.kubernetes.io/workload-type", "batch", ""},
+		{"compute-gardener-scheduler.kubernetes.io/pue", "1.5", ""},
 		{"kubenergy.io/allowed-delay", "6h", ""},
 		{"kubenergy.io/carbon-threshold", "200", ""},
 		{"label kubenergy.io/team", "a", ""},
@@ -86,7 +92,7 @@ func TestWrongValues(t *testing.T) {
 		{v1alpha1.AnnotationRunNow, "yes", `want "true" or "false"`},
 		{v1alpha1.AnnotationSkip, "1", ""},
 		{v1alpha1.AnnotationStrategy, "enrgy", "did you mean energy"},
-		{v1alpha1.AnnotationStrategy, "now", "want carbon+now"},
+		{v1alpha1.AnnotationStrategy, "now", "now is a when: write energy+now"},
 		{v1alpha1.AnnotationStrategy, "carbon+windw", "did you mean carbon+window"},
 		{v1alpha1.AnnotationGPUWorkloadType, "trainig", "want one of inference, training"},
 		{v1alpha1.AnnotationPUE, "0.5", "1"},
@@ -109,11 +115,21 @@ func TestFindNamespace(t *testing.T) {
 		{"kubenergy.io/mod", "enforce", "(did you mean kubenergy.io/mode?)"},
 		{"annotation kubenergy.io/mode", "enforce", "it is a label"},
 		{"annotation kubenergy.io/allowed-delay", "6h", "an EnergyPolicy says what holds in it"},
+		{"annotation compute-gardener-scheduler.kubernetes.io/policy-price-threshold", "0.2", "also label the namespace compute-gardener-scheduler.kubernetes.io/energy-policies=enabled"},
+		{"enabled compute-gardener-scheduler.kubernetes.io/policy-price-treshold", "0.2", "(did you mean compute-gardener-scheduler.kubernetes.io/price-threshold?)"},
+		{"enabled compute-gardener-scheduler.kubernetes.io/workload-batch-policy-price", "0.2", "there is none of that name"},
+		{"enabled compute-gardener-scheduler.kubernetes.io/workload-batch-policy-price-threshold", "0.2", ""},
+		{"enabled compute-gardener-scheduler.kubernetes.io/policy-pue", "1.2", ""},
+		{"compute-gardener-scheduler.kubernetes.io/energy-policy", "enabled", "(did you mean compute-gardener-scheduler.kubernetes.io/energy-policies?)"},
+		{"compute-gardener-scheduler.kubernetes.io/energy-policies", "enabled", ""},
 		{"kubenergy.io/mode", "enforce", ""},
 		{"kubenergy.io/team", "a", ""},
 	} {
 		n := &v1.Namespace{}
-		if key, ok := strings.CutPrefix(tc.label, "annotation "); ok {
+		if key, ok := strings.CutPrefix(tc.label, "enabled "); ok {
+			n.Labels = map[string]string{gardenerPolicies: "enabled"}
+			n.Annotations = map[string]string{key: tc.value}
+		} else if key, ok := strings.CutPrefix(tc.label, "annotation "); ok {
 			n.Annotations = map[string]string{key: tc.value}
 		} else {
 			n.Labels = map[string]string{tc.label: tc.value}
@@ -122,5 +138,81 @@ func TestFindNamespace(t *testing.T) {
 		if tc.want == "" && len(all) > 0 || tc.want != "" && (len(all) != 1 || !strings.Contains(all[0].String(), tc.want)) {
 			t.Errorf("%s: %s: found %q, want %q", tc.label, tc.value, all, tc.want)
 		}
+	}
+}
+
+// What asks to wait and belongs to something that decides itself is told; what a Job runs was read with the Job.
+func TestFindOwner(t *testing.T) {
+	for _, tc := range []struct {
+		kind, annotation string
+		found            bool
+	}{
+		{"ReplicaSet", v1alpha1.AnnotationAllowedDelay, true},
+		{"StatefulSet", "compute-gardener-scheduler.kubernetes.io/carbon-intensity-threshold", true},
+		{"ReplicaSet", v1alpha1.AnnotationMaxPower, false},
+		{"Job", v1alpha1.AnnotationAllowedDelay, false},
+		{"", v1alpha1.AnnotationAllowedDelay, false},
+	} {
+		value := map[bool]string{true: "6h", false: "100"}[tc.annotation == v1alpha1.AnnotationAllowedDelay]
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "p", Annotations: map[string]string{tc.annotation: value},
+		}}
+		if tc.kind != "" {
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: tc.kind, Name: "web", Controller: new(true)}}
+		}
+		work, err := ReadPod(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := FindOwner(pod, &work)
+		if tc.found && (len(all) != 1 || !strings.Contains(all[0].String(), "it is run by "+tc.kind+" web")) ||
+			!tc.found && len(all) > 0 {
+			t.Errorf("%s with %s: found %q", tc.kind, tc.annotation, all)
+		}
+	}
+}
+
+// Allowed delays of policies that are longer than any hold may last are told.
+func TestFindPolicy(t *testing.T) {
+	hours := func(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Hour} }
+	for _, tc := range []struct {
+		namespace string
+		spec      v1alpha1.EnergyPolicySpec
+		want      string
+	}{
+		{v1alpha1.SystemNamespace, v1alpha1.EnergyPolicySpec{
+			WorkloadSettings: v1alpha1.WorkloadSettings{AllowedDelay: hours(48)},
+		}, "allowedDelay is 48h0m0s: it is cut to 24h0m0s: set maxDelay"},
+		{"team", v1alpha1.EnergyPolicySpec{
+			MaxDelay: hours(6), WorkloadTypes: map[string]v1alpha1.WorkloadSettings{"batch": {AllowedDelay: hours(8)}},
+		}, "workloadTypes.batch.allowedDelay is 8h0m0s: it is cut to 6h0m0s"},
+		{"team", v1alpha1.EnergyPolicySpec{WorkloadSettings: v1alpha1.WorkloadSettings{AllowedDelay: hours(24)}}, ""},
+	} {
+		c := Sources{Defaults: BuiltIn(), Policies: []*v1alpha1.EnergyPolicy{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tc.namespace, Name: v1alpha1.PolicyName}, Spec: tc.spec,
+		}}}
+		rules := c.Rules()
+		all := rules.FindPolicy(tc.namespace)
+		if tc.want == "" && len(all) > 0 || tc.want != "" && (len(all) != 1 || !strings.Contains(all[0].String(), tc.want)) {
+			t.Errorf("%s: found %q, want %q", tc.namespace, all, tc.want)
+		}
+	}
+}
+
+// Where a limit of 0 lets nothing wait, an allowed delay is told to have no effect.
+func TestFindsDelayWhereNothingIsHeld(t *testing.T) {
+	c := Sources{Defaults: BuiltIn(), Policies: []*v1alpha1.EnergyPolicy{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: v1alpha1.PolicyName},
+		Spec:       v1alpha1.EnergyPolicySpec{MaxDelay: &metav1.Duration{}},
+	}}}
+	rules := c.Rules()
+	work, err := ReadPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "p", Annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := rules.Find(time.Now(), &work); len(all) != 1 || !strings.Contains(all[0].Said, "maxDelay is 0") {
+		t.Errorf("found %q", all)
 	}
 }

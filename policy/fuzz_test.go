@@ -114,7 +114,7 @@ func FuzzEnvironment(f *testing.F) {
 		[]byte("cpuProfiles: {a: {idlePower: 1, maxPower: 2}}"))
 	f.Fuzz(func(t *testing.T, environ string, file []byte) {
 		read := func(string) ([]byte, error) { return file, nil }
-		d, _ := AliasEnvironment(strings.Split(environ, "\n"), read, BuiltIn())
+		d, _ := AliasEnvironment(SchedulerProgram, strings.Split(environ, "\n"), read, BuiltIn())
 		for name, terms := range d.Schedulers {
 			if terms.AllowedDelay < 0 || terms.AllowedDelay > longest || !(terms.Limits.Carbon >= 0) {
 				t.Fatalf("%s: %+v", name, terms)

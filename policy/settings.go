@@ -79,6 +79,28 @@ func BuiltIn() Defaults {
 
 const defaultWhen = "window"
 
+// A ChangedDefault is built in with another value than in the release before. kubenergy doctor tells of it where it is
+// not set.
+type ChangedDefault struct {
+	Setting string // of EnergyPolicies
+	Flag    string // of the scheduler
+	Was, Is string
+	Effect  string
+	term    term
+}
+
+// ChangedDefaults are those of this release: each has a line with [CHANGE] in CHANGELOG.md.
+var ChangedDefaults = []ChangedDefault{{
+	Setting: "hold.minSavingPerHour", Flag: "--kubenergy-min-saving-per-hour", Was: "0", Is: "0.005",
+	Effect: "work waits for less long, since each hour of waiting must save 0.5 %", term: termMinSavingPerHour,
+}}
+
+// SetBy reports whether a policy sets it, for all types.
+func (c *ChangedDefault) SetBy(p *v1alpha1.EnergyPolicy) bool {
+	terms := termsOf(&p.Spec.WorkloadSettings)
+	return terms.said&c.term != 0
+}
+
 func (d *Defaults) settings() Settings {
 	s := Settings{
 		Terms: Terms{
@@ -200,9 +222,11 @@ func (r *Rules) Decide(now time.Time, job sched.Job, s Settings) sched.Decision 
 	return strategy.Plan(r.Question(now, job, s))[0]
 }
 
-// Saving returns what a start saves on the forecast, as a share of the cost of starting at once, and whether that is
-// known.
-func (r *Rules) Saving(now time.Time, job sched.Job, s Settings, start time.Time) (share float64, ok bool) {
+// Saving returns what a start saves on the forecast: the share of the cost of starting at once, the emissions where
+// carbon counts, and whether that is known.
+func (r *Rules) Saving(now time.Time, job sched.Job, s Settings, start time.Time) (share float64, carbon energy.Grams,
+	ok bool,
+) {
 	q := r.Question(now, job, s)
 	return q.Saving(&q.Queue[0], start)
 }

@@ -95,6 +95,9 @@ func (w *Work) job() sched.Job {
 	return j
 }
 
+// OfGardener reports whether the defaults of Compute Gardener's scheduler hold for the workload.
+func (w *Work) OfGardener() bool { return w.scheduler() == GardenerSchedulerName }
+
 // mayWait reports whether the object itself says something about waiting.
 func (w *Work) mayWait() bool { return w.Marks.said&(termDelay|termRule) != 0 || w.Marks.Gardener }
 

@@ -2,7 +2,6 @@ package scenarios_test
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"math"
@@ -11,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/scenarios"
-	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/sim"
 	"github.com/kubenergy/kubenergy/workload"
 	"github.com/kubenergy/kubenergy/workload/workloadtest"
 )
@@ -71,41 +67,15 @@ func intensity() []byte {
 
 // What the demo shows must be there to be shown.
 func TestDemoSaves(t *testing.T) {
-	path, err := scenarios.WriteDemo(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := sim.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scenario, err := file.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(scenario.Jobs); n > 300 {
-		t.Errorf("the demo has %d jobs, more than can be replayed in minutes", n)
-	}
-	var results []*sim.Result
-	for _, name := range file.Strategies {
-		strategy, err := sched.New(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := sim.Run(context.Background(), scenario, name, strategy)
-		if err != nil {
-			t.Fatal(err)
-		}
-		results = append(results, r)
-	}
-	if _, err := sim.Align(results...); err != nil {
-		t.Fatal(err)
+	r, _ := simulateDemo(t, "")
+	if r.Scenario.Jobs > 300 {
+		t.Errorf("the demo has %d jobs, more than can be replayed in minutes", r.Scenario.Jobs)
 	}
 	emissions := map[string]float64{}
-	for _, r := range results {
-		emissions[r.Strategy] = float64(r.Carbon)
+	for i := range r.Runs {
+		emissions[r.Runs[i].Strategy] = r.Runs[i].EmissionsKg
 	}
 	if !(emissions["carbon+window"] < emissions["energy"] && emissions["energy"] < emissions["least-allocated"]) {
-		t.Errorf("emissions in grams: %v", emissions)
+		t.Errorf("emissions in kilograms: %v", emissions)
 	}
 }

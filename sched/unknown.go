@@ -14,8 +14,7 @@ func unknown(name string) error {
 	rest := name[len(left):]
 	switch {
 	case slices.Contains(whens, left) && rest == "":
-		return fmt.Errorf("unknown strategy %q: that is a when, which follows a where: want carbon+%s, as an example",
-			name, left)
+		return fmt.Errorf("unknown strategy %q: %s is a when: write energy+%s", name, left, left)
 	case !slices.Contains(wheres, left):
 		if plain, order, ordered := strings.Cut(left, "/"); ordered && slices.Contains(wheres, plain) &&
 			slices.Contains(Orders(), order) {

@@ -229,7 +229,7 @@ type EnergyBudgetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// BudgetUse is what was used. What nobody knows is absent.
+// BudgetUse is what was used. What is unknown is absent.
 type BudgetUse struct {
 	EnergyKWh float64 `json:"energyKWh"`
 	// +optional

@@ -71,7 +71,7 @@ type PowerProfileSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	WakeUpJoules float64 `json:"wakeUpJoules,omitempty"`
-	// Power of each GPU that nobody uses.
+	// Power of each GPU that is not in use.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GPUIdleWatts float64 `json:"gpuIdleWatts,omitempty"`

@@ -81,9 +81,9 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 func (s *shared) knowledge(ctx context.Context,
 	config *rest.Config,
 ) (func() *kube.View, func(context.Context) error, error) {
-	defaults, warnings := policy.AliasEnvironment(os.Environ(), os.ReadFile, s.options.defaults)
-	for _, w := range warnings {
-		s.log.WarnContext(ctx, "reading the environment", "warning", w)
+	defaults, found := policy.AliasEnvironment(policy.SchedulerProgram, os.Environ(), os.ReadFile, s.options.defaults)
+	for _, f := range found {
+		s.log.WarnContext(ctx, "reading the environment", "warning", f.String())
 	}
 	if s.options.signals != "" || s.options.profiles != "" {
 		defaults.Mode = v1alpha1.ModeEnforce // a file cannot tell it

@@ -190,7 +190,7 @@ func (s *Shadow) tell(o client.Object, work *policy.Work, err error) {
 	}
 	switch {
 	case err == nil:
-		for _, f := range s.o.View().Find(time.Now(), work) {
+		for _, f := range append(policy.FindOwner(o, work), s.o.View().Find(time.Now(), work)...) {
 			said = append(said, f.String())
 		}
 	case isJob && labels[v1alpha1.LabelHeld] == "", !isJob && metav1.GetControllerOfNoCopy(o) != nil:

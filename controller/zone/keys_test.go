@@ -2,20 +2,10 @@ package zone
 
 import (
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/kubenergy/kubenergy/controller/signal"
 )
-
-func TestUnheededVariables(t *testing.T) {
-	got := Unheeded([]string{
-		"ELECTRICITY_MAP_API_REGION=DE", "CACHE_TTL=", "ELECTRICITY_MAP_API_KEY=secret", "PATH=/bin",
-	})
-	if len(got) != 1 || !strings.Contains(got[0], "ELECTRICITY_MAP_API_REGION has no effect") {
-		t.Errorf("warnings are %q", got)
-	}
-}
 
 func TestKeys(t *testing.T) {
 	folder := t.TempDir()

@@ -155,7 +155,8 @@ func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Conta
 	return string(found.Data), ok, nil
 }
 
-// field is a field of the pod. Those that a kubelet fills in are known before the status says them.
+// field is a field of the pod. Those that a kubelet fills in are known before the status says them. A program that is
+// told its pod's address is told the one at which it can listen.
 func (p *pod) field(object *corev1.Pod, path string) (string, error) {
 	switch path {
 	case "spec.nodeName":

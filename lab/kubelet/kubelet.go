@@ -27,7 +27,8 @@ type Options struct {
 	Config *rest.Config         // where pods find the API server
 	Dir    string               // pods' folders and, in logs/, what they print
 	Programs
-	Log *slog.Logger
+	Network *Network // what reaches pods dials through it
+	Log     *slog.Logger
 }
 
 // Programs are what runs as pods.

@@ -107,6 +107,7 @@ func (p *pod) live(ctx context.Context) {
 		p.log.Error("A pod's folder stays", "error", err)
 	}
 	<-p.term.Done() // a pod that has ended stays until it is deleted
+	p.kubelet.Network.leave(p.state.address)
 	p.remove(ctx)
 }
 
@@ -194,6 +195,7 @@ func (p *pod) prepare(ctx context.Context) error {
 			return err
 		}
 		p.ports = ports
+		p.set(func(s *state) { s.address = p.kubelet.Network.join(ports) })
 	}
 	return p.mount(ctx)
 }

@@ -14,12 +14,13 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// address of all pods and nodes: everything runs on this machine.
+// address of all nodes, and at which pods listen: everything runs on this machine.
 const address = "127.0.0.1"
 
 // state is what becomes a pod's status.
 type state struct {
 	started    time.Time
+	address    string // in the Network; "" until the pod is prepared
 	initDone   bool
 	final      bool                       // nothing will run again
 	containers map[string]*containerState // init containers as well
@@ -153,9 +154,12 @@ func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 	status := &corev1.PodStatus{
 		Conditions: slices.Clone(p.Status.Conditions), // which say since when they hold
 		Phase:      s.phase(p), StartTime: &metav1.Time{Time: s.started},
-		HostIP: address, HostIPs: []corev1.HostIP{{IP: address}}, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
+		HostIP: address, HostIPs: []corev1.HostIP{{IP: address}}, PodIP: s.address,
 		InitContainerStatuses: s.statuses(p.Spec.InitContainers, true),
 		ContainerStatuses:     s.statuses(p.Spec.Containers, false),
+	}
+	if s.address != "" {
+		status.PodIPs = []corev1.PodIP{{IP: s.address}}
 	}
 	ready := s.ready(p)
 	var ours []corev1.PodCondition // the rest is others': their writers may have changed it meanwhile

@@ -50,7 +50,7 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 		h.reason = unique.Make(d.Reason.String())
 		q.enter(h, opened)
 	default:
-		q.free(h, notHeld(&d))
+		q.free(h, notHeld(&d, &job, now))
 	}
 }
 
@@ -68,11 +68,14 @@ func (q *queue) unplan(h *hold, mode v1alpha1.Mode, why string, now time.Time) {
 
 // notHeld tells owners why nothing keeps a hold. The core reports AlreadyReleased for all that is to be let go, and
 // NoRoom where it was offered no node.
-func notHeld(d *sched.Decision) string {
-	if d.Reason.Kind == sched.AlreadyReleased || d.Reason.Kind == sched.NoRoom {
-		return "it is asked to run now, or not to be held"
+func notHeld(d *sched.Decision, job *sched.Job, now time.Time) string {
+	if d.Reason.Kind != sched.AlreadyReleased && d.Reason.Kind != sched.NoRoom {
+		return d.Reason.String()
 	}
-	return d.Reason.String()
+	if why := policy.NoTime(now, job); why != "" && !job.Released {
+		return why
+	}
+	return "it is asked to run now, or not to be held"
 }
 
 // keep lets a hold wait for the window that was decided.
@@ -197,10 +200,12 @@ func (l *Loop) steady(h *hold, view *kube.View, now time.Time, job sched.Job, se
 		h.queue.ask(h, end)
 		return true
 	}
-	if !held || h.basis != onForecast || d.Reason.Kind != sched.CheaperLater || settings.When != "window" {
+	// A threshold that will not be met in time is held for as with "window".
+	byCost := settings.When == "window" || settings.When == "threshold"
+	if !held || h.basis != onForecast || d.Reason.Kind != sched.CheaperLater || !byCost {
 		return false
 	}
-	saving, known := view.Saving(now, job, settings, h.start)
+	saving, _, known := view.Saving(now, job, settings, h.start)
 	return known && d.Reason.Saving-saving < max(leastGain, settings.MinSaving)
 }
 

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 	"unique"
@@ -168,10 +169,19 @@ func TestReasonsFollowWishesInAStandby(t *testing.T) {
 	}
 }
 
-// TestPlansMoveForAGain: not for half a hundredth of what a start at once would cost, but for two.
+// TestPlansMoveForAGain: not for half a hundredth of what a start at once would cost, but for two. So it is with a
+// threshold that will not be met, and with none.
 func TestPlansMoveForAGain(t *testing.T) {
-	for gain, moves := range map[float64]bool{0.005: false, 0.02: true} {
-		b := newBench(t, "j", marked(10*time.Hour))
+	for _, c := range []struct {
+		gain      float64
+		threshold string
+		moves     bool
+	}{{0.005, "", false}, {0.02, "", true}, {0.005, "50", false}, {0.02, "50", true}} {
+		gain, moves, annotations := c.gain, c.moves, marked(10*time.Hour)
+		if c.threshold != "" {
+			annotations[v1alpha1.AnnotationCarbonThreshold] = c.threshold
+		}
+		b := newBench(t, "j", annotations)
 		b.view = forecastOf(t, steps(12, 100))
 		b.turn(epoch)
 		was := b.h.start
@@ -183,7 +193,23 @@ func TestPlansMoveForAGain(t *testing.T) {
 		b.view = forecastOf(t, better)
 		b.turn(epoch.Add(time.Hour))
 		if moved := !b.h.start.Equal(was); moved != moves {
-			t.Errorf("for a gain of %v it is moved: %v", gain, moved)
+			t.Errorf("with the threshold %q and for a gain of %v it is moved: %v", c.threshold, gain, moved)
+		}
+	}
+}
+
+// What must be finished by a time that is past, or too soon, is let go, and its owner is told why.
+func TestNoTimeToWait(t *testing.T) {
+	for finishBy, want := range map[time.Duration]string{
+		-time.Hour:      "is past: started at once",
+		5 * time.Minute: "leaves no time to wait: started at once, since it runs for 10m0s",
+	} {
+		annotations := marked(3 * time.Hour)
+		annotations[v1alpha1.AnnotationFinishBy] = epoch.Add(finishBy).Format(time.RFC3339)
+		b := newBench(t, "j", annotations)
+		b.view = forecastOf(t, steps(12, 100))
+		if !b.turn(epoch) || !strings.Contains(b.h.why(), want) {
+			t.Errorf("finish by %v from now: %q, want %q", finishBy, b.h.why(), want)
 		}
 	}
 }

@@ -24,7 +24,8 @@ import (
 var languages = []string{"sh", "text", "yaml", "json", "go", "csv", "promql", "mermaid"}
 
 // A block of sh without a mark is run here, on a bare clone. The others say behind the language which test runs them,
-// or why none does: ```sh test=TestLifecycle, ```sh notest="needs a cluster".
+// or why none does: ```sh test=TestLifecycle, ```sh notest="needs a cluster". A comment <!-- sh test=TestLifecycle -->
+// marks all blocks below it that have no mark of their own.
 var (
 	named  = regexp.MustCompile(`^test=(\w+)$`)
 	reason = regexp.MustCompile(`^notest="[^"]{8,}"$`)
@@ -139,8 +140,10 @@ func (c *checker) runBy(test string, p *page, b block) (wrong []string) {
 		return []string{"there is no test " + test}
 	}
 	source := c.sources[folder]
-	if strings.Contains(source, `"`+p.path+`"`) && (strings.Contains(source, `"`+b.section+`"`) ||
-		!slices.ContainsFunc(p.blocks, func(b block) bool { return strings.Contains(source, `"`+b.section+`"`) })) {
+	has := func(text string) bool { return strings.Contains(source, `"`+text+`"`) }
+	named := has(p.path) || has(path.Dir(p.path)) && has(strings.TrimSuffix(path.Base(p.path), ".md"))
+	inPart := slices.ContainsFunc(p.blocks, func(b block) bool { return has(b.section) })
+	if named && (has(b.section) || !inPart) {
 		return nil
 	}
 	for _, command := range commands(b.text) {

@@ -41,6 +41,7 @@ type block struct {
 
 var (
 	fence    = regexp.MustCompile("^( *)```(\\S*) *(.*)$")
+	marks    = regexp.MustCompile(`^<!-- sh (\S.*) -->$`)
 	inline   = regexp.MustCompile("`[^`]*`")
 	markdown = regexp.MustCompile(`\]\(([^()\s]*(?:\([^()\s]*\))?[^()\s]*)(?: "[^"]*")?\)`)
 	html     = regexp.MustCompile(`(?:href|src)="([^"]+)"`)
@@ -84,7 +85,7 @@ func files(t *testing.T, suffix string, found func(name, text string)) {
 
 func readPage(name, text string) *page {
 	p := &page{path: name, size: len(text), anchors: map[string]bool{}}
-	section := ""
+	section, mark := "", ""
 	var open *block
 	for i, line := range strings.Split(text, "\n") {
 		m := fence.FindStringSubmatch(line)
@@ -95,10 +96,16 @@ func readPage(name, text string) *page {
 			open.text += line + "\n"
 		case m != nil:
 			open = &block{line: i + 1, section: section, language: m[2], info: m[3]}
+			if open.language == "sh" && open.info == "" {
+				open.info = mark
+			}
 		default:
 			if level, heading, ok := strings.Cut(line, " "); ok && level != "" && strings.Trim(level, "#") == "" {
 				section = line
 				p.addAnchor(slug(heading))
+			}
+			if m := marks.FindStringSubmatch(line); m != nil {
+				mark = m[1]
 			}
 			p.addLinks(inline.ReplaceAllString(line, ""))
 		}
@@ -246,7 +253,7 @@ func TestREADMEIsShort(t *testing.T) {
 func TestReading(t *testing.T) {
 	p := readPage("docs/a.md", "# A *b*: `c-d`, e\n\n## A\n## A\n[x](../README.md#install) `[no](no.md)` "+
 		"<https://a.org/b>, [y](https://en.org/C_(d)).\n\n```sh notest=\"root\"\n[no](no.md)\n# no\n```\n"+
-		"<img src=\"i.svg\"> [to](e.md \"title\")\n")
+		"<img src=\"i.svg\"> [to](e.md \"title\")\n<!-- sh test=TestX -->\n```sh\nls\n```\n")
 	if got := slices.Sorted(maps.Keys(p.anchors)); !slices.Equal(got, []string{"a", "a-1", "a-b-c-d-e"}) {
 		t.Errorf("anchors are %q", got)
 	}
@@ -257,6 +264,9 @@ func TestReading(t *testing.T) {
 	b := p.blocks[0]
 	if b.line != 7 || b.section != "## A" || b.language != "sh" || b.info != `notest="root"` {
 		t.Errorf("the block is %+v", b)
+	}
+	if p.blocks[1].info != "test=TestX" {
+		t.Errorf("the second block is marked %q", p.blocks[1].info)
 	}
 	all := map[string]*page{"docs/README.md": p}
 	p.path = "docs/README.md"

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubenergy/kubenergy/test/chart"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
@@ -21,7 +22,7 @@ var valueSets = map[string][]string{
 	},
 	"several": {
 		"--set",
-		"controller.replicas=2,ledger.postgres.secret=ledger,scheduler.replicas=3,image.registry=registry.example.com/kubenergy,image.pullSecrets={pull}",
+		"controller.replicas=2,ledger.postgres.secret=ledger,scheduler.replicas=3,image.registry=registry.example.com/kubenergy,image.pullSecrets={pull},api.proxyGroups={ops,dev}",
 	},
 	"single": {"--set", "scheduler.replicas=1,hold.enabled=false,networkPolicy.enabled=false"},
 	"keys and data": {
@@ -107,6 +108,7 @@ func TestInstall(t *testing.T) {
 	t.Run("the agent has no rights", w.testAgentHasNoRights)
 	t.Run("the agent and Pod Security", w.testAgentAndPodSecurity)
 	t.Run("the rest and Pod Security", w.testPodsAreRestricted)
+	t.Run("a viewer", w.testViewer)
 	t.Run("upgrade", w.testUpgrade)
 	t.Run("release and uninstall", w.testUninstall)
 }
@@ -172,17 +174,61 @@ func (w *world) wantAccepted(t *testing.T, documents []chart.Document) {
 	}
 }
 
+// testExamples applies every example, as its first lines say, to a namespace of its own, and takes it away again.
 func (w *world) testExamples(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%d examples, %v", len(files), err)
+	if err != nil || len(files) != 10 {
+		t.Fatalf("%d examples, %v: want ten", len(files), err)
 	}
+	const namespace = "examples"
 	if err := w.put(t.Context(),
-		object(t, "{apiVersion: v1, kind: Namespace, metadata: {name: team-a}}")); err != nil {
+		object(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+namespace+"}}")); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		w.wantFileAccepted(t, file)
+	for _, file := range append(files, "../../docs/how-to/compare-indexed-job.yaml") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begins, _, _ := strings.Cut(string(text), "\napiVersion")
+			if !strings.HasPrefix(begins, "# ") || !strings.Contains(begins, "\n#   kubectl ") {
+				t.Error("it does not begin with what one will see, and with commands")
+			}
+			documents, err := chart.Documents(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range documents {
+				w.wantExample(t, documents[i].Object, namespace, filepath.Base(file) == "placed-job.yaml")
+			}
+		})
+	}
+}
+
+// wantExample wants an object that suits every namespace, whose pods run without us unless it is about placing, and that
+// the server keeps.
+func (w *world) wantExample(t *testing.T, object *unstructured.Unstructured, namespace string, places bool) {
+	t.Helper()
+	name := object.GetKind() + "/" + object.GetName()
+	if object.GetNamespace() != "" {
+		t.Errorf("%s names a namespace", name)
+	}
+	if text, err := object.MarshalJSON(); err != nil || strings.Contains(string(text), `"schedulerName"`) != places {
+		t.Errorf("%s names a scheduler: want %v (%v)", name, places, err)
+	}
+	object.SetNamespace(namespace)
+	client, err := w.resource(object)
+	if err != nil || client == nil {
+		t.Fatalf("%s: the server has no such kind: %v", name, err)
+	}
+	if _, err := client.Create(t.Context(), object, metav1.CreateOptions{
+		FieldValidation: metav1.FieldValidationStrict,
+	}); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	if err := client.Delete(t.Context(), object.GetName(), metav1.DeleteOptions{}); err != nil {
+		t.Errorf("%s: %v", name, err)
 	}
 }
 

@@ -2,10 +2,12 @@ package install
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/chart"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -209,13 +212,13 @@ func (w *world) testTenant(t *testing.T) {
 		"a zone":                  func() error { return create("GridZone", "", `{"source":{"static":{"carbonIntensity":1}}}`) },
 		"a profile":               func() error { return create("PowerProfile", "", `{"idleWatts":1,"maxWatts":2}`) },
 		"a namespace's mode":      func() error { return label(ctx, me, yours) },
-		"a token of the viewer's": func() error { return viewerToken(ctx, me) },
+		"a token of the viewer's": func() error { return viewerToken(ctx, me, v1alpha1.SystemNamespace) },
 		"keys of signals":         func() error { return get(ctx, me, "secrets", v1alpha1.SystemNamespace) },
 		"our ConfigMaps":          func() error { return get(ctx, me, "configmaps", v1alpha1.SystemNamespace) },
-		"what others use": func() error {
-			return me.CoreV1().RESTClient().Get().Namespace(v1alpha1.SystemNamespace).Resource("services").
-				Name("https:kubenergy-controller:api").SubResource("proxy").Suffix("api/v1/energy").Do(ctx).Error()
-		},
+		"another port of ours":    func() error { return proxied(ctx, me, http.MethodGet, "https:kubenergy-controller:metrics") },
+		"another way to it":       func() error { return proxied(ctx, me, http.MethodGet, "kubenergy-controller:api") },
+		"another Service":         func() error { return proxied(ctx, me, http.MethodGet, "https:kubenergy-scheduler:metrics") },
+		"writing to our Service":  func() error { return proxied(ctx, me, http.MethodPost, controllerAPI) },
 		"without the guard": func() error {
 			return me.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, "kubenergy-keys",
 				metav1.DeleteOptions{DryRun: dry})
@@ -274,10 +277,58 @@ func get(ctx context.Context, me as, resource, namespace string) error {
 	return err
 }
 
-func viewerToken(ctx context.Context, me as) error {
-	return me.CoreV1().RESTClient().Post().Namespace(v1alpha1.SystemNamespace).Resource("serviceaccounts").
-		Name("kubenergy-viewer").SubResource("token").
-		Body([]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`)).Do(ctx).Error()
+func viewerToken(ctx context.Context, me as, namespace string) error {
+	_, err := me.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, "kubenergy-viewer",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	return err
+}
+
+const controllerAPI = "https:kubenergy-controller:api"
+
+// proxied asks a Service of ours through the API server.
+func proxied(ctx context.Context, me as, method, service string) error {
+	return me.CoreV1().RESTClient().Verb(method).Namespace(v1alpha1.SystemNamespace).Resource("services").Name(service).
+		SubResource("proxy").Suffix("api/v1/ledger").Do(ctx).Error()
+}
+
+// testViewer is about the default way to the energy of a namespace: who may view it may ask the controller, which no pod
+// here is, and make a token of its account kubenergy-viewer, and of no other. What the controller then shows is tested in
+// test/lifecycle.
+func (w *world) testViewer(t *testing.T) {
+	ctx := t.Context()
+	const namespace = "viewed"
+	if _, err := w.Client.CoreV1().Namespaces().Create(ctx,
+		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"kubenergy-viewer", "other"} {
+		if _, err := w.Client.CoreV1().ServiceAccounts(namespace).Create(ctx,
+			&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.bind(t, namespace, "kubenergy-view-energy", rbacv1.Subject{Kind: rbacv1.UserKind, Name: "viewer"})
+	viewer := w.as(t, "viewer")
+	kit.Eventually(t, 20*time.Second, "a viewer makes a token", func() bool {
+		return viewerToken(ctx, viewer, namespace) == nil
+	})
+	if err := proxied(ctx, viewer, http.MethodGet, controllerAPI); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a viewer asks the controller: %v", err)
+	}
+	_, other := viewer.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, "other", &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
+	for what, err := range map[string]error{
+		"of another account": other, "in another namespace": viewerToken(ctx, viewer, v1alpha1.SystemNamespace),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("a viewer makes a token %s: %v", what, err)
+		}
+	}
+	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce,agent.enabled=true",
+		"--set-json", "api.proxyGroups=[]")
+	kit.Eventually(t, 20*time.Second, "the way is closed", func() bool {
+		return apierrors.IsForbidden(proxied(ctx, viewer, http.MethodGet, controllerAPI))
+	})
 }
 
 // testKubelet attacks as a kubelet: it changes what says where its node's power comes from.

@@ -28,7 +28,6 @@ type world struct {
 	shell   *shell
 	client  kubernetes.Interface
 	objects dynamic.Interface
-	readme  *document
 }
 
 // build makes the folder: what `make build tools` would build, and the folders that commands name.
@@ -51,7 +50,7 @@ func build(t *testing.T) string {
 	if err := os.Symlink("kubenergy-lab", filepath.Join(bin, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"charts", "examples", "deploy"} {
+	for _, name := range []string{"charts", "examples", "deploy", "scenarios"} {
 		if err := os.Symlink(filepath.Join(kit.Root, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -13,25 +13,29 @@ type document struct {
 	commands []string
 }
 
-// commandsOf reads the blocks of a section that are fenced as sh.
+// commandsOf reads the blocks of a section, or of all of a document, that are fenced as sh, but for those that say why no
+// test runs them.
 func commandsOf(t *testing.T, path, heading string) *document {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(text), "\n"+heading+"\n")
-	if !found {
-		t.Fatalf("%s has no section %q", path, heading)
+	section := string(text)
+	if heading != "" {
+		_, after, found := strings.Cut(section, "\n"+heading+"\n")
+		if !found {
+			t.Fatalf("%s has no section %q", path, heading)
+		}
+		section, _, _ = strings.Cut(after, "\n## ")
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
 	d := &document{name: path}
 	shell := false
 	var command []string
 	for line := range strings.Lines(section) {
 		line = strings.TrimRight(line, "\n")
 		if fence, ok := strings.CutPrefix(line, "```"); ok {
-			shell = fence == "sh" || strings.HasPrefix(fence, "sh ")
+			shell = fence == "sh" || strings.HasPrefix(fence, "sh test=")
 		} else if shell {
 			if command = append(command, line); !goesOn(command) {
 				d.commands, command = append(d.commands, strings.Join(command, "\n")), nil
@@ -41,9 +45,13 @@ func commandsOf(t *testing.T, path, heading string) *document {
 	return d
 }
 
-// goesOn reports whether a command needs another line: after a backslash, a pipe, and until a loop is done.
+// goesOn reports whether a command needs another line: after a backslash, a pipe, and until a loop or the text after
+// <<'END' is done.
 func goesOn(lines []string) bool {
 	last := strings.TrimSpace(lines[len(lines)-1])
+	if strings.Contains(lines[0], "<<'END'") {
+		return last != "END"
+	}
 	opened, closed := 0, 0
 	for _, l := range lines {
 		for word := range strings.FieldsSeq(l) {
@@ -84,14 +92,14 @@ func TestCommandsOf(t *testing.T) {
 	path := t.TempDir() + "/d.md"
 	text := "# A\n\n## B\n\nSay:\n\n```sh\nhelm install x \\\n    --set a=b\nkubectl get y   # " +
 		"why\n```\n\n```yaml\na: b\n```\n\n" +
-		"```sh test=TestLifecycle\nkubectl get z |\n  while read -r a; do\n    echo $a\n  done\nls\n```\n\nEnd.\n\n" +
-		"## C\n\n```sh\nrm\n```\n"
+		"```sh notest=\"why\"\nrm\n```\n```sh test=TestLifecycle\ncat > f <<'END'\na: b\nEND\n" +
+		"kubectl get z |\n  while read -r a; do\n    echo $a\n  done\nls\n```\n\nEnd.\n\n## C\n\n```sh\nrm\n```\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d := commandsOf(t, path, "## B")
 	want := []string{
-		"helm install x \\\n    --set a=b", "kubectl get y   # why",
+		"helm install x \\\n    --set a=b", "kubectl get y   # why", "cat > f <<'END'\na: b\nEND",
 		"kubectl get z |\n  while read -r a; do\n    echo $a\n  done", "ls",
 	}
 	if got, want := strings.Join(d.commands, "\n--\n"), strings.Join(want, "\n--\n"); got != want {

@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/test/kit"
@@ -24,7 +25,7 @@ func TestLifecycle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds every binary and starts a control plane")
 	}
-	w := &world{dir: build(t), readme: commandsOf(t, filepath.Join(kit.Root, "README.md"), "## Install it")}
+	w := &world{dir: build(t)}
 	w.shell = newShell(t, w.dir)
 	cleanest := writeGrid(t, w.dir, time.Now())
 	for _, part := range []struct {
@@ -34,6 +35,7 @@ func TestLifecycle(t *testing.T) {
 		{"a cluster without KubEnergy", w.start},
 		{"helm install", w.install},
 		{"shadow mode by default", w.shadow},
+		{"a viewer", w.viewer},
 		{"helm upgrade to a grid with windows", w.upgrade},
 		{"enforce in one namespace", func(t *testing.T) { w.enforce(t, cleanest) }},
 		{"run now", w.runNow},
@@ -52,24 +54,16 @@ func TestLifecycle(t *testing.T) {
 }
 
 func (w *world) start(t *testing.T) {
-	// elsewhere, with images
-	w.readme.next(t,
-		"helm install kubenergy charts/kubenergy --namespace kubenergy-system --create-namespace \\\n    --set zone=")
-	// is what build did
-	w.readme.next(t, "make build tools")
-	w.shell.run(t, w.readme.next(t, "bin/kubenergy-lab up --stock &"))
+	w.shell.run(t, "bin/kubenergy-lab up --stock &")
 	w.shell.run(t, "lab=$!")
-	w.eventually(t, time.Minute, "the lab says that it is up", func() bool {
-		output, _ := w.shell.try("cat command-1.out")
-		return strings.Contains(output, "Interrupt to stop")
-	})
-	w.shell.run(t, w.readme.next(t, "export KUBECONFIG=$PWD/out/lab/cluster/kubeconfig PATH=$PWD/bin:$PATH"))
+	w.shell.run(t, `eval "$(bin/kubenergy-lab env --wait 5m)"`)
 	w.connect(t)
 	w.shell.say(t, "kubectl get nodes -L topology.kubernetes.io/region", "eu-central-1", "Ready")
 }
 
 func (w *world) install(t *testing.T) {
-	w.shell.say(t, w.readme.next(t, "helm install kubenergy charts/kubenergy"), "STATUS: deployed")
+	w.shell.say(t, "helm install kubenergy charts/kubenergy --namespace kubenergy-system --create-namespace --set "+
+		"zone=DE,ledger.persistence.enabled=false --wait", "STATUS: deployed")
 	for name, replicas := range map[string]int32{"kubenergy-scheduler": 2, "kubenergy-controller": 1} {
 		d, err := w.client.AppsV1().Deployments(v1alpha1.SystemNamespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -97,8 +91,8 @@ func (w *world) install(t *testing.T) {
 		t.Errorf("the zone's carbon is %s, forecast by %q for %d values of %v", c.Quality, c.ForecastSource,
 			len(c.Values), c.Step.Duration)
 	}
-	w.shell.say(t, w.readme.next(t, "kubenergy doctor"), "0 failed")
-	w.shell.say(t, w.readme.next(t, "kubectl get gridzones,energypolicies -A"), "gridzone.kubenergy.io/default",
+	w.shell.say(t, "kubenergy doctor", "0 failed")
+	w.shell.say(t, "kubectl get gridzones,energypolicies -A", "gridzone.kubenergy.io/default",
 		"energypolicy.kubenergy.io/default")
 }
 
@@ -125,6 +119,45 @@ func (w *world) shadow(t *testing.T) {
 		shadow := w.policy(t).Status.Shadow
 		return shadow != nil && shadow.Decided == 1
 	})
+}
+
+// viewer asks as a user who may view one namespace, by the default way: through the API server, and with no flags.
+func (w *world) viewer(t *testing.T) {
+	w.shell.say(t, "kubenergy doctor", "the central unit answers")
+	w.shell.run(t, "kubenergy report --from=-1h --group-by=node")
+	w.shell.run(t, "kubectl create namespace viewed")
+	w.shell.run(t, "kubectl create rolebinding jane -n viewed --clusterrole=view --user=jane")
+	config, err := clientcmd.LoadFromFile(filepath.Join(w.dir, "out/lab/cluster/kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.Impersonate, user.ImpersonateGroups = "jane", []string{"system:authenticated"}
+	}
+	if err := clientcmd.WriteToFile(*config, filepath.Join(w.dir, "jane")); err != nil {
+		t.Fatal(err)
+	}
+	const report = "kubenergy report --from=-1h --kubeconfig jane "
+	refused := func(command, want string) {
+		t.Helper()
+		if output, code := w.shell.try(command); code == 0 || !strings.Contains(output, want) {
+			t.Errorf("%s: exit code %d: %s; want %q", command, code, output, want)
+		}
+	}
+	refused(report+"-n viewed", "make an account kubenergy-viewer in your own namespace")
+	commands := commandsOf(t, filepath.Join(kit.Root, "docs/reference/reports.md"), "## Who may see what")
+	for _, beginning := range []string{"kubectl create serviceaccount", "kubectl create rolebinding"} {
+		w.shell.run(t, strings.ReplaceAll(commands.next(t, beginning), "team-a", "viewed"))
+	}
+	commands.end(t)
+	w.eventually(t, 20*time.Second, "jane sees what her namespace uses", func() bool {
+		_, code := w.shell.try(report + "-n viewed")
+		return code == 0
+	})
+	refused(report+"-n default", "you may not make a token")
+	w.shell.run(t, "kubectl config set-context --current --namespace=viewed --kubeconfig jane")
+	refused("kubenergy top nodes --kubeconfig jane", "the central unit refuses")
+	refused(report+"--group-by=node", "the central unit refuses")
 }
 
 // startsAtOnce submits a Job that may wait, and wants it never to have been suspended.
@@ -159,10 +192,10 @@ func (w *world) upgrade(t *testing.T) {
 // enforce holds Jobs and Jobs of CronJobs in one namespace, and lets them go at their windows.
 func (w *world) enforce(t *testing.T, cleanest time.Time) {
 	machine := kit.WatchMachine(t)
-	w.shell.run(t, w.readme.next(t, "kubectl create namespace team-a"))
-	w.shell.run(t, w.readme.next(t, "kubectl label namespace team-a kubenergy.io/mode=enforce"))
+	w.shell.run(t, "kubectl create namespace team-a")
+	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode=enforce")
 	w.admits(t)
-	w.shell.run(t, w.readme.next(t, "kubectl apply -n team-a -f examples/job.yaml -f examples/cronjob.yaml"))
+	w.shell.run(t, "kubectl apply -n team-a -f examples/job.yaml -f examples/cronjob.yaml -f examples/threshold-job.yaml")
 	w.submitCron(t, "minutely", "2h")
 	if got := w.heldUntil(t, "nightly-report"); got.Before(cleanest) {
 		t.Errorf("nightly-report is held until %v, before the cleanest hours from %v on", got, cleanest)
@@ -172,17 +205,14 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 			return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
 		})
 	})
-	w.shell.say(t, w.readme.next(t, "kubectl get jobs -n team-a -L kubenergy.io/held"), "Suspended", "true")
-	for name, explain := range map[string]string{
-		"reindex":        w.readme.next(t, "kubenergy explain job reindex -n team-a"),
-		"nightly-report": "kubenergy explain job nightly-report -n team-a",
-	} {
+	w.shell.say(t, "kubectl get jobs -n team-a -L kubenergy.io/held", "Suspended", "true")
+	for _, name := range []string{"reindex", "nightly-report"} {
 		w.heldUntil(t, name)
 		annotations := w.job(t, team, name).Annotations
-		w.shell.say(t, explain, "held until "+annotations[v1alpha1.AnnotationHeldUntil],
+		w.shell.say(t, "kubenergy explain job "+name+" -n team-a", "held until "+annotations[v1alpha1.AnnotationHeldUntil],
 			annotations[v1alpha1.AnnotationHeldReason], "namespace label", "Latest start")
 	}
-	w.shell.say(t, w.readme.next(t, "kubenergy forecast --zone default"), "gCO2e/kWh")
+	w.shell.say(t, "kubenergy forecast --zone default", "gCO2e/kWh")
 
 	w.shell.run(t, "kubectl create job backup-today -n team-a --from=cronjob/backup")
 	w.heldUntil(t, "backup-today")
@@ -237,7 +267,7 @@ func (w *world) wasScheduledBy(t *testing.T, job, scheduler string) {
 }
 
 func (w *world) runNow(t *testing.T) {
-	w.shell.run(t, w.readme.next(t, "kubenergy run-now job reindex -n team-a"))
+	w.shell.run(t, "kubenergy run-now job reindex -n team-a")
 	w.eventually(t, 10*time.Second, "reindex runs", func() bool {
 		job := w.job(t, team, "reindex")
 		return !suspended(job) && job.Labels[v1alpha1.LabelHeld] == "" &&
@@ -287,7 +317,7 @@ func (w *world) barePods(t *testing.T) {
 func (w *world) switchModes(t *testing.T) {
 	w.submit(t, team, "before-shadow", "2h", "")
 	w.heldUntil(t, "before-shadow")
-	w.shell.run(t, w.readme.next(t, "kubectl label namespace team-a kubenergy.io/mode=shadow --overwrite"))
+	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode=shadow --overwrite")
 	w.eventually(t, 10*time.Second, "nothing is held", func() bool { return len(w.heldJobs(t)) == 0 })
 	w.eventually(t, 30*time.Second, "before-shadow is done",
 		func() bool { return complete(w.job(t, team, "before-shadow")) })
@@ -383,8 +413,7 @@ func (w *world) uninstall(t *testing.T) {
 	}
 	w.submit(t, team, "last", "2h", "")
 	w.heldUntil(t, "last")
-	w.shell.say(t, w.readme.next(t, "helm uninstall kubenergy --namespace kubenergy-system"), "uninstalled")
-	w.readme.end(t)
+	w.shell.say(t, "helm uninstall kubenergy --namespace kubenergy-system", "uninstalled")
 	if left := w.heldJobs(t); len(left) > 0 {
 		t.Errorf("held after the uninstall: %q", left)
 	}
@@ -399,7 +428,7 @@ func (w *world) uninstall(t *testing.T) {
 	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode-")
 }
 
-// removeKinds is what the README says of the kinds: nothing keeps them, and the namespace goes as well.
+// removeKinds is what remains to be removed: nothing keeps the kinds, and the namespace goes as well.
 func (w *world) removeKinds(t *testing.T) {
 	w.shell.run(t, "kubectl delete -f charts/kubenergy/crds --timeout=60s")
 	w.shell.run(t, "kubectl delete namespace kubenergy-system --timeout=60s")

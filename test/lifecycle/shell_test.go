@@ -25,7 +25,7 @@ type shell struct {
 }
 
 // newShell starts bash in a folder. Nothing of the environment that tells of clusters or of Helm goes along.
-func newShell(t *testing.T, dir string) *shell {
+func newShell(t *testing.T, dir string, env ...string) *shell {
 	t.Helper()
 	in, stdin, err := os.Pipe()
 	if err != nil {
@@ -37,7 +37,7 @@ func newShell(t *testing.T, dir string) *shell {
 	}
 	cmd := exec.Command("bash")
 	cmd.Dir, cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = dir, in, os.Stderr, []*os.File{out}
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C"}
+	cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "HOME="+dir, "LC_ALL=C")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what it leaves in the background
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

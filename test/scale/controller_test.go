@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -342,9 +343,12 @@ func (c *testCluster) load(t *testing.T, url string, authority []byte) *generato
 	var all sync.WaitGroup
 	began := time.Now()
 	for i, a := range c.agents {
-		// Each has a connection of its own, as agents have, and a stream of its own for this store.
+		// Each has an address and a connection of its own, as agents have, and a stream of its own for this store.
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(i>>8), byte(i))}}
 		a.client = &http.Client{
-			Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
+			Timeout: time.Minute, Transport: &http.Transport{
+				TLSClientConfig: &tls.Config{RootCAs: roots}, DialContext: dialer.DialContext,
+			},
 		}
 		a.stream.Epoch, a.number = random(16), 0
 		first := time.Duration(i) * interval / time.Duration(len(c.agents))

@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+)
+
+const (
+	cronJobPath = "/apis/batch/v1/namespaces/ns/cronjobs"
+	eventPath   = "/api/v1/namespaces/ns/events"
+	budgetPath  = "/apis/kubenergy.io/v1alpha1/namespaces/ns/energybudgets"
+)
+
+// nightlyCron makes Jobs at 10:00 each day that may wait for 8 hours and run for 2.
+func nightlyCron(change func(*batchv1.CronJob)) *batchv1.CronJob {
+	c := &batchv1.CronJob{ObjectMeta: created("nightly", testNow.Add(-48*time.Hour))}
+	c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 10 * * *", batchv1.AllowConcurrent
+	c.Spec.JobTemplate.Annotations = map[string]string{
+		v1alpha1.AnnotationAllowedDelay: "8h", v1alpha1.AnnotationExpectedDuration: "2h",
+	}
+	c.Spec.JobTemplate.Spec.Template.Spec = podSpec()
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+func TestExplainACronJob(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*batchv1.CronJob)
+		state   string
+		says    string
+		decided bool
+	}{
+		"may wait": {nil, stateScheduled, "Its next Job comes at 2026-03-02T10:00:00Z (in 1 h) and may wait until " +
+			"2026-03-02T18:00:00Z.", true},
+		"may not overlap": {func(c *batchv1.CronJob) {
+			c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 */4 * * *", batchv1.ForbidConcurrent
+		}, stateScheduled, "comes at 2026-03-02T12:00:00Z (in 3 h) and may wait until 2026-03-02T13:59:50Z.", true},
+		"fills its time": {func(c *batchv1.CronJob) {
+			c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 * * * *", batchv1.ReplaceConcurrent
+		}, stateScheduled, "will not be held: it is to end before the next one (concurrencyPolicy Replace).", true},
+		"suspended": {func(c *batchv1.CronJob) { c.Spec.Suspend = new(true) }, stateSuspended, "it makes no Jobs", true},
+		"of nonsense": {func(c *batchv1.CronJob) { c.Spec.Schedule = "at ten" }, stateSuspended,
+			"Its schedule cannot be read", true},
+		"without a delay": {func(c *batchv1.CronJob) { c.Spec.JobTemplate.Annotations = nil }, stateScheduled,
+			"will not be held: no delay is allowed.", true},
+		"with a wrong delay": {func(c *batchv1.CronJob) {
+			c.Spec.JobTemplate.Annotations[v1alpha1.AnnotationAllowedDelay] = "2d"
+		}, stateScheduled, "will not be held: its annotations make no sense.", true},
+		"in another time zone": {func(c *batchv1.CronJob) { c.Spec.TimeZone = new("America/New_York") }, stateScheduled,
+			"Its next Job comes at 2026-03-02T15:00:00Z (in 6 h)", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := twoSites(t)
+			a.add(t, cronJobPath, nightlyCron(c.change))
+			x := explained(t, a, "cronjob", "nightly")
+			if x.State != c.state || !strings.Contains(x.Sentence, c.says) {
+				t.Errorf("%s: %s; want %s, and %q", x.State, x.Sentence, c.state, c.says)
+			}
+			if (x.Decision != nil) != c.decided || x.Placement == nil {
+				t.Errorf("decided %+v, placed %+v", x.Decision, x.Placement)
+			}
+		})
+	}
+	a := twoSites(t)
+	a.add(t, cronJobPath, nightlyCron(nil))
+	code, stdout, stderr := a.run(t, "explain", "cj/nightly", "-n", "ns")
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	golden(t, "explain_cronjob.golden", stdout)
+	a.refused["list all namespaces"], a.refused["get namespaces"] = true, true
+	if x := explained(t, a, "cronjob", "nightly"); !strings.Contains(x.Sentence, "whether it may wait cannot be said") {
+		t.Errorf("to a user who may not read namespaces it says %q", x.Sentence)
+	}
+}
+
+// What is written in vain on the template of a CronJob is told, and by when its Jobs had to end is judged as of now.
+func TestExplainACronJobOfMistakes(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, cronJobPath, nightlyCron(func(c *batchv1.CronJob) {
+		c.Spec.JobTemplate.Annotations["kubenergy.io/alowed-delay"] = "6h"
+		c.Spec.JobTemplate.Annotations[v1alpha1.AnnotationFinishBy] = "2026-03-01T00:00:00Z"
+		c.Spec.JobTemplate.Annotations[v1alpha1.AnnotationAllowedDelay] = "900h"
+	}))
+	x := explained(t, a, "cronjob", "nightly")
+	all := strings.Join(x.Warnings, "\n")
+	for _, want := range []string{
+		"did you mean kubenergy.io/allowed-delay?", "kubenergy.io/finish-by 2026-03-01T00:00:00Z is past: started at once",
+		"is 900h0m0s: no more than 24h0m0s is allowed here",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("warned of\n%s\nwant %q", all, want)
+		}
+	}
+	if !strings.Contains(x.Sentence, "will not be held: kubenergy.io/finish-by 2026-03-01T00:00:00Z is past") {
+		t.Error(x.Sentence)
+	}
+}
+
+func TestExplainADeployment(t *testing.T) {
+	a := twoSites(t)
+	d := &appsv1.Deployment{ObjectMeta: created("web", testNow)}
+	d.Spec.Replicas, d.Status.ReadyReplicas = new(int32(3)), 2
+	d.Spec.Template.Spec = podSpec()
+	d.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
+	a.add(t, "/apis/apps/v1/namespaces/ns/deployments", d)
+	x := explained(t, a, "deploy", "web")
+	if x.State != statePlaced || !strings.Contains(x.Sentence, "2 of 3 pods ready. The scheduler kubenergy places them, "+
+		"and they are never held") || x.Decision != nil {
+		t.Errorf("%s: %s, decided %+v", x.State, x.Sentence, x.Decision)
+	}
+	if len(x.Placement.Ranked) != 3 || x.Placement.Ranked[0].Node != "fr-small" {
+		t.Errorf("ranked %+v", x.Placement.Ranked)
+	}
+	if len(x.Warnings) != 1 || !strings.Contains(x.Warnings[0], "its annotations ask to wait, and it is never held") {
+		t.Errorf("warned of %q", x.Warnings)
+	}
+}
+
+func TestExplainANamespace(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, jobsIn("ns"), workJob("nightly"))
+	p := &v1alpha1.EnergyPolicy{ObjectMeta: created("default", testNow)}
+	p.Spec.AllowedDelay = &metav1.Duration{Duration: 30 * time.Hour}
+	p.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 40, Held: 12, SavedGrams: 340}
+	a.add(t, "/apis/kubenergy.io/v1alpha1/namespaces/ns/energypolicies", p)
+	b := &v1alpha1.EnergyBudget{ObjectMeta: created("month", testNow)}
+	b.Spec.Period.Type, b.Status.Percent, b.Status.Suspended = "Month", 81.5, 2
+	a.add(t, budgetPath, b)
+	code, stdout, stderr := a.run(t, "explain", "namespace", "ns")
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	golden(t, "explain_namespace.golden", stdout)
+	for name, c := range map[string]struct {
+		labels      map[string]string
+		state, says string
+	}{
+		"quiet":       {map[string]string{v1alpha1.LabelMode: "shadow"}, stateOptedIn, "no delay is allowed by default"},
+		"elsewhere":   {nil, stateNotIn, "To opt in: kubectl label namespace elsewhere kubenergy.io/mode=shadow."},
+		"kube-system": {nil, stateNotIn, "Nothing in it is held: it is in namespace kube-system."},
+	} {
+		a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: c.labels}})
+		if x := explained(t, a, "namespace", name); x.State != c.state || !strings.Contains(x.Sentence, c.says) {
+			t.Errorf("%s: %s: %s; want %s and %q", name, x.State, x.Sentence, c.state, c.says)
+		}
+	}
+	if code, _, stderr := a.run(t, "explain", "ns", "none"); code != 1 ||
+		stderr != "kubenergy: reading namespace none: not found\n" {
+		t.Errorf("exit code %d: %q", code, stderr)
+	}
+}
+
+// A tenant is told what holds in the namespace, and what cannot be said.
+func TestExplainANamespaceToATenant(t *testing.T) {
+	a := twoSites(t)
+	for _, all := range []string{"gridzones", "energypolicies", "energybudgets", "namespaces"} {
+		a.refused["list all "+all] = true
+	}
+	a.refused["list energybudgets"], a.refused["list jobs"] = true, true
+	x := explained(t, a, "namespace", "ns")
+	if all := strings.Join(x.Unseen, "\n"); x.State != stateOptedIn || x.Mode != "enforce" ||
+		!strings.Contains(all, "energybudgets") || !strings.Contains(all, "Jobs that are held: forbidden") {
+		t.Errorf("%s, mode %s, not seen: %s", x.State, x.Mode, all)
+	}
+	a.refused["get namespaces"] = true
+	if x := explained(t, a, "namespace", "ns"); x.State != unknownMode || x.Mode != unknownMode {
+		t.Errorf("%s, mode %s: %s", x.State, x.Mode, x.Sentence)
+	}
+}
+
+// Events of ours say why a Job was not held; those of others, and of other objects, do not count.
+func TestExplainByEvents(t *testing.T) {
+	a := twoSites(t)
+	j := workJob("nightly")
+	unheld(j)
+	a.add(t, jobsIn("ns"), j)
+	for i, e := range []v1.Event{
+		{
+			ReportingController: "job-controller", Reason: "NotHeld", Message: "of others",
+			InvolvedObject: v1.ObjectReference{UID: j.UID},
+		},
+		{
+			ReportingController: "kubenergy-scheduler", Reason: "NotHeld", Message: "not held: waiting saves nothing",
+			InvolvedObject: v1.ObjectReference{UID: j.UID},
+		},
+		{
+			ReportingController: "kubenergy-scheduler", Reason: "NotHeld", Message: "not held: of another",
+			InvolvedObject: v1.ObjectReference{UID: "another"},
+		},
+	} {
+		e.Name, e.EventTime = string(rune('a'+i)), metav1.NewMicroTime(testNow.Add(-time.Hour))
+		a.add(t, eventPath, &e)
+	}
+	x := explained(t, a, "job", "nightly")
+	if len(x.Events) != 1 || !strings.Contains(x.Sentence, "It was not held: waiting saves nothing.") {
+		t.Errorf("%s: %+v", x.Sentence, x.Events)
+	}
+	if _, stdout, _ := a.run(t, "explain", "job", "nightly", "-n", "ns"); !strings.Contains(stdout, "Events\n") {
+		t.Error(stdout)
+	}
+	a.refused["list events"] = true
+	x = explained(t, a, "job", "nightly")
+	if !strings.Contains(strings.Join(x.Unseen, "\n"), "events: forbidden") ||
+		!strings.Contains(x.Sentence, "no event is left") {
+		t.Errorf("%s, not seen: %q", x.Sentence, x.Unseen)
+	}
+}
+
+// What names a scheduler that does not run is told so, with the command that mends it.
+func TestExplainTheStranded(t *testing.T) {
+	a := twoSites(t)
+	gone(t, a)
+	a.add(t, podPath, markedPod("train"))
+	a.add(t, cronJobPath, nightlyCron(nil))
+	waiting := workJob("waiting")
+	waiting.Labels, waiting.Spec.Suspend = nil, nil
+	a.add(t, jobsIn("ns"), waiting)
+	for object, want := range map[string]string{
+		"pod/train":       "kubectl -n ns get pod train -o yaml | sed",
+		"cronjob/nightly": "kubectl -n ns patch cronjob nightly -p",
+		"job/waiting":     "kubectl -n ns get job waiting -o json | jq",
+		"pod/running":     "",
+	} {
+		all := strings.Join(explained(t, a, object).Warnings, "\n")
+		if want == "" && strings.Contains(all, "pending") || !strings.Contains(all, want) {
+			t.Errorf("%s: warned of %q, want %q", object, all, want)
+		}
+	}
+	a.refused["get leases"] = true
+	x := explained(t, a, "pod/train")
+	if !strings.Contains(strings.Join(x.Unseen, "\n"), "whether the scheduler kubenergy runs: forbidden") ||
+		strings.Contains(strings.Join(x.Warnings, "\n"), "pending") {
+		t.Errorf("warned of %q, not seen %q", x.Warnings, x.Unseen)
+	}
+	if !strings.Contains(x.Sentence, "no scheduler has looked at it in 1 h") {
+		t.Error(x.Sentence)
+	}
+}
+
+// The variables of the scheduler hold for explain as well, where they may be read.
+func TestExplainReadsTheSchedulersVariables(t *testing.T) {
+	a := twoSites(t)
+	d := deployment(schedulerName, "example.org/s:1")
+	d.Spec.Template.Spec.Containers[0].Env = []v1.EnvVar{{Name: "CARBON_INTENSITY_THRESHOLD", Value: "42"}}
+	a.add(t, deploymentPath, d)
+	p := markedPod("old")
+	p.Spec.SchedulerName, p.Annotations = "compute-gardener-scheduler", nil
+	a.add(t, podPath, p)
+	threshold := func(x *explanation) string {
+		for _, s := range x.Settings {
+			if s.Name == "hold.carbonThreshold" {
+				return s.Value
+			}
+		}
+		return ""
+	}
+	if got := threshold(explained(t, a, "pod/old")); got != "42" {
+		t.Errorf("the threshold is %q, want 42", got)
+	}
+	a.refused["get deployments"] = true
+	x := explained(t, a, "pod/old")
+	if !strings.Contains(strings.Join(x.Unseen, "\n"), "the variables of the scheduler: forbidden") {
+		t.Errorf("not seen: %q", x.Unseen)
+	}
+	a.add(t, podPath, markedPod("train"))
+	if x := explained(t, a, "pod/train"); strings.Contains(strings.Join(x.Unseen, "\n"), "variables") {
+		t.Errorf("a pod that they do not concern: not seen %q", x.Unseen)
+	}
+}

@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/report"
+)
+
+// heldWork is a Job or a pod that is held.
+type heldWork struct {
+	Namespace    string     `json:"namespace"`
+	Kind         string     `json:"kind"`
+	Name         string     `json:"name"`
+	Since        time.Time  `json:"since"`
+	PlannedStart *time.Time `json:"plannedStart,omitempty"`
+	LatestStart  *time.Time `json:"latestStart,omitempty"`
+	Saving       *float64   `json:"saving,omitempty"` // share
+	SavedGrams   *float64   `json:"savedGrams,omitempty"`
+	Why          string     `json:"why,omitempty"`
+}
+
+// heldList is all that is held.
+type heldList struct {
+	APIVersion string     `json:"apiVersion"`
+	Items      []heldWork `json:"items"`
+	Kind       string     `json:"kind"`
+
+	now        time.Time
+	namespaces bool // are shown
+}
+
+func newHeld(t terminal) *cobra.Command {
+	var f clusterFlags
+	var all bool
+	var format *choice
+	cmd := &cobra.Command{
+		Use:   "held",
+		Short: "List what is held now: since when, until when, why, and what that is expected to save",
+		Long: `List the Jobs and bare pods that are held now: since when, when they are planned to start and when they
+start at the latest, what the planned start is expected to save compared with one now, and why. It reads with your own
+rights. kubenergy explain says more of one of them; run-now lets one start.`,
+		Example: `  kubenergy held -n reports
+  kubenergy held -A -o wide`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if all && f.namespace != "" {
+				return usageError{fmt.Errorf("-A and -n %s: give one of them", f.namespace)}
+			}
+			c, err := f.open(t)
+			if err != nil {
+				return err
+			}
+			namespace := c.namespace
+			if all {
+				namespace = v1.NamespaceAll
+			}
+			return printHeld(cmd.Context(), t, c, namespace, format.value)
+		},
+	}
+	f.add(cmd.Flags())
+	f.addNamespace(cmd.Flags(), "namespace of the work (default: that of the kubeconfig)")
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "work of all namespaces")
+	format = output(cmd.Flags(), "table", "wide", "json", "csv", "yaml")
+	return cmd
+}
+
+func printHeld(ctx context.Context, t terminal, c *cluster, namespace, format string) error {
+	h := &holdings{client: c, now: t.now(), items: []heldWork{}}
+	if err := h.read(ctx, c, namespace); err != nil {
+		return err
+	}
+	for _, u := range h.unseen {
+		fmt.Fprintln(t.err, "not seen:", u)
+	}
+	if len(h.items) == 0 && (format == "table" || format == "wide") {
+		where := "in namespace " + namespace
+		if namespace == v1.NamespaceAll {
+			where = "in any namespace"
+		}
+		_, err := fmt.Fprintf(t.err, "Nothing is held %s.\n", where)
+		return err
+	}
+	list := &heldList{"kubenergy.io/v1alpha1", h.items, "HeldList", t.now(), namespace == v1.NamespaceAll}
+	return t.print(list, format)
+}
+
+// holdings collects what is held.
+type holdings struct {
+	client kubernetes.Interface
+	now    time.Time
+
+	view   *kube.View
+	noMode bool // modes of namespaces are not known
+	items  []heldWork
+	unseen []string
+}
+
+// read reads Jobs and pods, and what is needed to say what their starts save.
+func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error {
+	defaults, _ := readDefaults(ctx, h.client) // without them, only the expected saving may differ
+	view, unseen, err := kube.ListView(ctx, c.config, namespace, defaults)
+	if err != nil {
+		return fmt.Errorf("reading what the cluster knows of grids and hardware: %s", because(err))
+	}
+	h.view = view
+	for _, u := range unseen {
+		switch {
+		case u.Resource == "gridzones":
+			h.unseen = append(h.unseen, oneLine(u.Err)+": what is saved cannot be said")
+		case u.Resource == "namespaces":
+			h.noMode = !u.Own
+		}
+	}
+	if err := eachPage(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
+		h.client.BatchV1().Jobs(namespace).List, func(page *batchv1.JobList) {
+			for i := range page.Items {
+				h.addJob(&page.Items[i])
+			}
+		}); err != nil {
+		return fmt.Errorf("reading Jobs: %s", because(err))
+	}
+	if err := eachPage(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName="},
+		h.client.CoreV1().Pods(namespace).List, func(page *v1.PodList) {
+			for i := range page.Items {
+				h.addPod(&page.Items[i])
+			}
+		}); err != nil {
+		h.unseen = append(h.unseen, "pods: "+because(err))
+	}
+	slices.SortStableFunc(h.items, func(a, b heldWork) int {
+		return strings.Compare(a.Namespace+" "+a.Name, b.Namespace+" "+b.Name)
+	})
+	return nil
+}
+
+func (h *holdings) addJob(job *batchv1.Job) {
+	work, err := policy.ReadJob(job)
+	w := readWritten(job.Annotations)
+	item := heldWork{
+		Namespace: job.Namespace, Kind: "Job", Name: job.Name, Since: job.CreationTimestamp.UTC(),
+		PlannedStart: w.until, LatestStart: w.latest, Why: w.reason,
+	}
+	if err == nil {
+		h.save(&item, &work)
+	}
+	h.items = append(h.items, item)
+}
+
+// addPod adds a pod if it is held. Its condition says why; when it is to start is what would be planned now.
+func (h *holdings) addPod(pod *v1.Pod) {
+	message := heldMessage(pod)
+	work, err := policy.ReadPod(pod)
+	if message == "" || err != nil {
+		return
+	}
+	job, settings := h.view.Settle(&work)
+	if !settings.Enforced() && !h.noMode {
+		return
+	}
+	start, latest := h.view.Decide(h.now, job, settings).Window.Start.UTC(), job.LatestStart().UTC()
+	item := heldWork{
+		Namespace: pod.Namespace, Kind: "Pod", Name: pod.Name, Since: pod.CreationTimestamp.UTC(), LatestStart: &latest,
+		Why: message,
+	}
+	if start.After(h.now) {
+		item.PlannedStart = &start
+	}
+	h.save(&item, &work)
+	h.items = append(h.items, item)
+}
+
+// save says what the planned start saves, as far as that is known.
+func (h *holdings) save(item *heldWork, work *policy.Work) {
+	if item.PlannedStart == nil {
+		return
+	}
+	job, settings := h.view.Settle(work)
+	if share, carbon, ok := h.view.Saving(h.now, job, settings, *item.PlannedStart); ok {
+		item.Saving, item.SavedGrams = &share, new(float64(carbon))
+	}
+}
+
+// Text lists the work as kubectl does: with how far off times are, or, where there is room, with the times themselves.
+func (l *heldList) Text(wide, _ bool) string {
+	t := report.Heads(6, "NAMESPACE", "KIND", "NAME", "SINCE", "STARTS", "LATEST", "SAVES", "gCO2e", "WHY")
+	if !l.namespaces {
+		t.Columns[0].Name = ""
+	}
+	t.Columns[6].Show = func(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
+	t.Columns[7].Show = func(v float64) string { return fmt.Sprintf("%.3g", v) }
+	at, say := l.distance, briefly
+	if wide {
+		at, say = instant, func(reason string) string { return reason }
+	}
+	for i := range l.Items {
+		w := &l.Items[i]
+		t.Add(w.Namespace, w.Kind, w.Name, at(&w.Since), at(w.PlannedStart), at(w.LatestStart), w.Saving, w.SavedGrams,
+			say(w.Why))
+	}
+	return t.Plain()
+}
+
+// distance says how far off a time is; "–" where there is none.
+func (l *heldList) distance(t *time.Time) any {
+	if t == nil {
+		return "–"
+	}
+	if d := t.Sub(l.now); d >= 0 {
+		return "in " + report.Rounded(d)
+	}
+	return report.Rounded(l.now.Sub(*t)) + " ago"
+}
+
+// briefly is what a reason says besides the times, which other columns show.
+func briefly(reason string) string {
+	reason, _, _ = strings.Cut(reason, ";")
+	if _, rest, ok := strings.Cut(reason, "Z: "); ok {
+		return rest
+	}
+	return reason
+}
+
+// instant is a time for tables; empty where there is none.
+func instant(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return *t
+}
+
+// CSV writes everything.
+func (l *heldList) CSV(w io.Writer) error {
+	t := report.Sheet("namespace", "kind", "name", "since", "planned_start", "latest_start", "saving", "saved_g", "why")
+	for i := range l.Items {
+		h := &l.Items[i]
+		t.Add(h.Namespace, h.Kind, h.Name, h.Since, instant(h.PlannedStart), instant(h.LatestStart), h.Saving,
+			h.SavedGrams, h.Why)
+	}
+	return t.CSV(w)
+}

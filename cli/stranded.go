@@ -1,0 +1,265 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/report"
+)
+
+// serving is which names of schedulers are ours, and whether a scheduler serves them.
+type serving struct {
+	configured []string // profiles of the scheduler's configuration; nil: it is not seen
+	runs       bool
+}
+
+// usualNames are those that the chart configures.
+var usualNames = []string{policy.SchedulerName, policy.GardenerSchedulerName, policy.HybridSchedulerName}
+
+// readServing looks at the Leases and the configuration of the installation in a namespace.
+func readServing(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time) (serving, error) {
+	s := serving{configured: configuredNames(ctx, client, namespace)}
+	for _, name := range []string{schedulerName, holdLease} {
+		l, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return s, err
+		}
+		s.runs = s.runs || err == nil && heldNow(l, now)
+	}
+	return s, nil
+}
+
+// configuredNames are the profiles of the scheduler's configuration; nil: it cannot be read.
+func configuredNames(ctx context.Context, client kubernetes.Interface, namespace string) (names []string) {
+	config, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, schedulerName, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	var file struct {
+		Profiles []struct {
+			SchedulerName string `json:"schedulerName"`
+		} `json:"profiles"`
+	}
+	if yaml.Unmarshal([]byte(config.Data["scheduler.yaml"]), &file) != nil {
+		return nil
+	}
+	for _, p := range file.Profiles {
+		if p.SchedulerName != v1.DefaultSchedulerName { // which the cluster's own scheduler serves as well
+			names = append(names, p.SchedulerName)
+		}
+	}
+	return names
+}
+
+// names are all that pods may give to a scheduler of ours.
+func (s *serving) names() []string {
+	names := slices.Concat(usualNames, s.configured)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// stranded are those that no scheduler serves.
+func (s *serving) stranded() []string {
+	return slices.DeleteFunc(s.names(), func(name string) bool {
+		return s.runs && (s.configured == nil || slices.Contains(s.configured, name))
+	})
+}
+
+// heldNow reports whether a component holds a Lease.
+func heldNow(l *coordinationv1.Lease, now time.Time) bool {
+	limit := time.Duration(cmp.Or(ptr.Deref(l.Spec.LeaseDurationSeconds, 0), 15)) * time.Second
+	return ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil &&
+		now.Sub(l.Spec.RenewTime.Time) <= 2*limit
+}
+
+// dependents are the objects of one kind whose pods name a scheduler.
+type dependents struct {
+	kind, scheduler string
+	objects         []metav1.Object
+}
+
+// dependencies looks for what names some schedulers.
+type dependencies struct {
+	client    kubernetes.Interface
+	namespace string
+	names     []string
+
+	found  []dependents
+	unseen map[string]error // kinds that could not be listed
+}
+
+// findDependents returns what names one of some schedulers: pods that wait for a node, and with templates also Jobs,
+// CronJobs and Deployments, whose pods are then left out.
+func findDependents(ctx context.Context, client kubernetes.Interface, namespace string, names []string,
+	templates bool,
+) *dependencies {
+	d := &dependencies{client: client, namespace: namespace, names: names, unseen: map[string]error{}}
+	for _, name := range names {
+		d.note("pods", eachPage(ctx, metav1.ListOptions{
+			FieldSelector: "status.phase=Pending,spec.nodeName=,spec.schedulerName=" + name,
+		}, client.CoreV1().Pods(namespace).List, func(page *v1.PodList) {
+			for i := range page.Items {
+				if pod := &page.Items[i]; !templates || !hasTemplate(pod) {
+					d.take("pod", name, pod)
+				}
+			}
+		}))
+	}
+	if templates {
+		d.findTemplates(ctx)
+	}
+	return d
+}
+
+func (d *dependencies) findTemplates(ctx context.Context) {
+	d.note("Jobs", eachPage(ctx, metav1.ListOptions{}, d.client.BatchV1().Jobs(d.namespace).List,
+		func(page *batchv1.JobList) {
+			for i := range page.Items {
+				if job := &page.Items[i]; endOf(job) == "" {
+					d.takeNamed("Job", job, &job.Spec.Template)
+				}
+			}
+		}))
+	d.note("CronJobs", eachPage(ctx, metav1.ListOptions{}, d.client.BatchV1().CronJobs(d.namespace).List,
+		func(page *batchv1.CronJobList) {
+			for i := range page.Items {
+				d.takeNamed("CronJob", &page.Items[i], &page.Items[i].Spec.JobTemplate.Spec.Template)
+			}
+		}))
+	d.note("Deployments", eachPage(ctx, metav1.ListOptions{}, d.client.AppsV1().Deployments(d.namespace).List,
+		func(page *appsv1.DeploymentList) {
+			for i := range page.Items {
+				d.takeNamed("Deployment", &page.Items[i], &page.Items[i].Spec.Template)
+			}
+		}))
+}
+
+func (d *dependencies) note(what string, err error) {
+	if err != nil {
+		d.unseen[what] = err
+	}
+}
+
+func (d *dependencies) takeNamed(kind string, o metav1.Object, template *v1.PodTemplateSpec) {
+	if slices.Contains(d.names, template.Spec.SchedulerName) {
+		d.take(kind, template.Spec.SchedulerName, o)
+	}
+}
+
+func (d *dependencies) take(kind, scheduler string, o metav1.Object) {
+	for i := range d.found {
+		if f := &d.found[i]; f.kind == kind && f.scheduler == scheduler {
+			f.objects = append(f.objects, o)
+			return
+		}
+	}
+	d.found = append(d.found, dependents{kind, scheduler, []metav1.Object{o}})
+}
+
+// hasTemplate reports whether a pod is made from a template that [findDependents] finds.
+func hasTemplate(pod *v1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && (owner.Kind == "Job" || owner.Kind == "ReplicaSet")
+}
+
+// String says which objects these are, and what happens to them.
+func (d *dependents) String() string {
+	var names []string
+	for _, o := range d.objects {
+		names = append(names, o.GetNamespace()+"/"+o.GetName())
+	}
+	one := len(names) == 1
+	text := "name the scheduler %s, and their pods stay"
+	switch {
+	case d.kind == "pod" && one:
+		text = "waits for the scheduler %s, and stays"
+	case d.kind == "pod":
+		text = "wait for the scheduler %s, and stay"
+	case one:
+		text = "names the scheduler %s, and its pods stay"
+	}
+	return fmt.Sprintf("%s "+text+" pending while no such scheduler runs: %s", count(len(names), d.kind), d.scheduler,
+		report.Few(3, names))
+}
+
+// mend is a command that gives the first of the objects to the cluster's own scheduler.
+func (d *dependents) mend() string {
+	command := mendScheduler(d.kind, d.scheduler, d.objects[0])
+	if len(d.objects) > 1 {
+		command += "   # and likewise for the others"
+	}
+	return command
+}
+
+func mendScheduler(kind, scheduler string, o metav1.Object) string {
+	const named = `{"spec":{"schedulerName":"` + v1.DefaultSchedulerName + `"}}`
+	of := "kubectl -n " + o.GetNamespace()
+	switch kind {
+	case "Deployment":
+		return fmt.Sprintf(`%s patch deployment %s -p '{"spec":{"template":%s}}'`, of, o.GetName(), named)
+	case "CronJob":
+		return fmt.Sprintf(`%s patch cronjob %s -p '{"spec":{"jobTemplate":{"spec":{"template":%s}}}}'`, of,
+			o.GetName(), named)
+	case "Job": // whose template cannot be changed
+		return fmt.Sprintf(`%s get job %s -o json | jq 'del(.spec.selector, .spec.template.metadata.labels["%s", "%s"])`+
+			` | .spec.template.spec.schedulerName = "%s"' | kubectl replace --force -f -`, of, o.GetName(),
+			batchv1.ControllerUidLabel, "controller-uid", v1.DefaultSchedulerName)
+	}
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+		return fmt.Sprintf("write schedulerName: %s into the template of %s %s", v1.DefaultSchedulerName, owner.Kind,
+			owner.Name)
+	}
+	return fmt.Sprintf("%s get pod %s -o yaml | sed 's/schedulerName: %s$/schedulerName: %s/' | "+
+		"kubectl replace --force -f -", of, o.GetName(), scheduler, v1.DefaultSchedulerName)
+}
+
+// lookAtStranded finds what waits for a scheduler that does not run.
+func (d *doctor) lookAtStranded(ctx context.Context) {
+	s, err := readServing(ctx, d.client, d.namespace, d.now())
+	if err != nil {
+		d.unseen("Leases in "+d.namespace, err)
+		return
+	}
+	names := s.stranded()
+	if len(names) == 0 {
+		d.ok("a scheduler serves pods that name %s", orOf(s.names()))
+		return
+	}
+	all := findDependents(ctx, d.client, v1.NamespaceAll, names, true)
+	for _, what := range slices.Sorted(maps.Keys(all.unseen)) {
+		d.unseen(what, all.unseen[what])
+	}
+	for i := range all.found {
+		d.say(statusFail, all.found[i].mend(), "%s", &all.found[i])
+	}
+	if len(all.found)+len(all.unseen) == 0 {
+		d.ok("no scheduler serves pods that name %s, and nothing does", orOf(names))
+	}
+}
+
+// noteDependents tells of what names a scheduler of ours: nothing written on it holds it, but without one of these
+// schedulers its pods stay pending. What the user may not list is left out.
+func (r *releaser) noteDependents(ctx context.Context, w io.Writer, namespace string, uninstalls bool) {
+	s, err := readServing(ctx, r.client, v1alpha1.SystemNamespace, r.now())
+	all := findDependents(ctx, r.client, namespace, s.names(), uninstalls || err != nil || !s.runs)
+	for i := range all.found {
+		fmt.Fprintf(w, "%s\n  → %s\n", &all.found[i], all.found[i].mend())
+	}
+}

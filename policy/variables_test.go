@@ -1,0 +1,92 @@
+package policy
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Variables that do nothing where they are set are told, with what to do instead; those that are read are not.
+func TestVariablesInVain(t *testing.T) {
+	for _, tc := range []struct{ program, environ, want string }{
+		{SchedulerProgram, "ELECTRICITY_MAP_API_KEY=s", "ELECTRICITY_MAP_API_KEY has no effect: set it for kubenergy-controller"},
+		{ControllerProgram, "ELECTRICITY_MAP_API_KEY=s", ""},
+		{SchedulerProgram, "ELECTRICITY_MAP_API_REGION=DE", "has no effect: spec.zone of a GridZone says it"},
+		{ControllerProgram, "ELECTRICITY_MAP_API_REGION=DE", "has no effect: spec.zone of a GridZone says it"},
+		{SchedulerProgram, "CACHE_TTL=5m", "every of a GridZone's source says it"},
+		{ControllerProgram, "API_TIMEOUT=5s", "it is five seconds"},
+		{SchedulerProgram, "LOG_LEVEL=4", "the scheduler has the flag -v for it"},
+		{ControllerProgram, "LOG_LEVEL=debug", "the controller --log-level"},
+		{SchedulerProgram, "ENABLE_POD_PRIORITIES=true", "priorities are kube-scheduler's"},
+		{SchedulerProgram, "PRICING_ENABLED=true", "PRICING_ENABLED without PRICING_SCHEDULES_PATH"},
+		{SchedulerProgram, "PRICING_SCHEDULES_PATH=/x", "PRICING_SCHEDULES_PATH has no effect: also set PRICING_ENABLED to true"},
+		{SchedulerProgram, "CARBON_INTENSITY_TRESHOLD=200", "(did you mean CARBON_INTENSITY_THRESHOLD?)"},
+		{SchedulerProgram, "CARBON_REGION=DE", "there is none of that name"},
+		{ControllerProgram, "ELECTRICITY_MAP_APIKEY=s", "(did you mean ELECTRICITY_MAP_API_KEY?)"},
+		{SchedulerProgram, "NODE_DEFAULT_IDLE=50", "there is none of that name"},
+		{SchedulerProgram, "MAX_SCHEDULING_DELAY=48h", "MAX_SCHEDULING_DELAY is 48h0m0s: it is cut to 24h0m0s (maxDelay): set maxDelay"},
+		{SchedulerProgram, "MAX_SCHEDULING_DELAY=2 days", `MAX_SCHEDULING_DELAY is "2 days": want a duration`},
+		{SchedulerProgram, "CARBON_ENABLED=", ""},
+		{SchedulerProgram, "CARBON_ENABLED=false", ""},
+		{SchedulerProgram, "HARDWARE_PROFILES_PATH=/x", ""}, // which cannot be seen from here
+		{ControllerProgram, "NODE_POWER_CONFIG_n1=idle:50,max:300", ""},
+		{SchedulerProgram, "PROMETHEUS_PORT_9090_TCP=tcp://10.0.0.1:9090", ""}, // Kubernetes sets these for Services
+		{SchedulerProgram, "PROMETHEUS_SERVICE_HOST=10.0.0.1", ""},
+		{SchedulerProgram, "NODE_NAME=n1", ""},
+		{SchedulerProgram, "PATH=/bin", ""},
+	} {
+		_, all := AliasEnvironment(tc.program, strings.Split(tc.environ, "\n"), nil, BuiltIn())
+		if tc.want == "" && len(all) > 0 || tc.want != "" && (len(all) != 1 || !strings.Contains(all[0].String(), tc.want)) {
+			t.Errorf("%s of %s: found %q, want %q", tc.environ, tc.program, all, tc.want)
+		}
+	}
+}
+
+func TestVariablesThatAreRead(t *testing.T) {
+	environ := []string{
+		"MAX_SCHEDULING_DELAY=1h", "PRICING_ENABLED=true", "PRICING_SCHEDULES_PATH=" + t.TempDir() + "/none.yaml",
+	}
+	d, all := AliasEnvironment(SchedulerProgram, environ, os.ReadFile, BuiltIn())
+	if got := d.Schedulers[GardenerSchedulerName].AllowedDelay; got != time.Hour {
+		t.Errorf("held for %v, want an hour", got)
+	}
+	if len(all) != 1 || !strings.Contains(fmt.Sprint(all), "no such file") {
+		t.Errorf("found %q: want the missing file alone", all)
+	}
+	for name, shared := range map[string]bool{
+		"CARBON_ENABLED": true, "NODE_POWER_CONFIG_n1": true, "ELECTRICITY_MAP_API_KEY": false, "PATH": false,
+	} {
+		if SharedVariable(name) != shared {
+			t.Errorf("%s is shared: %v", name, !shared)
+		}
+	}
+}
+
+// A key is told to ask nothing unless a GridZone names it.
+func TestFindKey(t *testing.T) {
+	set := []string{"ELECTRICITY_MAP_API_KEY=s"}
+	if all := FindKey(set, false); len(all) != 1 || !strings.Contains(all[0].String(), "key: electricitymaps") {
+		t.Errorf("found %q", all)
+	}
+	if all := append(FindKey(set, true), FindKey([]string{"ELECTRICITY_MAP_API_KEY="}, false)...); len(all) > 0 {
+		t.Errorf("found %q", all)
+	}
+}
+
+func TestChangedDefaultsAreBuiltIn(t *testing.T) {
+	d := BuiltIn()
+	base := d.settings()
+	for _, c := range ChangedDefaults {
+		found := false
+		for _, e := range entries {
+			if e.name == c.Setting {
+				found = fmt.Sprint(e.value(&base.Terms)) == c.Is && e.term == c.term
+			}
+		}
+		if !found || c.Was == c.Is {
+			t.Errorf("%+v is not what is built in", c)
+		}
+	}
+}

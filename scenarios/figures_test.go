@@ -1,0 +1,164 @@
+package scenarios_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/scenarios"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+// What the figures of the README are written to, from the root.
+const (
+	figuresFile = "../docs/measurements/figures.json"
+	pictureFile = "../docs/images/demo.svg"
+	readmeFile  = "../README.md"
+
+	figuresBegin = "<!-- figures: go test ./scenarios -run Figures -rewrite -->\n"
+	figuresEnd   = "<!-- end of figures -->"
+)
+
+// figures are those of the README, and what they stand on.
+type figures struct {
+	Command string        `json:"command"`
+	Note    string        `json:"note"`
+	Runs    []demoFigures `json:"runs"`
+}
+
+type demoFigures struct {
+	EmptyNodes      string  `json:"emptyNodes"`
+	Strategy        string  `json:"strategy"`
+	EnergyKWh       float64 `json:"energyKWh"`
+	EnergySaved     float64 `json:"energySaved"`
+	EmissionsKg     float64 `json:"emissionsKg"`
+	EmissionsSaved  float64 `json:"emissionsSaved"`
+	MeanWaitSeconds float64 `json:"meanWaitSeconds"`
+	HeldJobs        int     `json:"heldJobs"`
+	DelayViolations int     `json:"delayViolations"`
+}
+
+// TestFiguresAreCurrent simulates the demo, with empty machines asleep and idle, and holds the file of figures, the
+// picture and the table of the README to what comes out.
+func TestFiguresAreCurrent(t *testing.T) {
+	all := figures{Command: "go test ./scenarios -run Figures -rewrite"}
+	var picture []byte
+	for _, empty := range []string{sim.EmptyNodesSleep, sim.EmptyNodesIdle} {
+		r, svg := simulateDemo(t, empty)
+		all.Note = r.Note
+		if picture == nil {
+			picture = svg
+		}
+		for i := range r.Runs {
+			run := &r.Runs[i]
+			all.Runs = append(all.Runs, demoFigures{
+				empty, run.Strategy, run.EnergyKWh, run.Savings.Energy, run.EmissionsKg, run.Savings.Emissions,
+				run.MeanWaitSeconds, run.HeldJobs, run.DelayViolations,
+			})
+		}
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold(t, figuresFile, append(text, '\n'))
+	hold(t, pictureFile, picture)
+
+	readme, err := os.ReadFile(readmeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := bytes.Cut(readme, []byte(figuresBegin))
+	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
+	if !begins || !ends {
+		t.Fatalf("README.md has no %q or no %q", strings.TrimSpace(figuresBegin), figuresEnd)
+	}
+	hold(t, readmeFile, fmt.Appendf(nil, "%s%s%s%s%s", before, figuresBegin, all.table(), figuresEnd, after))
+}
+
+// hold compares a file with what it must be, or writes it.
+func hold(t *testing.T, path string, want []byte) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what the demo gives: run go test ./scenarios -run Figures -rewrite", path)
+	}
+}
+
+// simulateDemo returns the report on the demo, and the picture of its course.
+func simulateDemo(t *testing.T, emptyNodes string) (*report.Report, []byte) {
+	t.Helper()
+	path, err := scenarios.WriteDemo(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := sim.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.EmptyNodes = emptyNodes
+	scenario, err := file.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []*sim.Result
+	for _, name := range file.Strategies {
+		strategy, err := sched.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := sim.Run(t.Context(), scenario, name, strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, r)
+	}
+	if _, err := sim.Align(results...); err != nil {
+		t.Fatal(err)
+	}
+	r, dir := report.New(file, results), t.TempDir()
+	if _, err := report.WriteDir(dir, r, results); err != nil {
+		t.Fatal(err)
+	}
+	svg, err := os.ReadFile(filepath.Join(dir, "timeline.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, svg
+}
+
+// table is that of the README.
+func (f *figures) table() string {
+	var b strings.Builder
+	b.WriteString("| empty machines | strategy | energy | saved | emissions | saved | mean wait | held |\n" +
+		"|---|---|---|---|---|---|---|---|\n")
+	words := map[string]string{sim.EmptyNodesSleep: "sleep (simulated only)", sim.EmptyNodesIdle: "stay on"}
+	baseline := f.Runs[0].Strategy
+	for _, r := range f.Runs {
+		name, energySaved, emissionsSaved := "`"+r.Strategy+"`", percent(r.EnergySaved), percent(r.EmissionsSaved)
+		if r.Strategy == baseline {
+			name, energySaved, emissionsSaved = name+", as stock", "–", "–"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %.2f kWh | %s | %.3f kg | %s | %s | %d |\n", words[r.EmptyNodes], name, r.EnergyKWh,
+			energySaved, r.EmissionsKg, emissionsSaved,
+			report.Rounded(time.Duration(r.MeanWaitSeconds*float64(time.Second))), r.HeldJobs)
+	}
+	return b.String()
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }

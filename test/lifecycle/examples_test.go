@@ -1,0 +1,93 @@
+package lifecycle
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// TestAHoldPaysAtAnyTime creates the Job of job.yaml in each second of ten minutes, with the grid that the lines in
+// gridzone-file.yaml write: it is held for something that is worth it, and for ten minutes at most. The only exception
+// is the second in which the clean minutes begin.
+func TestAHoldPaysAtAnyTime(t *testing.T) {
+	job := waitingJob(t, filepath.Join(kit.Root, "examples/job.yaml"))
+	signal := gridOf(t, filepath.Join(kit.Root, "examples/gridzone-file.yaml"))
+	rule, err := sched.New("carbon+window")
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := policy.BuiltIn()
+	s := sched.Snapshot{
+		Sites: []*sched.Site{{Name: "minutes", Carbon: signal}},
+		Policy: sched.Policy{
+			MaxDelay: built.MaxDelay, MinSaving: built.MinSaving, MinSavingPerHour: built.MinSavingPerHour,
+		},
+	}
+	const cycle = 10 * time.Minute
+	atOnce := 0
+	for after := time.Duration(0); after < cycle; after += time.Second {
+		s.Now = signal.Series.Start().Add(after)
+		job.Submitted = s.Now
+		s.Queue = []sched.Job{job}
+		d := rule.Plan(&s)[0]
+		switch wait := d.Window.Start.Sub(s.Now); {
+		case wait == 0:
+			atOnce++
+		case wait > cycle || d.Reason.Saving <= built.MinSaving || d.Reason.Carbon <= 0:
+			t.Errorf("%v after the beginning it waits %v and saves %.3f", after, wait, d.Reason.Saving)
+		}
+	}
+	if atOnce > 1 {
+		t.Errorf("in %d of 600 seconds it would start at once", atOnce)
+	}
+}
+
+// waitingJob reads a Job that may wait.
+func waitingJob(t *testing.T, path string) sched.Job {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object batchv1.Job
+	if err := yaml.UnmarshalStrict(text, &object); err != nil {
+		t.Fatal(err)
+	}
+	work, err := policy.ReadJob(&object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sched.Job{ID: object.Name, AllowedDelay: work.Marks.AllowedDelay, Duration: work.Marks.ExpectedDuration}
+}
+
+// gridOf runs the commands in a comment that write grid.csv.
+func gridOf(t *testing.T, path string) grid.Signal {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, commands, _ := strings.Cut(string(text), "#   echo ")
+	commands, _, _ = strings.Cut("echo "+commands, "#   kubectl ")
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(commands, "\n#   ", "\n"))
+	cmd.Dir = kit.Dir(t, "grid")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	signal, _, err := grid.ReadCSV(filepath.Join(cmd.Dir, "grid.csv"), grid.CSVOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signal
+}

@@ -1,0 +1,148 @@
+package lifecycle
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+var transcripts = flag.String("transcripts", "", "`folder` for what the tutorials' commands printed, with times; "+
+	"they are then followed in a clone, make included, and not in a folder of what this test has built")
+
+// tutorials are the pages, and what their commands print at some time.
+var tutorials = map[string][]string{
+	"first-hour":  {"0 failed", "Planned start: ", "Actual start: "},
+	"first-day":   {"0 failed", "uninstalled"},
+	"first-paper": {"report.html"},
+}
+
+// TestTutorials follows each tutorial word by word, as a new user would: the commands of its fences marked sh, in their
+// order and in one shell. None of them may fail.
+func TestTutorials(t *testing.T) {
+	if os.Getenv("KUBENERGY_LONG") == "" {
+		t.Skip("KUBENERGY_LONG is not set: three tutorials take half an hour")
+	}
+	for name, wants := range tutorials {
+		t.Run(name, func(t *testing.T) {
+			f := follower{began: time.Now()}
+			f.folder(t)
+			page := commandsOf(t, filepath.Join(kit.Root, "docs/tutorials", name+".md"), "")
+			s := newShell(t, f.dir, goFolders(t)...)
+			for _, command := range page.commands {
+				if *transcripts == "" && strings.HasPrefix(command, "make build") {
+					continue // is done
+				}
+				f.do(t, s, command)
+			}
+			for _, want := range wants {
+				if !strings.Contains(f.text.String(), want) {
+					t.Errorf("no command printed %q", want)
+				}
+			}
+			f.write(t, name)
+		})
+	}
+}
+
+// follower keeps what a tutorial's commands print.
+type follower struct {
+	dir   string
+	began time.Time
+	text  strings.Builder
+}
+
+// folder makes the one in which the commands run.
+func (f *follower) folder(t *testing.T) {
+	if *transcripts == "" {
+		f.dir = build(t)
+		return
+	}
+	f.dir = filepath.Join(kit.Dir(t, "clone"), "kubenergy")
+	if out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", kit.Root, f.dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// do runs one command, which must succeed.
+func (f *follower) do(t *testing.T, s *shell, command string) {
+	t.Helper()
+	at := time.Since(f.began).Round(time.Second)
+	began := time.Now()
+	output, code := s.try(command)
+	fmt.Fprintf(&f.text, "[%02d:%02d] $ %s\n%s", int(at.Minutes()), int(at.Seconds())%60, command, output)
+	if took := time.Since(began).Round(time.Second); took >= 2*time.Second {
+		fmt.Fprintf(&f.text, "(took %v)\n", took)
+	}
+	t.Logf("[%v] $ %s\n%s", at, command, shorten(output))
+	if code != 0 {
+		fmt.Fprintf(&f.text, "(exit code %d)\n", code)
+		f.write(t, "failed")
+		t.Fatalf("exit code %d", code)
+	}
+}
+
+// write keeps the transcript, without the name of the folder.
+func (f *follower) write(t *testing.T, name string) {
+	t.Helper()
+	if *transcripts == "" {
+		return
+	}
+	text := strings.ReplaceAll(f.text.String(), f.dir, "~/kubenergy")
+	for i := 1; ; i++ {
+		path := filepath.Join(*transcripts, fmt.Sprintf("%s-%d.txt", name, i))
+		if _, err := os.Stat(path); err == nil {
+			continue // an earlier run's
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+}
+
+// goFolders are where Go keeps what it has built and fetched, which a shell with a home of its own does not find.
+func goFolders(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := strings.Fields(string(out))
+	return []string{"GOCACHE=" + folders[0], "GOMODCACHE=" + folders[1]}
+}
+
+// TestTutorialsCanBeFollowed wants of each page what a reader needs: what comes of it, how long it takes, commands whose
+// fences a test runs or that say why none does, and five questions with answers.
+func TestTutorialsCanBeFollowed(t *testing.T) {
+	for name := range tutorials {
+		path := filepath.Join(kit.Root, "docs/tutorials", name+".md")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"**You will have**", "**It takes**", "**You need**", "\n## Five questions\n", "\n5. "} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s lacks %q", path, want)
+			}
+		}
+		if n := strings.Count(string(text), "\n   *Answer*: "); n != 5 {
+			t.Errorf("%s has %d answers", path, n)
+		}
+		for line := range strings.Lines(string(text)) {
+			if kind, found := strings.CutPrefix(strings.TrimSpace(line), "```sh "); found &&
+				!strings.HasPrefix(kind, `notest="`) {
+				t.Errorf("%s: a fence says %q: want nothing, or notest= and why", path, kind)
+			}
+		}
+		if len(commandsOf(t, path, "").commands) < 5 {
+			t.Errorf("%s has hardly any commands", path)
+		}
+	}
+}
