@@ -22,9 +22,11 @@ func Serves(schedulerName string) bool {
 		schedulerName == HybridSchedulerName
 }
 
+const gardenerWorkloadType = gardener + "workload-type"
+
 // labelAliases are labels of pods of other systems that stand for ours.
 var labelAliases = map[string]string{
-	v1alpha1.LabelWorkloadType:  gardener + "workload-type",
+	v1alpha1.LabelWorkloadType:  gardenerWorkloadType,
 	v1alpha1.LabelWorkloadClass: "workload-profile",
 }
 

@@ -24,6 +24,7 @@ func Hold(t testing.TB, page, test, want string, rewrite bool) {
 	const end = "<!-- End of the reference -->\n"
 	before, rest, begins := strings.Cut(string(text), begin)
 	have, after, ends := strings.Cut(rest, end)
+	want = strings.TrimRight(want, "\n") + "\n\n"
 	switch {
 	case !begins || !ends:
 		t.Fatalf("%s has no place for what %s writes: %s%s", page, test, begin, end)
