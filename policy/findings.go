@@ -66,7 +66,7 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 }
 
 // gardenerLabels are the labels of Compute Gardener on pods.
-var gardenerLabels = []string{labelAliases[v1alpha1.LabelWorkloadType], GardenerBudgetExceeded}
+var gardenerLabels = []string{gardenerWorkloadType, GardenerBudgetExceeded}
 
 // Mentions reports whether an object, or a Job's template, has a key of ours or of Compute Gardener.
 func Mentions(o metav1.Object) bool {

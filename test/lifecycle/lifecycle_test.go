@@ -44,6 +44,7 @@ func TestLifecycle(t *testing.T) {
 		{"upgrade after that", w.recover},
 		{"helm uninstall", w.uninstall},
 		{"removing the kinds", w.removeKinds},
+		{"without Helm", w.withoutHelm},
 		{"stop", w.stop},
 	} {
 		if !t.Run(part.name, part.run) {
@@ -431,6 +432,21 @@ func (w *world) uninstall(t *testing.T) {
 func (w *world) removeKinds(t *testing.T) {
 	w.shell.run(t, "kubectl delete -f charts/kubenergy/crds --timeout=60s")
 	w.shell.run(t, "kubectl delete namespace kubenergy-system --timeout=60s")
+}
+
+// withoutHelm installs by manifests and removes, as deploy/hold/README.md says it.
+func (w *world) withoutHelm(t *testing.T) {
+	document := filepath.Join(kit.Root, "deploy/hold/README.md")
+	for _, command := range commandsOf(t, document, "## Install without Helm").commands {
+		w.shell.run(t, command)
+	}
+	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode=enforce")
+	w.admits(t)
+	for _, command := range commandsOf(t, document, "## Remove").commands {
+		w.shell.run(t, command)
+	}
+	w.startsAtOnce(t, team, "after-removal")
+	w.shell.run(t, "kubectl delete -f deploy/kubenergy.yaml --timeout=60s")
 }
 
 // stop ends the lab, which leaves no process behind.
