@@ -171,9 +171,7 @@ func (r *csvReader) row(row []string) error {
 	if err != nil {
 		return err
 	}
-	if r.estimated >= 0 && !slices.Contains([]string{"", "0", "false"}, row[r.estimated]) {
-		r.quality = energy.Estimated
-	}
+	r.markEstimated(row)
 	if every := r.options.Every; every > 0 && !t.Truncate(every).Equal(t) {
 		return nil
 	}
@@ -185,6 +183,13 @@ func (r *csvReader) row(row []string) error {
 	r.previous = v
 	r.keep(t, v)
 	return nil
+}
+
+// markEstimated notes what a row says of its own quality.
+func (r *csvReader) markEstimated(row []string) {
+	if r.estimated >= 0 && !slices.Contains([]string{"", "0", "false"}, row[r.estimated]) {
+		r.quality = energy.Estimated
+	}
 }
 
 // keep adds a value to the series if it is of the time that was asked for.
