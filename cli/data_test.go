@@ -300,7 +300,7 @@ func TestDataCommands(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		`no data set or file "ones" (did you mean one?): want one or more of one, two`: {"fetch", "ones", "--dir", dir},
-		"want a folder: --dir DIR, or the variable KUBENERGY_DATA":                    {"fetch", "two"},
+		"want a folder: --dir DIR, or the variable KUBENERGY_DATA":                     {"fetch", "two"},
 	} {
 		if _, _, err := onData(t, nil, args...); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
