@@ -22,9 +22,9 @@ ldflags    = -X k8s.io/component-base/version.gitVersion=$(kubernetes) \
              -X k8s.io/client-go/pkg/version.gitVersion=$(kubernetes)
 
 # Packages that link k8s.io/kubernetes take minutes to build, and many more with the race detector: they are tested without.
-# The layer test and the test kit stand in test/ but link nothing.
+# The tests of layers and of documents and the test kit stand in test/ but link nothing.
 heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/scheduler/parking$$
-light_tests := /test/(kit|layers)$$
+light_tests := /test/(docs|kit|layers)$$
 # Of what links Kubernetes, these packages take longest: they start first.
 longest := ./test/hold ./test/upstream ./test/lifecycle ./test/central ./test/surface
 light_packages := all=$$(go list ./...); light="$$(grep -vE '$(heavy)' <<<"$$all") $$(grep -E '$(light_tests)' <<<"$$all")"

@@ -66,7 +66,7 @@ func TestGAIAInShort(t *testing.T) {
 	}
 }
 
-// The table of docs/how-to/comparisons.md.
+// The table of docs/measurements/comparisons.md.
 func TestCompareGAIA(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") != "1" {
 		t.Skip("set KUBENERGY_LONG=1 for the whole comparison: half an hour of one core")

@@ -220,9 +220,6 @@ const (
 	loadLab    = "lab"
 )
 
-// labRunSeconds tells the simulated nodes of kubenergy-lab how long a pod runs.
-const labRunSeconds = "kubenergy.io/lab-run-seconds"
-
 type manifestFlags struct {
 	traceFlags
 	namespace, image, scheduler, load, prefix string
@@ -357,7 +354,7 @@ func (f *manifestFlags) job(name string, j *sched.Job) *batchv1.Job {
 			fmt.Sprintf("--memory=%d", j.Request.Memory), "--duration=" + seconds + "s",
 		}
 	case loadLab:
-		pod.Annotations[labRunSeconds] = seconds
+		pod.Annotations[v1alpha1.AnnotationLabRunSeconds] = seconds
 	}
 	return job
 }

@@ -11,24 +11,41 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// What nodes say about their hardware.
+const gardener = "compute-gardener-scheduler.kubernetes.io/"
+
+// Annotations of nodes that Compute Gardener's tools write. They come before the labels below.
 const (
-	gardener = "compute-gardener-scheduler.kubernetes.io/"
-
-	annotationCPUModel  = gardener + "cpu-model"
+	// name: the CPU
+	annotationCPUModel = gardener + "cpu-model"
+	// GHz: the highest frequency that its CPUs are allowed
 	annotationCPUMaxGHz = gardener + "cpu-max-frequency"
-	annotationGPUModel  = gardener + "gpu-model" // a list with commas
-	annotationGPUCount  = gardener + "gpu-count"
-	annotationGPUPower  = gardener + "gpu-total-power"
-	annotationPUE       = gardener + "pue"
-	annotationGPUPUE    = gardener + "gpu-pue"
+	// names with commas, or `none`: the GPUs
+	annotationGPUModel = gardener + "gpu-model"
+	// number: how many GPUs it has
+	annotationGPUCount = gardener + "gpu-count"
+	// watts: what all its GPUs draw at most
+	annotationGPUPower = gardener + "gpu-total-power"
+	// number, 1 or more: energy of the facility per energy of the node
+	annotationPUE = gardener + "pue"
+	// number, 1 or more: the same for its GPUs; it needs the annotation above
+	annotationGPUPUE = gardener + "gpu-pue"
+)
 
-	labelCPUModel   = "node.kubernetes.io/cpu-model"
-	labelGPUModel   = "node.kubernetes.io/gpu-model"
-	labelInstance   = "node.kubernetes.io/instance-type"
-	labelNFD        = "feature.node.kubernetes.io/cpu-model."
-	labelNVIDIA     = "nvidia.com/gpu."
+// Labels of nodes that name their hardware. The instance type comes before what is read from the CPU.
+const (
+	// name: the CPU
+	labelCPUModel = "node.kubernetes.io/cpu-model"
+	// name: the GPUs
+	labelGPUModel = "node.kubernetes.io/gpu-model"
+	// name: the instance type of a cloud
+	labelInstance = "node.kubernetes.io/instance-type"
+	// name, vendor, family and model of the CPU: written by Node Feature Discovery
+	labelNFD = "feature.node.kubernetes.io/cpu-model."
+	// product, count and replicas of the GPUs: written by NVIDIA's feature discovery
+	labelNVIDIA = "nvidia.com/gpu."
+	// name: the GPUs, written by AMD's labeller
 	labelAMDProduct = "amd.com/gpu.product-name"
+	// name: the GPUs, written by GKE, with their number in `gke-accelerator-count`
 	labelGKEProduct = "cloud.google.com/gke-accelerator"
 )
 

@@ -176,11 +176,14 @@ func (v *View) facts(n *v1.Node) *nodeFacts {
 	return f
 }
 
-// Keys on nodes: the live watts of the hybrid scheduler's monitor.
+// Annotations of nodes by the hybrid scheduler's monitor.
 const (
-	thesis          = "energy.thesis.io/"
-	thesisWatts     = thesis + "current-watts"
-	thesisUpdated   = thesis + "last-updated" // Unix seconds
+	thesis = "energy.thesis.io/"
+	// watts: what the node draws now; not believed if it is older than 30 seconds
+	thesisWatts = thesis + "current-watts"
+	// Unix seconds: when that was measured
+	thesisUpdated = thesis + "last-updated"
+
 	thesisFreshness = 30 * time.Second
 )
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -25,7 +26,7 @@ func job(name, seconds, schedulerName string) *batchv1.Job {
 		Containers:    []corev1.Container{{Name: "main", Image: "none"}},
 	}
 	if seconds != "" {
-		j.Spec.Template.Annotations = map[string]string{RunForAnnotation: seconds}
+		j.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationLabRunSeconds: seconds}
 	}
 	return j
 }

@@ -25,11 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/lab/kubelet"
 )
 
-// RunForAnnotation on a pod says for how many seconds it runs on a simulated node before it succeeds:
-// a decimal number, such as "1.5". Pods without it run until they are deleted.
-const RunForAnnotation = "kubenergy.io/lab-run-seconds"
-
-// RunSeconds is the value of RunForAnnotation for a duration.
+// RunSeconds is the value of the annotation lab-run-seconds for a duration.
 func RunSeconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
 }

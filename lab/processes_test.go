@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
-	"github.com/kubenergy/kubenergy/lab/kubelet"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -126,7 +126,7 @@ func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 func (p *processPods) port(name string) int {
 	p.t.Helper()
 	var port int
-	if _, err := fmt.Sscanf(p.get(name).Annotations[kubelet.PortsAnnotation], "8080=%d", &port); err != nil {
+	if _, err := fmt.Sscanf(p.get(name).Annotations[v1alpha1.AnnotationLabPorts], "8080=%d", &port); err != nil {
 		p.t.Fatal(err)
 	}
 	return port

@@ -212,7 +212,7 @@ func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 	}
 	pod := &job.Spec.Template
 	pod.Annotations[annotationJob] = strconv.Itoa(i)
-	pod.Annotations[RunForAnnotation] = RunSeconds(r.clock.Shrink(j.Duration))
+	pod.Annotations[v1alpha1.AnnotationLabRunSeconds] = RunSeconds(r.clock.Shrink(j.Duration))
 	pod.Spec.SchedulerName = t.profile()
 	pod.Spec.NodeSelector = map[string]string{labelTrial: t.namespace}
 	maps.Copy(pod.Spec.NodeSelector, j.Selector)

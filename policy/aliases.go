@@ -22,9 +22,11 @@ func Serves(schedulerName string) bool {
 		schedulerName == HybridSchedulerName
 }
 
+const gardenerWorkloadType = gardener + "workload-type"
+
 // labelAliases are labels of pods of other systems that stand for ours.
 var labelAliases = map[string]string{
-	v1alpha1.LabelWorkloadType:  gardener + "workload-type",
+	v1alpha1.LabelWorkloadType:  gardenerWorkloadType,
 	v1alpha1.LabelWorkloadClass: "workload-profile",
 }
 
@@ -38,9 +40,14 @@ func lookUpLabel(labels map[string]string, key string) string {
 
 // Keys of Compute Gardener on namespaces. Its documents describe them; its own code does not obey them.
 const (
-	gardenerPolicies       = gardener + "energy-policies" // label: "enabled"
-	gardenerPolicy         = gardener + "policy-"         // annotation policy-<key>
-	gardenerWorkload       = gardener + "workload-"       // annotation workload-<type>-policy-<key>
+	// label, `"enabled"`: opts the namespace in, and lets the two annotations count
+	gardenerPolicies = gardener + "energy-policies"
+	// as on a pod: what holds for all workloads of the namespace, by the rest of the pod's key, as
+	// `policy-max-scheduling-delay`
+	gardenerPolicy = gardener + "policy-"
+	// as on a pod: the same for one workload type, as `workload-batch-policy-max-scheduling-delay`
+	gardenerWorkload = gardener + "workload-"
+
 	gardenerWorkloadPolicy = "-policy-"
 )
 

@@ -224,8 +224,8 @@ func indexKeys() (marking, known map[string]bool) {
 		v1alpha1.AnnotationBudgetActions: true, v1alpha1.AnnotationBudgetSuspendedTill: true,
 		v1alpha1.AnnotationBudgetReleased: true, v1alpha1.AnnotationHeldUntil: true,
 		v1alpha1.AnnotationHeldReason: true, v1alpha1.AnnotationLatestStart: true,
-		v1alpha1.Prefix + "submitted-by":    true,                                      // of POST /ingest
-		v1alpha1.Prefix + "lab-run-seconds": true, v1alpha1.Prefix + "lab-ports": true, // the lab's
+		v1alpha1.AnnotationSubmittedBy: true, v1alpha1.AnnotationLabRunSeconds: true,
+		v1alpha1.AnnotationLabPorts: true,
 	}
 	for _, a := range annotations {
 		known[a.key], known[a.alias] = true, true

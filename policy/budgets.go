@@ -18,9 +18,11 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// Keys of Compute Gardener for the same, written where its budget came from.
+// What KubEnergy also writes when a budget in Compute Gardener's words is used up.
 const (
-	GardenerBudgetExceeded   = gardener + "energy-budget-exceeded"
+	// `"true"`, an annotation or a label: the budget is used up
+	GardenerBudgetExceeded = gardener + "energy-budget-exceeded"
+	// kWh: by how much
 	GardenerBudgetExceededBy = gardener + "energy-budget-exceeded-by"
 )
 

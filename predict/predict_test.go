@@ -395,7 +395,7 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// The light form of the table in docs/explanation/prediction.md.
+// The light form of the table in docs/measurements/prediction.md.
 func TestPublishedTraceIsPredicted(t *testing.T) {
 	jobs := published(t, "swf/hpc2n_first3171.swf.gz")
 	groups := predict.Backtest(jobs, predict.NewGroups(), quantiles, 100)

@@ -1,5 +1,8 @@
 package v1alpha1
 
+// The keys of our annotations and labels. docs/reference/annotations.md is made of the comments here: of each key what
+// its value is and, after a colon, what it does.
+
 // Prefix begins the keys of all our annotations and labels.
 const Prefix = "kubenergy.io/"
 
@@ -9,66 +12,109 @@ const SystemNamespace = "kubenergy-system"
 // PolicyName is that of the one EnergyPolicy in a namespace that counts.
 const PolicyName = "default"
 
-// What people write on a pod, on a Job or on its pod template.
+// Annotations of pods, of Jobs and of pod templates of Jobs. A Job's own annotation comes before that of its template.
+// If any value makes no sense, none of them counts: the pod or Job is scheduled as if it had none, and an event names
+// the value.
 const (
-	AnnotationAllowedDelay      = Prefix + "allowed-delay"      // how long the start may be put off: a Go duration
-	AnnotationFinishBy          = Prefix + "finish-by"          // deadline of the finish, RFC 3339
-	AnnotationExpectedDuration  = Prefix + "expected-duration"  // a Go duration
-	AnnotationRunNow            = Prefix + "run-now"            // "true": whatever else is said, do not hold it
-	AnnotationSkip              = Prefix + "skip"               // "true": nor choose its node
-	AnnotationStrategy          = Prefix + "strategy"           // a strategy of package sched, as in "carbon"
-	AnnotationCarbonThreshold   = Prefix + "carbon-threshold"   // hold while above: gCO2e/kWh
-	AnnotationCarbonPercentile  = Prefix + "carbon-percentile"  // hold while above: percentile of the next 24 hours
-	AnnotationPriceThreshold    = Prefix + "price-threshold"    // hold while above: money per kWh
-	AnnotationCarbonCounts      = Prefix + "carbon-counts"      // "false": price alone
-	AnnotationMaxPower          = Prefix + "max-power-watts"    // only nodes whose full power is at most this
-	AnnotationMinEfficiency     = Prefix + "min-efficiency"     // only nodes that are at least so efficient
-	AnnotationGPUWorkloadType   = Prefix + "gpu-workload-type"  // inference, training, rendering or generic
-	AnnotationPUE               = Prefix + "pue"                // facility energy ÷ node energy, wherever it runs
-	AnnotationPerformanceWeight = Prefix + "performance-weight" // of the strategy hybrid: 0 (energy) to 1 (speed)
-
-	// A budget of its own: energy at its nodes, over its lifetime.
+	// duration, as `6h`: how long after its creation the start may be put off; with `0` it starts at once
+	AnnotationAllowedDelay = Prefix + "allowed-delay"
+	// RFC 3339 time: when it must have finished; no hold lasts beyond this time less the expected duration
+	AnnotationFinishBy = Prefix + "finish-by"
+	// duration: how long it will run; without it, one hour
+	AnnotationExpectedDuration = Prefix + "expected-duration"
+	// `"true"`: start now, whatever else is said
+	AnnotationRunNow = Prefix + "run-now"
+	// `"true"`: neither hold it nor choose its node
+	AnnotationSkip = Prefix + "skip"
+	// name, as `carbon` or `carbon+window`: the strategy that scores nodes for it and, after the `+`, decides when it
+	// starts; `+now` holds nothing
+	AnnotationStrategy = Prefix + "strategy"
+	// g/kWh: hold it while the carbon intensity is above, unless no forecast falls to it in time
+	AnnotationCarbonThreshold = Prefix + "carbon-threshold"
+	// 1 to 99: the same with a percentile of the next 24 hours; 25 waits for the cleanest quarter
+	AnnotationCarbonPercentile = Prefix + "carbon-percentile"
+	// money per kWh: hold it while the price is above
+	AnnotationPriceThreshold = Prefix + "price-threshold"
+	// `"false"`: price alone matters
+	AnnotationCarbonCounts = Prefix + "carbon-counts"
+	// watts: only nodes whose full power is at most this
+	AnnotationMaxPower = Prefix + "max-power-watts"
+	// cores per watt: only nodes that are at least so efficient
+	AnnotationMinEfficiency = Prefix + "min-efficiency"
+	// `inference`, `training`, `rendering` or `generic`: which share of its GPUs' power range it is expected to draw
+	AnnotationGPUWorkloadType = Prefix + "gpu-workload-type"
+	// 1 to 10: energy of the facility per energy of the node in its estimates, wherever it runs
+	AnnotationPUE = Prefix + "pue"
+	// 0 to 1: for the strategy `hybrid`; 0 weighs energy alone, 1 speed alone
+	AnnotationPerformanceWeight = Prefix + "performance-weight"
+	// kWh: a budget of its own, for the energy at its nodes over its lifetime
 	AnnotationBudgetKWh = Prefix + "energy-budget-kwh"
-	// log, notify, annotate, label, event or suspend; by default log
+	// `log`, `notify`, `annotate`, `label`, `event` or `suspend`: what happens when that budget is used up; without it,
+	// `log`
 	AnnotationBudgetAction = Prefix + "energy-budget-action"
 )
 
-// Labels on pods.
+// Labels of pods and Jobs.
 const (
-	LabelWorkloadType  = Prefix + "workload-type"  // batch, service, stateful, system or generic
-	LabelWorkloadClass = Prefix + "workload-class" // class of benchmarks, for the strategy hybrid
-	// The ledger, and so the scope of a budget, tells teams apart by the first of these that is there.
-	LabelTeam   = Prefix + "team"
+	// `batch`, `service`, `stateful`, `system` or `generic`: which overrides of a policy hold for it; without it, the
+	// kind of its owner says
+	LabelWorkloadType = Prefix + "workload-type"
+	// name: its class of benchmarks, for the strategy `hybrid`
+	LabelWorkloadClass = Prefix + "workload-class"
+	// name: the team that is charged; on a namespace, the team of all pods in it
+	LabelTeam = Prefix + "team"
+	// name: the team that is charged, where the label above is missing
 	LabelPartOf = "app.kubernetes.io/part-of"
 )
 
-// What the hold loop writes.
+// Labels of nodes and namespaces.
 const (
-	// "true" on Jobs that we suspended: what is selected, checked and uninstalled by
-	LabelHeld             = Prefix + "held"
-	AnnotationHeldUntil   = Prefix + "held-until"
-	AnnotationHeldReason  = Prefix + "held-reason"
-	AnnotationLatestStart = Prefix + "latest-start" // the deadline of the hold
-	AnnotationReleasedAt  = Prefix + "released-at"  // its presence makes the release final
-)
-
-// What the owner of a cluster writes on nodes and namespaces.
-const (
+	// `off`, `shadow`, `advise` or `enforce`: on a namespace, its mode; its presence opts the namespace in
+	LabelMode = Prefix + "mode"
+	// name of a PowerProfile: on a node, what it draws; without it, the PowerProfile that selects the node, else what
+	// its hardware labels say, else the default one
 	LabelPowerProfile = Prefix + "power-profile"
-	LabelSite         = Prefix + "site" // name of a GridZone
-	LabelMode         = Prefix + "mode" // off, shadow, advise or enforce; its presence opts a namespace in
+	// name of a GridZone: on a node, the grid that feeds it; without it, the zone of its cloud region, else the default
+	// one
+	LabelSite = Prefix + "site"
 )
 
-// What is written on Jobs and pods when a budget is used up.
+// What KubEnergy writes on Jobs.
 const (
-	AnnotationBudgetExceeded   = Prefix + "energy-budget-exceeded"    // "true"; the same as a label
-	AnnotationBudgetExceededBy = Prefix + "energy-budget-exceeded-by" // kWh
-	// what was done about a budget of its own, and when it was begun
-	AnnotationBudgetActions = Prefix + "energy-budget-actions"
+	// label, `"true"`: KubEnergy has suspended the Job, not its user; releasing and uninstalling look for it
+	LabelHeld = Prefix + "held"
+	// RFC 3339 time: when it is planned to start
+	AnnotationHeldUntil = Prefix + "held-until"
+	// text: why it waits
+	AnnotationHeldReason = Prefix + "held-reason"
+	// RFC 3339 time: the deadline of the hold
+	AnnotationLatestStart = Prefix + "latest-start"
+	// RFC 3339 time: when it was released; what has it is never held again
+	AnnotationReleasedAt = Prefix + "released-at"
+	// name of a user: for whom `POST /ingest` created the Job
+	AnnotationSubmittedBy = Prefix + "submitted-by"
+)
 
-	// on Jobs that a budget suspended: its name, or that of a budget of its own
+// What KubEnergy writes on Jobs and pods when a budget is used up.
+const (
+	// `"true"`, an annotation or a label: its budget is used up
+	AnnotationBudgetExceeded = Prefix + "energy-budget-exceeded"
+	// kWh: by how much
+	AnnotationBudgetExceededBy = Prefix + "energy-budget-exceeded-by"
+	// record: what was done about a budget of its own, and when
+	AnnotationBudgetActions = Prefix + "energy-budget-actions"
+	// label, name of a budget: the budget that suspended the Job; `Own` is one of its own
 	LabelBudgetSuspended = Prefix + "budget-suspended"
-	// the value of that label: that budget does not suspend this Job again
-	AnnotationBudgetReleased      = Prefix + "budget-released"
+	// name of a budget: this budget does not suspend the Job again, because a user has released it
+	AnnotationBudgetReleased = Prefix + "budget-released"
+	// RFC 3339 time: when a suspended Job goes on
 	AnnotationBudgetSuspendedTill = Prefix + "budget-suspended-until"
+)
+
+// Annotations of pods in the lab.
+const (
+	// seconds, as `1.5`: how long the pod runs on a simulated node; without it, until it is deleted
+	AnnotationLabRunSeconds = Prefix + "lab-run-seconds"
+	// `8443=40124,…`, written by the lab: the port of this machine that each port of the pod is reached at
+	AnnotationLabPorts = Prefix + "lab-ports"
 )

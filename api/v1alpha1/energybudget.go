@@ -90,6 +90,7 @@ type BudgetLimits struct {
 
 // BudgetCost is an amount of money.
 type BudgetCost struct {
+	// What may be paid, in the currency.
 	// +kubebuilder:validation:Minimum=0.000001
 	// +kubebuilder:validation:Maximum=1000000000
 	Amount float64 `json:"amount"`
@@ -112,8 +113,10 @@ type BudgetPeriod struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._+/-]+$`
 	// +kubebuilder:default=UTC
 	TimeZone string `json:"timeZone,omitempty"`
+	// When a fixed period begins.
 	// +optional
 	From *metav1.Time `json:"from,omitempty"`
+	// When a fixed period ends.
 	// +optional
 	To *metav1.Time `json:"to,omitempty"`
 }
@@ -231,7 +234,9 @@ type EnergyBudgetStatus struct {
 
 // BudgetUse is what was used. What is unknown is absent.
 type BudgetUse struct {
+	// Energy at the nodes, in kilowatt-hours.
 	EnergyKWh float64 `json:"energyKWh"`
+	// Emissions, in grams of CO2e, PUE included.
 	// +optional
 	CarbonGrams *float64 `json:"carbonGrams,omitempty"`
 	// In the currency of the limit.

@@ -71,8 +71,7 @@ type CarbonSpec struct {
 	// Age beyond which the last good answer is no answer.
 	// +optional
 	// +kubebuilder:default="2h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <=
-	// duration('744h')",message="want 1m to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 	// Asked in this order; the first that answers well is believed.
 	// +kubebuilder:validation:MinItems=1
@@ -82,13 +81,11 @@ type CarbonSpec struct {
 
 // CarbonSource is one source of carbon intensity.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.electricityMaps),has(self.ukCarbonIntensity),has(self.wattTime),has(self.prometheus),has(self.http),has(self.file),has(self.static),has(self.typical)].filter(x,x).size()==1",message="name
-// exactly one kind of source"
+// +kubebuilder:validation:XValidation:rule="[has(self.electricityMaps),has(self.ukCarbonIntensity),has(self.wattTime),has(self.prometheus),has(self.http),has(self.file),has(self.static),has(self.typical)].filter(x,x).size()==1",message="name exactly one kind of source"
 type CarbonSource struct {
 	// Polling interval; by default that of the provider's own updates.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <=
-	// duration('168h')",message="want 1m to 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h"
 	Every *metav1.Duration `json:"every,omitempty"`
 	// Requests that may be made to it in an hour, over all replicas and restarts.
 	// +optional
@@ -122,8 +119,7 @@ type PriceSpec struct {
 	// Age beyond which the last good answer is no answer. Tariffs do not age.
 	// +optional
 	// +kubebuilder:default="36h"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <=
-	// duration('744h')",message="want 1m to 744h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 	// Asked in this order; the first that answers well is believed.
 	// +kubebuilder:validation:MinItems=1
@@ -133,13 +129,11 @@ type PriceSpec struct {
 
 // PriceSource is one source of prices.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.tariff),has(self.entsoe),has(self.electricityMaps),has(self.octopus),has(self.prometheus),has(self.http),has(self.file),has(self.static)].filter(x,x).size()==1",message="name
-// exactly one kind of source"
+// +kubebuilder:validation:XValidation:rule="[has(self.tariff),has(self.entsoe),has(self.electricityMaps),has(self.octopus),has(self.prometheus),has(self.http),has(self.file),has(self.static)].filter(x,x).size()==1",message="name exactly one kind of source"
 type PriceSource struct {
 	// Polling interval; by default that of the provider's own updates.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <=
-	// duration('168h')",message="want 1m to 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h"
 	Every *metav1.Duration `json:"every,omitempty"`
 	// Requests that may be made to it in an hour, over all replicas and restarts.
 	// +optional
@@ -174,6 +168,7 @@ type ElectricityMapsSource struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	Key string `json:"key,omitempty"`
+	// Version of the API.
 	// +optional
 	// +kubebuilder:validation:Enum=v3;v4
 	// +kubebuilder:default=v4
@@ -182,6 +177,7 @@ type ElectricityMapsSource struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^https?://`
 	URL string `json:"url,omitempty"`
+	// Whether factors count the whole life cycle of plants, or what they emit directly.
 	// +optional
 	// +kubebuilder:validation:Enum=Lifecycle;Direct
 	// +kubebuilder:default=Lifecycle
@@ -193,13 +189,13 @@ type ElectricityMapsSource struct {
 
 // UKCarbonIntensitySource is carbonintensity.org.uk, of Great Britain or one of its regions. It needs no key.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.postcode) && has(self.regionID))",message="name a postcode or a
-// regionID, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.postcode) && has(self.regionID))",message="name a postcode or a regionID, not both"
 type UKCarbonIntensitySource struct {
 	// Outward postcode of the region, as in RG10.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Z]{1,2}[0-9][0-9A-Z]?$`
 	Postcode string `json:"postcode,omitempty"`
+	// Number of the region, 1 to 17; without it and a postcode, all of Great Britain.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=17
@@ -226,8 +222,10 @@ type WattTimeSource struct {
 
 // PrometheusSource is a query of a Prometheus server that gives one value: that of now.
 type PrometheusSource struct {
+	// Base URL of the server.
 	// +kubebuilder:validation:Pattern=`^https?://`
 	URL string `json:"url"`
+	// PromQL that gives one value.
 	// +kubebuilder:validation:MinLength=1
 	Query string `json:"query"`
 	// Unit of the query's value.
@@ -310,11 +308,12 @@ type Unit string
 type FileSource struct {
 	// Name below the data folder.
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._/-]+$`
-	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies
-	// below the data folder"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies below the data folder"
 	Path string `json:"path"`
+	// Column with the values; by default ci_lifecycle_g_per_kwh, or the only one.
 	// +optional
 	Column string `json:"column,omitempty"`
+	// Zone to read, where the file has several.
 	// +optional
 	Zone string `json:"zone,omitempty"`
 	// Whether carbon intensity is of this kind; it must be that of the GridZone.
@@ -340,8 +339,7 @@ type TypicalSource struct {
 
 // TariffSource is a time-of-use tariff. Schedules are tried in their order; the first that matches gives the price.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.file) != has(self.price) && !(has(self.file) &&
-// has(self.schedules))",message="name a price, with schedules or without, or a file in place of both"
+// +kubebuilder:validation:XValidation:rule="has(self.file) != has(self.price) && !(has(self.file) && has(self.schedules))",message="name a price, with schedules or without, or a file in place of both"
 type TariffSource struct {
 	// Price where no schedule matches, in the currency per kWh.
 	// +optional
@@ -350,13 +348,13 @@ type TariffSource struct {
 	// Name below the data folder.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._/-]+$`
-	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies
-	// below the data folder"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies below the data folder"
 	File string `json:"file,omitempty"`
 	// IANA time zone of all schedules that name none.
 	// +optional
 	// +kubebuilder:default=UTC
 	TimeZone string `json:"timeZone,omitempty"`
+	// Prices at some hours of some days.
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Schedules []TariffSchedule `json:"schedules,omitempty"`
@@ -404,8 +402,10 @@ type ENTSOESource struct {
 
 // OctopusSource is the Agile tariff of Octopus Energy in Great Britain. It needs no key.
 type OctopusSource struct {
+	// Code of the product, as AGILE-24-10-01.
 	// +kubebuilder:validation:Pattern=`^[A-Z0-9-]+$`
 	Product string `json:"product"`
+	// Code of the tariff, as E-1R-AGILE-24-10-01-C.
 	// +kubebuilder:validation:Pattern=`^[A-Z0-9-]+$`
 	Tariff string `json:"tariff"`
 	// Base URL; by default the public one.

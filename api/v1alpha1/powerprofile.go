@@ -92,6 +92,7 @@ type PowerProfileSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	Benchmarks []Benchmark `json:"benchmarks,omitempty"`
+	// How the numbers were found: from a meter, computed from one, or by a model.
 	// +optional
 	// +kubebuilder:validation:Enum=measured;derived;estimated
 	// +kubebuilder:default=estimated
@@ -103,9 +104,11 @@ type PowerProfileSpec struct {
 
 // CurvePoint is power at a utilisation.
 type CurvePoint struct {
+	// Share of the node that is busy.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1
 	Utilisation float64 `json:"utilisation"`
+	// Power of the node then.
 	// +kubebuilder:validation:Minimum=0
 	Watts float64 `json:"watts"`
 }

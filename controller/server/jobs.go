@@ -34,9 +34,6 @@ type Submitted struct {
 	Expected Expected `json:"expected"`
 }
 
-// annotationSubmitter says who asked for a Job.
-const annotationSubmitter = "kubenergy.io/submitted-by"
-
 // postJob makes a Kubernetes Job of a job, for a caller who may create one there.
 func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if len(s.JobNamespaces) == 0 {
@@ -66,7 +63,8 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	if err != nil {
 		return err
 	}
-	job.Annotations[annotationSubmitter] = shortened(strings.ToValidUTF8(access.UserOf(r.Context()).Username, "?"))
+	user := strings.ToValidUTF8(access.UserOf(r.Context()).Username, "?")
+	job.Annotations[v1alpha1.AnnotationSubmittedBy] = shortened(user)
 	expected := s.expect(r.Context(), job) // before it takes room itself
 	if err := s.Client.Create(r.Context(), job, client.FieldOwner("kubenergy-controller")); err != nil {
 		return s.notCreated(job, err)

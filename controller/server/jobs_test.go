@@ -52,7 +52,7 @@ func TestIngest(t *testing.T) {
 			t.Errorf("%v", annotations)
 		}
 	}
-	if job.Annotations[annotationSubmitter] != "a" || got.Expected.Strategy == "" ||
+	if job.Annotations[v1alpha1.AnnotationSubmittedBy] != "a" || got.Expected.Strategy == "" ||
 		strings.Join(pod.Spec.Containers[0].Command, " ") != "sleep 60" {
 		t.Errorf("%v, %+v", job.Annotations, got.Expected)
 	}

@@ -3,12 +3,13 @@ package server
 import (
 	"encoding/json"
 	"flag"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write docs/reference/api.md anew; read the diff before committing it")
@@ -147,36 +148,12 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-const (
-	begin = "<!-- The reference is written by go test ./controller/server -run TestReference -rewrite -->\n"
-	end   = "<!-- End of the reference -->\n"
-)
-
 // TestReference compares the reference in docs/reference/api.md with the table of routes.
 func TestReference(t *testing.T) {
-	const path = "../../docs/reference/api.md"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(text), begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !ok || !ended {
-		t.Fatalf("%s has no place for the reference", path)
-	}
-	want := before + begin + reference() + end + after
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if want != string(text) {
-		t.Errorf("the reference in %s is not that of the routes: write it anew with -rewrite", path)
-	}
+	reference.Hold(t, "docs/reference/api.md", "./controller/server -run TestReference", describeRoutes(), *rewrite)
 }
 
-func reference() string {
+func describeRoutes() string {
 	var b strings.Builder
 	b.WriteString("\n| route | what | rights |\n|---|---|---|\n")
 	all := routes()

@@ -11,7 +11,7 @@
 //   - A mount's path is replaced by that of the volume's folder wherever it stands in arguments and in the environment.
 //     A program that opens a fixed path which neither names does not find it.
 //   - A port that is declared, probed, or given to a flag called …port, …address or …listen becomes a free port on
-//     127.0.0.1, so that replicas do not collide. PortsAnnotation on the pod says which.
+//     127.0.0.1, so that replicas do not collide. The annotation lab-ports of the pod says which.
 //   - NAME.NAMESPACE.svc:PORT, with or without .cluster.local, becomes localhost and a free port wherever it stands in
 //     arguments and in the environment. A connection there is handed on, as it is, to a ready pod that the Service
 //     selects. A certificate that a pod serves must therefore name localhost. Files that name a Service, and other forms

@@ -14,9 +14,6 @@ import (
 	"k8s.io/kubernetes/pkg/probe"
 )
 
-// PortsAnnotation on a pod says which port of this machine each of its ports is: "8081=40123,8443=40124".
-const PortsAnnotation = "kubenergy.io/lab-ports"
-
 // ports are the pod's ports and those of this machine that stand for them.
 type ports map[int]int
 
@@ -91,7 +88,7 @@ func (p ports) rewrite(arg string) string {
 	return flag + host + strconv.Itoa(mine)
 }
 
-// String is the value of PortsAnnotation.
+// String is the value of the annotation lab-ports: "8081=40123,8443=40124".
 func (p ports) String() string {
 	var pairs []string
 	for _, port := range slices.Sorted(maps.Keys(p)) {

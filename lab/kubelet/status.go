@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // address of all nodes, and at which pods listen: everything runs on this machine.
@@ -126,8 +128,8 @@ func (p *pod) publish(ctx context.Context) {
 		if deleted {
 			return nil
 		}
-		if ports := p.ports.String(); ports != object.Annotations[PortsAnnotation] {
-			noted := map[string]any{"uid": object.UID, "annotations": map[string]string{PortsAnnotation: ports}}
+		if ports := p.ports.String(); ports != object.Annotations[v1alpha1.AnnotationLabPorts] {
+			noted := map[string]any{"uid": object.UID, "annotations": map[string]string{v1alpha1.AnnotationLabPorts: ports}}
 			if err := p.patch(ctx, object, map[string]any{"metadata": noted}); err != nil {
 				return err
 			}

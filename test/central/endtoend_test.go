@@ -186,7 +186,7 @@ func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job
 		return map[string]string{v1alpha1.AnnotationStrategy: strategy, v1alpha1.AnnotationExpectedDuration: d.String()}
 	}
 	pod := marks()
-	pod[lab.RunForAnnotation] = lab.RunSeconds(d)
+	pod[v1alpha1.AnnotationLabRunSeconds] = lab.RunSeconds(d)
 	requests := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewMilliQuantity(milliCPU, resource.DecimalSI),
 		corev1.ResourceMemory: resource.MustParse("256Mi"),

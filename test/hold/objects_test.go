@@ -13,12 +13,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/lab"
 )
 
 func marks(delay string) map[string]string {
 	return map[string]string{
-		v1alpha1.AnnotationAllowedDelay: delay, v1alpha1.AnnotationExpectedDuration: "1s", lab.RunForAnnotation: "1",
+		v1alpha1.AnnotationAllowedDelay: delay, v1alpha1.AnnotationExpectedDuration: "1s",
+		v1alpha1.AnnotationLabRunSeconds: "1",
 	}
 }
 
@@ -47,7 +47,7 @@ func newJob(name, delay string, change func(*batchv1.Job)) *batchv1.Job {
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: marks(delay)},
 		Spec: batchv1.JobSpec{Template: v1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{lab.RunForAnnotation: "1"}},
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationLabRunSeconds: "1"}},
 			Spec:       podSpec(),
 		}},
 	}

@@ -13,8 +13,8 @@ type document struct {
 	commands []string
 }
 
-// commandsOf reads the code blocks of a section, or of all of a document: fenced ones that are marked sh, and indented
-// ones.
+// commandsOf reads the blocks of a section, or of all of a document, that are fenced as sh, but for those that say why no
+// test runs them.
 func commandsOf(t *testing.T, path, heading string) *document {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -30,36 +30,18 @@ func commandsOf(t *testing.T, path, heading string) *document {
 		section, _, _ = strings.Cut(after, "\n## ")
 	}
 	d := &document{name: path}
-	fenced := ""
+	shell := false
 	var command []string
-	flush := func() {
-		if len(command) > 0 {
-			d.commands = append(d.commands, strings.Join(command, "\n"))
-		}
-		command = nil
-	}
 	for line := range strings.Lines(section) {
 		line = strings.TrimRight(line, "\n")
-		indented, isIndented := strings.CutPrefix(line, "    ")
-		switch {
-		case fenced != "" && line == "```":
-			flush()
-			fenced = ""
-		case fenced == "" && strings.HasPrefix(line, "```"):
-			fenced = line
-		case fenced == "```sh" || fenced == "" && isIndented:
-			if fenced == "" {
-				line = indented
+		if fence, ok := strings.CutPrefix(line, "```"); ok {
+			shell = fence == "sh" || strings.HasPrefix(fence, "sh test=")
+		} else if shell {
+			if command = append(command, line); !goesOn(command) {
+				d.commands, command = append(d.commands, strings.Join(command, "\n")), nil
 			}
-			command = append(command, line)
-			if !goesOn(command) {
-				flush()
-			}
-		case fenced == "":
-			flush()
 		}
 	}
-	flush()
 	return d
 }
 
@@ -110,9 +92,8 @@ func TestCommandsOf(t *testing.T) {
 	path := t.TempDir() + "/d.md"
 	text := "# A\n\n## B\n\nSay:\n\n```sh\nhelm install x \\\n    --set a=b\nkubectl get y   # " +
 		"why\n```\n\n```yaml\na: b\n```\n\n" +
-		"    cat > f <<'END'\n    a: b\n    END\n" +
-		"    kubectl get z |\n      while read -r a; do\n        echo $a\n      done\n    ls\n\nEnd.\n\n## C\n\n    " +
-		"rm\n"
+		"```sh notest=\"why\"\nrm\n```\n```sh test=TestLifecycle\ncat > f <<'END'\na: b\nEND\n" +
+		"kubectl get z |\n  while read -r a; do\n    echo $a\n  done\nls\n```\n\nEnd.\n\n## C\n\n```sh\nrm\n```\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
 
 var binaries = []string{"kubenergy", "kubenergy-agent", "kubenergy-controller", "kubenergy-lab", "kubenergy-scheduler"}
@@ -73,7 +75,7 @@ func call(t *testing.T, name string, args ...string) (code int, stdout, stderr s
 func TestFlags(t *testing.T) {
 	f := facts{}
 	for _, name := range binaries {
-		readHelp(t, f, name)
+		reference.EachCommand(help(t), f.addHelp, name)
 	}
 	_, names, _ := call(t, "kubenergy", "strategies")
 	part := ""
@@ -92,18 +94,26 @@ var (
 	// of package flag
 	plainFlag = regexp.MustCompile(`^  (-[\w-]+)(?: ([^\t]+))?(?:\t(.*))?$`)
 	byDefault = regexp.MustCompile(`.*\(default (.*)\)$`)
-	subs      = regexp.MustCompile(`(?ms)^(?:Available|Additional) Commands:\n(.*?)\n\n`)
 	aliases   = regexp.MustCompile(`(?m)^Aliases:\n +(.*)$`)
 	usage     = regexp.MustCompile(`(?m)^Usage:\n +(.*)$`)
 )
 
-// readHelp takes flags, arguments, aliases and further commands from the help of a command.
-func readHelp(t *testing.T, f facts, command ...string) {
-	t.Helper()
-	_, stdout, stderr := call(t, command[0], append(command[1:], "--help")...)
-	help := stdout + stderr
-	name := strings.Join(command, " ")
+// help is what a binary says of itself, or of a command.
+func help(t *testing.T) func(words ...string) string {
+	return func(words ...string) string {
+		t.Helper()
+		_, stdout, stderr := call(t, words[0], append(slices.Clone(words[1:]), "--help")...)
+		return stdout + stderr
+	}
+}
+
+// addHelp takes flags, arguments, aliases and further commands from the help of a command.
+func (f facts) addHelp(words []string, help string, below []string) {
+	name := strings.Join(words, " ")
 	f.add("command", name)
+	for _, sub := range below {
+		f.add("command", name, sub)
+	}
 	for _, m := range usage.FindAllStringSubmatch(help, -1) {
 		f.add("usage", m[1])
 	}
@@ -134,15 +144,12 @@ func readHelp(t *testing.T, f facts, command ...string) {
 		}
 		f.add(words...)
 	}
-	if m := subs.FindStringSubmatch(help); m != nil {
-		for line := range strings.SplitSeq(m[1], "\n") {
-			sub := strings.Fields(line)[0]
-			f.add("command", name, sub)
-			if !slices.Contains([]string{"help", "completion", "kubectl"}, sub) { // what is below these is not ours
-				readHelp(t, f, append(slices.Clone(command), sub)...)
-			}
-		}
-	}
+}
+
+// TestLab holds the part of docs/reference/cli.md about kubenergy-lab to its help.
+func TestLab(t *testing.T) {
+	reference.Hold(t, "docs/reference/cli.md", "./test/surface -run TestLab",
+		reference.Commands(help(t), "kubenergy-lab"), *rewrite)
 }
 
 // TestExits runs the command lines of its list, which need no cluster, for the exit code and for where they wrote to. A

@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
 )
 
-// No other file of this package imports one of the module: where packages move, this file follows.
+// No other file of this package imports one of the product: where packages move, this file follows.
 
 // openLedger returns what answers for a ledger's file.
 func openLedger(t *testing.T, path string) http.Handler {

@@ -3,15 +3,14 @@ package surface
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/yaml"
+	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
 
-type object = map[string]any
+type object = reference.Object
 
 // about are the words of a schema that say something of a field, besides its properties.
 var about = []string{
@@ -23,43 +22,28 @@ var about = []string{
 
 // addSchema tells a schema field by field: its words, what must be there, and the rules of the API server.
 func (f facts) addSchema(path string, schema object) {
-	words := []string{path}
-	for _, word := range about {
-		if _, deeper := schema[word].(object); schema[word] != nil && !deeper {
-			words = append(words, word+"="+text(schema[word]))
-		}
-	}
-	f.add(words...)
-	for _, word := range []string{"x-kubernetes-validations", "required", "enum"} {
-		list, _ := schema[word].([]any)
-		for _, item := range list {
-			switch rule, ok := item.(object); {
-			case ok:
-				f.add(path, "rule", text(rule["rule"]))
-			case word == "required":
-				f.add(path+"."+text(item), "required")
-			default:
-				f.add(path, "takes", text(item))
+	reference.Fields(path, schema, func(path string, schema object) {
+		words := []string{path}
+		for _, word := range about {
+			if _, deeper := schema[word].(object); schema[word] != nil && !deeper {
+				words = append(words, word+"="+text(schema[word]))
 			}
 		}
-	}
-	for _, word := range []string{"properties", "definitions"} {
-		deeper, _ := schema[word].(object)
-		for name, property := range deeper {
-			f.addSchema(path+"."+name, property.(object))
+		f.add(words...)
+		for _, word := range []string{"x-kubernetes-validations", "required", "enum"} {
+			list, _ := schema[word].([]any)
+			for _, item := range list {
+				switch rule, ok := item.(object); {
+				case ok:
+					f.add(path, "rule", text(rule["rule"]))
+				case word == "required":
+					f.add(path+"."+text(item), "required")
+				default:
+					f.add(path, "takes", text(item))
+				}
+			}
 		}
-	}
-	for word, suffix := range map[string]string{"items": "[]", "additionalProperties": ".*", "not": " not"} {
-		if deeper, ok := schema[word].(object); ok {
-			f.addSchema(path+suffix, deeper)
-		}
-	}
-	for _, word := range []string{"anyOf", "oneOf", "allOf"} {
-		list, _ := schema[word].([]any)
-		for i, item := range list {
-			f.addSchema(fmt.Sprintf("%s %s %d", path, word, i), item.(object))
-		}
-	}
+	})
 }
 
 // addValues tells a value field by field.
@@ -78,30 +62,7 @@ func (f facts) addValues(path string, v any) {
 	}
 }
 
-// text writes a value on one line.
-func text(v any) string {
-	if s, ok := v.(string); ok {
-		return s
-	}
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
-}
-
-func readObject(t *testing.T, path string) object {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var o object
-	if err := yaml.Unmarshal(data, &o); err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
+func text(v any) string { return reference.Text(v) }
 
 // TestKinds reads the definitions of our kinds.
 func TestKinds(t *testing.T) {
@@ -111,7 +72,7 @@ func TestKinds(t *testing.T) {
 	}
 	f := facts{}
 	for _, file := range files {
-		spec := readObject(t, file)["spec"].(object)
+		spec := reference.ReadObject(t, file)["spec"].(object)
 		names := spec["names"].(object)
 		kind := text(names["kind"])
 		f.add(kind, "group", text(spec["group"]), text(spec["scope"]), "names", text(names))
@@ -135,7 +96,7 @@ func TestKinds(t *testing.T) {
 func TestValues(t *testing.T) {
 	const chart = root + "/charts/kubenergy/"
 	f := facts{}
-	f.addValues("", readObject(t, chart+"values.yaml"))
-	f.addSchema("schema", readObject(t, chart+"values.schema.json"))
+	f.addValues("", reference.ReadObject(t, chart+"values.yaml"))
+	f.addSchema("schema", reference.ReadObject(t, chart+"values.schema.json"))
 	f.check(t, "values")
 }

@@ -1,0 +1,383 @@
+package docs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/reference"
+)
+
+// languages are those of fenced blocks. Drawings, formulas and output are text, and every shell is sh.
+var languages = []string{"sh", "text", "yaml", "json", "go", "csv", "promql", "mermaid"}
+
+// A block of sh without a mark is run here, on a bare clone. The others say behind the language which test runs them,
+// or why none does: ```sh test=TestLifecycle, ```sh notest="needs a cluster". A comment <!-- sh test=TestLifecycle -->
+// marks all blocks below it that have no mark of their own.
+var (
+	named  = regexp.MustCompile(`^test=(\w+)$`)
+	reason = regexp.MustCompile(`^notest="[^"]{8,}"$`)
+)
+
+// TestBlocks reads every fenced block: what its mark says is so, and its commands are commands that there are.
+func TestBlocks(t *testing.T) {
+	c := newChecker(t)
+	for name, p := range pages(t) {
+		for _, b := range p.blocks {
+			for _, wrong := range c.block(p, b) {
+				t.Errorf("%s:%d: %s", name, b.line, wrong)
+			}
+		}
+	}
+	files(t, ".md", func(name, text string) {
+		for _, command := range indented.FindAllString(text, -1) {
+			t.Errorf("%s: a command that is indented and not fenced as sh: %s", name, strings.TrimSpace(command))
+		}
+	})
+}
+
+// TestExamples looks at the commands that the help of the command line shows.
+func TestExamples(t *testing.T) {
+	c := newChecker(t)
+	for name, help := range c.help {
+		_, examples, _ := strings.Cut(help, "Examples:\n")
+		examples, _, _ = strings.Cut(examples, "\n\n")
+		for _, command := range commands(examples) {
+			for _, words := range simple(command) {
+				if wrong := c.command(words); wrong != "" {
+					t.Errorf("%s --help: %s: %s", name, command, wrong)
+				}
+			}
+		}
+	}
+}
+
+// indented begins a block of code that is not fenced.
+var indented = regexp.MustCompile(`\n\n {4,}(?:bin/)?(?:kube|helm|make|go|git|curl|[A-Z_]+=)[^\n]*`)
+
+// A checker knows what commands may name.
+type checker struct {
+	tests   map[string]string // functions of tests and benchmarks, to the folder that has them
+	sources map[string]string // text of the test files of a folder
+	targets map[string]bool   // of make
+	help    map[string]string // of the commands of kubenergy
+}
+
+var (
+	functions = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
+	rules     = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
+)
+
+func newChecker(t *testing.T) *checker {
+	t.Helper()
+	c := &checker{
+		tests: map[string]string{}, sources: map[string]string{}, targets: map[string]bool{}, help: map[string]string{},
+	}
+	files(t, "_test.go", func(name, text string) {
+		c.sources[path.Dir(name)] += text
+		for _, m := range functions.FindAllStringSubmatch(text, -1) {
+			c.tests[m[1]] = path.Dir(name)
+		}
+	})
+	makefile, err := os.ReadFile(filepath.Join(kit.Root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range rules.FindAllStringSubmatch(string(makefile), -1) {
+		c.targets[m[1]] = true
+	}
+	reference.EachCommand(help(t), func(words []string, help string, below []string) {
+		name := strings.Join(words, " ")
+		c.help[name] = help
+		for _, sub := range below {
+			c.help[name+" "+sub] = help // until it is found itself
+		}
+	}, "kubenergy")
+	return c
+}
+
+func (c *checker) block(p *page, b block) (wrong []string) {
+	if !slices.Contains(languages, b.language) {
+		return []string{fmt.Sprintf("the language %q: want one of %s", b.language, strings.Join(languages, ", "))}
+	}
+	if b.language != "sh" {
+		return nil
+	}
+	for _, command := range commands(b.text) {
+		for _, words := range simple(command) {
+			if w := c.command(words); w != "" {
+				wrong = append(wrong, strings.Join(words, " ")+": "+w)
+			}
+		}
+	}
+	switch m := named.FindStringSubmatch(b.info); {
+	case b.info == "" || reason.MatchString(b.info):
+	case m == nil:
+		wrong = append(wrong, "the mark "+b.info+`: want none, test=NAME or notest="REASON"`)
+	default:
+		wrong = append(wrong, c.runBy(m[1], p, b)...)
+	}
+	return wrong
+}
+
+// runBy says what keeps a test from running a block: it is to read the block's section of the page, or the page, or to
+// have its commands in its files.
+func (c *checker) runBy(test string, p *page, b block) (wrong []string) {
+	folder, ok := c.tests[test]
+	if !ok {
+		return []string{"there is no test " + test}
+	}
+	source := c.sources[folder]
+	has := func(text string) bool { return strings.Contains(source, `"`+text+`"`) }
+	named := has(p.path) || has(path.Dir(p.path)) && has(strings.TrimSuffix(path.Base(p.path), ".md"))
+	inPart := slices.ContainsFunc(p.blocks, func(b block) bool { return has(b.section) })
+	if named && (has(b.section) || !inPart) {
+		return nil
+	}
+	for _, command := range commands(b.text) {
+		if !strings.Contains(source, command) {
+			wrong = append(wrong, "the tests in "+folder+" do not have the command "+command)
+		}
+	}
+	return wrong
+}
+
+var (
+	comment  = regexp.MustCompile(`(^|\s)#.*`)
+	document = regexp.MustCompile(`<<-?\s*'?(\w+)'?`)
+)
+
+// commands returns the commands of a script, each on one line, without comments and here-documents.
+func commands(script string) (all []string) {
+	end, begun := "", ""
+	for line := range strings.Lines(script) {
+		line = strings.TrimSpace(line)
+		if end != "" {
+			if line == end {
+				end = ""
+			}
+			continue
+		}
+		if m := document.FindStringSubmatch(line); m != nil {
+			end = m[1]
+		}
+		line = strings.TrimSpace(begun + comment.ReplaceAllString(line, ""))
+		if more, ok := strings.CutSuffix(line, "\\"); ok {
+			begun = more
+			continue
+		}
+		if begun = ""; line != "" {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+var tokens = regexp.MustCompile(`'[^']*'|"[^"]*"|&&|\|\||[|;&()]|[^\s'"|;&()]+`)
+
+// simple splits a command at pipes and the like into words.
+func simple(command string) [][]string {
+	all := [][]string{nil}
+	for _, word := range tokens.FindAllString(command, -1) {
+		last := len(all) - 1
+		switch {
+		case strings.ContainsAny(word[:1], "|;&()"):
+			all = append(all, nil)
+		case len(all[last]) > 0 || !strings.Contains(word, "=") && word != "$": // not a variable
+			all[last] = append(all[last], word)
+		}
+	}
+	return slices.DeleteFunc(all, func(words []string) bool { return len(words) == 0 })
+}
+
+var inRepository = regexp.MustCompile(`^(?:\./)?(?:charts|cmd|deploy|docs|examples|scenarios)/[\w./-]+$`)
+
+// command says what is wrong with a command: a program of ours that does not take its flags, or what is not there.
+func (c *checker) command(words []string) string {
+	for _, word := range words {
+		if inRepository.MatchString(word) {
+			file := filepath.FromSlash(strings.TrimSuffix(word, "/..."))
+			if _, err := os.Stat(filepath.Join(kit.Root, file)); err != nil {
+				return word + " does not exist"
+			}
+		}
+	}
+	switch {
+	case path.Base(words[0]) == "kubenergy":
+		return c.kubenergy(words[1:])
+	case words[0] == "make":
+		for _, word := range words[1:] {
+			if !strings.Contains(word, "=") && !c.targets[word] {
+				return "make has no target " + word
+			}
+		}
+	case words[0] == "go" && len(words) > 1 && words[1] == "test":
+		return c.goTest(words[2:])
+	}
+	return ""
+}
+
+var option = regexp.MustCompile(`^(--[a-z][a-z-]*|-[a-zA-Z])(=.*)?$`)
+
+func (c *checker) kubenergy(words []string) string {
+	name := "kubenergy"
+	for len(words) > 0 && c.help[name+" "+words[0]] != "" {
+		name, words = name+" "+words[0], words[1:]
+	}
+	if name == "kubenergy" && len(words) > 0 && !strings.HasPrefix(words[0], "-") {
+		return "kubenergy has no command " + words[0]
+	}
+	for _, word := range words {
+		if m := option.FindStringSubmatch(word); m != nil &&
+			!regexp.MustCompile(`[\s,]`+m[1]+`[\s,=\[]`).MatchString(c.help[name]) {
+			return name + " has no flag " + m[1]
+		}
+	}
+	return ""
+}
+
+// goTest looks for the packages and the functions of a command of go test.
+func (c *checker) goTest(words []string) string {
+	var patterns []string
+	within := func(string) bool { return false }
+	for i, word := range words {
+		if i > 0 && slices.Contains([]string{"-run", "-bench"}, words[i-1]) {
+			patterns = append(patterns, strings.Trim(word, `'"`))
+		} else if folder, ok := strings.CutPrefix(word, "./"); ok {
+			folder, below := strings.CutSuffix(folder, "/...")
+			if _, err := os.Stat(filepath.Join(kit.Root, folder)); err != nil {
+				return word + " does not exist"
+			}
+			before := within
+			within = func(name string) bool {
+				return before(name) || name == folder || below && strings.HasPrefix(name, folder+"/")
+			}
+		}
+	}
+	for _, pattern := range patterns {
+		match, err := regexp.Compile(pattern)
+		if err != nil {
+			return err.Error()
+		}
+		found := pattern == "^$" // only benchmarks
+		for test, folder := range c.tests {
+			found = found || within(folder) && match.MatchString(test)
+		}
+		if !found {
+			return "no test there is called " + pattern
+		}
+	}
+	return ""
+}
+
+// TestBlocksRun runs the blocks that have no mark, page by page, each page in a folder that looks like a clone of the
+// repository in which the command line was built and nothing else.
+func TestBlocksRun(t *testing.T) {
+	all := pages(t)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		p := all[name]
+		mine := slices.DeleteFunc(slices.Clone(p.blocks),
+			func(b block) bool { return b.language != "sh" || b.info != "" })
+		if len(mine) == 0 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			dir := clone(t)
+			for _, b := range mine {
+				began := time.Now()
+				output, err := run(t, dir, b.text)
+				t.Logf("line %d took %v", b.line, time.Since(began).Round(10*time.Millisecond))
+				if err != nil { // those that follow may need what it should have done
+					t.Fatalf("%s:%d: %v\n%s\n%s", name, b.line, err, b.text, output)
+				}
+			}
+		})
+	}
+}
+
+func clone(t *testing.T) string {
+	t.Helper()
+	program, dir := kit.Build(t, "./cmd/kubenergy"), t.TempDir()
+	links := map[string]string{"bin/kubenergy": program}
+	entries, err := os.ReadDir(kit.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if name := entry.Name(); !slices.Contains([]string{".git", "bin", "out"}, name) {
+			links[name] = filepath.Join(kit.Root, name)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range links {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// run runs a script, and ends what it leaves in the background.
+func run(t *testing.T, dir, script string) (output []byte, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-eu", "-o", "pipefail", "-c", script)
+	cmd.Dir, cmd.WaitDelay = dir, time.Second
+	cmd.Env = []string{"PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // a group of its own
+	output, err = cmd.CombinedOutput()
+	if cmd.Process != nil {
+		_ = cmd.Cancel() // nothing may be left of it
+	}
+	if errors.Is(err, exec.ErrWaitDelay) { // it succeeded, and something in the background went on
+		err = nil
+	}
+	return output, err
+}
+
+// TestChecker shows that what is wrong with a block is found.
+func TestChecker(t *testing.T) {
+	c := newChecker(t)
+	p := &page{path: "docs/" + "none.md"}
+	for text, want := range map[string]string{
+		"sh||kubenergy simulate -f scenarios/demo/scenario.yaml --max-delay 6h | head": "",
+
+		"sh||kubenergy simulate --maximal-delay 6h":              "simulate has no flag --maximal-delay",
+		"sh||cd x && bin/kubenergy simulat":                      "no command simulat",
+		"sh||kubenergy forecast backtest -q":                     "forecast backtest has no flag -q",
+		"sh||make build biuld":                                   "no target biuld",
+		"sh||kubectl apply -f \\\n  examples/none.yaml":          "examples/none.yaml does not exist",
+		"sh||X=1 go test ./sched/... -run 'NorThis|NoSuchThing'": "no test there is called NorThis|NoSuchThing",
+		"sh||go test ./schedd":                                   "./schedd does not exist",
+		"sh||cat <<'END' # make nothing\nmake nothing\nEND":      "",
+		"sh|notest=\"\"|ls":                                      "want none, test=NAME",
+		"sh|notest=\"needs a cluster\"|kubectl get nodes":        "",
+		"sh|test=TestNone|ls":                                    "no test TestNone",
+		"sh|test=TestChecker|helm install nothing":               "",
+		"sh|test=TestChecker|helm install noth" + "ing else":     "do not have the command",
+		"console||$ ls":                                          "want one of sh",
+	} {
+		language, rest, _ := strings.Cut(text, "|")
+		info, script, _ := strings.Cut(rest, "|")
+		wrong := c.block(p, block{language: language, info: info, text: script + "\n"})
+		if got := strings.Join(wrong, "; "); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}

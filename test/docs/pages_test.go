@@ -1,0 +1,284 @@
+// Package docs holds the documents to the code and to themselves: links are followed, every page is reachable, shell
+// blocks are run or say why not, and reference pages are what the code has. It links nothing of k8s.io/kubernetes.
+package docs
+
+import (
+	"flag"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the reference pages and docs/links.txt anew")
+
+// A page is a Markdown file.
+type page struct {
+	path    string // from the root, with slashes
+	size    int
+	anchors map[string]bool // of its headings
+	links   []string        // outside of code
+	blocks  []block
+}
+
+// A block is fenced code.
+type block struct {
+	line     int
+	section  string // the heading above
+	language string
+	info     string // what stands behind the language
+	text     string
+}
+
+var (
+	fence    = regexp.MustCompile("^( *)```(\\S*) *(.*)$")
+	marks    = regexp.MustCompile(`^<!-- sh (\S.*) -->$`)
+	inline   = regexp.MustCompile("`[^`]*`")
+	markdown = regexp.MustCompile(`\]\(([^()\s]*(?:\([^()\s]*\))?[^()\s]*)(?: "[^"]*")?\)`)
+	html     = regexp.MustCompile(`(?:href|src)="([^"]+)"`)
+	bare     = regexp.MustCompile(`https?://[^\s<>()"'\]]+`)
+)
+
+// pages reads all Markdown files of the repository, by path.
+func pages(t *testing.T) map[string]*page {
+	t.Helper()
+	all := map[string]*page{}
+	files(t, ".md", func(name, text string) { all[name] = readPage(name, text) })
+	return all
+}
+
+// files calls found with the files of the repository whose names end so.
+func files(t *testing.T, suffix string, found func(name, text string)) {
+	t.Helper()
+	none := []string{"bin", "out", "testdata"}
+	err := filepath.WalkDir(kit.Root, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != kit.Root &&
+			(strings.HasPrefix(entry.Name(), ".") || slices.Contains(none, entry.Name())):
+			return fs.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, suffix):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		name, err = filepath.Rel(kit.Root, name)
+		found(filepath.ToSlash(name), string(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readPage(name, text string) *page {
+	p := &page{path: name, size: len(text), anchors: map[string]bool{}}
+	section, mark := "", ""
+	var open *block
+	for i, line := range strings.Split(text, "\n") {
+		m := fence.FindStringSubmatch(line)
+		switch {
+		case open != nil && m != nil && m[2] == "":
+			p.blocks, open = append(p.blocks, *open), nil
+		case open != nil:
+			open.text += line + "\n"
+		case m != nil:
+			open = &block{line: i + 1, section: section, language: m[2], info: m[3]}
+			if open.language == "sh" && open.info == "" {
+				open.info = mark
+			}
+		default:
+			if level, heading, ok := strings.Cut(line, " "); ok && level != "" && strings.Trim(level, "#") == "" {
+				section = line
+				p.addAnchor(slug(heading))
+			}
+			if m := marks.FindStringSubmatch(line); m != nil {
+				mark = m[1]
+			}
+			p.addLinks(inline.ReplaceAllString(line, ""))
+		}
+	}
+	return p
+}
+
+func (p *page) addAnchor(name string) {
+	for n, unique := 1, name; ; n++ {
+		if !p.anchors[unique] {
+			p.anchors[unique] = true
+			return
+		}
+		unique = name + "-" + strconv.Itoa(n)
+	}
+}
+
+func (p *page) addLinks(line string) {
+	for _, pattern := range []*regexp.Regexp{markdown, html, bare} {
+		line = pattern.ReplaceAllStringFunc(line, func(found string) string {
+			m := pattern.FindStringSubmatch(found)
+			p.links = append(p.links, strings.TrimRight(m[len(m)-1], ".,;:"))
+			return ""
+		})
+	}
+}
+
+// slug is how GitHub calls a heading in links.
+func slug(heading string) string {
+	heading = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(heading, "$1")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, strings.TrimSpace(heading))
+}
+
+// target splits a link inside the repository into what it leads to, from the root, and the heading there.
+func (p *page) target(link string) (file, anchor string) {
+	file, anchor, _ = strings.Cut(link, "#")
+	if file == "" {
+		return p.path, anchor
+	}
+	return path.Join(path.Dir(p.path), file), anchor
+}
+
+func outside(link string) bool {
+	return strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:")
+}
+
+// broken says what is wrong with a link inside the repository.
+func (p *page) broken(link string, all map[string]*page) string {
+	file, anchor := p.target(link)
+	if _, err := os.Stat(filepath.Join(kit.Root, filepath.FromSlash(file))); err != nil {
+		return "leads to " + file + ", which does not exist"
+	}
+	if to := all[file]; anchor != "" && (to == nil || !to.anchors[anchor]) {
+		return "leads to a heading that " + file + " does not have"
+	}
+	return ""
+}
+
+// TestLinks follows the links inside the repository to files and headings. docs/links.txt lists those that lead out of
+// it, for readers who check them.
+func TestLinks(t *testing.T) {
+	all := pages(t)
+	outer := map[string]bool{}
+	for _, p := range all {
+		for _, link := range p.links {
+			if outside(link) {
+				outer[link] = true
+			} else if wrong := p.broken(link, all); wrong != "" {
+				t.Errorf("%s: the link %s %s", p.path, link, wrong)
+			}
+		}
+	}
+	list := filepath.Join(kit.Root, "docs/links.txt")
+	want := strings.Join(slices.Sorted(maps.Keys(outer)), "\n") + "\n"
+	if *rewrite {
+		if err := os.WriteFile(list, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if have, err := os.ReadFile(list); err != nil || string(have) != want {
+		t.Errorf("docs/links.txt is not current: go test ./test/docs -run TestLinks -rewrite (%v)", err)
+	}
+}
+
+// TestPagesAreReachable clicks from docs/README.md to every page below docs. A link to a folder shows what is in it.
+func TestPagesAreReachable(t *testing.T) {
+	const start = "docs/README.md"
+	all := pages(t)
+	if all[start] == nil {
+		t.Skip(start, "does not exist yet")
+	}
+	for _, name := range unreachable(all, start) {
+		t.Errorf("no link leads from %s to %s", start, name)
+	}
+}
+
+func unreachable(all map[string]*page, start string) (names []string) {
+	reached := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		if reached[name] {
+			return
+		}
+		reached[name] = true
+		if p := all[name]; p != nil {
+			for _, link := range p.links {
+				if file, _ := p.target(link); !outside(link) {
+					visit(file)
+				}
+			}
+			return
+		}
+		for other := range all {
+			if path.Dir(other) == name {
+				visit(other)
+			}
+		}
+	}
+	visit(start)
+	for name := range all {
+		if strings.HasPrefix(name, "docs/") && !reached[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// TestREADMEIsShort keeps the README to one screen and a half.
+func TestREADMEIsShort(t *testing.T) {
+	const most = 8 << 10
+	if size := pages(t)["README.md"].size; size > most {
+		t.Errorf("README.md has %d bytes, more than %d: reference and explanation belong below docs/", size, most)
+	}
+}
+
+// TestReading shows that a page is read as GitHub shows it, and that wrong links are found.
+func TestReading(t *testing.T) {
+	p := readPage("docs/a.md", "# A *b*: `c-d`, e\n\n## A\n## A\n[x](../README.md#install) `[no](no.md)` "+
+		"<https://a.org/b>, [y](https://en.org/C_(d)).\n\n```sh notest=\"root\"\n[no](no.md)\n# no\n```\n"+
+		"<img src=\"i.svg\"> [to](e.md \"title\")\n<!-- sh test=TestX -->\n```sh\nls\n```\n")
+	if got := slices.Sorted(maps.Keys(p.anchors)); !slices.Equal(got, []string{"a", "a-1", "a-b-c-d-e"}) {
+		t.Errorf("anchors are %q", got)
+	}
+	want := []string{"../README.md#install", "https://en.org/C_(d)", "https://a.org/b", "e.md", "i.svg"}
+	if !slices.Equal(p.links, want) {
+		t.Errorf("links are %q", p.links)
+	}
+	b := p.blocks[0]
+	if b.line != 7 || b.section != "## A" || b.language != "sh" || b.info != `notest="root"` {
+		t.Errorf("the block is %+v", b)
+	}
+	if p.blocks[1].info != "test=TestX" {
+		t.Errorf("the second block is marked %q", p.blocks[1].info)
+	}
+	all := map[string]*page{"docs/README.md": p}
+	p.path = "docs/README.md"
+	if p.broken("none.md", all) == "" || p.broken("#none", all) == "" || p.broken("#a-1", all) != "" {
+		t.Error("wrong links are not told from right ones")
+	}
+	all["docs/b/c.md"] = &page{path: "docs/b/c.md"}
+	if got := unreachable(all, "docs/README.md"); !slices.Equal(got, []string{"docs/b/c.md"}) {
+		t.Errorf("not reachable: %q", got)
+	}
+	p.links = append(p.links, "b")
+	if got := unreachable(all, "docs/README.md"); len(got) > 0 {
+		t.Errorf("not reachable, in spite of a link to the folder: %q", got)
+	}
+}

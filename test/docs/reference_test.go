@@ -1,0 +1,353 @@
+package docs
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/cli"
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/reference"
+)
+
+// help is what the command line says of itself, or of a command.
+func help(t *testing.T) func(words ...string) string {
+	return func(words ...string) string {
+		t.Helper()
+		var b bytes.Buffer
+		if code := cli.Run(t.Context(), append(slices.Clone(words[1:]), "--help"), nil, &b, &b); code != 0 {
+			t.Fatalf("%s --help: exit code %d\n%s", strings.Join(words, " "), code, b.String())
+		}
+		return b.String()
+	}
+}
+
+// TestCommands holds docs/reference/cli.md to the command line. The part about kubenergy-lab is held by test/surface,
+// which links Kubernetes.
+func TestCommands(t *testing.T) {
+	reference.Hold(t, "docs/reference/cli.md", "./test/docs -run TestCommands",
+		reference.Commands(help(t), "kubenergy"), *rewrite)
+}
+
+// A table is rows of Markdown.
+type table struct{ b strings.Builder }
+
+func newTable(head ...string) *table {
+	t := &table{}
+	t.add(head...)
+	t.add(slices.Repeat([]string{"---"}, len(head))...)
+	return t
+}
+
+func (t *table) add(cells ...string) {
+	for _, cell := range cells {
+		cell = strings.ReplaceAll(strings.Join(strings.Fields(cell), " "), "|", `\|`)
+		t.b.WriteString("| " + cell + " ")
+	}
+	t.b.WriteString("|\n")
+}
+
+// code quotes what is not empty.
+func code(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + s + "`"
+}
+
+// theirs begins keys that we read or write: our own, and those of the systems whose users come to us. What is left out
+// is no key of objects that users see.
+var (
+	theirs = regexp.MustCompile(`^(kubenergy\.io|compute-gardener-scheduler\.kubernetes\.io|energy\.thesis\.io)/`)
+	inside = regexp.MustCompile(`^kubenergy\.io/(KubEnergy|v1alpha1|lab-job|lab-trial)$`)
+)
+
+// TestAnnotations makes docs/reference/annotations.md of the constants that are keys, with their comments, and of the
+// tables that say which stand for which.
+func TestAnnotations(t *testing.T) {
+	c := reference.ReadCode(t)
+	var b strings.Builder
+	for _, folder := range slices.Sorted(maps.Keys(c.Files)) {
+		for _, file := range c.Files[folder] {
+			for _, d := range file.Decls {
+				if group, ok := d.(*ast.GenDecl); ok && group.Tok == token.CONST && group.Doc != nil {
+					b.WriteString(describeKeys(t, c, folder, group))
+				}
+			}
+		}
+	}
+	aliases := map[string]string{}
+	c.Aliases(func(our, their string) { aliases[their] = our })
+	rows := newTable("key", "stands for")
+	for _, their := range slices.Sorted(maps.Keys(aliases)) {
+		rows.add(code(their), code(aliases[their]))
+	}
+	b.WriteString("\n## Keys of other systems that stand for ours\n\nOur own key comes before the one that stands " +
+		"for it. The value is as ours, but `estimated-runtime-hours` is a number of hours.\n\n" + rows.b.String())
+	c.All(func(text string) {
+		if theirs.MatchString(text) && reference.IsKey(text) && !inside.MatchString(text) &&
+			!strings.Contains(b.String(), "`"+text) {
+			t.Errorf("%s is a key and has no row: give the constant a comment, \"value: effect\"", text)
+		}
+	})
+	reference.Hold(t, "docs/reference/annotations.md", "./test/docs -run TestAnnotations", b.String(), *rewrite)
+}
+
+// describeKeys makes a section of a group of constants of which one is a key of ours or theirs: its heading is the
+// first sentence of the group's comment. The comment of a key says what its value is and, after a colon, what it does.
+func describeKeys(t *testing.T, c *reference.Code, folder string, group *ast.GenDecl) string {
+	t.Helper()
+	rows, relevant := newTable("key", "value", "effect"), false
+	for _, s := range group.Specs {
+		spec := s.(*ast.ValueSpec)
+		about := strings.Join(strings.Fields(cmp.Or(spec.Doc, spec.Comment).Text()), " ")
+		if len(spec.Values) == 0 || about == "" {
+			continue
+		}
+		key, _ := c.Text(folder, spec.Values[0])
+		value, effect, ok := strings.Cut(about, ": ")
+		if !strings.Contains(key, "/") || !ok {
+			continue
+		}
+		relevant = relevant || reference.IsKey(key)
+		if strings.HasSuffix(key, "-") || strings.HasSuffix(key, ".") {
+			key += "…"
+		}
+		rows.add(code(key), value, effect)
+	}
+	if !relevant {
+		return ""
+	}
+	heading, more, _ := strings.Cut(strings.Join(strings.Fields(group.Doc.Text()), " "), ". ")
+	return "\n## " + strings.TrimSuffix(heading, ".") + "\n\n" + strings.TrimLeft(more+"\n\n", "\n") + rows.b.String()
+}
+
+// A value is a line of values.yaml that sets something, with what its comments say.
+type value struct{ key, otherwise, about string }
+
+var (
+	valueLine = regexp.MustCompile(`^( *)([A-Za-z]\w*):(?: +([^#\s].*?))?(?: +# (.*))?$`)
+	proseLine = regexp.MustCompile(`^ *# (.*)$`)
+)
+
+// readValues reads values.yaml line by line, since comments count: those above a value, and the one behind it. What
+// stands above the first empty line is of the file.
+func readValues(t *testing.T, text string) (all []value) {
+	t.Helper()
+	var path []string
+	var above []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if m := proseLine.FindStringSubmatch(line); m != nil {
+			above = append(above, m[1])
+			continue
+		}
+		m := valueLine.FindStringSubmatch(line)
+		switch {
+		case line == "":
+		case m == nil:
+			t.Fatalf("values.yaml: %q is not read here: want `key: value # comment`", line)
+		default:
+			path = append(path[:len(m[1])/2], m[2])
+			about := strings.Join(append(above, m[4]), " ")
+			all = append(all, value{strings.Join(path, "."), m[3], strings.TrimSpace(about)})
+		}
+		above = nil
+	}
+	return all
+}
+
+// TestValues makes docs/reference/values.md of the chart's values and schema.
+func TestValues(t *testing.T) {
+	chart := filepath.Join(kit.Root, "charts/kubenergy")
+	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := reference.ReadObject(t, filepath.Join(chart, "values.schema.json"))
+	all := readValues(t, string(text))
+	abouts := map[string]string{}
+	for _, v := range all {
+		abouts[v.key] = v.about
+	}
+	var b strings.Builder
+	var rows *table
+	for i, v := range all {
+		component, rest, inside := strings.Cut(v.key, ".")
+		schema, group := at(root, v.key), i+1 < len(all) && strings.HasPrefix(all[i+1].key, v.key+".")
+		about := v.about
+		if slices.Contains([]string{"controller", "agent", "cli"}, component) {
+			about = cmp.Or(about, abouts["scheduler."+rest]) // what all components have is explained there
+		}
+		if schema == nil || about == "" && !group {
+			t.Errorf("values.schema.json has no %s, or values.yaml no comment of it", v.key)
+		}
+		if !inside {
+			if rows != nil {
+				b.WriteString(rows.b.String())
+			}
+			fmt.Fprintf(&b, "\n## %s\n\n", component)
+			rows = newTable("value", "default", "takes", "meaning")
+			if group {
+				b.WriteString(strings.TrimLeft(v.about+"\n\n", "\n"))
+				continue
+			}
+		}
+		if about != "" {
+			rows.add(code(v.key), code(v.otherwise), takes(schema), about)
+		}
+	}
+	b.WriteString(rows.b.String())
+	reference.Hold(t, "docs/reference/values.md", "./test/docs -run TestValues", b.String(), *rewrite)
+}
+
+// at returns the schema of a key.
+func at(root reference.Object, key string) reference.Object {
+	schema := root
+	for name := range strings.SplitSeq(key, ".") {
+		properties, _ := schema["properties"].(reference.Object)
+		schema, _ = properties[name].(reference.Object)
+		if ref, ok := schema["$ref"].(string); ok {
+			definitions := root["definitions"].(reference.Object)
+			schema, _ = definitions[strings.TrimPrefix(ref, "#/definitions/")].(reference.Object)
+		}
+	}
+	return schema
+}
+
+// takes says in a few words what a schema accepts.
+func takes(schema reference.Object) string {
+	if list, ok := schema["enum"].([]any); ok {
+		var names []string
+		for _, item := range list {
+			names = append(names, code(cmp.Or(reference.Text(item), `""`)))
+		}
+		return strings.Join(names, ", ")
+	}
+	kind := strings.Trim(strings.ReplaceAll(reference.Text(schema["type"]), `","`, " or "), `["]`)
+	if schema["type"] == nil {
+		kind = map[bool]string{true: "integer or string", false: ""}[schema["x-kubernetes-int-or-string"] == true]
+	}
+	if items, ok := schema["items"].(reference.Object); ok {
+		kind = strings.TrimSuffix("list of "+takes(items), " of ")
+	}
+	if values, ok := schema["additionalProperties"].(reference.Object); ok {
+		kind = strings.TrimSuffix("map of "+takes(values), " of ")
+	}
+	return kind
+}
+
+// limits says which values of its type a schema accepts.
+func limits(schema reference.Object) string {
+	var all []string
+	for _, word := range []struct{ key, says string }{
+		{"minimum", "≥ "}, {"exclusiveMinimum", "> "}, {"maximum", "≤ "}, {"exclusiveMaximum", "< "},
+		{"minLength", "characters ≥ "}, {"maxLength", "characters ≤ "},
+		{"minItems", "items ≥ "}, {"maxItems", "items ≤ "}, {"minProperties", "entries ≥ "},
+		{"maxProperties", "entries ≤ "}, {"pattern", ""},
+	} {
+		switch v := reference.Text(schema[word.key]); {
+		case schema[word.key] == nil:
+		case word.key == "pattern":
+			all = append(all, code(v))
+		default:
+			all = append(all, word.says+v)
+		}
+	}
+	rules, _ := schema["x-kubernetes-validations"].([]any)
+	for _, item := range rules {
+		rule := item.(reference.Object)
+		all = append(all, cmp.Or(reference.Text(rule["message"]), code(reference.Text(rule["rule"]))))
+	}
+	return strings.Join(all, "; ")
+}
+
+var (
+	fieldsOfOurs = regexp.MustCompile(`^(spec|status)[^ ]*$`)
+	conditions   = regexp.MustCompile(`^status\.(conditions|observedGeneration)`)
+)
+
+// TestKinds makes docs/reference/kinds.md of the definitions of our kinds.
+func TestKinds(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(kit.Root, "charts/kubenergy/crds/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	var b strings.Builder
+	for _, file := range files {
+		spec := reference.ReadObject(t, file)["spec"].(reference.Object)
+		names := spec["names"].(reference.Object)
+		for _, v := range spec["versions"].([]any) {
+			version := v.(reference.Object)
+			schema := version["schema"].(reference.Object)["openAPIV3Schema"].(reference.Object)
+			about := strings.Join(strings.Fields(reference.Text(schema["description"])), " ")
+			scope := map[any]string{"Cluster": "of the cluster", "Namespaced": "of a namespace"}[spec["scope"]]
+			fmt.Fprintf(&b, "\n## %s\n\n%s\n\n`%s/%s`, %s, `kubectl get %s`, short `%s`.\n\n", names["kind"], about,
+				spec["group"], version["name"], scope, names["plural"],
+				strings.Trim(reference.Text(names["shortNames"]), `["]`))
+			b.WriteString(describeFields(t, schema))
+		}
+	}
+	reference.Hold(t, "docs/reference/kinds.md", "./test/docs -run TestKinds", b.String(), *rewrite)
+}
+
+// describeFields makes a table of the fields of a kind. Fields that must be there are marked with an asterisk. Conditions
+// are those of Kubernetes.
+func describeFields(t *testing.T, schema reference.Object) string {
+	t.Helper()
+	fields, required := map[string]reference.Object{}, map[string]bool{}
+	reference.Fields("", schema, func(path string, schema reference.Object) {
+		fields[path] = schema
+		list, _ := schema["required"].([]any)
+		for _, name := range list {
+			required[strings.TrimPrefix(path+"."+reference.Text(name), ".")] = true
+		}
+	})
+	rows := newTable("field", "takes", "default", "bounds", "meaning")
+	for _, path := range slices.Sorted(maps.Keys(fields)) {
+		if !fieldsOfOurs.MatchString(path) || conditions.MatchString(path) {
+			continue
+		}
+		field, element := fields[path], strings.HasSuffix(path, "[]") || strings.HasSuffix(path, ".*")
+		otherwise := ""
+		if field["default"] != nil {
+			otherwise = reference.Text(field["default"])
+		}
+		name, about := code(path), reference.Text(cmp.Or(field["description"], any("")))
+		switch {
+		case element && about+limits(field) == "":
+			continue
+		case strings.HasPrefix(path, "spec.") && about == "" && !element:
+			t.Errorf("the field %s has no comment in api/v1alpha1", path)
+		}
+		if required[path] {
+			name += " *"
+		}
+		rows.add(name, takes(field), code(otherwise), limits(field), about)
+	}
+	return rows.b.String()
+}
+
+// TestMetricsPage looks for the metrics that the code names in docs/reference/metrics.md.
+func TestMetricsPage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(kit.Root, "docs/reference/metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	metric := regexp.MustCompile(`^kubenergy_[a-z0-9_]*[a-z0-9]$`)
+	const influx = "kubenergy_energy" // a measurement of its line protocol
+	reference.ReadCode(t).All(func(name string) {
+		if metric.MatchString(name) && name != influx && !bytes.Contains(text, []byte("`"+name)) {
+			t.Errorf("docs/reference/metrics.md does not mention %s", name)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package reference
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// Hold compares the part of a page that a test writes with what it should be, or writes it anew. The part stands
+// between two comments, of which the first names the test as go test wants it: "./test/docs -run TestValues".
+func Hold(t testing.TB, page, test, want string, rewrite bool) {
+	t.Helper()
+	path := filepath.Join(kit.Root, filepath.FromSlash(page))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := "<!-- The reference is written by go test " + test + " -rewrite -->\n"
+	const end = "<!-- End of the reference -->\n"
+	before, rest, begins := strings.Cut(string(text), begin)
+	have, after, ends := strings.Cut(rest, end)
+	want = strings.TrimRight(want, "\n") + "\n\n"
+	switch {
+	case !begins || !ends:
+		t.Fatalf("%s has no place for what %s writes: %s%s", page, test, begin, end)
+	case have == want:
+	case !rewrite:
+		t.Errorf("%s is not current: go test %s -rewrite (-is +wanted)\n%s", page, test, cmp.Diff(have, want))
+	default:
+		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
