@@ -59,8 +59,12 @@ type centralUnit struct {
 	home      string // namespace that the kubeconfig names
 }
 
-// connect finds the central unit, and a token to show to it.
-func (f *centralFlags) connect(ctx context.Context, t terminal) (*centralUnit, error) {
+// connect finds the central unit, and a token to show to it. Where it is asked about one namespace, the account in that
+// one will do.
+func (f *centralFlags) connect(ctx context.Context, t terminal, about ...string) (*centralUnit, error) {
+	if len(about) == 1 {
+		f.namespace = about[0]
+	}
 	if f.server != "" {
 		return f.direct(ctx, t)
 	}

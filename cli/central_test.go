@@ -43,7 +43,7 @@ type fakeUnit struct {
 	answers  map[string]any // by path; func(*http.Request) any
 	refuse   map[string]int // status by path
 	noTokens bool           // TokenRequests are forbidden
-	onlyHome bool           // but for the account in the caller's own namespace
+	onlyIn   string         // but for the account in this namespace
 }
 
 // refusal is an answer that is none.
@@ -83,7 +83,7 @@ func (c *fakeUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body)
 		read, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // clients write what they like
 		request, ok := read.(*authenticationv1.TokenRequest)
-		if c.noTokens || c.onlyHome && !strings.Contains(q.URL.Path, "/namespaces/home/") {
+		if c.noTokens || !strings.Contains(q.URL.Path, "/namespaces/"+c.onlyIn) {
 			object(403, "not for you")
 			return
 		}
@@ -261,7 +261,7 @@ func TestWhoAsks(t *testing.T) {
 				t.Errorf("exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
 			}
 			clear(c.tokens)
-			c.onlyHome = true
+			c.onlyIn = "home/"
 			code, _, stderr = c.run(t, tc.how, "top", "nodes")
 			if code != 0 || c.tokens["made"] != 1 || len(c.tokens) != 1 {
 				t.Errorf("in its own namespace: exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
@@ -273,6 +273,22 @@ func TestWhoAsks(t *testing.T) {
 				t.Errorf("without a right: exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
 			}
 		})
+	}
+}
+
+// Of one namespace the account in that one will do, whichever the kubeconfig names.
+func TestTokenOfTheNamespaceAskedAbout(t *testing.T) {
+	c := newCentralUnit(t)
+	c.history(t)
+	c.onlyIn = "shop/"
+	c.answers["/api/v1/namespaces/shop/ledger"] = c.answers["/api/v1/ledger"]
+	if code, _, stderr := c.run(t, withToken, "report", "-n", "shop"); code != 0 || c.tokens["made"] == 0 {
+		t.Errorf("exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
+	}
+	for _, args := range [][]string{{"report"}, {"report", "-n", "shop,home"}, {"report", "-n", "home"}} {
+		if code, _, stderr := c.run(t, withToken, args...); code != 1 || !strings.Contains(stderr, "may not make a token") {
+			t.Errorf("%v: exit code %d, %s", args, code, stderr)
+		}
 	}
 }
 

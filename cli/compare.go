@@ -47,7 +47,7 @@ it is done: the same command goes on where it was interrupted.`,
 	flags.StringSliceVar(&f.over.Forecasts, "forecast", nil,
 		"forecasts, instead of those of the file: perfect, or models")
 	flags.StringVar(&f.over.Lag, "lag", "",
-		"how long after an hour begins models learn of its intensity, in full hours (default 0h: at once)")
+		"how long after an hour begins models learn of its intensity, in full hours; 0h: at once (default 0h)")
 	flags.IntVar(&f.workers, "workers", 0, "trials at once (default: as many as there are cores)")
 	flags.StringVar(&f.shard, "shard", "",
 		"run only part I of N, as 0/8; in an Indexed Job JOB_COMPLETION_INDEX and JOB_COMPLETIONS say it")

@@ -6,12 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,7 @@ func fetcherOf(t *testing.T, s *dataServer) *fetcher {
 // breaksOff says that all of the content comes, and sends so much of it.
 func breaksOff(after int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 		_, _ = w.Write(content[:after])
 	}
 }
@@ -98,7 +99,7 @@ func TestFetchData(t *testing.T) {
 		"it fails at first":   {first: repeated(answers(http.StatusInternalServerError), 2), ranges: "||"},
 		"an interrupted one":  {part: content[:half], ranges: "bytes=240000-"},
 		"all but the name":    {part: content, ranges: "none"},
-		"too long a part":     {part: append(content[:len(content):len(content)], 'x'), ranges: ""},
+		"too long a part":     {part: append(slices.Clip(content), 'x'), ranges: ""},
 		"another file's part": {part: bytes.Repeat([]byte("x"), half), ranges: "bytes=240000-|"},
 		"another whole part":  {part: bytes.Repeat([]byte("x"), len(content)), ranges: ""},
 		"a server without ranges": {part: content[:half], ranges: "bytes=240000-", first: []http.HandlerFunc{
@@ -131,7 +132,7 @@ func TestFetchData(t *testing.T) {
 		}},
 		"too much": {ranges: "", err: "sends more than the 480000 bytes", first: []http.HandlerFunc{
 			func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = w.Write(append(content[:len(content):len(content)], 'x'))
+				_, _ = w.Write(append(slices.Clip(content), 'x'))
 			},
 		}},
 		"it says nothing": {
@@ -225,7 +226,7 @@ func TestFetchDataOnAFullDisk(t *testing.T) {
 func TestFetchDataInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := serveData(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 		_, _ = w.Write(content[:1000])
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
@@ -300,7 +301,7 @@ func TestDataCommands(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		`no data set or file "ones" (did you mean one?): want one or more of one, two`: {"fetch", "ones", "--dir", dir},
-		"want a folder: --dir DIR, or the variable KUBENERGY_DATA":                    {"fetch", "two"},
+		"want a folder: --dir DIR, or the variable KUBENERGY_DATA":                     {"fetch", "two"},
 	} {
 		if _, _, err := onData(t, nil, args...); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)

@@ -359,7 +359,7 @@ func TestDoctorFinds(t *testing.T) {
 				a.add(t, "/api/v1/namespaces/ns/pods", markedPod(name))
 			}
 		}, "scheduler names", statusFail, "2 pods wait for the scheduler kubenergy, and stay pending while no such " +
-			"scheduler runs: ns/a and ns/b"},
+			"scheduler runs: ns/a, ns/b"},
 		"a pod that names a profile that is gone": {func(t *testing.T, a *apiServer) {
 			configure(t, a, "profiles: [{schedulerName: green}, {schedulerName: default-scheduler}]")
 			a.add(t, "/api/v1/namespaces/ns/pods", markedPod("a"))
@@ -374,28 +374,42 @@ func TestDoctorFinds(t *testing.T) {
 		"a key for the wrong program": {setVariable(schedulerName, v1.EnvVar{
 			Name: "ELECTRICITY_MAP_API_KEY", ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Key: "key"}},
 		}), "variables", statusWarn, "kubenergy-scheduler: environment variable ELECTRICITY_MAP_API_KEY has no effect"},
-		"a key that no zone names": {setVariable(controllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"}),
-			"variables", statusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY asks nothing"},
-		"a log level": {setVariable(controllerName, v1.EnvVar{Name: "LOG_LEVEL", Value: "debug"}),
-			"variables", statusWarn, "kubenergy-controller: environment variable LOG_LEVEL has no effect"},
-		"a variable of no name": {setVariable(schedulerName, v1.EnvVar{Name: "CARBON_INTENSITY_TRESHOLD", Value: "2"}),
-			"variables", statusWarn, "environment variable CARBON_INTENSITY_TRESHOLD has no effect"},
-		"prices that no zone has": {setVariable(schedulerName, v1.EnvVar{Name: "PRICING_ENABLED", Value: "true"}),
-			"variables", statusWarn, "PRICING_ENABLED holds nothing: no GridZone has prices"},
-		"schedules alone": {setVariable(schedulerName, v1.EnvVar{Name: "PRICING_SCHEDULES_PATH", Value: "/x"}),
-			"variables", statusWarn, "environment variable PRICING_SCHEDULES_PATH has no effect"},
+		"a key that no zone names": {
+			setVariable(controllerName, v1.EnvVar{Name: "ELECTRICITY_MAP_API_KEY", Value: "s"}),
+			"variables", statusWarn, "kubenergy-controller: environment variable ELECTRICITY_MAP_API_KEY asks nothing",
+		},
+		"a log level": {
+			setVariable(controllerName, v1.EnvVar{Name: "LOG_LEVEL", Value: "debug"}),
+			"variables", statusWarn, "kubenergy-controller: environment variable LOG_LEVEL has no effect",
+		},
+		"a variable of no name": {
+			setVariable(schedulerName, v1.EnvVar{Name: "CARBON_INTENSITY_TRESHOLD", Value: "2"}),
+			"variables", statusWarn, "environment variable CARBON_INTENSITY_TRESHOLD has no effect",
+		},
+		"prices that no zone has": {
+			setVariable(schedulerName, v1.EnvVar{Name: "PRICING_ENABLED", Value: "true"}),
+			"variables", statusWarn, "PRICING_ENABLED holds nothing: no GridZone has prices",
+		},
+		"schedules alone": {
+			setVariable(schedulerName, v1.EnvVar{Name: "PRICING_SCHEDULES_PATH", Value: "/x"}),
+			"variables", statusWarn, "environment variable PRICING_SCHEDULES_PATH has no effect",
+		},
 		"a threshold of one program": {setVariable(schedulerName, v1.EnvVar{
 			Name: "CARBON_INTENSITY_THRESHOLD", Value: "250",
 		}), "variables", statusWarn, `CARBON_INTENSITY_THRESHOLD is "250" for the scheduler and not set for the controller`},
-		"a delay that is cut": {setVariable(schedulerName, v1.EnvVar{Name: "MAX_SCHEDULING_DELAY", Value: "900h"}),
-			"variables", statusWarn, "MAX_SCHEDULING_DELAY is 900h0m0s: it is cut to 24h0m0s"},
+		"a delay that is cut": {
+			setVariable(schedulerName, v1.EnvVar{Name: "MAX_SCHEDULING_DELAY", Value: "900h"}),
+			"variables", statusWarn, "MAX_SCHEDULING_DELAY is 900h0m0s: it is cut to 24h0m0s",
+		},
 		"a policy's delay that is cut": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) {
 				p.Spec.AllowedDelay = &metav1.Duration{Duration: 100 * time.Hour}
 			})
 		}, "mode", statusWarn, "EnergyPolicy kubenergy-system/default: allowedDelay is 100h0m0s: it is cut to 24h0m0s"},
-		"a default that changed": {func(*testing.T, *apiServer) {}, "defaults", statusOK,
-			"hold.minSavingPerHour is not set; its default was 0 and is 0.005"},
+		"a default that changed": {
+			func(*testing.T, *apiServer) {}, "defaults", statusOK,
+			"hold.minSavingPerHour is not set; its default was 0 and is 0.005",
+		},
 		"a default that changed, and is set": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) {
 				p.Spec.Hold = &v1alpha1.HoldSettings{MinSavingPerHour: new(0.0)}

@@ -505,7 +505,8 @@ func (e *explainer) podState(pod *v1.Pod, settings *policy.Settings) {
 	}
 }
 
-// heldMessage is what the hold loop wrote on a pod that waits for a node, if it holds the pod where the mode is enforce.
+// heldMessage is what the hold loop wrote on a pod that waits for a node; "": nothing. In other modes than enforce it is
+// what is left of a hold.
 func heldMessage(pod *v1.Pod) string {
 	c := policy.Scheduled(pod)
 	if pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) > 0 || c.Reason != v1.PodReasonSchedulingGated {

@@ -49,15 +49,21 @@ func TestExplainACronJob(t *testing.T) {
 			c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 * * * *", batchv1.ReplaceConcurrent
 		}, stateScheduled, "will not be held: it is to end before the next one (concurrencyPolicy Replace).", true},
 		"suspended": {func(c *batchv1.CronJob) { c.Spec.Suspend = new(true) }, stateSuspended, "it makes no Jobs", true},
-		"of nonsense": {func(c *batchv1.CronJob) { c.Spec.Schedule = "at ten" }, stateSuspended,
-			"Its schedule cannot be read", true},
-		"without a delay": {func(c *batchv1.CronJob) { c.Spec.JobTemplate.Annotations = nil }, stateScheduled,
-			"will not be held: no delay is allowed.", true},
+		"of nonsense": {
+			func(c *batchv1.CronJob) { c.Spec.Schedule = "at ten" }, stateSuspended,
+			"Its schedule cannot be read", true,
+		},
+		"without a delay": {
+			func(c *batchv1.CronJob) { c.Spec.JobTemplate.Annotations = nil }, stateScheduled,
+			"will not be held: no delay is allowed.", true,
+		},
 		"with a wrong delay": {func(c *batchv1.CronJob) {
 			c.Spec.JobTemplate.Annotations[v1alpha1.AnnotationAllowedDelay] = "2d"
 		}, stateScheduled, "will not be held: its annotations make no sense.", true},
-		"in another time zone": {func(c *batchv1.CronJob) { c.Spec.TimeZone = new("America/New_York") }, stateScheduled,
-			"Its next Job comes at 2026-03-02T15:00:00Z (in 6 h)", true},
+		"in another time zone": {
+			func(c *batchv1.CronJob) { c.Spec.TimeZone = new("America/New_York") }, stateScheduled,
+			"Its next Job comes at 2026-03-02T15:00:00Z (in 6 h)", true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := twoSites(t)
@@ -88,7 +94,7 @@ func TestExplainACronJob(t *testing.T) {
 func TestExplainACronJobOfMistakes(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, cronJobPath, nightlyCron(func(c *batchv1.CronJob) {
-		c.Spec.JobTemplate.Annotations["kubenergy.io/alowed-delay"] = "6h"
+		c.Spec.JobTemplate.Annotations["kubenergy.io/allowed_delay"] = "6h"
 		c.Spec.JobTemplate.Annotations[v1alpha1.AnnotationFinishBy] = "2026-03-01T00:00:00Z"
 		c.Spec.JobTemplate.Annotations[v1alpha1.AnnotationAllowedDelay] = "900h"
 	}))
@@ -229,7 +235,7 @@ func TestExplainTheStranded(t *testing.T) {
 	for object, want := range map[string]string{
 		"pod/train":       "kubectl -n ns get pod train -o yaml | sed",
 		"cronjob/nightly": "kubectl -n ns patch cronjob nightly -p",
-		"job/waiting":     "kubectl -n ns get job waiting -o json | jq",
+		"job/waiting":     "kubectl -n ns get job waiting -o yaml | sed",
 		"pod/running":     "",
 	} {
 		all := strings.Join(explained(t, a, object).Warnings, "\n")

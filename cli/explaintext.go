@@ -23,7 +23,11 @@ func (x *explanation) Text(_, colours bool) string {
 		}
 		return s
 	}
-	fmt.Fprintf(&b, "%s: %s\n", bold(x.Object+" "+x.Namespace+"/"+x.Name), x.State)
+	name := x.Namespace + "/" + x.Name
+	if x.Object == kindNamespace {
+		name = x.Name
+	}
+	fmt.Fprintf(&b, "%s: %s\n", bold(x.Object+" "+name), x.State)
 	fmt.Fprintln(&b, x.Sentence)
 	if x.LatestStart != nil {
 		fmt.Fprintf(&b, "Latest start: %s\n", x.LatestStart.UTC().Format(time.RFC3339))

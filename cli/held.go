@@ -118,10 +118,10 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 	}
 	h.view = view
 	for _, u := range unseen {
-		switch {
-		case u.Resource == "gridzones":
+		switch u.Resource {
+		case "gridzones":
 			h.unseen = append(h.unseen, oneLine(u.Err)+": what is saved cannot be said")
-		case u.Resource == "namespaces":
+		case "namespaces":
 			h.noMode = !u.Own
 		}
 	}

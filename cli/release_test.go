@@ -345,9 +345,9 @@ func TestReleaseTellsOfPodsThatWait(t *testing.T) {
 	_, _, stderr := a.run(t, "release", "--all")
 	const to = "$/schedulerName: default-scheduler/' | kubectl replace --force -f -\n"
 	want := "1 pod waits for the scheduler compute-gardener-scheduler, and stays pending while no such scheduler runs: " +
-		"ns/old\n  → kubectl -n ns get pod old -o yaml | sed 's/schedulerName: compute-gardener-scheduler" + to +
+		"ns/old\n  → kubectl -n ns get pod old -o yaml | sed '/controller-uid: /d; s/schedulerName: compute-gardener-scheduler" + to +
 		"1 pod waits for the scheduler kubenergy, and stays pending while no such scheduler runs: ns/waits\n" +
-		"  → kubectl -n ns get pod waits -o yaml | sed 's/schedulerName: kubenergy" + to
+		"  → kubectl -n ns get pod waits -o yaml | sed '/controller-uid: /d; s/schedulerName: kubenergy" + to
 	if stderr != want {
 		t.Errorf("said\n%swant\n%s", stderr, want)
 	}

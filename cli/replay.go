@@ -96,7 +96,7 @@ func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record,
 	if f.file != "" {
 		return f.recordsOfFile(q)
 	}
-	c, err := f.connect(ctx, t)
+	c, err := f.connect(ctx, t, f.namespaces...)
 	if err != nil {
 		return nil, err
 	}

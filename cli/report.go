@@ -165,7 +165,7 @@ func (f *reportFlags) run(cmd *cobra.Command, t terminal) error {
 	if err != nil {
 		return usageError{err}
 	}
-	c, err := f.connect(cmd.Context(), t)
+	c, err := f.connect(cmd.Context(), t, f.namespaces...)
 	if err != nil {
 		return err
 	}

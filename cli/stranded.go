@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -217,17 +218,14 @@ func mendScheduler(kind, scheduler string, o metav1.Object) string {
 	case "CronJob":
 		return fmt.Sprintf(`%s patch cronjob %s -p '{"spec":{"jobTemplate":{"spec":{"template":%s}}}}'`, of,
 			o.GetName(), named)
-	case "Job": // whose template cannot be changed
-		return fmt.Sprintf(`%s get job %s -o json | jq 'del(.spec.selector, .spec.template.metadata.labels["%s", "%s"])`+
-			` | .spec.template.spec.schedulerName = "%s"' | kubectl replace --force -f -`, of, o.GetName(),
-			batchv1.ControllerUidLabel, "controller-uid", v1.DefaultSchedulerName)
 	}
-	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && kind == "pod" {
 		return fmt.Sprintf("write schedulerName: %s into the template of %s %s", v1.DefaultSchedulerName, owner.Kind,
 			owner.Name)
 	}
-	return fmt.Sprintf("%s get pod %s -o yaml | sed 's/schedulerName: %s$/schedulerName: %s/' | "+
-		"kubectl replace --force -f -", of, o.GetName(), scheduler, v1.DefaultSchedulerName)
+	// Nothing changes it in a pod, or in the template of a Job: both are made anew, a Job with a selector of its own.
+	return fmt.Sprintf("%s get %s %s -o yaml | sed '/controller-uid: /d; s/schedulerName: %s$/schedulerName: %s/' | "+
+		"kubectl replace --force -f -", of, strings.ToLower(kind), o.GetName(), scheduler, v1.DefaultSchedulerName)
 }
 
 // lookAtStranded finds what waits for a scheduler that does not run.

@@ -171,9 +171,7 @@ func (r *csvReader) row(row []string) error {
 	if err != nil {
 		return err
 	}
-	if r.estimated >= 0 && !slices.Contains([]string{"", "0", "false"}, row[r.estimated]) {
-		r.quality = energy.Estimated
-	}
+	r.markEstimated(row)
 	if every := r.options.Every; every > 0 && !t.Truncate(every).Equal(t) {
 		return nil
 	}
@@ -185,6 +183,13 @@ func (r *csvReader) row(row []string) error {
 	r.previous = v
 	r.keep(t, v)
 	return nil
+}
+
+// markEstimated notes what a row says of its own quality.
+func (r *csvReader) markEstimated(row []string) {
+	if r.estimated >= 0 && !slices.Contains([]string{"", "0", "false"}, row[r.estimated]) {
+		r.quality = energy.Estimated
+	}
 }
 
 // keep adds a value to the series if it is of the time that was asked for.
@@ -239,13 +244,11 @@ func (r *csvReader) follow(t time.Time, value float64) error {
 	switch {
 	case gap == 0:
 		return nil
-	case gap > 0 && gap <= r.options.Fill && gap%r.step == 0:
-		missing := int(gap / r.step)
-		for i, v := range between(r.previous, value, missing) {
+	case r.options.fills(gap, r.step):
+		for i, v := range r.options.between(r.previous, value, int(gap/r.step)) {
 			r.keep(want.Add(time.Duration(i)*r.step), v)
 		}
 		r.quality = energy.Estimated
-		r.options.countFilled(missing)
 		return nil
 	case gap > 0:
 		err := r.fail("time", "a gap: %s follows %s, want %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339),
@@ -257,17 +260,20 @@ func (r *csvReader) follow(t time.Time, value float64) error {
 		want.Format(time.RFC3339))
 }
 
-func (o *CSVOptions) countFilled(values int) {
-	if o.Filled != nil {
-		*o.Filled += values
-	}
+// fills reports whether a gap is to be filled.
+func (o *CSVOptions) fills(gap, step time.Duration) bool {
+	const most = 100_000 // steps: a file of another kind may have very short ones
+	return gap > 0 && gap <= o.Fill && gap%step == 0 && gap/step <= most
 }
 
-// between returns so many values, evenly spaced, on the line from one to another.
-func between(from, to float64, count int) []float64 {
+// between returns so many values, evenly spaced, on the line from one to another, and counts them.
+func (o *CSVOptions) between(from, to float64, count int) []float64 {
 	values := make([]float64, count)
 	for i := range values {
 		values[i] = from + (to-from)*float64(i+1)/float64(count+1)
+	}
+	if o.Filled != nil {
+		*o.Filled += count
 	}
 	return values
 }

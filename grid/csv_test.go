@@ -313,5 +313,10 @@ func FuzzReadCSV(f *testing.F) {
 		if (err == nil) != (signal.Series != nil) {
 			t.Errorf("error %v and series %v", err, signal.Series)
 		}
+		filled := 0
+		with, _, failed := grid.ParseCSV("x", text, grid.CSVOptions{Fill: 24 * time.Hour, Filled: &filled})
+		if (failed == nil) != (with.Series != nil) || err == nil && (failed != nil || filled != 0) {
+			t.Errorf("%d filled, error %v and series %v", filled, failed, with.Series)
+		}
 	})
 }

@@ -66,15 +66,14 @@ func join(o CSVOptions, parts []part) (Signal, error) {
 	for i, p := range parts[1:] {
 		before := parts[i]
 		gap := p.Series.Start().Sub(before.Series.End())
-		if p.Series.Step() != step || gap < 0 || gap > o.Fill || gap%step != 0 {
+		if p.Series.Step() != step || gap != 0 && !o.fills(gap, step) {
 			return Signal{}, fmt.Errorf("%s, from %s every %v, does not follow %s, until %s every %v", p.path,
 				p.Series.Start().Format(time.RFC3339), p.Series.Step(), before.path,
 				before.Series.End().Format(time.RFC3339), step)
 		}
 		joined.Quality = min(joined.Quality, p.Quality)
-		if missing := int(gap / step); missing > 0 {
-			values = append(values, between(values[len(values)-1], p.Series.Value(0), missing)...)
-			o.countFilled(missing)
+		if gap > 0 {
+			values = append(values, o.between(values[len(values)-1], p.Series.Value(0), int(gap/step))...)
 			joined.Quality = energy.Estimated
 		}
 		values = append(values, p.Series.values...)

@@ -52,7 +52,8 @@ func TestFill(t *testing.T) {
 		"two gaps":            {hoursOf(0, 8, 2, 5, 6), two, []float64{100, 101, 102, 103, 104, 105, 106, 107}, 3, ""},
 		"a row without value": {strings.Replace(hoursOf(0, 4), ",102", ",", 1), two, []float64{100, 101, 102, 103}, 1, ""},
 		"on the line": {
-			"t,v\n2022-01-01T00:00Z,10\n2022-01-01T01:00Z,10\n2022-01-01T04:00Z,40\n", two, []float64{10, 10, 20, 30, 40},
+			"t,v\n2022-01-01T00:00Z,10\n2022-01-01T01:00Z,10\n2022-01-01T04:00Z,40\n", two,
+			[]float64{10, 10, 20, 30, 40},
 			2, "",
 		},
 		"too long":      {hoursOf(0, 8, 2, 3, 4), two, nil, 0, "a gap: 2022-03-27T05:00:00Z follows 2022-03-27T01:00:00Z"},

@@ -277,7 +277,7 @@ func TestOneUnreadableObjectCostsItself(t *testing.T) {
 	if n := log.count("name=broken"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
-	listed, _, err := ListView(t.Context(), config, "")
+	listed, _, err := ListView(t.Context(), config, "", policy.BuiltIn())
 	if err != nil || len(listed.Sites()) != 1 {
 		t.Errorf("one look shows %v, %v", listed.Sites(), err)
 	}
@@ -320,7 +320,7 @@ func TestRefusedForGood(t *testing.T) {
 	if n := log.count("resource=energypolicies"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
-	v, unseen, err := ListView(t.Context(), config, "team")
+	v, unseen, err := ListView(t.Context(), config, "team", policy.BuiltIn())
 	if err != nil || v == nil || len(unseen) < 2 || unseen[0].Resource != "gridzones" ||
 		!apierrors.IsNotFound(unseen[0].Err) {
 		t.Errorf("one look shows %v, lacks %v, and fails with %v", v, unseen, err)
@@ -573,7 +573,7 @@ func TestObjectsFollowTheServer(t *testing.T) {
 			v.Sites()[0].Carbon.Series.Value(0) == 60
 	})
 
-	listed, _, err := ListView(t.Context(), config, "")
+	listed, _, err := ListView(t.Context(), config, "", policy.BuiltIn())
 	if err != nil || len(listed.Sites()) != 1 || !listed.Delays("team") || len(listed.benchmarks) != 1 {
 		t.Errorf("one look shows %+v, %v", listed, err)
 	}

@@ -113,15 +113,15 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	if err != nil {
 		return usageError{err}
 	}
-	if note != "" {
-		fmt.Fprintln(stderr, note)
-	}
 	// A real scheduler is told the true series here, whatever the file says, and pods of simulated nodes have no
 	// meters.
 	scenario.Foresight, scenario.Power, scenario.Use = nil, nil, nil
 	trials, err := Trials(file.Strategies)
 	if err != nil {
 		return usageError{fmt.Errorf("%s: %w", file.Called("strategies"), err)}
+	}
+	if note != "" {
+		fmt.Fprintln(stderr, note)
 	}
 	thin(scenario, o.jobs, time.Duration(o.hours*float64(time.Hour)), stderr)
 	if len(scenario.Jobs) == 0 {

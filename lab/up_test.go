@@ -36,3 +36,21 @@ func TestCloudNodes(t *testing.T) {
 		t.Errorf("only %d nodes", len(names))
 	}
 }
+
+// A mistyped file is all that the demo tells of: not of the bundled input, which it does not run. Flags are named.
+func TestDemoOfAMistypedFile(t *testing.T) {
+	for want, args := range map[string][]string{
+		"kubenergy-lab: --workload: ":                           {"--workload", "jbos.csv"},
+		"kubenergy-lab: --grid: ":                               {"--grid", "DE_2202.csv"},
+		"kubenergy-lab: --strategy: unknown strategy \"enrgy\"": {"--strategy", "enrgy"},
+		"kubenergy-lab: -o: unknown output format \"xml\"":      {"-o", "xml"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := Main(t.Context(), append([]string{"demo", "--dir", t.TempDir()}, args...), &stdout, &stderr)
+		if code != 2 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), want) ||
+			strings.Count(stderr.String(), "\n") != 1 {
+			t.Errorf("%v: exit code %d: %s%s, want one line that begins with %s", args, code, stdout.String(),
+				stderr.String(), want)
+		}
+	}
+}

@@ -38,8 +38,8 @@ var labelsOf = map[string][]string{
 	"nodes":      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
 }
 
-// FindKeys returns a finding for each key of our prefix, or of Compute Gardener's, that has no effect on a pod, a Job or a
-// template of pods: those that there are not, labels that are annotations, and the other way round.
+// FindKeys returns a finding for each key of our prefix, or of Compute Gardener's, that has no effect on a pod, a Job or
+// a template of pods: those that there are not, labels that are annotations, and the other way round.
 func FindKeys(labels map[string]string, annotations ...map[string]string) (all []Finding) {
 	for _, key := range ours(annotations...) {
 		switch on := holderOf(key); {
@@ -141,34 +141,51 @@ func FindNamespace(o metav1.Object) (all []Finding) {
 }
 
 // Find returns what the marks of a workload say in vain under these rules. now is when it is looked at.
-func (r *Rules) Find(now time.Time, w *Work) (all []Finding) {
+func (r *Rules) Find(now time.Time, w *Work) []Finding {
 	job, s := r.Settle(w)
+	return append(r.findDelay(now, w, &job, &s), r.findRule(w, &s)...)
+}
+
+// findDelay tells of delays and finishes that do not count.
+func (r *Rules) findDelay(now time.Time, w *Work, job *sched.Job, s *Settings) (all []Finding) {
 	m := &w.Marks
-	say := func(mend, format string, args ...any) { all = append(all, Finding{fmt.Sprintf(format, args...), mend}) }
 	if m.said&termDelay != 0 && s.MaxDelay > 0 && m.AllowedDelay > s.MaxDelay {
-		say("", "%s is %v: no more than %v is allowed here (maxDelay)", v1alpha1.AnnotationAllowedDelay, m.AllowedDelay,
-			s.MaxDelay)
+		all = append(all, Finding{Said: fmt.Sprintf("%s is %v: no more than %v is allowed here (maxDelay)",
+			v1alpha1.AnnotationAllowedDelay, m.AllowedDelay, s.MaxDelay)})
 	}
 	if m.said&termDelay != 0 && m.AllowedDelay > 0 && r.of(w.Namespace).never {
-		say("", "%s has no effect: nothing is held here, since maxDelay is 0", v1alpha1.AnnotationAllowedDelay)
+		all = append(all, Finding{Said: v1alpha1.AnnotationAllowedDelay +
+			" has no effect: nothing is held here, since maxDelay is 0"})
 	}
-	switch why := NoTime(now, &job); {
+	switch why := NoTime(now, job); {
 	case m.FinishBy.IsZero():
 	case why != "":
-		say("", "%s", why)
+		all = append(all, Finding{Said: why})
 	case s.AllowedDelay <= 0:
-		say("also say "+v1alpha1.AnnotationAllowedDelay, "%s alone holds nothing", v1alpha1.AnnotationFinishBy)
+		all = append(all, Finding{
+			v1alpha1.AnnotationFinishBy + " alone holds nothing", "also say " + v1alpha1.AnnotationAllowedDelay,
+		})
 	}
+	return all
+}
+
+// findRule tells of strategies and thresholds that do nothing where they stand.
+func (r *Rules) findRule(w *Work, s *Settings) (all []Finding) {
+	m := &w.Marks
 	if strategy := strategies()[s.Strategy()]; strategy != nil && strategy.Interrupts() && m.said&termRule != 0 {
-		say("", "strategy %s suspends what runs in simulations alone: here it starts once, and runs to its end",
-			s.Strategy())
+		all = append(all, Finding{Said: "strategy " + s.Strategy() +
+			" suspends what runs in simulations alone: here it starts once, and runs to its end"})
 	}
 	limits := m.said & (termCarbon | termPercentile | termPrice)
 	if limits != 0 && s.When != "threshold" {
-		say("leave the + away, or say +threshold", "thresholds have no effect with the strategy %s", s.Strategy())
+		all = append(all, Finding{
+			"thresholds have no effect with the strategy " + s.Strategy(), "leave the + away, or say +threshold",
+		})
 	}
 	if m.said&(termPrice|termCarbonCounts) != 0 && (m.Limits.HasPrice || m.Limits.NoCarbon) && !r.priced() {
-		say("give a GridZone prices", "no grid zone has prices: a price threshold, and price alone, hold nothing")
+		all = append(all, Finding{
+			"no grid zone has prices: a price threshold, and price alone, hold nothing", "give a GridZone prices",
+		})
 	}
 	return all
 }
@@ -185,7 +202,7 @@ func NoTime(now time.Time, job *sched.Job) string {
 	return fmt.Sprintf("%s leaves no time to wait: started at once, since it runs for %v", text, job.Duration)
 }
 
-// FindOwner returns a finding if a workload asks to wait and is never held, because something else decides when it runs.
+// FindOwner returns a finding if a workload asks to wait and is never held, because its owner decides when it runs.
 func FindOwner(o metav1.Object, w *Work) []Finding {
 	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil || owner.Kind == "Job" || !w.mayWait() { // what stands on the pods of a Job was read with the Job

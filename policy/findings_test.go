@@ -120,7 +120,7 @@ func TestFindNamespace(t *testing.T) {
 		{"enabled compute-gardener-scheduler.kubernetes.io/workload-batch-policy-price", "0.2", "there is none of that name"},
 		{"enabled compute-gardener-scheduler.kubernetes.io/workload-batch-policy-price-threshold", "0.2", ""},
 		{"enabled compute-gardener-scheduler.kubernetes.io/policy-pue", "1.2", ""},
-		{"compute-gardener-scheduler.kubernetes.io/energy-policy", "enabled", "(did you mean compute-gardener-scheduler.kubernetes.io/energy-policies?)"},
+		{"compute-gardener-scheduler.kubernetes.io/energy-policys", "enabled", "(did you mean compute-gardener-scheduler.kubernetes.io/energy-policies?)"},
 		{"compute-gardener-scheduler.kubernetes.io/energy-policies", "enabled", ""},
 		{"kubenergy.io/mode", "enforce", ""},
 		{"kubenergy.io/team", "a", ""},

@@ -324,6 +324,10 @@ func fuzzRead(f *testing.F, format string) {
 			}
 			seen[j.ID] = true
 		}
+		skipping, err := workload.LoadWith(write(t, string(text)), workload.Options{Format: format, Start: t0, SkipBad: true})
+		if len(jobs) > 0 && (err != nil || len(skipping.Jobs) != len(jobs)) || err == nil && len(skipping.Jobs) == 0 {
+			t.Fatalf("%d jobs; with rows that may be skipped %+v, %v", len(jobs), skipping, err)
+		}
 	})
 }
 

@@ -116,12 +116,7 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 	busy func(key string) bool,
 ) (due []int) {
 	spec := &c.budget.Spec
-	// Forget actions that the spec no longer has, and those that a raised limit has undone: they are done again at the
-	// new limit.
-	s.Actions = slices.DeleteFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool {
-		asked := slices.ContainsFunc(spec.Actions, func(a v1alpha1.BudgetAction) bool { return is(&a, &t) })
-		return !asked || c.use != nil && s.Percent < float64(t.At) && t.Generation != c.budget.Generation
-	})
+	forget(c, s)
 	if c.err != nil || !c.period.holds(now) {
 		return nil
 	}
@@ -153,6 +148,15 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 		due = append(due, at)
 	}
 	return due
+}
+
+// forget drops actions that the spec no longer has, and those that a raised limit has undone: they are done again at the
+// new limit.
+func forget(c *budgetCase, s *v1alpha1.EnergyBudgetStatus) {
+	s.Actions = slices.DeleteFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool {
+		asked := slices.ContainsFunc(c.budget.Spec.Actions, func(a v1alpha1.BudgetAction) bool { return is(&a, &t) })
+		return !asked || c.use != nil && s.Percent < float64(t.At) && t.Generation != c.budget.Generation
+	})
 }
 
 // threshold is the percentage at which an action is done. Annotate and Label write that all is used, so they wait for

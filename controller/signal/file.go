@@ -88,10 +88,10 @@ func reasonOfRow(err error) dial.Reason {
 		return dial.ReasonMissing
 	}
 	if row, ok := errors.AsType[*grid.RowError](err); ok {
-		switch row.Field {
-		case "zone":
+		switch {
+		case row.Option == grid.OptionZone:
 			return dial.ReasonZone
-		case "time":
+		case row.Field == "time":
 			return dial.ReasonTime
 		}
 	}

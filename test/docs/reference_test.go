@@ -250,10 +250,17 @@ func takes(schema reference.Object) string {
 func limits(schema reference.Object) string {
 	var all []string
 	for _, word := range []struct{ key, says string }{
-		{"minimum", "≥ "}, {"exclusiveMinimum", "> "}, {"maximum", "≤ "}, {"exclusiveMaximum", "< "},
-		{"minLength", "characters ≥ "}, {"maxLength", "characters ≤ "},
-		{"minItems", "items ≥ "}, {"maxItems", "items ≤ "}, {"minProperties", "entries ≥ "},
-		{"maxProperties", "entries ≤ "}, {"pattern", ""},
+		{"minimum", "≥ "},
+		{"exclusiveMinimum", "> "},
+		{"maximum", "≤ "},
+		{"exclusiveMaximum", "< "},
+		{"minLength", "characters ≥ "},
+		{"maxLength", "characters ≤ "},
+		{"minItems", "items ≥ "},
+		{"maxItems", "items ≤ "},
+		{"minProperties", "entries ≥ "},
+		{"maxProperties", "entries ≤ "},
+		{"pattern", ""},
 	} {
 		switch v := reference.Text(schema[word.key]); {
 		case schema[word.key] == nil:

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +45,7 @@ func TestLifecycle(t *testing.T) {
 		{"break glass", w.breakGlass},
 		{"upgrade after that", w.recover},
 		{"helm uninstall", w.uninstall},
+		{"what names a scheduler that is gone", w.stranded},
 		{"removing the kinds", w.removeKinds},
 		{"without Helm", w.withoutHelm},
 		{"stop", w.stop},
@@ -426,6 +429,46 @@ func (w *world) uninstall(t *testing.T) {
 	w.nothingOfOursIsLeft(t)
 	// The label of the namespace is its owner's.
 	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode-")
+}
+
+// stranded leaves work that names a scheduler of ours: doctor tells of it, and its commands mend it.
+func (w *world) stranded(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "stranded", Namespace: team}
+	w.submit(t, team, meta.Name, "", "kubenergy")
+	pod := pods("kubenergy")
+	bare := &corev1.Pod{ObjectMeta: meta, Spec: pod.Spec}
+	bare.Annotations = pod.Annotations
+	web := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+		Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: pod,
+	}}
+	web.Spec.Template.Labels, web.Spec.Template.Spec.RestartPolicy = map[string]string{"app": "web"}, "Always"
+	cron := &batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{
+		Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: pod}},
+	}}
+	_, errPod := w.client.CoreV1().Pods(team).Create(t.Context(), bare, metav1.CreateOptions{})
+	_, errWeb := w.client.AppsV1().Deployments(team).Create(t.Context(), web, metav1.CreateOptions{})
+	_, errCron := w.client.BatchV1().CronJobs(team).Create(t.Context(), cron, metav1.CreateOptions{})
+	if err := errors.Join(errPod, errWeb, errCron); err != nil {
+		t.Fatal(err)
+	}
+	output, code := w.shell.try("kubenergy doctor")
+	mends := 0
+	for line := range strings.Lines(output) {
+		if _, command, ok := strings.Cut(line, "→ "+"kubectl -n "+team); ok {
+			w.shell.run(t, "kubectl -n "+team+command)
+			mends++
+		}
+	}
+	if code != 1 || mends != 4 {
+		t.Fatalf("doctor ends with %d and tells of %d kinds:\n%s", code, mends, output)
+	}
+	w.eventually(t, 60*time.Second, "the Job and the pod are done", func() bool {
+		pod, err := w.client.CoreV1().Pods(team).Get(t.Context(), meta.Name, metav1.GetOptions{})
+		return err == nil && pod.Status.Phase == corev1.PodSucceeded && complete(w.job(t, team, meta.Name))
+	})
+	if output, _ := w.shell.try("kubenergy doctor"); !strings.Contains(output, "and nothing does") {
+		t.Errorf("doctor still tells of something:\n%s", output)
+	}
 }
 
 // removeKinds is what remains to be removed: nothing keeps the kinds, and the namespace goes as well.
