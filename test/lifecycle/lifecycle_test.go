@@ -149,7 +149,9 @@ func (w *world) viewer(t *testing.T) {
 	}
 	refused(report+"-n viewed", "make an account kubenergy-viewer in your own namespace")
 	commands := commandsOf(t, filepath.Join(kit.Root, "docs/reference/reports.md"), "## Who may see what")
-	for _, beginning := range []string{"kubectl create serviceaccount", "kubectl create rolebinding"} {
+	for _, beginning := range []string{
+		"kubectl create serviceaccount", "kubectl create rolebinding", "kubectl create rolebinding kubenergy-view-token",
+	} {
 		w.shell.run(t, strings.ReplaceAll(commands.next(t, beginning), "team-a", "viewed"))
 	}
 	commands.end(t)
