@@ -133,7 +133,9 @@ func (d *dependencies) findTemplates(ctx context.Context) {
 	d.note("Jobs", eachPage(ctx, metav1.ListOptions{}, d.client.BatchV1().Jobs(d.namespace).List,
 		func(page *batchv1.JobList) {
 			for i := range page.Items {
-				if job := &page.Items[i]; endOf(job) == "" {
+				job := &page.Items[i]
+				placed := job.Status.Active > 0 && ptr.Deref(job.Status.Ready, 0) >= job.Status.Active
+				if endOf(job) == "" && !placed {
 					d.takeNamed("Job", job, &job.Spec.Template)
 				}
 			}
