@@ -163,6 +163,7 @@ func (w *world) viewer(t *testing.T) {
 	w.shell.run(t, "kubectl config set-context --current --namespace=viewed --kubeconfig jane")
 	refused("kubenergy top nodes --kubeconfig jane", "the central unit refuses")
 	refused(report+"--group-by=node", "the central unit refuses")
+	w.shell.run(t, "kubectl delete namespace viewed --timeout=60s") // its account is its owner's, and no trace of ours
 }
 
 // startsAtOnce submits a Job that may wait, and wants it never to have been suspended.
