@@ -57,6 +57,26 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 	return all
 }
 
+// FindAbove returns a finding for each key of ours on an object of a kind, as a CronJob, that has an effect only on the
+// template in it. What stands there as well is left out. path is where the template has its metadata.
+func FindAbove(kind, path string, o, template metav1.Object) (all []Finding) {
+	find := func(what string, on, below map[string]string) {
+		for _, key := range ours(on) {
+			if _, both := below[key]; both {
+				continue
+			}
+			f := Finding{what + " " + key + " of a " + kind + " has no effect", "write it in " + path}
+			if found := findKey(what, key, onWork); len(found) > 0 {
+				f.Mend = found[0].Mend
+			}
+			all = append(all, f)
+		}
+	}
+	find("annotation", o.GetAnnotations(), template.GetAnnotations())
+	find("label", o.GetLabels(), template.GetLabels())
+	return all
+}
+
 // findKey returns a finding if a key has no effect as it stands: what is "label" or "annotation".
 func findKey(what, key, on string) []Finding {
 	holder, said := holderOf(key, on), what+" "+key
