@@ -239,14 +239,6 @@ func briefly(reason string) string {
 	return reason
 }
 
-// instant is a time for tables; empty where there is none.
-func instant(t *time.Time) any {
-	if t == nil {
-		return nil
-	}
-	return *t
-}
-
 // CSV writes everything.
 func (l *heldList) CSV(w io.Writer) error {
 	t := report.Sheet("namespace", "kind", "name", "since", "planned_start", "latest_start", "saving", "saved_g", "why")
