@@ -341,12 +341,25 @@ func TestDoctorFinds(t *testing.T) {
 			a.add(t, "/apis/apps/v1/namespaces/ns/deployments", d)
 		}, "scheduler names", statusFail, "1 Deployment names the scheduler kubenergy, and its pods stay pending while no " +
 			"such scheduler runs: ns/web"},
+		"a CronJob of a name that another system may serve": {func(t *testing.T, a *apiServer) {
+			configure(t, a, "profiles: [{schedulerName: kubenergy}]")
+			c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
+			c.Spec.JobTemplate.Spec.Template.Spec.SchedulerName = policy.GardenerSchedulerName
+			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", c)
+		}, "scheduler names", statusWarn, "1 CronJob names the scheduler compute-gardener-scheduler"},
 		"a CronJob that outlived us": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
+			configure(t, a, "profiles: [{schedulerName: compute-gardener-scheduler}]")
 			c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
 			c.Spec.JobTemplate.Spec.Template.Spec.SchedulerName = policy.GardenerSchedulerName
 			a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", c)
 		}, "scheduler names", statusFail, "1 CronJob names the scheduler compute-gardener-scheduler"},
+		"a pod of a ReplicaSet without a Deployment": {func(t *testing.T, a *apiServer) {
+			gone(t, a)
+			pod := markedPod("a")
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "lone", Controller: new(true)}}
+			a.add(t, "/api/v1/namespaces/ns/pods", pod)
+		}, "scheduler names", statusFail, "1 pod waits for the scheduler kubenergy"},
 		"a Job that outlived us": {func(t *testing.T, a *apiServer) {
 			gone(t, a)
 			j := heldJob("train")

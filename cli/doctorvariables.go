@@ -85,13 +85,14 @@ func (d *doctor) lookAtVariables(ctx context.Context) {
 		return
 	}
 	before := len(d.findings)
-	defaults := policy.BuiltIn()
+	most := policy.BuiltIn().MaxDelay
 	if d.policy != nil && d.policy.Spec.MaxDelay != nil {
-		defaults.MaxDelay = d.policy.Spec.MaxDelay.Duration
+		most = d.policy.Spec.MaxDelay.Duration
 	}
 	for _, program := range []string{schedulerName, controllerName} {
-		_, found := policy.AliasEnvironment(program, environOf(d.deployments[program]), nil, defaults)
-		d.sayOf(program, found)
+		environ := environOf(d.deployments[program])
+		_, found := policy.AliasEnvironment(program, environ, nil, policy.BuiltIn())
+		d.sayOf(program, append(found, policy.FindDelay(environ, most)...))
 	}
 	if zones, err := listZones(ctx, d.client); err == nil { // else another check tells
 		d.sayOf(controllerName, policy.FindKey(environOf(controller), slices.ContainsFunc(zones, namesGardenerKey)))

@@ -352,7 +352,8 @@ func TestReleaseTellsOfPodsThatWait(t *testing.T) {
 		t.Errorf("said\n%swant\n%s", stderr, want)
 	}
 	a.refused["list pods"] = true
-	if code, _, stderr := a.run(t, "release", "--all"); code != 0 || stderr != "" {
+	if code, _, stderr := a.run(t, "release", "--all"); code != 0 ||
+		stderr != "not seen: pods: forbidden: pods is forbidden: not for you\n" {
 		t.Errorf("without rights on pods: exit code %d, %q", code, stderr)
 	}
 }
@@ -383,6 +384,10 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 	pod := markedPod("train-x")
 	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", Controller: new(true)}}
 	a.add(t, "/api/v1/namespaces/ns/pods", pod)
+	pod = markedPod("web-5d-x")
+	pod.Labels = map[string]string{"pod-template-hash": "5d"}
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-5d", Controller: new(true)}}
+	a.add(t, "/api/v1/namespaces/ns/pods", pod)
 	pod = markedPod("db-0")
 	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", Controller: new(true)}}
 	a.add(t, "/api/v1/namespaces/ns/pods", pod)
@@ -391,12 +396,32 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 	var out bytes.Buffer
 	r.noteDependents(t.Context(), &out, "", true)
 	golden(t, "release_names.golden", out.String())
-	for _, kind := range []string{"pods", "jobs", "cronjobs", "deployments"} {
+	a.refused["list jobs"] = true
+	out.Reset()
+	r.noteDependents(t.Context(), &out, "", true)
+	for _, want := range []string{
+		"not seen: Jobs: forbidden", "2 pods wait for the scheduler kubenergy, and stay pending while no such scheduler " +
+			"runs: ns/db-0, ns/train-x\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("without rights on Jobs it says\n%swant %q", out.String(), want)
+		}
+	}
+	a.delete("/api/v1/namespaces/ns/pods/db-0")
+	out.Reset()
+	r.noteDependents(t.Context(), &out, "", true)
+	if want := "→ kubectl -n ns get job train -o yaml | sed"; !strings.Contains(out.String(), want) {
+		t.Errorf("without rights on Jobs it says\n%swant %q", out.String(), want)
+	}
+	for _, kind := range []string{"pods", "cronjobs", "deployments"} {
 		a.refused["list "+kind] = true
 	}
 	out.Reset()
-	if r.noteDependents(t.Context(), &out, "", true); out.Len() > 0 {
-		t.Errorf("without rights it says %q", out.String())
+	r.noteDependents(t.Context(), &out, "", true)
+	for _, kind := range []string{"pods", "Jobs", "CronJobs", "Deployments"} {
+		if !strings.Contains(out.String(), "not seen: "+kind+": forbidden") {
+			t.Errorf("without rights it says\n%swant that %s are not seen", out.String(), kind)
+		}
 	}
 }
 

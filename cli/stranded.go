@@ -86,6 +86,11 @@ func (s *serving) stranded() []string {
 	})
 }
 
+// elsewhere reports whether another system may serve a name that ours is not configured for.
+func (s *serving) elsewhere(name string) bool {
+	return name != policy.SchedulerName && !slices.Contains(s.configured, name)
+}
+
 // heldNow reports whether a component holds a Lease.
 func heldNow(l *coordinationv1.Lease, now time.Time) bool {
 	limit := time.Duration(cmp.Or(ptr.Deref(l.Spec.LeaseDurationSeconds, 0), 15)) * time.Second
@@ -110,24 +115,24 @@ type dependencies struct {
 }
 
 // findDependents returns what names one of some schedulers: pods that wait for a node, and with templates also Jobs,
-// CronJobs and Deployments, whose pods are then left out.
+// CronJobs and Deployments; the pods of those that are found are then left out.
 func findDependents(ctx context.Context, client kubernetes.Interface, namespace string, names []string,
 	templates bool,
 ) *dependencies {
 	d := &dependencies{client: client, namespace: namespace, names: names, unseen: map[string]error{}}
+	if templates {
+		d.findTemplates(ctx)
+	}
 	for _, name := range names {
 		d.note("pods", eachPage(ctx, metav1.ListOptions{
 			FieldSelector: "status.phase=Pending,spec.nodeName=,spec.schedulerName=" + name,
 		}, client.CoreV1().Pods(namespace).List, func(page *v1.PodList) {
 			for i := range page.Items {
-				if pod := &page.Items[i]; !templates || !hasTemplate(pod) {
+				if pod := &page.Items[i]; !d.hasTemplate(pod) {
 					d.take("pod", name, pod)
 				}
 			}
 		}))
-	}
-	if templates {
-		d.findTemplates(ctx)
 	}
 	return d
 }
@@ -179,10 +184,22 @@ func (d *dependencies) take(kind, scheduler string, o metav1.Object) {
 	d.found = append(d.found, dependents{kind, scheduler, []metav1.Object{o}})
 }
 
-// hasTemplate reports whether a pod is made from a template that [findDependents] finds.
-func hasTemplate(pod *v1.Pod) bool {
+// hasTemplate reports whether a pod is made from a template that was found.
+func (d *dependencies) hasTemplate(pod *v1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && (owner.Kind == "Job" || owner.Kind == "ReplicaSet")
+	if owner == nil {
+		return false
+	}
+	kind, name := owner.Kind, owner.Name
+	if kind == "ReplicaSet" { // a Deployment names its ReplicaSets so
+		kind = "Deployment"
+		name = strings.TrimSuffix(name, "-"+pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
+	}
+	return slices.ContainsFunc(d.found, func(f dependents) bool {
+		return f.kind == kind && slices.ContainsFunc(f.objects, func(o metav1.Object) bool {
+			return o.GetNamespace() == pod.Namespace && o.GetName() == name
+		})
+	})
 }
 
 // String says which objects these are, and what happens to them.
@@ -216,21 +233,24 @@ func (d *dependents) mend() string {
 
 func mendScheduler(kind, scheduler string, o metav1.Object) string {
 	const named = `{"spec":{"schedulerName":"` + v1.DefaultSchedulerName + `"}}`
-	of := "kubectl -n " + o.GetNamespace()
+	of, name := "kubectl -n "+o.GetNamespace(), o.GetName()
 	switch kind {
 	case "Deployment":
-		return fmt.Sprintf(`%s patch deployment %s -p '{"spec":{"template":%s}}'`, of, o.GetName(), named)
+		return fmt.Sprintf(`%s patch deployment %s -p '{"spec":{"template":%s}}'`, of, name, named)
 	case "CronJob":
 		return fmt.Sprintf(`%s patch cronjob %s -p '{"spec":{"jobTemplate":{"spec":{"template":%s}}}}'`, of,
-			o.GetName(), named)
+			name, named)
 	}
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && kind == "pod" {
-		return fmt.Sprintf("write schedulerName: %s into the template of %s %s", v1.DefaultSchedulerName, owner.Kind,
-			owner.Name)
+		if owner.Kind != "Job" {
+			return fmt.Sprintf("write schedulerName: %s into the template of %s %s", v1.DefaultSchedulerName, owner.Kind,
+				owner.Name)
+		}
+		kind, name = owner.Kind, owner.Name
 	}
 	// Nothing changes it in a pod, or in the template of a Job: both are made anew, a Job with a selector of its own.
 	return fmt.Sprintf("%s get %s %s -o yaml | sed '/controller-uid: /d; s/schedulerName: %s$/schedulerName: %s/' | "+
-		"kubectl replace --force -f -", of, strings.ToLower(kind), o.GetName(), scheduler, v1.DefaultSchedulerName)
+		"kubectl replace --force -f -", of, strings.ToLower(kind), name, scheduler, v1.DefaultSchedulerName)
 }
 
 // lookAtStranded finds what waits for a scheduler that does not run.
@@ -250,7 +270,11 @@ func (d *doctor) lookAtStranded(ctx context.Context) {
 		d.unseen(what, all.unseen[what])
 	}
 	for i := range all.found {
-		d.say(statusFail, all.found[i].mend(), "%s", &all.found[i])
+		f, status, mend := &all.found[i], statusFail, all.found[i].mend()
+		if s.elsewhere(f.scheduler) {
+			status, mend = statusWarn, "where no other system serves that name: "+mend
+		}
+		d.say(status, mend, "%s", f)
 	}
 	if len(all.found)+len(all.unseen) == 0 {
 		d.ok("no scheduler serves pods that name %s, and nothing does", orOf(names))
@@ -258,11 +282,14 @@ func (d *doctor) lookAtStranded(ctx context.Context) {
 }
 
 // noteDependents tells of what names a scheduler of ours: nothing written on it holds it, but without one of these
-// schedulers its pods stay pending. What the user may not list is left out.
+// schedulers its pods stay pending. What the user may not list is named.
 func (r *releaser) noteDependents(ctx context.Context, w io.Writer, namespace string, uninstalls bool) {
 	s, err := readServing(ctx, r.client, v1alpha1.SystemNamespace, r.now())
 	all := findDependents(ctx, r.client, namespace, s.names(), uninstalls || err != nil || !s.runs)
 	for i := range all.found {
 		fmt.Fprintf(w, "%s\n  → %s\n", &all.found[i], all.found[i].mend())
+	}
+	for _, what := range slices.Sorted(maps.Keys(all.unseen)) {
+		fmt.Fprintf(w, "not seen: %s: %s\n", what, because(all.unseen[what]))
 	}
 }

@@ -96,7 +96,7 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	}
 	// What holds where no policy says anything is what holds for the scheduler.
 	defaults, found := policy.AliasEnvironment(policy.ControllerProgram, os.Environ(), os.ReadFile, policy.BuiltIn())
-	for _, f := range append(found, policy.FindKey(os.Environ(), false)...) {
+	for _, f := range found {
 		log.Warn("reading the environment", "warning", f.String())
 	}
 	p.objects.Defaults = defaults

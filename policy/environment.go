@@ -102,7 +102,8 @@ func (e *environment) file(path string) ([]byte, error) {
 }
 
 // AliasEnvironment returns the defaults as the environment variables of Compute Gardener change them for a program of
-// ours, and what has no effect there or makes no sense. Without readFile, variables that name files are left out.
+// ours, and what has no effect there or makes no sense, whatever the cluster's policy and zones say; [FindKey] and
+// [FindDelay] tell the rest. Without readFile, variables that name files are left out.
 func AliasEnvironment(program string, environ []string, readFile func(path string) ([]byte, error),
 	d Defaults,
 ) (Defaults, []Finding) {
@@ -127,7 +128,7 @@ func AliasEnvironment(program string, environ []string, readFile func(path strin
 	}
 	all[GardenerSchedulerName] = e.gardener
 	d.Schedulers, d.NodePower, d.Hardware = all, e.nodes, e.catalog
-	return d, slices.Concat(e.found, findVariables(program, set), cutDelay(set, &d))
+	return d, append(e.found, findVariables(program, set)...)
 }
 
 func (e *environment) read(name, value string) error {

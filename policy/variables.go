@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -126,12 +127,12 @@ func variableNames() []string {
 	return slices.Concat(slices.Collect(maps.Keys(variables)), GardenerKeys, []string{nodePowerPrefix})
 }
 
-// cutDelay tells of a MAX_SCHEDULING_DELAY that is longer than anything may wait.
-func cutDelay(set map[string]string, d *Defaults) (all []Finding) {
-	delay, err := readDuration(set["MAX_SCHEDULING_DELAY"])
-	if err == nil && d.MaxDelay > 0 && delay > d.MaxDelay {
+// FindDelay returns a finding if MAX_SCHEDULING_DELAY is longer than the most that work may wait, where it may wait at all.
+func FindDelay(environ []string, most time.Duration) (all []Finding) {
+	delay, err := readDuration(setVariables(environ)["MAX_SCHEDULING_DELAY"])
+	if err == nil && most > 0 && delay > most {
 		all = append(all, Finding{
-			fmt.Sprintf("MAX_SCHEDULING_DELAY is %v: it is cut to %v (maxDelay)", delay, d.MaxDelay),
+			fmt.Sprintf("MAX_SCHEDULING_DELAY is %v: it is cut to %v (maxDelay)", delay, most),
 			"set maxDelay in the EnergyPolicy of kubenergy-system",
 		})
 	}

@@ -26,7 +26,7 @@ func TestVariablesInVain(t *testing.T) {
 		{SchedulerProgram, "CARBON_REGION=DE", "there is none of that name"},
 		{ControllerProgram, "ELECTRICITY_MAP_APIKEY=s", "(did you mean ELECTRICITY_MAP_API_KEY?)"},
 		{SchedulerProgram, "NODE_DEFAULT_IDLE=50", "there is none of that name"},
-		{SchedulerProgram, "MAX_SCHEDULING_DELAY=48h", "MAX_SCHEDULING_DELAY is 48h0m0s: it is cut to 24h0m0s (maxDelay): set maxDelay"},
+		{SchedulerProgram, "MAX_SCHEDULING_DELAY=48h", ""}, // which a policy may allow
 		{SchedulerProgram, "MAX_SCHEDULING_DELAY=2 days", `MAX_SCHEDULING_DELAY is "2 days": want a duration`},
 		{SchedulerProgram, "CARBON_ENABLED=", ""},
 		{SchedulerProgram, "CARBON_ENABLED=false", ""},
@@ -71,6 +71,19 @@ func TestFindKey(t *testing.T) {
 		t.Errorf("found %q", all)
 	}
 	if all := append(FindKey(set, true), FindKey([]string{"ELECTRICITY_MAP_API_KEY="}, false)...); len(all) > 0 {
+		t.Errorf("found %q", all)
+	}
+}
+
+// A delay is told to be cut where it is longer than what the policy allows.
+func TestFindDelay(t *testing.T) {
+	set := []string{"MAX_SCHEDULING_DELAY=48h"}
+	all := FindDelay(set, 24*time.Hour)
+	if len(all) != 1 || all[0].String() != "MAX_SCHEDULING_DELAY is 48h0m0s: it is cut to 24h0m0s (maxDelay): set "+
+		"maxDelay in the EnergyPolicy of kubenergy-system" {
+		t.Errorf("found %q", all)
+	}
+	if all := append(FindDelay(set, 72*time.Hour), FindDelay(set, 0)...); len(all) > 0 {
 		t.Errorf("found %q", all)
 	}
 }
