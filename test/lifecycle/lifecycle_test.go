@@ -161,6 +161,7 @@ func (w *world) viewer(t *testing.T) {
 	w.shell.run(t, "kubectl config set-context --current --namespace=viewed --kubeconfig jane")
 	refused("kubenergy top nodes --kubeconfig jane", "the central unit refuses")
 	refused(report+"--group-by=node", "the central unit refuses")
+	w.shell.run(t, "kubectl delete namespace viewed --timeout=60s") // the account in it is its owner's, not ours
 }
 
 // startsAtOnce submits a Job that may wait, and wants it never to have been suspended.
@@ -451,7 +452,12 @@ func (w *world) stranded(t *testing.T) {
 	if err := errors.Join(errPod, errWeb, errCron); err != nil {
 		t.Fatal(err)
 	}
-	output, code := w.shell.try("kubenergy doctor")
+	var output string
+	var code int
+	w.eventually(t, 30*time.Second, "the schedulers' Lease is no longer held", func() bool {
+		output, code = w.shell.try("kubenergy doctor")
+		return code != 0
+	})
 	mends := 0
 	for line := range strings.Lines(output) {
 		if _, command, ok := strings.Cut(line, "→ "+"kubectl -n "+team); ok {
