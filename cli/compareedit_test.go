@@ -315,6 +315,16 @@ func TestManifestNamesInputs(t *testing.T) {
 		"- {name: DE, grid: {file: DE/carbon.csv}}\n- {name: FR, grid: {file: ./FR/carbon.csv}}")
 	out := filepath.Join(dir, "out")
 	mustCompare(t, "-f", file, "--out", out)
+	inputs := inputsOf(t, out)
+	if inputs["DE/carbon.csv"] == "" || inputs["DE/carbon.csv"] == inputs["FR/carbon.csv"] ||
+		inputs["jobs.csv"] == "" || len(inputs) != 3 {
+		t.Errorf("inputs: %v", inputs)
+	}
+}
+
+// inputsOf returns the sums of the inputs by name, from the manifest of a folder of results.
+func inputsOf(t *testing.T, out string) map[string]string {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(out, "manifest.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -323,9 +333,31 @@ func TestManifestNamesInputs(t *testing.T) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		t.Fatal(err)
 	}
-	if m.Inputs["DE/carbon.csv"] == "" || m.Inputs["DE/carbon.csv"] == m.Inputs["FR/carbon.csv"] ||
-		m.Inputs["jobs.csv"] == "" || len(m.Inputs) != 3 {
-		t.Errorf("inputs: %v", m.Inputs)
+	return m.Inputs
+}
+
+// A pattern may stand for folders.
+func TestManifestNamesInputsOfAPattern(t *testing.T) {
+	dir := editable(t)
+	text, err := os.ReadFile(filepath.Join(dir, "grid.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, rows, _ := strings.Cut(string(text), "\n")
+	half := len(rows)/2 + strings.Index(rows[len(rows)/2:], "\n") + 1
+	for sub, rows := range map[string]string{"y1": rows[:half], "y2": rows[half:]} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, sub, "g.csv"), []byte(header+"\n"+rows), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := edited(t, dir, "comparison.yaml", "pattern.yaml", "grid: {file: grid.csv}", "grid: {file: './y?/g.csv'}")
+	out := filepath.Join(dir, "out")
+	mustCompare(t, "-f", file, "--out", out)
+	if inputs := inputsOf(t, out); inputs["y1/g.csv"] == "" || inputs["y2/g.csv"] == "" || len(inputs) != 4 {
+		t.Errorf("inputs: %v", inputs)
 	}
 }
 

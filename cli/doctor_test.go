@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -362,6 +363,10 @@ func TestDoctorFinds(t *testing.T) {
 			"scheduler runs: ns/a, ns/b"},
 		"a pod that names a profile that is gone": {func(t *testing.T, a *apiServer) {
 			configure(t, a, "profiles: [{schedulerName: green}, {schedulerName: default-scheduler}]")
+			a.add(t, "/api/v1/namespaces/ns/pods", markedPod("a"))
+		}, "scheduler names", statusFail, "1 pod waits for the scheduler kubenergy"},
+		"a pod that names the second scheduler where ours is the cluster's": {func(t *testing.T, a *apiServer) {
+			configure(t, a, string(deploy.DefaultSchedulerConfig))
 			a.add(t, "/api/v1/namespaces/ns/pods", markedPod("a"))
 		}, "scheduler names", statusFail, "1 pod waits for the scheduler kubenergy"},
 		"a name of one's own": {func(t *testing.T, a *apiServer) {

@@ -292,8 +292,8 @@ func (e *explainer) warn(ctx context.Context, s *subject) {
 			}
 		}
 	}
-	found := slices.Concat(policy.FindKeys(s.object.GetLabels(), both...), policy.FindOwner(s.object, &s.work),
-		e.view.Find(e.submitted(s), &s.work))
+	found := slices.Concat(s.above, policy.FindKeys(s.object.GetLabels(), both...),
+		policy.FindOwner(s.object, &s.work), e.view.Find(e.submitted(s), &s.work))
 	// Without the right to read the namespace, lacks has told of that.
 	if n, err := e.client.CoreV1().Namespaces().Get(ctx, s.work.Namespace, metav1.GetOptions{}); err == nil {
 		found = append(found, policy.FindNamespace(n)...)

@@ -25,6 +25,7 @@ type subject struct {
 	job    *batchv1.Job     // nil: it is none
 	cron   *batchv1.CronJob // whose Job it is
 	ready  string           // pods of a Deployment, in words
+	above  []policy.Finding // of what stands on a CronJob or a Deployment, and not on its template
 	work   policy.Work
 	err    error // of annotations that make no sense
 }
@@ -59,6 +60,7 @@ func (e *explainer) get(ctx context.Context, kind, namespace, name string) (*sub
 		}
 		s := ofJob(jobOf(c, e.now))
 		s.cron = c
+		s.above = policy.FindAbove("CronJob", "spec.jobTemplate.metadata", c, &c.Spec.JobTemplate)
 		return s, nil
 	case kindDeployment:
 		d, err := e.client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -69,7 +71,8 @@ func (e *explainer) get(ctx context.Context, kind, namespace, name string) (*sub
 		pod.Name = d.Name
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "of " + d.Name, Controller: new(true)}}
 		ready := fmt.Sprintf("%d of %s ready", d.Status.ReadyReplicas, count(int(ptr.Deref(d.Spec.Replicas, 1)), "pod"))
-		return &subject{object: pod, pod: pod, ready: ready}, nil
+		above := policy.FindAbove("Deployment", "spec.template.metadata", d, &d.Spec.Template)
+		return &subject{object: pod, pod: pod, ready: ready, above: above}, nil
 	case kindNamespace:
 		_, err := e.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
@@ -120,7 +123,7 @@ func (e *explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Se
 	e.out.NextRun = &tick
 	why := e.notHeld(s, job, settings)
 	if latest, err := kube.LatestRun(s.cron, tick, job.Duration); err == nil && !latest.IsZero() && why == "" {
-		// So is it held after all: see kube.LatestRun.
+		// Under Forbid and Replace a run must end before the next tick.
 		if job.AllowedDelay = min(job.AllowedDelay, max(0, latest.Sub(tick))); job.AllowedDelay == 0 {
 			why = "it is to end before the next one (concurrencyPolicy " + string(s.cron.Spec.ConcurrencyPolicy) + ")"
 		}

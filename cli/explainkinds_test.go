@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,37 @@ func TestExplainACronJobOfMistakes(t *testing.T) {
 	}
 	if !strings.Contains(x.Sentence, "will not be held: kubenergy.io/finish-by 2026-03-01T00:00:00Z is past") {
 		t.Error(x.Sentence)
+	}
+}
+
+// What is written on a CronJob or a Deployment itself has no effect: explain says where it has.
+func TestExplainKeysOnTheOwner(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, cronJobPath, nightlyCron(func(c *batchv1.CronJob) {
+		c.Labels = map[string]string{v1alpha1.LabelTeam: "a", v1alpha1.LabelWorkloadType: "batch"}
+		c.Spec.JobTemplate.Labels = map[string]string{v1alpha1.LabelWorkloadType: "batch"} // so nothing is amiss
+		delete(c.Spec.JobTemplate.Annotations, v1alpha1.AnnotationAllowedDelay)
+		c.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h", "kubenergy.io/runnow": "true"}
+	}))
+	d := &appsv1.Deployment{ObjectMeta: created("web", testNow)}
+	d.Spec.Template.Spec = podSpec()
+	d.Annotations = map[string]string{v1alpha1.AnnotationStrategy: "energy"}
+	a.add(t, "/apis/apps/v1/namespaces/ns/deployments", d)
+	for kind, want := range map[string][]string{
+		"cronjob/nightly": {
+			"annotation kubenergy.io/allowed-delay of a CronJob has no effect: write it in spec.jobTemplate.metadata",
+			"annotation kubenergy.io/runnow of a CronJob has no effect: there is none of that name (did you mean " +
+				"kubenergy.io/run-now?)",
+			"label kubenergy.io/team of a CronJob has no effect: write it in spec.jobTemplate.metadata",
+		},
+		"deployment/web": {
+			"annotation kubenergy.io/strategy of a Deployment has no effect: write it in spec.template.metadata",
+		},
+	} {
+		kind, name, _ := strings.Cut(kind, "/")
+		if x := explained(t, a, kind, name); !slices.Equal(x.Warnings, want) {
+			t.Errorf("%s: warned of %q, want %q", kind, x.Warnings, want)
+		}
 	}
 }
 

@@ -157,3 +157,11 @@ func figure(v *float64, format string) string {
 	}
 	return fmt.Sprintf(format, *v)
 }
+
+// instant is a time for tables; empty where there is none.
+func instant(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return *t
+}

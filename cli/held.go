@@ -91,7 +91,11 @@ func printHeld(ctx context.Context, t terminal, c *cluster, namespace, format st
 		if namespace == v1.NamespaceAll {
 			where = "in any namespace"
 		}
-		_, err := fmt.Fprintf(t.err, "Nothing is held %s.\n", where)
+		said := "Nothing is held " + where
+		if h.noPods {
+			said = "No Job is held " + where + "; pods are not seen"
+		}
+		_, err := fmt.Fprintln(t.err, said+".")
 		return err
 	}
 	list := &heldList{"kubenergy.io/v1alpha1", h.items, "HeldList", t.now(), namespace == v1.NamespaceAll}
@@ -105,6 +109,7 @@ type holdings struct {
 
 	view   *kube.View
 	noMode bool // modes of namespaces are not known
+	noPods bool // pods are not seen
 	items  []heldWork
 	unseen []string
 }
@@ -139,7 +144,7 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 				h.addPod(&page.Items[i])
 			}
 		}); err != nil {
-		h.unseen = append(h.unseen, "pods: "+because(err))
+		h.noPods, h.unseen = true, append(h.unseen, "pods: "+because(err))
 	}
 	slices.SortStableFunc(h.items, func(a, b heldWork) int {
 		return strings.Compare(a.Namespace+" "+a.Name, b.Namespace+" "+b.Name)
@@ -232,14 +237,6 @@ func briefly(reason string) string {
 		return rest
 	}
 	return reason
-}
-
-// instant is a time for tables; empty where there is none.
-func instant(t *time.Time) any {
-	if t == nil {
-		return nil
-	}
-	return *t
 }
 
 // CSV writes everything.

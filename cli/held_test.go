@@ -89,6 +89,11 @@ func TestHeldToATenant(t *testing.T) {
 		!strings.Contains(stderr, "what is saved cannot be said") || !strings.Contains(stderr, "not seen: pods: forbidden") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
+	a.delete(jobsIn("ns") + "/nightly")
+	if _, _, stderr := a.run(t, "held", "-n", "ns"); strings.Contains(stderr, "Nothing") ||
+		!strings.Contains(stderr, "No Job is held in namespace ns; pods are not seen.\n") {
+		t.Errorf("of no Jobs, and pods that are not seen, it says %q", stderr)
+	}
 	a.refused["list jobs"] = true
 	if code, _, stderr := a.run(t, "held", "-n", "ns"); code != 1 || !strings.Contains(stderr, "reading Jobs: forbidden") {
 		t.Errorf("exit code %d: %s", code, stderr)

@@ -368,10 +368,13 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 	nightly := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}}
 	nightly.Spec.JobTemplate.Spec.Template.Spec.SchedulerName = policy.SchedulerName
 	a.add(t, "/apis/batch/v1/namespaces/ns/cronjobs", nightly)
-	for _, name := range []string{"train", "train-again", "done"} {
+	for _, name := range []string{"train", "train-again", "runs", "done"} {
 		j := heldJob(name)
 		j.Spec.Template.Spec.SchedulerName = policy.SchedulerName
-		if name == "done" {
+		switch name {
+		case "runs": // and goes on
+			j.Labels, j.Status.Active, j.Status.Ready = nil, 2, new(int32(2))
+		case "done":
 			j.Labels = nil
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
 		}

@@ -27,7 +27,8 @@ import (
 
 // serving is which names of schedulers are ours, and whether a scheduler serves them.
 type serving struct {
-	configured []string // profiles of the scheduler's configuration; nil: it is not seen
+	configured []string // profiles of the scheduler's configuration, but that of the cluster's own scheduler
+	seen       bool     // the configuration
 	runs       bool
 }
 
@@ -36,7 +37,8 @@ var usualNames = []string{policy.SchedulerName, policy.GardenerSchedulerName, po
 
 // readServing looks at the Leases and the configuration of the installation in a namespace.
 func readServing(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time) (serving, error) {
-	s := serving{configured: configuredNames(ctx, client, namespace)}
+	var s serving
+	s.configured, s.seen = configuredNames(ctx, client, namespace)
 	for _, name := range []string{schedulerName, holdLease} {
 		l, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -47,11 +49,12 @@ func readServing(ctx context.Context, client kubernetes.Interface, namespace str
 	return s, nil
 }
 
-// configuredNames are the profiles of the scheduler's configuration; nil: it cannot be read.
-func configuredNames(ctx context.Context, client kubernetes.Interface, namespace string) (names []string) {
+// configuredNames are the profiles of the scheduler's configuration, but that of the cluster's own scheduler. seen
+// reports whether the configuration can be read.
+func configuredNames(ctx context.Context, client kubernetes.Interface, namespace string) (names []string, seen bool) {
 	config, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, schedulerName, metav1.GetOptions{})
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	var file struct {
 		Profiles []struct {
@@ -59,14 +62,14 @@ func configuredNames(ctx context.Context, client kubernetes.Interface, namespace
 		} `json:"profiles"`
 	}
 	if yaml.Unmarshal([]byte(config.Data["scheduler.yaml"]), &file) != nil {
-		return nil
+		return nil, false
 	}
 	for _, p := range file.Profiles {
 		if p.SchedulerName != v1.DefaultSchedulerName { // which the cluster's own scheduler serves as well
 			names = append(names, p.SchedulerName)
 		}
 	}
-	return names
+	return names, true
 }
 
 // names are all that pods may give to a scheduler of ours.
@@ -79,7 +82,7 @@ func (s *serving) names() []string {
 // stranded are those that no scheduler serves.
 func (s *serving) stranded() []string {
 	return slices.DeleteFunc(s.names(), func(name string) bool {
-		return s.runs && (s.configured == nil || slices.Contains(s.configured, name))
+		return s.runs && (!s.seen || slices.Contains(s.configured, name))
 	})
 }
 
@@ -133,7 +136,9 @@ func (d *dependencies) findTemplates(ctx context.Context) {
 	d.note("Jobs", eachPage(ctx, metav1.ListOptions{}, d.client.BatchV1().Jobs(d.namespace).List,
 		func(page *batchv1.JobList) {
 			for i := range page.Items {
-				if job := &page.Items[i]; endOf(job) == "" {
+				job := &page.Items[i]
+				placed := job.Status.Active > 0 && ptr.Deref(job.Status.Ready, 0) >= job.Status.Active
+				if endOf(job) == "" && !placed {
 					d.takeNamed("Job", job, &job.Spec.Template)
 				}
 			}

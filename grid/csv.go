@@ -71,10 +71,21 @@ func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
 
 // ParseCSV is [ReadCSV] for a text that was read before; errors call it by the name given.
 func ParseCSV(name string, text []byte, o CSVOptions) (Signal, Zone, error) {
+	r := newCSVReader(name, text, o)
+	if o.Fill > 0 { // the first two rows may have a gap between them
+		first := newCSVReader(name, text, o)
+		first.measuring = true
+		_, _, _ = first.read() // reading on tells what is wrong
+		r.step = first.step
+	}
+	return r.read()
+}
+
+func newCSVReader(name string, text []byte, o CSVOptions) *csvReader {
 	r := &csvReader{file: name, options: o, csv: csv.NewReader(bytes.NewReader(text))}
 	r.csv.ReuseRecord = true
 	r.csv.TrimLeadingSpace = true
-	return r.read()
+	return r
 }
 
 type csvReader struct {
@@ -92,6 +103,7 @@ type csvReader struct {
 	start, last            time.Time
 	previous               float64 // the value at last
 	step                   time.Duration
+	measuring              bool // only the step is wanted: see measure
 	quality                energy.Quality
 }
 
@@ -225,19 +237,13 @@ func (r *csvReader) number(text string) (float64, error) {
 // follow checks that t is one step after the row before, and fills the gap in between if there is one and it may.
 func (r *csvReader) follow(t time.Time, value float64) error {
 	defer func() { r.last = t }()
-	switch r.rows {
-	case 0:
+	switch {
+	case r.rows == 0:
 		return nil
-	case 1:
-		r.step = t.Sub(r.last)
-		if r.step <= 0 {
-			return r.fail("time", "%s does not come after %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339))
-		}
-		if r.step > time.Hour {
-			return r.fail("time", "%s comes %v after the row before: want an hour or less", t.Format(time.RFC3339),
-				r.step)
-		}
-		return nil
+	case r.measuring:
+		return r.measure(t)
+	case r.step == 0:
+		return r.begin(t)
 	}
 	want := r.last.Add(r.step)
 	gap := t.Sub(want)
@@ -256,8 +262,40 @@ func (r *csvReader) follow(t time.Time, value float64) error {
 		err.Option = OptionFill
 		return err
 	}
-	return r.fail("time", "%s is out of order or comes twice: want %s", t.Format(time.RFC3339),
+	err := r.fail("time", "%s is out of order or comes twice: want %s", t.Format(time.RFC3339),
 		want.Format(time.RFC3339))
+	if r.rows == 2 && t.After(r.last) && r.options.Fill == 0 { // a gap before the second row looks like this
+		err.Option = OptionFill
+	}
+	return err
+}
+
+// begin takes the step from the first two rows.
+func (r *csvReader) begin(t time.Time) error {
+	r.step = t.Sub(r.last)
+	if r.step <= 0 {
+		return r.fail("time", "%s does not come after %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339))
+	}
+	if r.step > time.Hour {
+		err := r.fail("time", "%s comes %v after the row before: want an hour or less", t.Format(time.RFC3339), r.step)
+		if r.options.Fill == 0 {
+			err.Option = OptionFill
+		}
+		return err
+	}
+	return nil
+}
+
+// measure makes the step the smallest between the first rows; an error ends it.
+func (r *csvReader) measure(t time.Time) error {
+	const most = 24 // rows: an irregular one far down is an error, and no step
+	if step := t.Sub(r.last); step > 0 && step <= time.Hour && (r.step == 0 || step < r.step) {
+		r.step = step
+	}
+	if r.rows >= most {
+		return errors.New("it is measured")
+	}
+	return nil
 }
 
 // fills reports whether a gap is to be filled.

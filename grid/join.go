@@ -2,6 +2,7 @@ package grid
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -30,12 +31,13 @@ func ReadFiles(o CSVOptions, names ...string) (Signal, Zone, error) {
 	return signal, zone, err
 }
 
-// Files returns the names of files that names and patterns stand for. What matches nothing stands for itself, so that
-// reading it says why it cannot be read.
+// Files returns the names of files that names and patterns stand for. The name of a file that there is stands for that
+// one, whatever else it would match. What matches nothing stands for itself, so that reading it says why it cannot be
+// read.
 func Files(names ...string) (paths []string) {
 	for _, name := range names {
-		found, err := filepath.Glob(name)
-		if err != nil || len(found) == 0 {
+		found, _ := filepath.Glob(name)
+		if _, err := os.Lstat(name); err == nil || len(found) == 0 {
 			found = []string{name}
 		}
 		paths = append(paths, found...)
@@ -67,9 +69,13 @@ func join(o CSVOptions, parts []part) (Signal, error) {
 		before := parts[i]
 		gap := p.Series.Start().Sub(before.Series.End())
 		if p.Series.Step() != step || gap != 0 && !o.fills(gap, step) {
-			return Signal{}, fmt.Errorf("%s, from %s every %v, does not follow %s, until %s every %v", p.path,
+			err := &RowError{File: p.path, Err: fmt.Errorf("from %s every %v, it does not follow %s, until %s every %v",
 				p.Series.Start().Format(time.RFC3339), p.Series.Step(), before.path,
-				before.Series.End().Format(time.RFC3339), step)
+				before.Series.End().Format(time.RFC3339), step)}
+			if p.Series.Step() == step && gap > 0 {
+				err.Option = OptionFill
+			}
+			return Signal{}, err
 		}
 		joined.Quality = min(joined.Quality, p.Quality)
 		if gap > 0 {

@@ -1,6 +1,7 @@
 package grid_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -61,6 +62,12 @@ func TestFill(t *testing.T) {
 		"no multiple": {
 			"t,v\n2022-01-01T00:00Z,1\n2022-01-01T01:00Z,1\n2022-01-01T02:30Z,1\n", two, nil, 0, "a gap",
 		},
+		"the second hour":       {hoursOf(0, 5, 1), two, []float64{100, 101, 102, 103, 104}, 1, ""},
+		"the second and fourth": {hoursOf(0, 6, 1, 3), two, []float64{100, 101, 102, 103, 104, 105}, 2, ""},
+		"the second half-hour": {
+			"t,v\n2022-01-01T00:00Z,10\n2022-01-01T01:00Z,30\n2022-01-01T01:30Z,40\n", two, []float64{10, 20, 30, 40}, 1, "",
+		},
+		"every two hours": {hoursOf(0, 5, 1, 3), two, nil, 0, "2h0m0s after the row before"},
 	} {
 		filled := 0
 		s, _, err := grid.ParseCSV("grid.csv", []byte(c.text), grid.CSVOptions{Fill: c.fill, Filled: &filled})
@@ -86,6 +93,7 @@ func TestReadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"z_1.csv": hoursOf(0, 3), "a_2.csv": hoursOf(3, 5), "m_3.csv": hoursOf(6, 8), "other.csv": hoursOf(4, 6),
+		"g1.csv": hoursOf(0, 2), "g[1].csv": hoursOf(7, 9),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -98,12 +106,15 @@ func TestReadFiles(t *testing.T) {
 		want  []float64
 		err   string
 	}{
-		"one":          {[]string{file("z_1.csv")}, 0, []float64{100, 101, 102}, ""},
-		"two":          {[]string{file("a_2.csv"), file("z_1.csv")}, 0, []float64{100, 101, 102, 103, 104}, ""},
-		"a pattern":    {[]string{file("[az]_?.csv")}, 0, []float64{100, 101, 102, 103, 104}, ""},
-		"with a gap":   {[]string{file("?_?.csv")}, time.Hour, []float64{100, 101, 102, 103, 104, 105, 106, 107}, ""},
-		"a gap":        {[]string{file("?_?.csv")}, 0, nil, "m_3.csv, from 2022-03-27T06:00:00Z every 1h0m0s, does not follow"},
+		"one":        {[]string{file("z_1.csv")}, 0, []float64{100, 101, 102}, ""},
+		"two":        {[]string{file("a_2.csv"), file("z_1.csv")}, 0, []float64{100, 101, 102, 103, 104}, ""},
+		"a pattern":  {[]string{file("[az]_?.csv")}, 0, []float64{100, 101, 102, 103, 104}, ""},
+		"with a gap": {[]string{file("?_?.csv")}, time.Hour, []float64{100, 101, 102, 103, 104, 105, 106, 107}, ""},
+		"a gap": {
+			[]string{file("?_?.csv")}, 0, nil, "m_3.csv: from 2022-03-27T06:00:00Z every 1h0m0s, it does not follow",
+		},
 		"overlap":      {[]string{file("a_2.csv"), file("other.csv")}, time.Hour, nil, "does not follow"},
+		"brackets":     {[]string{file("g[1].csv")}, 0, []float64{107, 108}, ""},
 		"none matches": {[]string{file("none_*.csv")}, 0, nil, "none_*.csv: no such file"},
 	} {
 		s, _, err := grid.ReadFiles(grid.CSVOptions{Fill: c.fill}, c.names...)
@@ -120,6 +131,38 @@ func TestReadFiles(t *testing.T) {
 		if diff := cmp.Diff(c.want, valuesOf(s.Series)); diff != "" ||
 			(s.Quality == energy.Estimated) != (c.fill > 0) {
 			t.Errorf("%s: %v\n%s", name, s.Quality, diff)
+		}
+	}
+}
+
+// An error says that filling mends it where it does.
+func TestFillIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		files []string
+		fill  time.Duration
+		want  string
+	}{
+		"after the first row": {[]string{hoursOf(0, 5, 1)}, 0, grid.OptionFill},
+		"after the first, half-hourly": {
+			[]string{"t,v\n2022-01-01T00:00Z,1\n2022-01-01T01:00Z,1\n2022-01-01T01:30Z,1\n"}, 0, grid.OptionFill,
+		},
+		"between files":         {[]string{hoursOf(0, 2), hoursOf(3, 5)}, 0, grid.OptionFill},
+		"overlap":               {[]string{hoursOf(0, 3), hoursOf(2, 5)}, 0, ""},
+		"coarse in spite of it": {[]string{hoursOf(0, 5, 1, 3)}, time.Hour, ""},
+	} {
+		var paths []string
+		for i, text := range c.files {
+			path := filepath.Join(dir, fmt.Sprint(i))
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			paths = append(paths, path)
+		}
+		_, _, err := grid.ReadFiles(grid.CSVOptions{Fill: c.fill}, paths...)
+		row, _ := errors.AsType[*grid.RowError](err)
+		if err == nil || row == nil && c.want != "" || row != nil && row.Option != c.want {
+			t.Errorf("%s: %v (%+v), want the option %q", name, err, row, c.want)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +46,7 @@ server's proxy reaches the controller.`,
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "export KUBECONFIG=%s\n", quote(filepath.Join(home, kubeconfigName)))
-			if bin := filepath.Dir(binary); !slices.Contains(filepath.SplitList(os.Getenv("PATH")), bin) {
+			if bin := filepath.Dir(binary); !strings.HasPrefix(os.Getenv("PATH")+":", bin+":") {
 				fmt.Fprintf(out, "export PATH=%s:\"$PATH\"\n", quote(bin))
 			}
 			return nil

@@ -63,7 +63,12 @@ func TestEnv(t *testing.T) {
 	if string(shown) != want {
 		t.Errorf("the shell has\n%s\nwant\n%s", shown, want)
 	}
-	t.Setenv("PATH", filepath.Dir(binary)+":"+os.Getenv("PATH"))
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", path+":"+filepath.Dir(binary))
+	if later, _, _ := env(); !strings.Contains(later, "PATH=") {
+		t.Errorf("the folder stands behind others that may have a kubectl, and is not put first:\n%s", later)
+	}
+	t.Setenv("PATH", filepath.Dir(binary)+":"+path)
 	if again, _, _ := env(); strings.Contains(again, "PATH=") {
 		t.Errorf("the second time PATH grows:\n%s", again)
 	}

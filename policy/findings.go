@@ -28,45 +28,79 @@ func (f Finding) String() string {
 	return f.Said + ": " + f.Mend
 }
 
-// labelsOf are our labels by what they are written on.
+// What our keys are written on.
+const (
+	onWork       = "pods and Jobs"
+	onNamespaces = "namespaces"
+	onNodes      = "nodes"
+)
+
+// labelsOf are our labels, and those of Compute Gardener, by what they are written on.
 var labelsOf = map[string][]string{
-	"pods and Jobs": {
+	onWork: {
 		v1alpha1.LabelHeld, v1alpha1.LabelWorkloadType, v1alpha1.LabelWorkloadClass, v1alpha1.LabelTeam,
-		v1alpha1.LabelBudgetSuspended, v1alpha1.AnnotationBudgetExceeded,
+		v1alpha1.LabelBudgetSuspended, v1alpha1.AnnotationBudgetExceeded, gardenerWorkloadType, GardenerBudgetExceeded,
 	},
-	"namespaces": {v1alpha1.LabelMode, v1alpha1.LabelTeam},
-	"nodes":      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
+	onNamespaces: {v1alpha1.LabelMode, v1alpha1.LabelTeam, gardenerPolicies},
+	onNodes:      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
 }
 
 // FindKeys returns a finding for each key of our prefix, or of Compute Gardener's, that has no effect on a pod, a Job or
 // a template of pods: those that there are not, labels that are annotations, and the other way round.
 func FindKeys(labels map[string]string, annotations ...map[string]string) (all []Finding) {
 	for _, key := range ours(annotations...) {
-		switch on := holderOf(key); {
-		case known[key]:
-		case on != "":
-			all = append(all, Finding{"annotation " + key + " has no effect", "it is a label, of " + on})
-		default:
-			all = append(all, unknownKey("annotation", key, slices.Collect(maps.Keys(known))))
-		}
+		all = append(all, findKey("annotation", key, onWork)...)
 	}
 	for _, key := range ours(labels) {
-		switch on := holderOf(key); {
-		case slices.Contains(labelsOf["pods and Jobs"], key), slices.Contains(gardenerLabels, key):
-		case on != "":
-			all = append(all, Finding{"label " + key + " has no effect", "it is one of " + on})
-		case known[key]:
-			all = append(all, Finding{"label " + key + " has no effect", "it is an annotation"})
-		default:
-			names := append(slices.Collect(maps.Keys(known)), labelsOf["pods and Jobs"]...)
-			all = append(all, unknownKey("label", key, names))
-		}
+		all = append(all, findKey("label", key, onWork)...)
 	}
 	return all
 }
 
-// gardenerLabels are the labels of Compute Gardener on pods.
-var gardenerLabels = []string{gardenerWorkloadType, GardenerBudgetExceeded}
+// FindAbove returns a finding for each key of ours on an object of a kind, as a CronJob, that has an effect only on the
+// template in it. What stands there as well is left out. path is where the template has its metadata.
+func FindAbove(kind, path string, o, template metav1.Object) (all []Finding) {
+	find := func(what string, on, below map[string]string) {
+		for _, key := range ours(on) {
+			if _, both := below[key]; both {
+				continue
+			}
+			f := Finding{what + " " + key + " of a " + kind + " has no effect", "write it in " + path}
+			if found := findKey(what, key, onWork); len(found) > 0 {
+				f.Mend = found[0].Mend
+			}
+			all = append(all, f)
+		}
+	}
+	find("annotation", o.GetAnnotations(), template.GetAnnotations())
+	find("label", o.GetLabels(), template.GetLabels())
+	return all
+}
+
+// findKey returns a finding if a key has no effect as it stands: what is "label" or "annotation".
+func findKey(what, key, on string) []Finding {
+	holder, said := holderOf(key, on), what+" "+key
+	if on == onNamespaces {
+		said += " of a namespace"
+	}
+	mend := "there is none of that name" + sched.DidYouMean(key, allKeys())
+	switch {
+	case what == "label" && holder == on, what == "annotation" && known[key] && on == onWork:
+		return nil
+	case holder != "":
+		mend = "it is a label of " + holder
+	case known[key] && on == onNamespaces:
+		mend = "it is an annotation of " + onWork + "; an EnergyPolicy says what holds in a namespace"
+	case known[key]:
+		mend = "it is an annotation"
+	}
+	return []Finding{{said + " has no effect", mend}}
+}
+
+// allKeys are all that have an effect somewhere.
+func allKeys() []string {
+	return slices.Concat(slices.Collect(maps.Keys(known)), labelsOf[onWork], labelsOf[onNamespaces], labelsOf[onNodes])
+}
 
 // Mentions reports whether an object, or a Job's template, has a key of ours or of Compute Gardener.
 func Mentions(o metav1.Object) bool {
@@ -89,18 +123,14 @@ func ours(from ...map[string]string) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// holderOf says on what a label of ours is written; "": it is none.
-func holderOf(key string) string {
-	for _, on := range [...]string{"pods and Jobs", "namespaces", "nodes"} {
+// holderOf says on what a label of ours is written, on this if it may be; "": it is none.
+func holderOf(key, on string) string {
+	for _, on := range [...]string{on, onWork, onNamespaces, onNodes} {
 		if slices.Contains(labelsOf[on], key) {
 			return on
 		}
 	}
 	return ""
-}
-
-func unknownKey(what, key string, names []string) Finding {
-	return Finding{what + " " + key + " has no effect", "there is none of that name" + sched.DidYouMean(key, names)}
 }
 
 // FindNamespace returns what a namespace's labels and annotations say to us in vain.
@@ -116,26 +146,21 @@ func FindNamespace(o metav1.Object) (all []Finding) {
 			"want one of " + strings.Join(names, ", ") + sched.DidYouMean(mode, names),
 		})
 	}
-	names := append(slices.Clone(labelsOf["namespaces"]), gardenerPolicies)
 	for _, key := range ours(labels) {
-		if !slices.Contains(names, key) {
-			all = append(all, unknownKey("label", key, names))
-		}
+		all = append(all, findKey("label", key, onNamespaces)...)
 	}
 	for _, key := range ours(o.GetAnnotations()) {
-		f := Finding{"annotation " + key + " of a namespace has no effect", "an EnergyPolicy says what holds in it"}
-		_, name, policies := gardenerKey(key)
-		switch {
-		case slices.Contains(names, key):
-			f.Mend = "it is a label"
-		case policies && !gardenerNamespace(labels):
-			f.Mend = "also label the namespace " + gardenerPolicies + "=enabled"
-		case policies && known[gardener+name]:
-			continue
-		case policies:
-			f.Mend = unknownKey("", gardener+name, slices.Collect(maps.Keys(known))).Mend
+		found := findKey("annotation", key, onNamespaces)
+		if _, name, ok := gardenerKey(key); ok && gardenerNamespace(labels) {
+			if as := findKey("annotation", gardener+name, onWork); len(as) > 0 {
+				found[0].Mend = as[0].Mend
+			} else {
+				found = nil
+			}
+		} else if ok {
+			found[0].Mend = "also label the namespace " + gardenerPolicies + "=enabled"
 		}
-		all = append(all, f)
+		all = append(all, found...)
 	}
 	return all
 }

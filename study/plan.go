@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/forecast"
@@ -209,14 +210,25 @@ func (c *Study) hash(name string) (string, error) {
 			return "", fmt.Errorf("reading an input: %w", err)
 		}
 		sum := sha256.Sum256(text)
-		as := name
-		if file != path { // one of several
-			as = filepath.Join(filepath.Dir(name), filepath.Base(file))
-		}
-		c.inputs[filepath.ToSlash(as)] = hex.EncodeToString(sum[:])
+		c.inputs[calledIn(name, path, file)] = hex.EncodeToString(sum[:])
 		all.Write(sum[:])
 	}
 	return hex.EncodeToString(all.Sum(nil)), nil
+}
+
+// calledIn is how a document that names a file, or a pattern, would name one of those that are found for its path.
+func calledIn(name, path, file string) string {
+	if file == path {
+		return filepath.ToSlash(name)
+	}
+	split := func(path string) []string { return strings.Split(filepath.ToSlash(filepath.Clean(path)), "/") }
+	parts, pattern, found := split(name), split(path), split(file) // a pattern has as many folders as what it matches
+	for i := 1; i <= min(len(parts), len(pattern), len(found)); i++ {
+		if as := found[len(found)-i]; as != pattern[len(pattern)-i] {
+			parts[len(parts)-i] = as
+		}
+	}
+	return strings.Join(parts, "/")
 }
 
 // dependence is all that a trial depends on.

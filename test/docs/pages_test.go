@@ -203,7 +203,7 @@ func TestPagesAreReachable(t *testing.T) {
 	const start = "docs/README.md"
 	all := pages(t)
 	if all[start] == nil {
-		t.Skip(start, "does not exist yet")
+		t.Fatal(start, "does not exist")
 	}
 	for _, name := range unreachable(all, start) {
 		t.Errorf("no link leads from %s to %s", start, name)
@@ -241,6 +241,46 @@ func unreachable(all map[string]*page, start string) (names []string) {
 	return names
 }
 
+// TestNoPlaceIsLeft looks for what was to be filled in, as @@output@@.
+func TestNoPlaceIsLeft(t *testing.T) {
+	files(t, ".md", func(name, text string) {
+		if before, _, found := strings.Cut(text, "@@"); found {
+			t.Errorf("%s:%d: a place that is not filled in: @@", name, strings.Count(before, "\n")+1)
+		}
+	})
+}
+
+// TestTablesLinkOnce looks for pages that a table of an index shows twice.
+func TestTablesLinkOnce(t *testing.T) {
+	for _, name := range []string{"docs/README.md", "docs/measurements/README.md"} {
+		text, err := os.ReadFile(filepath.Join(kit.Root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range twice(string(text)) {
+			t.Errorf("%s: a table has the link %s twice", name, link)
+		}
+	}
+}
+
+// twice returns the links that a table of a page has more than once.
+func twice(text string) (links []string) {
+	seen := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "|") {
+			clear(seen)
+			continue
+		}
+		for _, link := range readPage("", line).links {
+			if seen[link] {
+				links = append(links, link)
+			}
+			seen[link] = true
+		}
+	}
+	return links
+}
+
 // TestREADMEIsShort keeps the README to one screen and a half.
 func TestREADMEIsShort(t *testing.T) {
 	const most = 8 << 10
@@ -267,6 +307,9 @@ func TestReading(t *testing.T) {
 	}
 	if p.blocks[1].info != "test=TestX" {
 		t.Errorf("the second block is marked %q", p.blocks[1].info)
+	}
+	if got := twice("[x](a)\n| [x](a) |\n| [x](b) [y](a) |\n\n| [x](b) |\n"); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("in tables twice: %q", got)
 	}
 	all := map[string]*page{"docs/README.md": p}
 	p.path = "docs/README.md"

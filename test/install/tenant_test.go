@@ -291,8 +291,8 @@ func proxied(ctx context.Context, me as, method, service string) error {
 		SubResource("proxy").Suffix("api/v1/ledger").Do(ctx).Error()
 }
 
-// testViewer is about the default way to the energy of a namespace: who may view it may ask the controller, which no pod
-// here is, and make a token of its account kubenergy-viewer, and of no other. What the controller then shows is tested in
+// testViewer is about the default way to the energy of a namespace: a user who may view it may ask the controller, which
+// no pod here is; the role kubenergy-view-token makes a token of its account kubenergy-viewer, and of no other. What the controller then shows is tested in
 // test/lifecycle.
 func (w *world) testViewer(t *testing.T) {
 	ctx := t.Context()
@@ -307,8 +307,19 @@ func (w *world) testViewer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.bind(t, namespace, "kubenergy-view-energy", rbacv1.Subject{Kind: rbacv1.UserKind, Name: "viewer"})
+	subject := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "viewer"}
+	for _, role := range []string{"system:aggregate-to-view", "kubenergy-view-energy"} { // what view consists of
+		w.bind(t, namespace, role, subject)
+	}
 	viewer := w.as(t, "viewer")
+	kit.Eventually(t, 20*time.Second, "a viewer may read Jobs", func() bool {
+		_, err := viewer.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{})
+		return err == nil
+	})
+	if err := viewerToken(ctx, viewer, namespace); !apierrors.IsForbidden(err) {
+		t.Errorf("the role view makes a token: %v", err)
+	}
+	w.bind(t, namespace, "kubenergy-view-token", subject)
 	kit.Eventually(t, 20*time.Second, "a viewer makes a token", func() bool {
 		return viewerToken(ctx, viewer, namespace) == nil
 	})

@@ -9,12 +9,15 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/cli"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/test/chart"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -35,6 +38,15 @@ func (w *world) testUninstall(t *testing.T) {
 	})
 	stopped.Name = "stopped-by-a-budget"
 	if _, err := w.Client.BatchV1().Jobs("default").Create(ctx, stopped, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	left := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "left-behind"}}
+	left.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}
+	left.Spec.Template.Labels, left.Spec.Template.Spec = left.Spec.Selector.MatchLabels, corev1.PodSpec{
+		SchedulerName: policy.SchedulerName, Containers: []corev1.Container{{Name: "a", Image: "example.org/a"}},
+	}
+	if _, err := w.Client.AppsV1().Deployments("default").Create(ctx, left, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -76,6 +88,9 @@ func (w *world) testUninstall(t *testing.T) {
 		t.Fatalf("kubenergy %s: exit code %d\n%s%s", strings.Join(args, " "), code, &stdout, &stderr)
 	}
 	t.Logf("kubenergy %s: %s%s", strings.Join(args, " "), &stdout, &stderr)
+	if !strings.Contains(stderr.String(), "1 Deployment names the scheduler kubenergy") {
+		t.Error("it does not tell of the Deployment that it leaves pending")
+	}
 	w.wantNothingHeld(ctx, t)
 	for i := range documents {
 		if d := &documents[i]; d.HookOf() == "pre-delete" && d.Object.GetKind() != "Job" {
