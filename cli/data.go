@@ -146,7 +146,8 @@ func (l *dataList) Text(wide, colours bool) string {
 		lines = append(lines, licences(l.Files)...)
 	}
 	if l.Folder == "" {
-		lines = append(lines, "No folder is named: set "+sim.DataVariable+", or say --dir, to see which files are there.")
+		lines = append(lines, "No folder is named: set "+sim.DataVariable+", or say --dir, to see which files are "+
+			"there.")
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

@@ -150,7 +150,8 @@ func (f *fetcher) attempt(ctx context.Context, file *scenarios.DataFile, part st
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != file.SHA256 {
-		err := cmp.Or(restart(out, sum), fmt.Errorf("the SHA-256 sum is %s: want %s; nothing is kept", got, file.SHA256))
+		err := cmp.Or(restart(out, sum), fmt.Errorf("the SHA-256 sum is %s: want %s; nothing is "+
+			"kept", got, file.SHA256))
 		if have > 0 {
 			return err // what was there already may have been another file's
 		}
@@ -225,7 +226,8 @@ func receive(ctx context.Context, file *scenarios.DataFile, body io.Reader, out 
 		n, err := body.Read(buffer)
 		alive()
 		if have += int64(n); have > file.Bytes {
-			return lasting{cmp.Or(restart(out, sum), fmt.Errorf("the server sends more than the %d bytes that are wanted; "+
+			return lasting{cmp.Or(restart(out, sum), fmt.Errorf("the server sends more than the %d bytes that are "+
+				"wanted; "+
 				"nothing is kept", file.Bytes))}
 		}
 		if _, failed := out.Write(buffer[:n]); failed != nil {

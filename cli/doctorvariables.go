@@ -170,7 +170,8 @@ func (d *doctor) lookAtDefaults(context.Context) {
 			continue
 		}
 		d.say(statusOK, fmt.Sprintf("to have it as before: %s: %s in the EnergyPolicy %s/%s", c.Setting, c.Was,
-			d.namespace, v1alpha1.PolicyName), "%s is not set; its default was %s and is %s: %s", c.Setting, c.Was, c.Is,
+			d.namespace, v1alpha1.PolicyName), "%s is not set; its default was %s and is %s: "+
+			"%s", c.Setting, c.Was, c.Is,
 			c.Effect)
 	}
 	if len(d.findings) == before {

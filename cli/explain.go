@@ -459,7 +459,8 @@ func readWritten(annotations map[string]string) (w written) {
 		return &t
 	}
 	return written{
-		in(v1alpha1.AnnotationHeldUntil), in(v1alpha1.AnnotationLatestStart), annotations[v1alpha1.AnnotationHeldReason],
+		in(v1alpha1.AnnotationHeldUntil), in(v1alpha1.AnnotationLatestStart),
+		annotations[v1alpha1.AnnotationHeldReason],
 	}
 }
 
@@ -505,8 +506,8 @@ func (e *explainer) podState(pod *v1.Pod, settings *policy.Settings) {
 	}
 }
 
-// heldMessage is what the hold loop wrote on a pod that waits for a node; "": nothing. In other modes than enforce it is
-// what is left of a hold.
+// heldMessage is what the hold loop wrote on a pod that waits for a node; "": nothing. In other modes than enforce it
+// is what is left of a hold.
 func heldMessage(pod *v1.Pod) string {
 	c := policy.Scheduled(pod)
 	if pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) > 0 || c.Reason != v1.PodReasonSchedulingGated {

@@ -135,13 +135,15 @@ func (e *explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Se
 		e.out.Sentence += "; whether it may wait cannot be said."
 	default:
 		e.out.LatestStart = &latest
-		e.out.Sentence += fmt.Sprintf(" and may wait until %s. Whether it does is decided then: below is what would be "+
+		e.out.Sentence += fmt.Sprintf(" and may wait until %s. Whether it does is decided then: below is what would "+
+			"be "+
 			"decided of one that came now.", latest.UTC().Format(time.RFC3339))
 	}
 }
 
 // deploymentState says that nothing of it is held, and why.
 func (e *explainer) deploymentState(s *subject) {
-	e.say(statePlaced, "%s. The scheduler %s places them, and they are never held: what a Deployment runs serves users, "+
+	e.say(statePlaced, "%s. The scheduler %s places them, and they are never held: what a Deployment runs serves "+
+		"users, "+
 		"and a pod that waits serves none.", s.ready, s.pod.Spec.SchedulerName)
 }

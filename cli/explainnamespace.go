@@ -32,7 +32,8 @@ func (e *explainer) namespaceState(ctx context.Context, s *subject, settings *po
 	case e.noMode:
 		e.say(unknownMode, "Whether it has opted in cannot be said.")
 	case !optedIn:
-		e.say(stateNotIn, "It has not opted in: only work that says something itself is dealt with, in mode %s (%s). To "+
+		e.say(stateNotIn, "It has not opted in: only work that says something itself is dealt with, in mode %s (%s). "+
+			"To "+
 			"opt in: kubectl label namespace %s %s=shadow.", settings.Mode, modeMeans[settings.Mode], name,
 			v1alpha1.LabelMode)
 	case settings.AllowedDelay > 0:

@@ -112,7 +112,8 @@ func (e *explainer) strands(ctx context.Context, s *subject) {
 		case s.kind == kindPod:
 			what = "it stays"
 		}
-		e.out.Warnings = append(e.out.Warnings, fmt.Sprintf("%s pending, since no scheduler of the name %s runs: start "+
+		e.out.Warnings = append(e.out.Warnings, fmt.Sprintf("%s pending, since no scheduler of the name %s runs: "+
+			"start "+
 			"one, or %s", what, name, mendScheduler(titles[s.kind], name, object)))
 	}
 }

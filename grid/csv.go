@@ -27,9 +27,9 @@ type CSVOptions struct {
 	// second. Those outside are read and checked, but take no memory. Where all are outside the error is ErrOutside.
 	From, Until time.Time
 
-	// Fill is up to how long a gap between two values is filled: with values on the line from the one to the other, which
-	// make the series an estimated one. A row without a value counts as missing. Zero: a gap is an error. Filled, unless
-	// nil, counts the values.
+	// Fill is up to how long a gap between two values is filled: with values on the line from the one to the other,
+	// which make the series an estimated one. A row without a value counts as missing. Zero: a gap is an error. Filled,
+	// unless nil, counts the values.
 	Fill   time.Duration
 	Filled *int
 

@@ -47,7 +47,8 @@ func Files(names ...string) (paths []string) {
 
 // FilledNote says that so many values of a file were filled in.
 func FilledNote(name string, values int, fill time.Duration) string {
-	return fmt.Sprintf("%s: filled in %d missing values, in gaps of up to %v; they are estimated from those beside them",
+	return fmt.Sprintf("%s: filled in %d missing values, in gaps of up to %v; they are estimated from those beside "+
+		"them",
 		name, values, fill)
 }
 

@@ -19,8 +19,8 @@ import (
 // KubernetesVersion is the release that this package links and that its API server reports.
 const KubernetesVersion = "v1.36.4"
 
-// runAPIServer starts the API server on the given listener, which it takes over; its proxy reaches pods through dial. The
-// cobra command is avoided because it installs the process-wide signal handler.
+// runAPIServer starts the API server on the given listener, which it takes over; its proxy reaches pods through dial.
+// The cobra command is avoided because it installs the process-wide signal handler.
 func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *credentials,
 	dial func(ctx context.Context, network, to string) (net.Conn, error), extra []string,
 ) (*component, error) {

@@ -25,9 +25,9 @@ func newEnv() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "env",
 		Short: "Print shell lines after which kubectl, helm and kubenergy use the running cluster",
-		Long: `Print shell lines that set KUBECONFIG to that of the cluster which kubenergy-lab up keeps, and put the folder of this
-program first in PATH: make build tools puts kubectl, helm and kubenergy there. No port and no token is needed: the API
-server's proxy reaches the controller.`,
+		Long: `Print shell lines that set KUBECONFIG to that of the cluster which kubenergy-lab up keeps, and put
+the folder of this program first in PATH: make build tools puts kubectl, helm and kubenergy there. No port and no token
+is needed: the API server's proxy reaches the controller.`,
 		Example: "  eval \"$(bin/kubenergy-lab env)\"\n" +
 			"  bin/kubenergy-lab up --stock &\n  eval \"$(bin/kubenergy-lab env --wait 5m)\"",
 		Args: cobra.NoArgs,

@@ -45,8 +45,8 @@ var labelsOf = map[string][]string{
 	onNodes:      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
 }
 
-// FindKeys returns a finding for each key of our prefix, or of Compute Gardener's, that has no effect on a pod, a Job or
-// a template of pods: those that there are not, labels that are annotations, and the other way round.
+// FindKeys returns a finding for each key of our prefix, or of Compute Gardener's, that has no effect on a pod, a Job
+// or a template of pods: those that there are not, labels that are annotations, and the other way round.
 func FindKeys(labels map[string]string, annotations ...map[string]string) (all []Finding) {
 	for _, key := range ours(annotations...) {
 		all = append(all, findKey("annotation", key, onWork)...)

@@ -127,7 +127,8 @@ func variableNames() []string {
 	return slices.Concat(slices.Collect(maps.Keys(variables)), GardenerKeys, []string{nodePowerPrefix})
 }
 
-// FindDelay returns a finding if MAX_SCHEDULING_DELAY is longer than the most that work may wait, where it may wait at all.
+// FindDelay returns a finding if MAX_SCHEDULING_DELAY is longer than the most that work may wait, where it may wait at
+// all.
 func FindDelay(environ []string, most time.Duration) (all []Finding) {
 	delay, err := readDuration(setVariables(environ)["MAX_SCHEDULING_DELAY"])
 	if err == nil && most > 0 && delay > most {

@@ -209,7 +209,8 @@ func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
 func (s *Sweep) notes() []string {
 	compared := fmt.Sprintf("Savings are compared with %s on the same jobs, zone, start and seed.", s.Baseline)
 	if !slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Strategy != s.Baseline }) {
-		compared = fmt.Sprintf("Only the baseline, %s, was run: name another strategy to see what it saves.", s.Baseline)
+		compared = fmt.Sprintf("Only the baseline, %s, was run: name another strategy to see what it "+
+			"saves.", s.Baseline)
 	}
 	notes := []string{
 		simulated,

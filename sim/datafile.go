@@ -20,8 +20,8 @@ const inData = "${" + DataVariable + "}/"
 var dataSets = regexp.MustCompile(regexp.QuoteMeta(inData) + `([\w-]+)/`)
 
 // FindFile returns where a file is that a document names: relative to the document, in the folder of public data, or by
-// its full name. The name may be a pattern. What is missing of public data is an error that says what fetches all of the
-// document's.
+// its full name. The name may be a pattern. What is missing of public data is an error that says what fetches all of
+// the document's.
 func FindFile(document, name string) (string, error) {
 	if !strings.HasPrefix(name, "$") {
 		if name == "" || document == "" || filepath.IsAbs(name) {

@@ -180,7 +180,8 @@ func (f *File) site() (*SiteFile, error) {
 		f.Sites = []SiteFile{{}}
 	case 1:
 	default:
-		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather are of one site, and "+
+		return nil, fmt.Errorf("--grid, --column, --fill, --zone, --price, --forecast and --weather are of one site, "+
+			"and "+
 			"%s has %d: change the file instead", f.name, len(f.Sites))
 	}
 	return &f.Sites[0], nil

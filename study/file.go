@@ -36,7 +36,7 @@ type File struct {
 	Baseline      string             `json:"baseline,omitempty"`     // default: the first strategy
 	Forecasts     []string           `json:"forecasts,omitempty"`    // default: perfect
 	RestartCosts  []string           `json:"restartCosts,omitempty"` // of interruptible jobs; default: 0s
-	Lag           string             `json:"lag,omitempty"`          // of models; default: 0h, the present hour is known
+	Lag           string             `json:"lag,omitempty"`          // of models; default: 0h
 	Lengths       string             `json:"lengths,omitempty"`      // known (default) or learnt
 	Interruptible bool               `json:"interruptible,omitempty"`
 	Quote         string             `json:"quote,omitempty"`       // all (default), even or odd starts
@@ -223,7 +223,8 @@ func (f *File) checkLag() (err error) {
 	case f.lag%time.Hour != 0 || f.lag > 24*time.Hour:
 		return fmt.Errorf("%s: %q: want full hours, 0h to 24h", f.called("lag"), f.Lag)
 	case f.lag > 0 && !models && (f.flags["lag"] != "" || f.flags["forecasts"] == ""):
-		return fmt.Errorf("%s: a perfect forecast knows every hour in advance: name models as forecasts", f.called("lag"))
+		return fmt.Errorf("%s: a perfect forecast knows every hour in advance: name models as "+
+			"forecasts", f.called("lag"))
 	}
 	return nil
 }

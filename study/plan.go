@@ -89,7 +89,8 @@ func (f *File) Plan() (*Study, error) {
 		}
 		for other, known := range c.fullNames {
 			if known == full {
-				return nil, f.fault(fmt.Errorf("strategies %s and %s are one: %s", min(other, name), max(other, name), full))
+				return nil, f.fault(fmt.Errorf("strategies %s and %s are one: "+
+					"%s", min(other, name), max(other, name), full))
 			}
 		}
 		c.strategies[name], c.fullNames[name] = s, full

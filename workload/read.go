@@ -237,8 +237,8 @@ func firstLine(text []byte) (line string, columns []string) {
 }
 
 // guess tells the format from the first line: a header has commas, ECSched has five numbers and SWF eighteen or more
-// columns, the first of them numbers, or comments that begin with a semicolon. A header that no other format has is best
-// explained by our own reader, and a row of more than five numbers by that of SWF.
+// columns, the first of them numbers, or comments that begin with a semicolon. A header that no other format has is
+// best explained by our own reader, and a row of more than five numbers by that of SWF.
 func guess(text []byte) (string, error) {
 	line, columns := firstLine(text)
 	fields := strings.Fields(line)

@@ -89,8 +89,8 @@ func (r *rows) nextOf(table *csv.Reader) error {
 }
 
 // newLines reads a table without a header, whose fields are separated by space. A field that begins with the comment
-// sign ends its line. With more, the first row says how many columns there are, of which those beyond the named ones are
-// passed over.
+// sign ends its line. With more, the first row says how many columns there are, of which those beyond the named ones
+// are passed over.
 func newLines(file string, text []byte, columns []string, comment byte, more bool) *rows {
 	r := &rows{file: file, index: map[string]int{}, width: len(columns)}
 	for i, name := range columns {

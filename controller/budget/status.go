@@ -150,8 +150,8 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 	return due
 }
 
-// forget drops actions that the spec no longer has, and those that a raised limit has undone: they are done again at the
-// new limit.
+// forget drops actions that the spec no longer has, and those that a raised limit has undone: they are done again at
+// the new limit.
 func forget(c *budgetCase, s *v1alpha1.EnergyBudgetStatus) {
 	s.Actions = slices.DeleteFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool {
 		asked := slices.ContainsFunc(c.budget.Spec.Actions, func(a v1alpha1.BudgetAction) bool { return is(&a, &t) })

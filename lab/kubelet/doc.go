@@ -14,10 +14,10 @@
 //     127.0.0.1, so that replicas do not collide. The annotation lab-ports of the pod says which.
 //   - NAME.NAMESPACE.svc:PORT, with or without .cluster.local, becomes localhost and a free port wherever it stands in
 //     arguments and in the environment. A connection there is handed on, as it is, to a ready pod that the Service
-//     selects. A certificate that a pod serves must therefore name localhost. Files that name a Service, and other forms
-//     of its name, reach nothing.
-//   - A pod's status and Endpoints name an address that leads to its ports through [Network] alone, which is how the API
-//     server's proxy reaches it.
+//     selects. A certificate that a pod serves must therefore name localhost. Files that name a Service, and other
+//     forms of its name, reach nothing.
+//   - A pod's status and Endpoints name an address that leads to its ports through [Network] alone, which is how the
+//     API server's proxy reaches it.
 //   - An account that is mounted where in-cluster clients look for it is also given as a kubeconfig, in $KUBECONFIG
 //     and as clientConnection.kubeconfig of a mounted KubeSchedulerConfiguration.
 package kubelet

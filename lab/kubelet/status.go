@@ -129,7 +129,8 @@ func (p *pod) publish(ctx context.Context) {
 			return nil
 		}
 		if ports := p.ports.String(); ports != object.Annotations[v1alpha1.AnnotationLabPorts] {
-			noted := map[string]any{"uid": object.UID, "annotations": map[string]string{v1alpha1.AnnotationLabPorts: ports}}
+			annotations := map[string]string{v1alpha1.AnnotationLabPorts: ports}
+			noted := map[string]any{"uid": object.UID, "annotations": annotations}
 			if err := p.patch(ctx, object, map[string]any{"metadata": noted}); err != nil {
 				return err
 			}
