@@ -166,9 +166,9 @@ func recordTable(text []byte) ([]ledger.Record, error) {
 		return nil, errors.Join(errors.New("the table has no header"), err)
 	}
 	if slices.Contains(rows[0], report.DecisionsID) {
-		return nil, errors.New("kubenergy simulate wrote it, without what each decision was made on: want decisions that a cluster " +
-			"recorded, as GET /api/v1/decisions?snapshots=true gives them; scenarios/replay/decisions.json is an " +
-			"example")
+		return nil, errors.New("kubenergy simulate wrote it, without what each decision was made on: want decisions " +
+			"that a cluster recorded, as GET /api/v1/decisions?snapshots=true gives them; " +
+			"scenarios/replay/decisions.json is an example")
 	}
 	for _, name := range recordFields[:5] {
 		if !slices.Contains(rows[0], name) {
