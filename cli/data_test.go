@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,18 +35,34 @@ func entry(name string, text []byte) scenarios.DataFile {
 // A dataServer serves the content, with ranges, after some answers of another kind.
 type dataServer struct {
 	*httptest.Server
-	first  []http.HandlerFunc // answers that come before
-	ranges []string           // that were asked for
+
+	mu    sync.Mutex         // a client may go on while the server still answers
+	first []http.HandlerFunc // answers that come before
+	all   []string           // ranges that were asked for
+}
+
+// next notes what is asked for, and returns the answer; nil: the content.
+func (s *dataServer) next(r *http.Request) (answer http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, r.Header.Get("Range"))
+	if len(s.first) > 0 {
+		answer, s.first = s.first[0], s.first[1:]
+	}
+	return answer
+}
+
+func (s *dataServer) ranges() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
 }
 
 func serveData(t *testing.T, first ...http.HandlerFunc) *dataServer {
 	t.Helper()
 	s := &dataServer{first: first}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.ranges = append(s.ranges, r.Header.Get("Range"))
-		if len(s.first) > 0 {
-			answer := s.first[0]
-			s.first = s.first[1:]
+		if answer := s.next(r); answer != nil {
 			answer(w, r)
 			return
 		}
@@ -155,7 +172,7 @@ func TestFetchData(t *testing.T) {
 				c.err)) {
 				t.Errorf("fetched %v, error %v, want one that says %q", fetched, err, c.err)
 			}
-			if got := strings.Join(s.ranges, "|"); got != c.ranges && (c.ranges != "none" || len(s.ranges) > 0) {
+			if got := strings.Join(s.ranges(), "|"); got != c.ranges && (c.ranges != "none" || len(s.ranges()) > 0) {
 				t.Errorf("asked for %q, want %q", got, c.ranges)
 			}
 			got, _ := os.ReadFile(path)
@@ -196,8 +213,8 @@ func TestFetchDataTwice(t *testing.T) {
 			t.Errorf("fetched %v, want %v: %v", fetched, want, err)
 		}
 	}
-	if len(s.ranges) != 2 {
-		t.Errorf("asked %d times, want 2", len(s.ranges))
+	if len(s.ranges()) != 2 {
+		t.Errorf("asked %d times, want 2", len(s.ranges()))
 	}
 }
 
@@ -214,8 +231,8 @@ func TestFetchDataOnAFullDisk(t *testing.T) {
 	}
 	_, err := f.fetch(t.Context(), &file, &bytes.Buffer{})
 	if want := "no space left on device: make room in " + f.dir + " and give the same command again"; err == nil ||
-		!strings.Contains(err.Error(), want) || len(s.ranges) != 1 {
-		t.Errorf("asked %d times: %v, want an error that says %q", len(s.ranges), err, want)
+		!strings.Contains(err.Error(), want) || len(s.ranges()) != 1 {
+		t.Errorf("asked %d times: %v, want an error that says %q", len(s.ranges()), err, want)
 	}
 	if _, err := os.Stat(filepath.Join(f.dir, "file.csv")); err == nil {
 		t.Error("the file is there")
@@ -248,8 +265,8 @@ func TestFetchDataInterrupted(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if fetched, err := f.fetch(t.Context(), &file, &bytes.Buffer{}); err != nil || !fetched ||
-		s.ranges[1] != "bytes=1000-" {
-		t.Errorf("fetched %v, asked for %q: %v", fetched, s.ranges, err)
+		s.ranges()[1] != "bytes=1000-" {
+		t.Errorf("fetched %v, asked for %q: %v", fetched, s.ranges(), err)
 	}
 }
 
