@@ -89,8 +89,10 @@ func (m *simMeter) read(at time.Duration) energy.Reading {
 		raw.Mod(raw, new(big.Int).Add(new(big.Int).SetUint64(m.o.Range), big.NewInt(1)))
 	}
 	m.shown = m.c.Next(raw.Uint64(), at)
-	m.known.Set(m.truth)
-	m.runs = m.resets
+	if m.shown.Raw == raw.Uint64() { // else the reading of before: after a restart the meter was read at the same instant
+		m.known.Set(m.truth)
+		m.runs = m.resets
+	}
 	return m.shown
 }
 
