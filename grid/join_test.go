@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -153,7 +154,7 @@ func TestFillIsNamed(t *testing.T) {
 	} {
 		var paths []string
 		for i, text := range c.files {
-			path := filepath.Join(dir, fmt.Sprint(i))
+			path := filepath.Join(dir, strconv.Itoa(i))
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
