@@ -65,7 +65,8 @@ func (f *follower) folder(t *testing.T) {
 		return
 	}
 	f.dir = filepath.Join(kit.Dir(t, "clone"), "kubenergy")
-	if out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", kit.Root, f.dir).CombinedOutput(); err != nil {
+	clone := exec.CommandContext(t.Context(), "git", "clone", "--quiet", kit.Root, f.dir)
+	if out, err := clone.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
