@@ -199,7 +199,7 @@ func (g *Gate) ask(ctx context.Context, key tokenKey, token string, h holder, no
 	if g.breaker.away(now) {
 		return nil, ErrAway
 	}
-	u, err := answerOf[*User](ctx, g.fly(ctx, key, token))
+	u, err := answerOf[*User](ctx, g.fly(ctx, key, token, h))
 	if peer != "" && errors.Is(err, ErrUnauthenticated) {
 		g.guesses.take(peer, now)
 	}
@@ -221,14 +221,22 @@ func (g *Gate) renew(key tokenKey, token string, h holder, now time.Time) {
 	}
 	g.answers.Unlock()
 	if current {
-		g.fly(context.Background(), key, token)
+		g.fly(context.Background(), key, token, h)
 	}
 }
 
-// fly has a token reviewed.
-func (g *Gate) fly(ctx context.Context, key tokenKey, token string) <-chan singleflight.Result {
-	return g.askOnce(ctx, string(append([]byte{byte(key.class)}, key.hash[:]...)), g.reviews[key.class],
-		func(ctx context.Context) (any, error) { return g.review(ctx, key, token) })
+// fly has a token reviewed, unless it was reviewed since its holder was seen.
+func (g *Gate) fly(ctx context.Context, key tokenKey, token string, seen holder) <-chan singleflight.Result {
+	flight := string(append([]byte{byte(key.class)}, key.hash[:]...))
+	return g.askOnce(ctx, flight, g.reviews[key.class], func(ctx context.Context) (any, error) {
+		if h := g.holder(key); g.o.Now().Before(h.fresh) && !h.fresh.Equal(seen.fresh) {
+			return h.user, nil
+		}
+		if _, refused := g.refused.Get(key); refused {
+			return nil, ErrUnauthenticated
+		}
+		return g.review(ctx, key, token)
+	})
 }
 
 var errPanicked = errors.New("asking the API server panicked")
