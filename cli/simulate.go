@@ -10,6 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/workload"
 )
 
 // simulateFlags hold what the command line says.
@@ -50,7 +51,7 @@ which says how often the queue is planned and for how many jobs at once.`,
 	flags.StringVar(&f.over.Format, "format", "",
 		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia or surf (default: by its content)")
 	flags.BoolVar(&f.over.SkipBad, "skip-bad", false, skipBadUsage)
-	flags.StringVar(&f.over.Nodes, "nodes", "", "file of nodes, or a preset: demo24, ecsched50 or unlimited")
+	flags.StringVar(&f.over.Nodes, "nodes", "", "file of nodes, or a preset: "+strings.Join(workload.Presets(), ", "))
 	flags.StringVar(&f.over.Grid, "grid", "",
 		"carbon intensity over time, CSV, gzip or not; a pattern in quotes joins files that follow each other")
 	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
@@ -64,7 +65,8 @@ which says how often the queue is planned and for how many jobs at once.`,
 		"longest allowed delay; also that of jobs whose trace gives none")
 	flags.Float64Var(&f.price, "price", 0, "price of electricity per kWh")
 	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "",
-		"what nodes without jobs do: sleep, as their power profile says, or idle (default sleep)")
+		"what machines without jobs do: sleep, shown beside ones that stay on, or idle, to show those alone "+
+			"(default sleep)")
 	flags.BoolVar(&f.interrupt, "interruptible", false,
 		"jobs may be suspended and resumed by the strategies that do that")
 	flags.StringVar(&f.over.RestartCost, "restart-cost", "",
@@ -164,20 +166,27 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 	return t.print(summary, f.output.value)
 }
 
+// simulateAll runs each strategy; where machines may sleep, first on such as stay on.
 func simulateAll(ctx context.Context, t terminal, s *sim.Scenario, names []string,
 	strategies []sched.Strategy,
-) ([]*sim.Result, error) {
-	results := make([]*sim.Result, len(names))
-	for i, name := range names {
-		if isTerminal(t.err) {
-			fmt.Fprintf(t.err, "simulating %s (%d of %d) …\n", name, i+1, len(names))
-		}
-		var err error
-		if results[i], err = sim.Run(ctx, s, name, strategies[i]); err != nil {
-			if ctx.Err() != nil {
-				return nil, err
+) (results []*sim.Result, err error) {
+	scenarios := []*sim.Scenario{s}
+	if s.Sleeps() {
+		scenarios = []*sim.Scenario{s.StayingAwake(), s}
+	}
+	for _, s := range scenarios {
+		for i, name := range names {
+			if isTerminal(t.err) {
+				fmt.Fprintf(t.err, "simulating %s (%d of %d) …\n", name, len(results)+1, len(names)*len(scenarios))
 			}
-			return nil, usageError{err} // the input asks for what its own files do not hold
+			r, err := sim.Run(ctx, s, name, strategies[i])
+			if err != nil {
+				if ctx.Err() != nil {
+					return nil, err
+				}
+				return nil, usageError{err} // the input asks for what its own files do not hold
+			}
+			results = append(results, r)
 		}
 	}
 	if _, err := sim.Align(results...); err != nil {

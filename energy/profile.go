@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 )
 
 // A Point is one measured pair of utilisation (0 to 1) and power.
@@ -33,8 +34,11 @@ type Profile struct {
 	Curve    []Point `json:"curve,omitempty"`
 	Sleep    Watts   `json:"sleepWatts"`
 	WakeUp   Joules  `json:"wakeUpJoules,omitempty"` // spent once whenever a sleeping node gets its first job
-	GPUIdle  Watts   `json:"gpuIdleWatts,omitempty"` // of each GPU that no job holds
-	GPUMax   Watts   `json:"gpuMaxWatts,omitempty"`  // of each GPU that a job holds
+	// BootSeconds is how long a machine takes from the order to wake until work can begin; 0: no time, so that it
+	// sleeps whenever it is empty.
+	BootSeconds float64 `json:"bootSeconds,omitempty"`
+	GPUIdle     Watts   `json:"gpuIdleWatts,omitempty"` // of each GPU that no job holds
+	GPUMax      Watts   `json:"gpuMaxWatts,omitempty"`  // of each GPU that a job holds
 
 	// GPUClasses is, by class of work, the share of the way from GPUIdle to GPUMax that a held GPU draws: inference
 	// keeps a GPU less busy than training does. A class that is absent, "generic" among them, draws all of it.
@@ -103,6 +107,14 @@ func interpolate(curve []Point, u float64) Watts {
 	return curve[len(curve)-1].Power
 }
 
+// BootTime returns how long a machine takes to wake.
+func (p *Profile) BootTime() time.Duration {
+	return time.Duration(p.BootSeconds * float64(time.Second))
+}
+
+// Sleeps reports whether a machine draws less asleep than idle.
+func (p *Profile) Sleeps() bool { return p.Sleep < p.Power(0) }
+
 // GPUPower returns what a GPU draws that a job of the given class of work holds.
 func (p *Profile) GPUPower(class string) Watts {
 	if share, ok := p.GPUClasses[class]; ok {
@@ -112,8 +124,9 @@ func (p *Profile) GPUPower(class string) Watts {
 }
 
 const (
-	megawatt    = 1e6 // of one node: the unit is another one
-	maxGPUShare = 1.5 // GPUMax is the power at full load of a data sheet, which bursts exceed
+	maxBoot     = 3600 // seconds: what takes longer does not come up
+	megawatt    = 1e6  // of one node: the unit is another one
+	maxGPUShare = 1.5  // GPUMax is the power at full load of a data sheet, which bursts exceed
 )
 
 // Validate reports everything that makes p unusable as a model.
@@ -129,6 +142,7 @@ func (p *Profile) Validate() error {
 	bad("exponent", p.Exponent)
 	bad("sleep", float64(p.Sleep))
 	bad("wakeUp", float64(p.WakeUp))
+	bad("bootSeconds", p.BootSeconds)
 	bad("gpuIdle", float64(p.GPUIdle))
 	bad("gpuMax", float64(p.GPUMax))
 	if len(p.Curve) == 0 && p.Max < p.Idle {
@@ -136,6 +150,9 @@ func (p *Profile) Validate() error {
 	}
 	if idle := p.Power(0); p.Sleep > idle {
 		errs = append(errs, fmt.Errorf("sleep %v W is above idle %v W", float64(p.Sleep), float64(idle)))
+	}
+	if p.BootSeconds > maxBoot {
+		errs = append(errs, fmt.Errorf("bootSeconds is %v: want at most %d", p.BootSeconds, maxBoot))
 	}
 	if p.WakeUp > 0 && p.Sleep == p.Power(0) {
 		errs = append(errs, fmt.Errorf("wakeUp is %v J, but it never sleeps: sleep is its idle power",

@@ -16,7 +16,7 @@ func FromPowerProfile(o *v1alpha1.PowerProfile) (p *energy.Profile, pue float64,
 	s := &o.Spec
 	p = &energy.Profile{
 		Name: o.Name, Idle: energy.Watts(s.IdleWatts), Max: energy.Watts(s.MaxWatts), Exponent: s.Exponent,
-		WakeUp: energy.Joules(s.WakeUpJoules), GPUIdle: energy.Watts(s.GPUIdleWatts),
+		WakeUp: energy.Joules(s.WakeUpJoules), BootSeconds: s.BootSeconds, GPUIdle: energy.Watts(s.GPUIdleWatts),
 		GPUMax:     energy.Watts(s.GPUMaxWatts),
 		GPUClasses: maps.Clone(s.GPUClasses), Source: s.Source,
 	}
@@ -61,6 +61,7 @@ func ToPowerProfile(p *energy.Profile, pue float64) *v1alpha1.PowerProfile {
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
 		Spec: v1alpha1.PowerProfileSpec{
 			IdleWatts: float64(p.Idle), MaxWatts: float64(p.Max), Exponent: p.Exponent, WakeUpJoules: float64(p.WakeUp),
+			BootSeconds:  p.BootSeconds,
 			GPUIdleWatts: float64(p.GPUIdle), GPUMaxWatts: float64(p.GPUMax), GPUClasses: maps.Clone(p.GPUClasses),
 			Quality: p.Quality.String(), Source: p.Source,
 		},

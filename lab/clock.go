@@ -35,6 +35,7 @@ func (c Clock) Shrink(d time.Duration) time.Duration {
 func (c Clock) Profile(p *energy.Profile) *energy.Profile {
 	compressed := *p
 	compressed.WakeUp /= energy.Joules(c.Factor)
+	compressed.BootSeconds /= c.Factor
 	return &compressed
 }
 

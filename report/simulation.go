@@ -35,7 +35,6 @@ type Scenario struct {
 	Start      time.Time `json:"start"`
 	Accounted  time.Time `json:"accountedUntil"` // for all runs: also for one that has finished before
 	MaxDelay   string    `json:"maxDelay,omitempty"`
-	EmptyNodes string    `json:"emptyNodes"`
 	// what strategies knew of the intensity to come: "perfect", or a model
 	Forecast string `json:"forecast"`
 	Learner  string `json:"learner,omitempty"` // and of run times; "": the truth
@@ -56,6 +55,8 @@ type Site struct {
 // Run is one strategy's figures. Energy is counted at the sites' meters, PUE included.
 type Run struct {
 	Strategy    string  `json:"strategy"`
+	EmptyNodes  string  `json:"emptyNodes"`      // what machines without jobs do
+	Sleep       *Sleep  `json:"sleep,omitempty"` // nil: they idle
 	Jobs        int     `json:"jobs"`
 	EnergyKWh   float64 `json:"energyKWh"`
 	EmissionsKg float64 `json:"emissionsKg"`
@@ -85,6 +86,16 @@ type Run struct {
 	Quality            energy.Quality `json:"quality"`
 }
 
+// Sleep is how machines slept.
+type Sleep struct {
+	Boots         int     `json:"boots"`       // of machines that were asleep
+	FailedBoots   int     `json:"failedBoots"` // of them
+	BootHours     float64 `json:"bootHours"`   // that they took, of all machines together
+	BootEnergyKWh float64 `json:"bootEnergyKWh"`
+	AsleepHours   float64 `json:"asleepHours"` // of machines that take time to boot
+	MostCycles    int     `json:"mostCycles"`  // of one such machine within 24 hours
+}
+
 // Savings are shares of the baseline's figures; negative where the baseline did better.
 type Savings struct {
 	Energy    float64 `json:"energy"`
@@ -103,8 +114,8 @@ func New(file *sim.File, results []*sim.Result) *Report {
 		Scenario: Scenario{
 			Name: s.Name, Workload: file.Workload.File, Jobs: len(s.Jobs), Nodes: len(s.Nodes),
 			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
-			EmptyNodes: cmp.Or(file.EmptyNodes, sim.EmptyNodesSleep), Forecast: forecastOf(file, s),
-			Learner: file.Learner, Power: file.Power, Seed: s.Policy.Seed, Notes: s.Notes,
+			Forecast: forecastOf(file, s),
+			Learner:  file.Learner, Power: file.Power, Seed: s.Policy.Seed, Notes: s.Notes,
 		},
 	}
 	for i := range s.Jobs {
@@ -180,9 +191,15 @@ func saving(base, v float64) float64 {
 func summarise(r *sim.Result) Run {
 	s := r.Scenario
 	run := Run{
-		Strategy: r.Strategy, Jobs: len(r.Outcomes),
+		Strategy: r.Strategy, EmptyNodes: emptyNodes(r), Jobs: len(r.Outcomes),
 		EnergyKWh: r.Energy.KWh(), EmissionsKg: r.Carbon.Kg(), Cost: float64(r.Cost),
 		MakespanSeconds: r.End.Sub(s.Start).Seconds(), Decisions: r.Decisions, Quality: energy.Estimated,
+	}
+	if s.Sleeps() {
+		run.Sleep = &Sleep{
+			r.Sleep.Boots, r.Sleep.FailedBoots, r.Sleep.BootTime.Hours(), r.Sleep.BootEnergy.KWh(),
+			r.Sleep.Asleep.Hours(), r.Sleep.MostCycles,
+		}
 	}
 	for _, site := range s.Sites {
 		run.Priced = run.Priced || site.Price.Series != nil

@@ -82,7 +82,7 @@ const DecisionsID = "JobID"
 // placed; the idle power of nodes that were awake anyway belongs to no job, so the sums are below the totals.
 func decisions(results []*sim.Result) *Table {
 	t := Sheet(DecisionsID, "Strategy", "Submitted", "HeldUntil", "Released", "Started", "Finished", "AssignedNode",
-		"MarginalEnergyJ", "MarginalEmissionsG", "Reason")
+		"MarginalEnergyJ", "MarginalEmissionsG", "Reason", "EmptyNodes")
 	t.Columns[8].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 	t.Columns[9].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 	for _, r := range results {
@@ -97,8 +97,15 @@ func decisions(results []*sim.Result) *Table {
 				why = ""
 			}
 			t.Add(j.ID, r.Strategy, j.Submitted, o.HeldUntil(), o.Released, o.Start, o.Finish, o.Placed.Node,
-				float64(o.Placed.Cost.Energy), float64(o.Placed.Cost.Carbon), why)
+				float64(o.Placed.Cost.Energy), float64(o.Placed.Cost.Carbon), why, emptyNodes(r))
 		}
 	}
 	return t
+}
+
+func emptyNodes(r *sim.Result) string {
+	if r.Scenario.Sleeps() {
+		return sim.EmptyNodesSleep
+	}
+	return sim.EmptyNodesIdle
 }

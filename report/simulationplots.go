@@ -59,7 +59,7 @@ func timelineFigure(results []*sim.Result) (figure, error) {
 			at := s.Time.Sub(start).Seconds()
 			watts[k], jobs[k] = level{at, float64(s.Power) / 1000}, level{at, float64(s.Running)}
 		}
-		until, style := r.Accounted.Sub(start).Seconds(), strategyStyle(i, len(results))
+		until, style := r.Accounted.Sub(start).Seconds(), runStyle(results, i)
 		addLine(power, style, staircase(watts, until, most))
 		addLine(running, style, staircase(jobs, until, most))
 	}
@@ -105,7 +105,7 @@ func waitsFigure(results []*sim.Result) (figure, error) {
 	none := true
 	for i, r := range results {
 		points := distribution(all[i], len(r.Outcomes), shortest, longest, resolution(len(results)))
-		addLine(p, strategyStyle(i, len(results)), points)
+		addLine(p, runStyle(results, i), points)
 		none = none && len(points) == 0
 	}
 	if none {
@@ -147,7 +147,7 @@ func barsFigure(results []*sim.Result) (figure, error) {
 			}
 		}
 	}
-	return barCharts(charts, each(results, func(r *sim.Result) string { return r.Strategy })), nil
+	return barCharts(charts, runNames(results)), nil
 }
 
 func each[T, V any](all []T, of func(T) V) []V {
@@ -259,10 +259,39 @@ func distribution(sorted []float64, all int, from, to float64, most int) plotter
 
 func strategyKeys(results []*sim.Result) []key {
 	keys := make([]key, len(results))
-	for i, r := range results {
-		keys[i] = key{r.Strategy, &plotter.Line{LineStyle: strategyStyle(i, len(results))}}
+	for i, name := range runNames(results) {
+		keys[i] = key{name, &plotter.Line{LineStyle: runStyle(results, i)}}
 	}
 	return keys
+}
+
+// runNames says of which strategy each run is, and what machines do where that differs between runs.
+func runNames(results []*sim.Result) []string {
+	names := each(results, func(r *sim.Result) string { return r.Strategy })
+	for _, r := range results {
+		if emptyNodes(r) != emptyNodes(results[0]) {
+			return each(results, func(r *sim.Result) string { return r.Strategy + ", " + machinesDo[emptyNodes(r)] })
+		}
+	}
+	return names
+}
+
+// runStyle is the line of a run. A strategy has one colour; where machines stay on in some runs and sleep in others,
+// those that stay on are dashed.
+func runStyle(results []*sim.Result, i int) draw.LineStyle {
+	var strategies []string
+	both := false
+	for _, r := range results {
+		if !slices.Contains(strategies, r.Strategy) {
+			strategies = append(strategies, r.Strategy)
+		}
+		both = both || emptyNodes(r) != emptyNodes(results[0])
+	}
+	style := strategyStyle(slices.Index(strategies, results[i].Strategy), len(strategies))
+	if both && !results[i].Scenario.Sleeps() {
+		style.Dashes = dashes[2]
+	}
+	return style
 }
 
 // palette is Okabe and Ito's, whose colours people with any kind of colour vision can tell apart. Its yellow is left

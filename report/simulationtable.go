@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -8,15 +9,16 @@ import (
 	"strings"
 
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
 )
 
 // Text shows the runs as a table. Columns of zeros cost the width that a terminal does not have.
 func (r *Report) Text(wide, colours bool) string {
-	t := Heads(1, "strategy", "energy\nkWh", "energy\nsaved %", "emissions\nkgCO2e", "CO2e\nsaved %", "cost\n",
+	t := Heads(2, "strategy", "empty\nmachines", "energy\nkWh", "energy\nsaved %", "emissions\nkgCO2e", "CO2e\nsaved %", "cost\n",
 		"cost\nsaved %",
 		"mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations",
-		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs", "decisions\nper s")
-	const rare = 6
+		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs", "boots\n", "boots\nfailed", "decisions\nper s")
+	const rare = 8
 	for i := range t.Columns[len(t.Columns)-rare:] {
 		c := &t.Columns[len(t.Columns)-rare+i]
 		c.Rare, c.Show = true, func(v float64) string { return fmt.Sprintf("%.0f", v) }
@@ -24,6 +26,7 @@ func (r *Report) Text(wide, colours bool) string {
 	t.widen("p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "decisions\nper s")
 	for i := range r.Runs {
 		run := &r.Runs[i]
+		slept := cmp.Or(run.Sleep, &Sleep{})
 		share := func(v float64) string {
 			if i == 0 {
 				return "–"
@@ -34,28 +37,34 @@ func (r *Report) Text(wide, colours bool) string {
 		if run.Priced {
 			cost, saved = significant(run.Cost), share(run.Savings.Cost)
 		}
-		t.Add(run.Strategy, significant(run.EnergyKWh), share(run.Savings.Energy), significant(run.EmissionsKg),
+		t.Add(run.Strategy, machinesDo[run.EmptyNodes], significant(run.EnergyKWh), share(run.Savings.Energy), significant(run.EmissionsKg),
 			share(run.Savings.Emissions), cost, saved, span(run.MeanWaitSeconds), span(run.P95WaitSeconds),
 			span(run.MeanCompletionSeconds), span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation),
 			strconv.Itoa(run.HeldJobs), strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines,
-			run.Suspensions, run.Tolerated, run.UnplacedJobs, run.DecisionsPerSecond)
+			run.Suspensions, run.Tolerated, run.UnplacedJobs, slept.Boots, slept.FailedBoots, run.DecisionsPerSecond)
 	}
 	return fmt.Sprintf("%s\n%s\n%s\n", title(r), t.Framed(wide, colours), strings.Join(footnotes(r), "\n"))
 }
+
+// machinesDo says what empty machines do.
+var machinesDo = map[string]string{sim.EmptyNodesSleep: "sleep", sim.EmptyNodesIdle: "stay on"}
 
 // CSV writes a row for each run.
 func (r *Report) CSV(w io.Writer) error {
 	t := Sheet("strategy", "jobs", "energyKWh", "emissionsKg", "cost", "priced", "meanWaitSeconds", "p95WaitSeconds",
 		"meanCompletionSeconds", "makespanSeconds", "utilisation", "delayViolations", "lateStarts", "missedDeadlines",
 		"heldJobs", "meanHoldSeconds", "unplacedJobs", "decisions", "decisionsPerSecond", "energySavings",
-		"emissionsSavings", "costSavings", "baseline", "quality", "tolerated", "suspensions")
+		"emissionsSavings", "costSavings", "baseline", "quality", "tolerated", "suspensions",
+		"emptyNodes", "boots", "failedBoots", "bootHours", "bootEnergyKWh", "asleepHours", "mostCycles")
 	for i := range r.Runs {
 		run := &r.Runs[i]
+		slept := cmp.Or(run.Sleep, &Sleep{})
 		t.Add(run.Strategy, run.Jobs, run.EnergyKWh, run.EmissionsKg, run.Cost, run.Priced, run.MeanWaitSeconds,
 			run.P95WaitSeconds, run.MeanCompletionSeconds, run.MakespanSeconds, run.Utilisation, run.DelayViolations,
 			run.LateStarts, run.MissedDeadlines, run.HeldJobs, run.MeanHoldSeconds, run.UnplacedJobs, run.Decisions,
 			run.DecisionsPerSecond, run.Savings.Energy, run.Savings.Emissions, run.Savings.Cost, r.Baseline,
-			run.Quality, run.Tolerated, run.Suspensions)
+			run.Quality, run.Tolerated, run.Suspensions, run.EmptyNodes, slept.Boots, slept.FailedBoots,
+			slept.BootHours, slept.BootEnergyKWh, slept.AsleepHours, slept.MostCycles)
 	}
 	return t.CSV(w)
 }
@@ -75,16 +84,15 @@ func title(r *Report) string {
 }
 
 func footnotes(r *Report) []string {
-	empty := "Empty nodes sleep as their power profile says."
-	if r.Scenario.EmptyNodes != "sleep" {
-		empty = "Empty nodes idle."
-	}
 	saved := "Saved: compared with " + r.Baseline
+	if r.both() {
+		saved += " on machines that " + machinesDo[r.Runs[0].EmptyNodes]
+	}
 	if len(r.Runs) == 1 {
 		saved = "Nothing saved is shown: name the baseline first, as in --strategy least-allocated," + r.Baseline
 	}
 	notes := []string{
-		r.Note + " " + empty,
+		r.Note + " " + r.emptyNote(),
 		fmt.Sprintf("%s. All runs are accounted until %s. Forecast: %s.", saved,
 			r.Scenario.Accounted.Format("2006-01-02 15:04 MST"), r.Scenario.Forecast),
 	}
@@ -112,6 +120,29 @@ func footnotes(r *Report) []string {
 		notes = append(notes, "No price was given, so there is no cost.")
 	}
 	return notes
+}
+
+// both reports whether there are runs of machines that sleep and of ones that do not.
+func (r *Report) both() bool {
+	return slices.ContainsFunc(r.Runs, func(run Run) bool { return run.EmptyNodes != r.Runs[0].EmptyNodes })
+}
+
+// emptyNote says what empty machines do, and what their boots cost.
+func (r *Report) emptyNote() string {
+	var sum Sleep
+	for i := range r.Runs {
+		if s := r.Runs[i].Sleep; s != nil {
+			sum.Boots += s.Boots
+			sum.BootHours += s.BootHours
+			sum.BootEnergyKWh += s.BootEnergyKWh
+		}
+	}
+	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Sleep != nil }) {
+		return "Empty machines stay on."
+	}
+	return fmt.Sprintf("Machines that sleep draw what their power profile says; the %s of all runs took %s kWh and "+
+		"%s of machine time, which the figures include.", plural(sum.Boots, "boot", "boots"),
+		significant(sum.BootEnergyKWh), span(3600*sum.BootHours))
 }
 
 // unplacedNotes tell what no node is large enough for from what only found no room: energy is lower for either.

@@ -59,7 +59,7 @@ func openb(t *testing.T, pods string) *openbCluster {
 	dir := filepath.Join(kit.Data(t, "openb/openb_node_list_all_node.csv", "openb/"+pods+".csv"), "openb")
 	c := &openbCluster{}
 	var err error
-	if c.nodes, err = workload.Nodes(filepath.Join(dir, "openb_node_list_all_node.csv"), &sched.Site{}); err != nil {
+	if c.nodes, err = workload.Nodes(filepath.Join(dir, "openb_node_list_all_node.csv"), 0, &sched.Site{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range c.nodes {

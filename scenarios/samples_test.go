@@ -134,7 +134,7 @@ func sampleDecisions(t *testing.T) []ledger.Record {
 		t.Fatal(err)
 	}
 	site := &sched.Site{Name: "demo", Zone: "SYNTHETIC", PUE: 1.2, Carbon: signal}
-	all, err := workload.Nodes("demo24", site)
+	all, err := workload.Nodes("demo24", 0, site)
 	if err != nil {
 		t.Fatal(err)
 	}

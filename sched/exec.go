@@ -89,6 +89,9 @@ func (n *Node) Added(j *Job) energy.Watts {
 	}
 	if n.Jobs == 0 {
 		before := n.Profile.Sleep
+		if n.Awake {
+			before = awake
+		}
 		if n.HasLive && sensible(n.Live) {
 			before = min(max(n.Live, before), awake)
 		}

@@ -30,7 +30,8 @@ type Node struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Capacity Resources         `json:"capacity"`
 	Free     Resources         `json:"free"`
-	Jobs     int               `json:"jobs,omitempty"` // running on it; an empty node sleeps as its profile says
+	Jobs     int               `json:"jobs,omitempty"`  // running on it; an empty node sleeps as its profile says
+	Awake    bool              `json:"awake,omitempty"` // it does not sleep now, though it may be empty
 	Profile  *energy.Profile   `json:"-"`
 	Speed    float64           `json:"speed,omitempty"` // relative to the machine of the durations; 0 reads as 1
 	PUE      float64           `json:"pue,omitempty"`   // of what feeds this node; 0: that of its site
@@ -82,7 +83,7 @@ func (n *Node) Utilisation(extra Resources) float64 {
 
 // Power returns what n draws at the node (without PUE) with the jobs that are on it.
 func (n *Node) Power() energy.Watts {
-	if n.Jobs == 0 {
+	if n.Jobs == 0 && !n.Awake {
 		return n.Profile.Sleep
 	}
 	return n.Profile.Power(n.Utilisation(Resources{})) + n.gpuPower(n.Capacity.GPU-n.Free.GPU)
@@ -112,7 +113,7 @@ func (n *Node) marginal(j *Job) (energy.Watts, energy.Joules) {
 			after += (n.Profile.GPUPower(j.GPUClass) - n.Profile.GPUMax) * energy.Watts(j.Request.GPU)
 		}
 	}
-	if n.Jobs == 0 {
+	if n.Jobs == 0 && !n.Awake {
 		return after - n.Profile.Sleep, n.Profile.WakeUp
 	}
 	return after - n.Power(), 0

@@ -67,14 +67,15 @@ func (a *accountant) settle(i int, n *sched.Node, t time.Time) error {
 	return nil
 }
 
-// wake books the energy of waking node i at t.
-func (a *accountant) wake(i int, n *sched.Node, t time.Time) {
+// wake books the energy of waking node i at t, and returns it.
+func (a *accountant) wake(i int, n *sched.Node, t time.Time) energy.Joules {
 	if n.Profile.WakeUp == 0 {
-		return
+		return 0
 	}
 	e := a.sites[i].Account(0, n.Profile.WakeUp, sched.Window{Start: t, End: t})
 	a.book(i, e)
 	a.bin(t, e)
+	return e.Energy
 }
 
 func (a *accountant) book(i int, e sched.Estimate) {

@@ -16,6 +16,7 @@ type batch struct {
 	queue   []sched.Job // the same, as strategies are told of them
 	kept    []bool      // and whether the last plan held them in line
 	inLine  int         // how many of them it did
+	tried   int         // how many of them, from the first, the last plan was made for and left there
 	nodes   []*sched.Node
 	ticking bool // a tick is to come, and nothing is planned before
 	// when a tick comes because of jobs that are held in line, and may have been planned before; 0: none was asked
@@ -150,6 +151,7 @@ func (e *engine) carryOutAll(now time.Time, plan sched.Plan) (changed bool, err 
 	changed = left < len(b.jobs)
 	clear(b.queue[left:])
 	b.jobs, b.queue, b.kept = b.jobs[:left], b.queue[:left], b.kept[:left]
+	b.tried = min(left, size)
 	return changed, nil
 }
 

@@ -28,6 +28,7 @@ func drawFleet(t *rapid.T) *sim.Scenario {
 	kinds := s.Nodes
 	for i := range kinds {
 		kinds[i].Labels = map[string]string{"kind": strconv.Itoa(i % 2)}
+		kinds[i].Profile.BootSeconds = rapid.SampledFrom([]float64{0, 90}).Draw(t, "boot")
 	}
 	s.Nodes = nil
 	for i := range rapid.IntRange(1, 14).Draw(t, "fleet") {

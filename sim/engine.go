@@ -57,6 +57,7 @@ type engine struct {
 	tasks      *tasks // nil: the strategy suspends nothing
 	elastic    elastic
 	knowledge  knowledge
+	machines   *machines // nil: none takes time to boot
 
 	running int
 	held    int
@@ -90,6 +91,7 @@ func newEngine(s *Scenario, strategy sched.Strategy) *engine {
 	e.knowledge = newKnowledge(s, strategy, e.nodes)
 	e.snapshot.Sites = e.knowledge.sites
 	e.elastic = newElastic(s, strategy, e.knowledge.learner == nil && e.batch == nil)
+	e.machines = newMachines(s, e.nodes)
 	e.candidates = newCandidates(e.nodes, strategy, &s.Policy, e.batch != nil)
 	for i := range e.nodes {
 		e.byName[e.nodes[i].Name] = i
@@ -110,9 +112,12 @@ func bySubmission(jobs []sched.Job) []int32 {
 }
 
 func (e *engine) run(ctx context.Context) error {
+	if e.machines != nil {
+		e.events.push(event{kind: power})
+	}
 	for {
 		at, ok := e.nextInstant()
-		if !ok {
+		if !ok || e.over() {
 			return e.finish()
 		}
 		if err := ctx.Err(); err != nil {
@@ -151,6 +156,14 @@ func (e *engine) instant(ctx context.Context, at int64) error {
 			return err
 		}
 	}
+	if err := e.decideAll(ctx, now, at, ticked); err != nil {
+		return err
+	}
+	return e.decideSleep(now, at)
+}
+
+// decideAll decides on the jobs of an instant.
+func (e *engine) decideAll(ctx context.Context, now time.Time, at int64, ticked bool) error {
 	if e.batch != nil {
 		return e.planAll(ctx, now, at, ticked)
 	}
@@ -179,6 +192,11 @@ func (e *engine) collect(now time.Time, at int64) (ticked bool, err error) {
 			if err := e.complete(now, at, int(ev.job)); err != nil {
 				return false, err
 			}
+		case booted:
+			if err := e.boot(now, int(ev.job)); err != nil {
+				return false, err
+			}
+		case power:
 		case check:
 			e.checks = append(e.checks, ev)
 		case tick:
@@ -257,6 +275,7 @@ func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) err
 		until = latest
 	}
 	e.events.push(event{at: e.since(until), kind: kind, job: int32(job)})
+	e.willStart(now, job, e.since(until))
 	return nil
 }
 
@@ -361,9 +380,11 @@ func (e *engine) begin(now time.Time, job, i int) error {
 	if err := e.account.settle(i, n, now); err != nil {
 		return err
 	}
-	if n.Jobs == 0 {
-		e.account.wake(i, n, now)
+	if n.Jobs == 0 && !n.Awake && n.Profile.Sleeps() {
+		e.result.Sleep.Boots++
+		e.result.Sleep.BootEnergy += e.account.wake(i, n, now)
 	}
+	e.machines.began(j.Request, e.since(now))
 	e.meters.place(i, n, job, e.pods.told(j), now)
 	e.candidates.change(i, func(n *sched.Node) { *n = n.Place(j.Request) })
 	e.use.begin(i, job)
@@ -386,6 +407,9 @@ func (e *engine) end(now time.Time, job int) error {
 		n.Free = n.Free.Add(j.Request)
 		n.Jobs--
 	})
+	if n.Jobs == 0 {
+		e.machines.emptied(i, now)
+	}
 	e.use.end(i, job)
 	e.meters.changed(i, n)
 	e.pods.end(i, n, job, now)

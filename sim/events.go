@@ -4,12 +4,14 @@ package sim
 // happens in this order, and within each kind in the order of the jobs, so that runs are reproducible:
 //
 //	completions                      what ends makes room for what begins
+//	boots                            machines that come up, or fail to
 //	checks                           running jobs go on or are suspended, which makes room too
 //	(jobs that lack room are tried on the nodes that became free, in the order of the queue)
 //	releases                         final holds end
 //	jobs that are held or suspended and are asked again
 //	arrivals
 //	ticks                            the queue is planned as a whole
+//	                                 machines go to sleep and are woken
 //
 // What is learnt from completions and arrivals is learnt before the strategy is asked. What an instant causes at the
 // very same instant, as the completion of a job of next to no length, comes after all of it.
@@ -23,11 +25,13 @@ type eventKind uint8
 
 const (
 	completion eventKind = iota
+	booted               // its job is the index of a node
 	check
 	release
 	again
 	arrival
 	tick
+	power // a machine may sleep by now, or is to wake
 )
 
 func (e event) before(o event) bool {
@@ -81,4 +85,17 @@ func (h *eventHeap) pop() event {
 		s[i] = last
 	}
 	return top
+}
+
+// until calls each with the events up to an instant, in no order.
+func (h eventHeap) until(at int64, each func(event)) { h.walk(0, at, each) }
+
+func (h eventHeap) walk(i int, at int64, each func(event)) {
+	if i >= len(h) || h[i].at > at {
+		return
+	}
+	each(h[i])
+	for child := 4*i + 1; child <= 4*i+4; child++ {
+		h.walk(child, at, each)
+	}
 }

@@ -40,7 +40,8 @@ type File struct {
 	// benchmark of a node that is not named follows from its power profile.
 	Benchmarks map[string]energy.Benchmark `json:"benchmarks,omitempty"`
 	// "sleep" (default): as their profiles say; "idle": they never sleep
-	EmptyNodes string `json:"emptyNodes,omitempty"`
+	EmptyNodes string    `json:"emptyNodes,omitempty"`
+	Sleep      SleepFile `json:"sleep,omitzero"`
 
 	Interruptible bool `json:"interruptible,omitempty"` // jobs may be suspended and resumed
 	// work that an interruptible job does once more at each resume
@@ -206,7 +207,7 @@ func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
 		}
 		s.Sites, s.Notes = append(s.Sites, site), append(s.Notes, notes...)
 	}
-	for _, load := range [...]func(*Scenario) error{f.loadStart, f.loadNodes, f.loadJobs, f.loadLive} {
+	for _, load := range [...]func(*Scenario) error{f.loadStart, f.loadNodes, f.loadJobs, f.loadLive, f.loadSleep} {
 		if err := load(s); err != nil {
 			return nil, err
 		}
@@ -419,7 +420,7 @@ func (f *File) loadNodes(s *Scenario) error {
 		if err != nil {
 			return err
 		}
-		nodes, err := workload.Nodes(source, sites...)
+		nodes, err := workload.Nodes(source, f.Seed, sites...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.Called("nodes"), err)
 		}
@@ -434,23 +435,25 @@ func (f *File) loadNodes(s *Scenario) error {
 		}
 	}
 	if f.EmptyNodes == EmptyNodesIdle {
-		keepAwake(s.Nodes)
+		s.Nodes = StayAwake(s.Nodes)
 	}
 	return nil
 }
 
-// keepAwake replaces the profiles of nodes by ones that never sleep.
-func keepAwake(nodes []sched.Node) {
+// StayAwake returns the nodes with power profiles that never sleep.
+func StayAwake(nodes []sched.Node) []sched.Node {
+	nodes = slices.Clone(nodes)
 	awake := map[*energy.Profile]*energy.Profile{}
 	for i := range nodes {
 		n := &nodes[i]
 		if awake[n.Profile] == nil {
 			p := *n.Profile
-			p.Sleep, p.WakeUp = p.Power(0), 0
+			p.Sleep, p.WakeUp, p.BootSeconds = p.Power(0), 0, 0
 			awake[n.Profile] = &p
 		}
 		n.Profile = awake[n.Profile]
 	}
+	return nodes
 }
 
 // nodeSource is where a list of nodes is, or a preset.

@@ -65,6 +65,18 @@ func (q *waitingQueue) add(job int, j *sched.Job) {
 	q.lines[k].jobs = append(q.lines[k].jobs, waiter{number: q.last, job: int32(job)})
 }
 
+// each calls f with waiting jobs, so many at most.
+func (q *waitingQueue) each(most int, f func(job int)) {
+	for k := range q.lines {
+		for _, w := range q.lines[k].jobs[q.lines[k].from:] {
+			if most--; most < 0 {
+				return
+			}
+			f(int(w.job))
+		}
+	}
+}
+
 // begin begins a pass over the jobs whose request is within room, in the order in which they came.
 func (q *waitingQueue) begin(room sched.Resources) {
 	q.alive = q.alive[:0]

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -28,9 +29,22 @@ type Scenario struct {
 	// Power makes what strategies are told of the power of jobs, from what virtual meters have read of others, anew
 	// for each run; nil: nothing, so that they go by the power profiles of nodes.
 	Power func() predict.PowerLearner
+	Sleep SleepRules // of machines that take time to boot
 	Queue QueueRules // how the queue is served; zero: as kube-scheduler serves it
 
 	Notes []string // what was left out of the files, and what was filled in: for reports
+}
+
+// Sleeps reports whether some machine draws less asleep than idle.
+func (s *Scenario) Sleeps() bool {
+	return slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return n.Profile.Sleeps() })
+}
+
+// StayingAwake returns the same scenario with machines that never sleep.
+func (s *Scenario) StayingAwake() *Scenario {
+	awake := *s
+	awake.Nodes = StayAwake(s.Nodes)
+	return &awake
 }
 
 // Foresight is what could be known of a site's carbon intensity at any time.
@@ -140,6 +154,7 @@ type Result struct {
 	End        time.Time       // when the last job finished
 	Accounted  time.Time       // up to when energy was accounted; see [Align]
 	BusyCPU    float64         // core-seconds requested by running jobs
+	Sleep      Sleep
 	Timeline   []Sample
 	Events     int           // whatever the engine looked at: arrivals, completions, releases, jobs asked again
 	Decisions  int           // calls of Strategy.Plan

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -27,24 +28,38 @@ func (e *engine) finish() error {
 	if r.End.IsZero() {
 		r.End = e.scenario.Start
 	}
-	if err := e.settleAll(r.End); err != nil {
+	until := r.End
+	if e.machines != nil && e.machines.played.After(until) { // machines were woken in vain for what never ran
+		until = e.machines.played
+	}
+	if err := e.settleAll(until); err != nil {
 		return err
 	}
 	e.fill()
 	return nil
 }
 
-// AccountUntil accounts r on to an instant, as nodes stand after its last job; see [Align]. What was accounted already
-// stays.
+// AccountUntil accounts r on to an instant, as nodes stand after its last job, or go to sleep; see [Align]. What was
+// accounted already stays.
 func (r *Result) AccountUntil(t time.Time) error {
 	if !t.After(r.Accounted) {
 		return nil
 	}
-	if err := r.engine.settleAll(t); err != nil {
+	if err := r.engine.rest(t); err != nil {
 		return fmt.Errorf("accounting %s up to %s: %w", r.Strategy, t.Format(time.RFC3339), err)
 	}
 	r.engine.fill()
 	return nil
+}
+
+// rest plays what machines do after the last job, up to an instant, and accounts it.
+func (e *engine) rest(t time.Time) error {
+	for len(e.events) > 0 && e.machines != nil && e.events[0].at <= e.since(t) {
+		if err := e.instant(context.Background(), e.events[0].at); err != nil {
+			return err
+		}
+	}
+	return e.settleAll(t)
 }
 
 func (e *engine) settleAll(t time.Time) error {
@@ -61,6 +76,7 @@ func (e *engine) fill() {
 	r := e.result
 	r.Totals = e.account.total
 	r.NodeEnergy = e.account.nodes
+	r.Sleep.Asleep = e.machines.sleptUntil(r.Accounted)
 	r.Timeline = make([]Sample, len(e.account.bins))
 	for k, b := range e.account.bins {
 		s := &r.Timeline[k]

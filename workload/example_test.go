@@ -11,7 +11,7 @@ import (
 
 // A bundled fleet, and a trace written as a table that Read reads back.
 func Example() {
-	nodes, err := workload.Nodes("demo24", &sched.Site{Name: "home"})
+	nodes, err := workload.Nodes("demo24", 0, &sched.Site{Name: "home"})
 	if err != nil {
 		panic(err)
 	}
@@ -26,7 +26,7 @@ func Example() {
 		panic(err)
 	}
 	// Output:
-	// 24 nodes, the first edge-0 with profile tx100-2012
+	// 24 nodes, the first n13-edge with profile tx100-2012
 	// id,submit_time,duration,cpu,memory,gpu,allowed_delay,deadline
 	// nightly,3600,2700,1500m,4294967296,0,21600,
 }

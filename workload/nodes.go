@@ -23,6 +23,7 @@ const (
 	columnExponent = "exponent"
 	columnSleep    = "sleep_watts" // default: idle_watts, so it never sleeps
 	columnWakeUp   = "wakeup_joules"
+	columnBoot     = "boot_seconds"   // default: it wakes in no time
 	columnGPUIdle  = "gpu_idle_watts" // of each GPU
 	columnGPUMax   = "gpu_max_watts"
 )
@@ -30,7 +31,7 @@ const (
 var (
 	nodeColumns  = []string{columnName, columnCPU}
 	powerColumns = []string{
-		columnIdle, columnMax, columnExponent, columnSleep, columnWakeUp, columnGPUIdle, columnGPUMax,
+		columnIdle, columnMax, columnExponent, columnSleep, columnWakeUp, columnBoot, columnGPUIdle, columnGPUMax,
 	}
 	otherNodeColumns = append([]string{columnSite, columnMemory, columnGPU, columnSpeed, columnCount, columnProfile},
 		powerColumns...)
@@ -41,14 +42,14 @@ const maxNodes = 1 << 20
 // unlimitedMemory is that of nodes whose file says nothing of memory: a pebibyte.
 const unlimitedMemory = 1 << 50
 
-// Nodes returns empty nodes from a preset or a file. A node stands at the site that its row names, and at the first of
+// Nodes returns empty nodes from a preset, whose names the seed shuffles, or from a file. A node stands at the site that its row names, and at the first of
 // sites if it names none; without sites there is nowhere for nodes to stand.
-func Nodes(source string, sites ...*sched.Site) ([]sched.Node, error) {
+func Nodes(source string, seed uint64, sites ...*sched.Site) ([]sched.Node, error) {
 	if len(sites) == 0 {
 		return nil, errors.New("nodes need a site")
 	}
 	if _, ok := presets[source]; ok {
-		return presetNodes(source, sites[0])
+		return presetNodes(source, seed, sites[0])
 	}
 	text, err := grid.ReadFile(source)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,7 +152,7 @@ func nodeProfile(row *rows, node string, known profiles) *energy.Profile {
 		Name: node, Quality: energy.Estimated, Source: "node file", Idle: energy.Watts(idle),
 		Max: energy.Watts(amount(columnMax, 0)), Exponent: amount(columnExponent, 0),
 		Sleep: energy.Watts(amount(columnSleep, idle)), WakeUp: energy.Joules(amount(columnWakeUp, 0)),
-		GPUIdle: energy.Watts(amount(columnGPUIdle, 0)), GPUMax: energy.Watts(amount(columnGPUMax, 0)),
+		BootSeconds: amount(columnBoot, 0), GPUIdle: energy.Watts(amount(columnGPUIdle, 0)), GPUMax: energy.Watts(amount(columnGPUMax, 0)),
 	}
 	row.refuse("", p.Validate())
 	return p

@@ -28,7 +28,7 @@ func TestNodesFromFile(t *testing.T) {
 			"web,south,8,16Gi,,,sr655-2021,,,,,,,,12\n"+
 			"gpu,,500m,1G,2,1.5,,100,300,1.4,10,5000,30,250,\n"+
 			"cold,,4,1Gi,,,,40,80,,,,,,1\n")
-	nodes, err := workload.Nodes(path, north, south)
+	nodes, err := workload.Nodes(path, 0, north, south)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestNodesRefuses(t *testing.T) {
 		"count of a crowd": {header + "a,,1,0,dl360-2018,,,,,,99999999,\n", "workload.csv:2: count: "},
 		"speed zero":       {header + "a,,1,0,dl360-2018,,,,,,,0\n", `workload.csv:2: speed: "0" must be more than 0`},
 	} {
-		nodes, err := workload.Nodes(write(t, c.text), north, south)
+		nodes, err := workload.Nodes(write(t, c.text), 0, north, south)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
 		}
@@ -118,11 +118,11 @@ func TestNodesRefuses(t *testing.T) {
 			t.Errorf("%s: got %d nodes in spite of the error", name, len(nodes))
 		}
 	}
-	_, err := workload.Nodes("ecshed50", north)
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "the presets are demo24, ecsched50") {
+	_, err := workload.Nodes("ecshed50", 0, north)
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "the presets are demo24, ecsched40") {
 		t.Errorf("unknown preset: error %v", err)
 	}
-	if _, err := workload.Nodes("ecsched50"); err == nil {
+	if _, err := workload.Nodes("ecsched50", 0); err == nil {
 		t.Error("nodes without a site were accepted")
 	}
 }
@@ -132,8 +132,8 @@ func TestPresets(t *testing.T) {
 		name         string
 		nodes, cores int64
 		kinds        int
-	}{{"ecsched50", 50, 2500, 3}, {"demo24", 24, 600, 4}} {
-		nodes, err := workload.Nodes(c.name, north)
+	}{{"ecsched50", 50, 2500, 3}, {"ecsched40", 40, 2000, 3}, {"ecsched65", 65, 3250, 3}, {"demo24", 24, 600, 4}} {
+		nodes, err := workload.Nodes(c.name, 0, north)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +230,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("%d of %d jobs must start at once, want a third", impatient, len(jobs))
 	}
 	// Promised in the documentation: every job fits the preset, with some choice.
-	nodes, err := workload.Nodes("demo24", north)
+	nodes, err := workload.Nodes("demo24", 0, north)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestExampleNodesFileIsRead(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	nodes, err := workload.Nodes(path, north)
+	nodes, err := workload.Nodes(path, 0, north)
 	if diff := cmp.Diff([]string{"node-0", "node-1", "node-2"}, names(nodes)); err != nil || diff != "" {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}

@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 
@@ -23,11 +24,10 @@ var presets = map[string][]group{
 	// names no hardware. Each size gets a server of about as many hardware threads, the smallest ones being the
 	// oldest, as in a fleet that grew: a busy slot then adds 7.6, 4.0 and 1.8 W, and it matters which machines are
 	// kept awake. All run at the same speed, since the trace gives one duration for all.
-	"ecsched50": {
-		{"small", 20, 25, 25, "r620-2012"},
-		{"medium", 20, 50, 50, "dl360-2018"},
-		{"large", 10, 100, 100, "sr655-2021"},
-	},
+	"ecsched50": threeSizes(20, 20, 10),
+	// The same kinds, fewer and more of them.
+	"ecsched40": threeSizes(16, 16, 8),
+	"ecsched65": threeSizes(26, 26, 13),
 	// A small mixed fleet for the lab: the efficient machines are a quarter, and the oldest are not the smallest.
 	"demo24": {
 		{"edge", 8, 4, 16, "tx100-2012"},
@@ -42,6 +42,14 @@ var presets = map[string][]group{
 	},
 }
 
+func threeSizes(small, medium, large int) []group {
+	return []group{
+		{"small", small, 25, 25, "r620-2012"},
+		{"medium", medium, 50, 50, "dl360-2018"},
+		{"large", large, 100, 100, "sr655-2021"},
+	}
+}
+
 // The power of the preset "unlimited": a watt per core and nothing else. With no other node to compare with, its size
 // is of no consequence.
 const (
@@ -52,8 +60,9 @@ const (
 // Presets lists the names that [Nodes] knows, sorted.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// presetNodes makes the nodes of a preset, all at one site.
-func presetNodes(name string, site *sched.Site) ([]sched.Node, error) {
+// presetNodes makes the nodes of a preset, all at one site. Their names begin with numbers that the seed shuffles: were
+// they sorted by kind, a strategy that breaks ties by name would know which machines are efficient.
+func presetNodes(name string, seed uint64, site *sched.Site) ([]sched.Node, error) {
 	var nodes []sched.Node
 	known := profiles{}
 	for _, g := range presets[name] {
@@ -63,7 +72,11 @@ func presetNodes(name string, site *sched.Site) ([]sched.Node, error) {
 		}
 		capacity := sched.Resources{MilliCPU: g.cores * 1000, Memory: g.memory << 30}
 		kind := sched.Node{Name: g.name, Site: site, Capacity: capacity, Free: capacity, Profile: profile, Speed: 1}
-		nodes = append(nodes, replicate(kind, g.count)...)
+		nodes = append(nodes, slices.Repeat([]sched.Node{kind}, g.count)...)
+	}
+	digits := len(strconv.Itoa(len(nodes) - 1))
+	for i, number := range rand.New(rand.NewPCG(seed, uint64(len(nodes)))).Perm(len(nodes)) {
+		nodes[i].Name = fmt.Sprintf("n%0*d-%s", digits, number, nodes[i].Name)
 	}
 	return nodes, nil
 }

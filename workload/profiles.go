@@ -31,12 +31,12 @@ var servers = []server{
 }
 
 // SPECpower says nothing of sleep. These are estimates: a suspended server still feeds its memory, its management
-// controller and a standby supply, 5 to 15 W, which is about 5 % of full load; and it takes about a minute until it can
-// work, drawing what lies midway between idle and full load.
+// controller and a standby supply, 5 to 15 W, which is about 5 % of full load; and it takes about two minutes until it
+// can work, drawing what lies midway between idle and full load.
 const (
 	sleepShare = 0.05
 	sleepLeast = energy.Watts(5)
-	wakeUpTime = time.Minute
+	bootTime   = 2 * time.Minute
 )
 
 // profile makes the power model of s. It is linear, since only two points are published for every result.
@@ -47,8 +47,11 @@ func (s *server) profile() *energy.Profile {
 		Max:      s.full,
 		Exponent: 1,
 		Sleep:    max(sleepLeast, sleepShare*s.full),
-		WakeUp:   ((s.idle + s.full) / 2).For(wakeUpTime),
-		Quality:  energy.Estimated,
+		WakeUp:   ((s.idle + s.full) / 2).For(bootTime),
+
+		BootSeconds: bootTime.Seconds(),
+
+		Quality: energy.Estimated,
 		Source: fmt.Sprintf("SPECpower_ssj2008, %s, %s, %d cores, %d threads: idle and full load are measured; "+
 			"linear in between, sleep and wake-up are estimates",
 			s.system, s.published, s.cores, s.threads),

@@ -460,7 +460,7 @@ func TestReadPublishedTraces(t *testing.T) {
 
 func TestOpenBNodes(t *testing.T) {
 	site := &sched.Site{Name: "here"}
-	nodes, err := workload.Nodes(shared(t, "workload/alibaba_openb_2023/openb_node_list_all_node.csv.gz"), site)
+	nodes, err := workload.Nodes(shared(t, "workload/alibaba_openb_2023/openb_node_list_all_node.csv.gz"), 0, site)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -484,7 +484,7 @@ func TestOpenBNodes(t *testing.T) {
 // The same on five rows of our own making.
 func TestOpenBNodeRows(t *testing.T) {
 	site := &sched.Site{Name: "here"}
-	nodes, err := workload.Nodes("testdata/openb_nodes.csv", site)
+	nodes, err := workload.Nodes("testdata/openb_nodes.csv", 0, site)
 	if err != nil || len(nodes) != 5 {
 		t.Fatalf("%d nodes, %v", len(nodes), err)
 	}
@@ -520,7 +520,7 @@ func TestOpenBNodeRows(t *testing.T) {
 		"sn,cpu_milli,memory_mib,gpu,model\na,1000,1,0,\na,1000,1,0,\n": `workload.csv:3: sn: "a" is used twice`,
 		"sn,cpu_milli,memory_mib,gpu,model\n":                           "workload.csv: the file has no nodes",
 	} {
-		got, err := workload.Nodes(write(t, text), site)
+		got, err := workload.Nodes(write(t, text), 0, site)
 		if err == nil || !strings.Contains(err.Error(), want) || got != nil {
 			t.Errorf("%q: %d nodes, error %v, want one that says %q", text, len(got), err, want)
 		}
@@ -529,7 +529,7 @@ func TestOpenBNodeRows(t *testing.T) {
 
 // The preset without limits has power in proportion to busy cores, and nothing else.
 func TestUnlimited(t *testing.T) {
-	nodes, err := workload.Nodes("unlimited", &sched.Site{})
+	nodes, err := workload.Nodes("unlimited", 0, &sched.Site{})
 	if err != nil || len(nodes) != 1 {
 		t.Fatalf("%d nodes, %v", len(nodes), err)
 	}
@@ -578,7 +578,7 @@ func FuzzReadSURF(f *testing.F) {
 func FuzzOpenBNodes(f *testing.F) {
 	f.Add([]byte("sn,cpu_milli,memory_mib,gpu,model\na,1000,1,1,T4\nb,96000,393216,0,\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		nodes, err := workload.Nodes(write(t, "sn"+string(text)), &sched.Site{})
+		nodes, err := workload.Nodes(write(t, "sn"+string(text)), 0, &sched.Site{})
 		if (err == nil) != (len(nodes) > 0) {
 			t.Fatalf("%d nodes and error %v", len(nodes), err)
 		}

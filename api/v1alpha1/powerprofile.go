@@ -71,6 +71,11 @@ type PowerProfileSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	WakeUpJoules float64 `json:"wakeUpJoules,omitempty"`
+	// Seconds from the order to wake until work can begin.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	BootSeconds float64 `json:"bootSeconds,omitempty"`
 	// Power of each GPU that is not in use.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

@@ -70,7 +70,7 @@ func scenarioOf(t *testing.T) *sim.Scenario {
 			Carbon: grid.Signal{Series: series},
 		})
 	}
-	nodes, err := workload.Nodes("demo24", s.Sites...)
+	nodes, err := workload.Nodes("demo24", 0, s.Sites...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,163 @@
+package scenarios_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+const (
+	fairFile = "../docs/measurements/sleep.md"
+	fairRuns = 20
+	// of Student's distribution: the interval of 95 % of a mean of twenty
+	fairT = 2.093
+
+	fairBegin = "<!-- figures: go test ./scenarios -run Fair -rewrite -->\n"
+)
+
+// fairStrategies are "energy" and what it is compared with. It must need less energy than those marked.
+var fairStrategies = []struct {
+	name string
+	must bool
+}{{"energy", false}, {"fcfs", true}, {"most-allocated", true}, {"random", true}, {"least-allocated", false}}
+
+// fairRow is one strategy on one trace, over all seeds.
+type fairRow struct {
+	trace, empty, strategy string
+	kWh, wait              float64 // means
+	boots, failed, bootKWh float64
+	less, within           float64 // share by which "energy" needs less, and half of its interval
+}
+
+// TestFair shuffles the names of machines by twenty seeds, so that ties by name tell nothing: "energy" must need less
+// energy than strategies that do not look at it, with machines asleep and on, and the interval must exclude zero.
+func TestFair(t *testing.T) {
+	if raced {
+		t.Skip("it is played without the race detector")
+	}
+	kit.Data(t, "ecsched/ecsched_input_9549jobs.txt")
+	var rows []fairRow
+	for _, trace := range []struct{ name, file string }{
+		{"demo", "demo/scenario.yaml"}, {"ECSched's", "ecsched/baseline.yaml"},
+	} {
+		for _, empty := range []string{sim.EmptyNodesIdle, sim.EmptyNodesSleep} {
+			rows = append(rows, fair(t, trace.name, trace.file, empty)...)
+		}
+	}
+	page, err := os.ReadFile(fairFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := bytes.Cut(page, []byte(fairBegin))
+	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
+	if !begins || !ends {
+		t.Fatalf("%s has no %q or no %q", fairFile, strings.TrimSpace(fairBegin), figuresEnd)
+	}
+	hold(t, fairFile, fmt.Appendf(nil, "%s%s%s%s%s", before, fairBegin, fairTable(rows), figuresEnd, after))
+}
+
+// fair plays a scenario under all strategies and seeds.
+func fair(t *testing.T, trace, path, empty string) []fairRow {
+	t.Helper()
+	rows, less := make([]fairRow, len(fairStrategies)), make([][]float64, len(fairStrategies))
+	for seed := range uint64(fairRuns) {
+		file, err := sim.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Seed, file.EmptyNodes, file.Queue = seed+1, empty, sim.QueueFile{}
+		scenario, err := file.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var results []*sim.Result
+		for _, s := range fairStrategies {
+			strategy, err := sched.New(s.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := sim.Run(t.Context(), scenario, s.name, strategy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			results = append(results, r)
+		}
+		if _, err := sim.Align(results...); err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range results {
+			less[i] = append(less[i], 1-float64(results[0].Energy/r.Energy))
+			rows[i].add(r)
+		}
+	}
+	for i, s := range fairStrategies {
+		rows[i].trace, rows[i].empty, rows[i].strategy = trace, empty, s.name
+		rows[i].less, rows[i].within = interval(less[i])
+		if s.must && rows[i].less-rows[i].within <= 0 {
+			t.Errorf("%s, machines %s: energy needs %.2f ± %.2f %% less than %s", trace, empty, 100*rows[i].less,
+				100*rows[i].within, s.name)
+		}
+	}
+	return rows
+}
+
+func (r *fairRow) add(of *sim.Result) {
+	wait := 0.0
+	for i := range of.Outcomes {
+		wait += of.Outcomes[i].Idle(&of.Scenario.Jobs[i]).Seconds() / float64(len(of.Outcomes))
+	}
+	for _, sum := range [...]struct {
+		to *float64
+		of float64
+	}{
+		{&r.kWh, of.Energy.KWh()}, {&r.wait, wait}, {&r.boots, float64(of.Sleep.Boots)},
+		{&r.failed, float64(of.Sleep.FailedBoots)}, {&r.bootKWh, of.Sleep.BootEnergy.KWh()},
+	} {
+		*sum.to += sum.of / fairRuns
+	}
+}
+
+// interval returns a mean and half of its interval of 95 %.
+func interval(values []float64) (mean, within float64) {
+	n := float64(len(values))
+	for _, v := range values {
+		mean += v / n
+	}
+	squares := 0.0
+	for _, v := range values {
+		squares += (v - mean) * (v - mean)
+	}
+	return mean, fairT * math.Sqrt(squares/(n-1)/n)
+}
+
+func fairTable(rows []fairRow) string {
+	var b strings.Builder
+	b.WriteString("| trace | empty machines | strategy | energy | `energy` needs less by | mean wait | boots | " +
+		"of them failed | boot energy |\n|---|---|---|---|---|---|---|---|---|\n")
+	words := map[string]string{sim.EmptyNodesSleep: "sleep", sim.EmptyNodesIdle: "stay on"}
+	for i := range rows {
+		r := &rows[i]
+		less := "–"
+		if r.strategy != fairStrategies[0].name {
+			less = fmt.Sprintf("%.1f ± %.1f %%", 100*r.less, 100*r.within)
+		}
+		fmt.Fprintf(&b, "| %s | %s | `%s` | %.2f kWh | %s | %.0f s | %.1f | %.1f | %.3f kWh |\n", r.trace,
+			words[r.empty], r.strategy, r.kWh, less, r.wait, r.boots, r.failed, r.bootKWh)
+	}
+	return b.String()
+}
+
+func TestInterval(t *testing.T) {
+	values := slices.Repeat([]float64{1, 3}, fairRuns/2)
+	if mean, within := interval(values); math.Abs(mean-2) > 1e-12 || math.Abs(within-fairT*math.Sqrt(20.0/19/20)) > 1e-12 {
+		t.Errorf("%v ± %v", mean, within)
+	}
+}

@@ -1,0 +1,298 @@
+package sleep
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// Decide says which machines are to sleep and which to wake.
+func Decide(s *Snapshot) Plan {
+	d := newDecision(s)
+	d.serve()
+	d.count()
+	d.wakeForHeadroom()
+	d.rest()
+	return d.plan
+}
+
+// decision is a Plan in the making.
+type decision struct {
+	*Snapshot
+	plan  Plan
+	nodes []sched.Node // machines with what is planned on them
+	up    []bool       // awake and going to stay so, booting, or woken by the plan
+	taken []bool       // planned or waiting work has it
+	awake map[string]int
+	best  []int // all machines, those first that draw least per core
+
+	free, used sched.Resources // of the machines that are up
+	roomy      int             // how many of them have room for the largest job
+}
+
+func newDecision(s *Snapshot) *decision {
+	n := len(s.Machines)
+	d := &decision{
+		Snapshot: s, plan: Plan{Verdicts: make([]Verdict, n)}, nodes: make([]sched.Node, n), up: make([]bool, n),
+		taken: make([]bool, n), awake: map[string]int{}, best: make([]int, n),
+	}
+	for i := range s.Machines {
+		m := &s.Machines[i]
+		d.best[i] = i
+		d.up[i] = m.State == Awake || m.State == Booting
+		d.nodes[i] = sched.Node{
+			Name: m.Name, Labels: m.Labels, Capacity: m.Capacity, Free: m.Capacity, Profile: m.Profile, Speed: m.Speed,
+			PUE: m.PUE, Awake: d.up[i],
+		}
+		if m.State == Awake {
+			d.nodes[i].Free, d.nodes[i].Jobs = m.Free, m.Jobs
+			d.awake[m.Zone]++
+		}
+		d.plan.Verdicts[i].Reason = first(m)
+	}
+	slices.SortStableFunc(d.best, func(a, b int) int {
+		return cmp.Compare(s.Machines[a].perCore(), s.Machines[b].perCore())
+	})
+	return d
+}
+
+// first is the reason that stands unless a better one is found.
+func first(m *Machine) Reason {
+	switch {
+	case m.State == Asleep:
+		return Spare
+	case m.State != Awake:
+		return Changing
+	case m.Jobs > 0:
+		return Works
+	}
+	return JustEmptied
+}
+
+// askAgain notes when a decision may change by itself.
+func (d *decision) askAgain(at time.Time) {
+	if at.After(d.Now) && (d.plan.Next.IsZero() || at.Before(d.plan.Next)) {
+		d.plan.Next = at
+	}
+}
+
+// serve finds a machine for each need, in the order in which they come: those that wait first, then what is planned.
+func (d *decision) serve() {
+	order := make([]int, len(d.Needs))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return d.Needs[a].At.Compare(d.Needs[b].At) })
+	for _, k := range order {
+		need := &d.Needs[k]
+		waits := !need.At.After(d.Now)
+		i := d.cheapest(need, func(i int) bool {
+			return d.up[i] && !(waits && d.Machines[i].State == Awake) // where it fits on those, it does not wait long
+		})
+		if i < 0 && waits {
+			i = d.cheapest(need, func(i int) bool { return d.Machines[i].State == Awake && d.Machines[i].Jobs == 0 })
+		}
+		if i < 0 {
+			i = d.sleeper(need)
+		}
+		if i < 0 {
+			d.plan.Unmet = append(d.plan.Unmet, need.Job)
+			continue
+		}
+		d.give(i, need, waits)
+	}
+}
+
+// sleeper returns the machine to wake for a need, -1 if none would have room. One whose boot failed shortly before
+// comes after all others.
+func (d *decision) sleeper(need *Need) int {
+	asleep := func(i int) bool { return d.Machines[i].State == Asleep || d.Machines[i].State == Stopping }
+	i := d.cheapest(need, func(i int) bool { return asleep(i) && !d.Now.Before(d.Machines[i].retry()) })
+	if i < 0 {
+		i = d.cheapest(need, asleep)
+	}
+	return i
+}
+
+// retry returns when a machine whose boots failed is to be tried again while there are others: after twice its boot
+// time, four times, and so on.
+func (m *Machine) retry() time.Time {
+	if m.Failed == 0 {
+		return time.Time{}
+	}
+	const doublings = 6
+	return m.Since.Add(m.BootTime() << min(m.Failed, doublings))
+}
+
+// cheapest returns the machine on which a need adds the least energy, of those that may be taken and have room for it;
+// -1 if there is none.
+func (d *decision) cheapest(need *Need, may func(i int) bool) int {
+	job := sched.Job{Request: need.Request, Selector: need.Selector, Duration: max(need.Duration, time.Minute)}
+	var s sched.Snapshot
+	best, least := -1, energy.Joules(0)
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		if !may(i) || !job.Fits(n) {
+			continue
+		}
+		e := s.Estimate(&job, n, sched.Window{Start: d.Now, End: d.Now.Add(n.Runtime(&job))}).Energy
+		if best < 0 || e < least {
+			best, least = i, e
+		}
+	}
+	return best
+}
+
+// give puts a need on a machine, which wakes in time for it.
+func (d *decision) give(i int, need *Need, waits bool) {
+	m, v := &d.Machines[i], &d.plan.Verdicts[i]
+	if !waits && need.At.After(d.Now.Add(m.Horizon(&d.Policy))) {
+		return // so far ahead that it may sleep before
+	}
+	d.nodes[i] = d.nodes[i].Place(need.Request)
+	reason := ForPlanned
+	if waits {
+		reason = ForWaiting
+	}
+	if !d.taken[i] && v.Reason != Works {
+		v.Reason, v.For = reason, need.Job
+	}
+	d.taken[i] = true
+	if d.up[i] || m.State != Asleep {
+		return
+	}
+	at := need.At.Add(-m.BootTime() - d.Policy.Lead)
+	switch {
+	case waits || !at.After(d.Now):
+		if !waits || !d.Now.Before(m.retry()) {
+			d.wake(i)
+			return
+		}
+		v.Reason, v.Until = BootFailed, m.retry()
+		d.askAgain(m.retry())
+	default:
+		d.askAgain(at)
+	}
+}
+
+func (d *decision) wake(i int) {
+	d.plan.Verdicts[i].Do = Wake
+	d.up[i], d.nodes[i].Awake = true, true
+}
+
+// count sums up what is free and in use.
+func (d *decision) count() {
+	for i := range d.nodes {
+		if d.up[i] {
+			d.used = d.used.Add(d.nodes[i].Capacity.Sub(d.nodes[i].Free))
+			d.rises(i, 1)
+		}
+	}
+}
+
+// rises counts the free room of a machine that comes up, or with by = -1 of one that goes down.
+func (d *decision) rises(i, by int) {
+	if free := d.nodes[i].Free; by > 0 {
+		d.free = d.free.Add(free)
+	} else {
+		d.free = d.free.Sub(free)
+	}
+	if d.Largest.Within(d.nodes[i].Free) {
+		d.roomy += by
+	}
+}
+
+// wakeForHeadroom wakes the machines that draw least per core until there is room for what may come next.
+func (d *decision) wakeForHeadroom() {
+	for _, i := range d.best {
+		m, lacks := &d.Machines[i], d.lacks()
+		switch {
+		case lacks == (sched.Resources{}):
+			return
+		case m.State != Asleep, d.up[i], d.Now.Before(m.retry()), !d.helps(i, lacks):
+			continue
+		}
+		d.plan.Verdicts[i].Reason, d.plan.Verdicts[i].For = ForHeadroom, ""
+		d.wake(i)
+		d.rises(i, 1)
+	}
+}
+
+// helps reports whether a machine has something of what headroom lacks.
+func (d *decision) helps(i int, lacks sched.Resources) bool {
+	has := d.Machines[i].Capacity
+	return lacks.MilliCPU > 0 && has.MilliCPU > 0 || lacks.Memory > 0 && has.Memory > 0 || lacks.GPU > 0 && has.GPU > 0
+}
+
+// lacks returns how much headroom is missing on the machines that are up.
+func (d *decision) lacks() sched.Resources {
+	if d.Policy.Headroom <= 0 {
+		return sched.Resources{}
+	}
+	share := func(of int64) int64 { return int64(d.Policy.Headroom * float64(of)) }
+	want := sched.Resources{MilliCPU: share(d.used.MilliCPU), Memory: share(d.used.Memory), GPU: share(d.used.GPU)}
+	lack := most(want.Sub(d.free), sched.Resources{})
+	if d.roomy == 0 {
+		lack = most(lack, d.Largest)
+	}
+	return lack
+}
+
+func most(a, b sched.Resources) sched.Resources {
+	return sched.Resources{
+		MilliCPU: max(a.MilliCPU, b.MilliCPU), Memory: max(a.Memory, b.Memory), GPU: max(a.GPU, b.GPU),
+	}
+}
+
+// rest sends machines to sleep that nothing needs, those first that draw most per core. What is yet to come up does not
+// stand in for them.
+func (d *decision) rest() {
+	for i := range d.up {
+		if d.up[i] && d.Machines[i].State != Awake {
+			d.rises(i, -1)
+		}
+	}
+	for _, i := range slices.Backward(d.best) {
+		m, v := &d.Machines[i], &d.plan.Verdicts[i]
+		if m.State != Awake || m.Jobs > 0 || d.taken[i] {
+			continue
+		}
+		v.Reason, v.Until = d.keeps(i)
+		if v.Reason == JustEmptied {
+			d.askAgain(v.Until)
+		}
+		if v.Reason == Spare {
+			v.Do, d.up[i] = Sleep, false
+			d.awake[m.Zone]--
+			d.rises(i, -1)
+		}
+	}
+}
+
+// keeps returns why an empty machine is kept awake, [Spare] if nothing keeps it.
+func (d *decision) keeps(i int) (why Reason, until time.Time) {
+	m := &d.Machines[i]
+	breakEven, saves := m.BreakEven()
+	ripe := m.Since.Add(max(breakEven, d.Policy.After))
+	switch {
+	case m.Keep != "":
+		return Refused, time.Time{}
+	case !saves:
+		return SavesNone, time.Time{}
+	case d.Now.Before(ripe):
+		return JustEmptied, ripe
+	case d.Policy.MaxCycles > 0 && m.Sleeps >= d.Policy.MaxCycles:
+		return Cycled, time.Time{}
+	case d.awake[m.Zone] <= d.Policy.MinAwake:
+		return LeastAwake, time.Time{}
+	}
+	d.rises(i, -1)
+	defer d.rises(i, 1)
+	if d.lacks() != (sched.Resources{}) {
+		return ForHeadroom, time.Time{}
+	}
+	return Spare, time.Time{}
+}

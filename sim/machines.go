@@ -1,0 +1,265 @@
+package sim
+
+import (
+	"cmp"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sched/sleep"
+)
+
+// SleepRules say how machines sleep whose power profiles give a boot time.
+type SleepRules struct {
+	sleep.Policy
+	BootFailures float64 // share of boots that fail, and have to be done again
+}
+
+// Sleep is how machines slept in a run.
+type Sleep struct {
+	Boots       int           // of machines that were asleep, the failed ones included
+	FailedBoots int           //
+	BootEnergy  energy.Joules // that they took, at the sites' meters
+	BootTime    time.Duration // and the time, of all machines together
+	Asleep      time.Duration // machine time
+	MostCycles  int           // how often one machine was sent to sleep within 24 hours, at most
+}
+
+// machines puts those to sleep that nothing needs, and wakes them, as [sleep.Decide] says. A nil *machines has none
+// that take time to boot: they sleep whenever they are empty.
+type machines struct {
+	rules    SleepRules
+	seed     uint64
+	snapshot sleep.Snapshot
+	node     []int         // by index of snapshot.Machines: the node
+	of       []int         // and the reverse; -1: it takes no time to boot
+	horizon  time.Duration // how far ahead planned work may need a machine
+	boots    []uint64      // by machine: how often it booted
+	slept    [][]int64     // by machine: when it was sent to sleep
+	planned  eventHeap     // jobs that are held, by when they are to start; some may have started since
+	asked    int64         // when the next decision is due; 0: none is
+	recent   [2]sched.Resources
+	hour     int64         // of recent[0]; recent[1] is the hour before
+	played   time.Time     // the last instant
+	asleep   time.Duration // of machines that woke again, until then
+}
+
+// newMachines returns nil where no machine takes time to boot.
+func newMachines(s *Scenario, nodes []sched.Node) *machines {
+	if !slices.ContainsFunc(nodes, func(n sched.Node) bool { return boots(&n) }) {
+		return nil
+	}
+	m := &machines{rules: s.Sleep, seed: s.Policy.Seed, of: make([]int, len(nodes))}
+	for i := range nodes {
+		m.of[i] = -1
+		if boots(&nodes[i]) {
+			m.node = append(m.node, i)
+		}
+	}
+	slices.SortFunc(m.node, func(a, b int) int { return cmp.Compare(nodes[a].Name, nodes[b].Name) })
+	m.snapshot = sleep.Snapshot{Policy: s.Sleep.Policy, Machines: make([]sleep.Machine, len(m.node))}
+	for k, i := range m.node {
+		n := &nodes[i]
+		m.of[i] = k
+		m.snapshot.Machines[k] = sleep.Machine{
+			Name: n.Name, Zone: n.Site.Name, Labels: n.Labels, Capacity: n.Capacity, Profile: n.Profile,
+			Speed: n.Speed, PUE: n.Facility(), State: sleep.Awake, Since: s.Start,
+		}
+		m.horizon = max(m.horizon, m.snapshot.Machines[k].Horizon(&s.Sleep.Policy))
+		n.Awake = true
+	}
+	m.boots, m.slept = make([]uint64, len(m.node)), make([][]int64, len(m.node))
+	return m
+}
+
+func boots(n *sched.Node) bool { return n.Profile.BootSeconds > 0 && n.Profile.Sleeps() }
+
+// emptied notes that the last job has left node i.
+func (m *machines) emptied(i int, now time.Time) {
+	if m != nil && m.of[i] >= 0 {
+		m.snapshot.Machines[m.of[i]].Since = now
+	}
+}
+
+// began notes what a job that starts asks for.
+func (m *machines) began(r sched.Resources, at int64) {
+	if m == nil {
+		return
+	}
+	if hour := at / int64(time.Hour); hour != m.hour {
+		m.recent[1] = sched.Resources{}
+		if hour == m.hour+1 {
+			m.recent[1] = m.recent[0]
+		}
+		m.hour, m.recent[0] = hour, sched.Resources{}
+	}
+	m.recent[0] = atLeast(m.recent[0], r)
+}
+
+func atLeast(a, b sched.Resources) sched.Resources {
+	return sched.Resources{
+		MilliCPU: max(a.MilliCPU, b.MilliCPU), Memory: max(a.Memory, b.Memory), GPU: max(a.GPU, b.GPU),
+	}
+}
+
+// willStart notes when a job that is held is to start, and has machines decided on when that comes near.
+func (e *engine) willStart(now time.Time, job int, at int64) {
+	m := e.machines
+	if m == nil {
+		return
+	}
+	m.planned.push(event{at: at, kind: release, job: int32(job)})
+	if near := at - int64(m.horizon); near > e.since(now) {
+		e.events.push(event{at: near, kind: power})
+	}
+}
+
+// decideSleep sends machines to sleep and wakes them.
+func (e *engine) decideSleep(now time.Time, at int64) error {
+	m := e.machines
+	if m == nil {
+		return nil
+	}
+	m.played = now
+	s := &m.snapshot
+	s.Now, s.Largest = now, atLeast(m.recent[0], m.recent[1])
+	for k, i := range m.node {
+		machine, n := &s.Machines[k], &e.nodes[i]
+		machine.Free, machine.Jobs = n.Free, n.Jobs
+		machine.Sleeps = m.cycles(k, at)
+	}
+	s.Needs = e.needs(s.Needs[:0], at)
+	plan := sleep.Decide(s)
+	for k := range plan.Verdicts {
+		if err := e.obey(now, k, plan.Verdicts[k].Do); err != nil {
+			return err
+		}
+	}
+	if next := e.since(plan.Next); !plan.Next.IsZero() && (m.asked <= at || next < m.asked) {
+		m.asked = next
+		e.events.push(event{at: next, kind: power})
+	}
+	return nil
+}
+
+// cycles returns how often a machine was sent to sleep in the last 24 hours.
+func (m *machines) cycles(k int, at int64) int {
+	slept := m.slept[k]
+	first, _ := slices.BinarySearch(slept, at-int64(24*time.Hour)+1)
+	return len(slept) - first
+}
+
+// mostNeeds is for how many waiting jobs machines are looked for at once: they come up long before the rest is served.
+const mostNeeds = 256
+
+// needs collects the jobs that fit nowhere, and those that are planned to start soon.
+func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
+	m := e.machines
+	add := func(job int, start time.Time) {
+		j := &e.scenario.Jobs[job]
+		needs = append(needs, sleep.Need{
+			Job: j.ID, At: start, Request: j.Request, Selector: j.Selector, Duration: j.Duration,
+		})
+	}
+	waiting := 0 // none is looked at where none can be helped
+	if slices.ContainsFunc(m.snapshot.Machines, func(m sleep.Machine) bool { return m.State != sleep.Awake }) {
+		waiting = mostNeeds
+	}
+	if e.batch != nil {
+		for k, job := range e.batch.jobs[:min(e.batch.tried, waiting)] {
+			if !e.batch.kept[k] {
+				add(int(job), time.Time{})
+			}
+		}
+	}
+	e.waiting.each(waiting, func(job int) { add(job, time.Time{}) })
+	for len(m.planned) > 0 && m.planned[0].at <= at {
+		m.planned.pop()
+	}
+	m.planned.until(at+int64(m.horizon), func(ev event) {
+		add(int(ev.job), e.scenario.Start.Add(time.Duration(ev.at)))
+	})
+	return needs
+}
+
+// obey carries out what was decided on a machine.
+func (e *engine) obey(now time.Time, k int, do sleep.Verb) error {
+	if do == sleep.Stay {
+		return nil
+	}
+	m := e.machines
+	i, machine, slept := m.node[k], &m.snapshot.Machines[k], &e.result.Sleep
+	if err := e.account.settle(i, &e.nodes[i], now); err != nil {
+		return err
+	}
+	at := e.since(now)
+	if do == sleep.Sleep {
+		machine.State, machine.Since = sleep.Asleep, now
+		m.slept[k] = append(m.slept[k], at)
+		slept.MostCycles = max(slept.MostCycles, m.cycles(k, at))
+		e.candidates.change(i, func(n *sched.Node) { n.Free, n.Awake = sched.Resources{}, false })
+		e.meters.changed(i, &e.nodes[i])
+		return nil
+	}
+	m.asleep += now.Sub(machine.Since)
+	slept.BootEnergy += e.account.wake(i, &e.nodes[i], now)
+	slept.BootTime += machine.BootTime()
+	slept.Boots++
+	machine.State, machine.Since = sleep.Booting, now
+	e.events.push(event{at: at + int64(machine.BootTime()), kind: booted, job: int32(i)})
+	return nil
+}
+
+// boot ends the boot of node i, which may have failed.
+func (e *engine) boot(now time.Time, i int) error {
+	m := e.machines
+	k := m.of[i]
+	machine := &m.snapshot.Machines[k]
+	if err := e.account.settle(i, &e.nodes[i], now); err != nil {
+		return err
+	}
+	machine.Since = now
+	if m.fails(k) {
+		machine.State = sleep.Asleep // which it draws as much as, beside what the boot took
+		machine.Failed++
+		e.result.Sleep.FailedBoots++
+		return nil
+	}
+	machine.State, machine.Failed = sleep.Awake, 0
+	e.candidates.change(i, func(n *sched.Node) { n.Free, n.Awake = n.Capacity, true })
+	e.meters.changed(i, &e.nodes[i])
+	e.freed = append(e.freed, i)
+	return nil
+}
+
+// fails reports whether the present boot of a machine fails. It depends on the seed, the machine and how often it
+// booted alone, so strategies have the same luck.
+func (m *machines) fails(k int) bool {
+	m.boots[k]++
+	h := fnv.New64a()
+	h.Write([]byte(m.snapshot.Machines[k].Name))
+	return rand.New(rand.NewPCG(m.seed^h.Sum64(), m.boots[k])).Float64() < m.rules.BootFailures
+}
+
+// over reports whether nothing is left to do but to let machines sleep.
+func (e *engine) over() bool {
+	return e.machines != nil && e.arrived == len(e.arrivals) && e.running == 0 && e.held == 0 &&
+		e.waiting.length == 0 && (e.batch == nil || len(e.batch.jobs) == 0)
+}
+
+// sleptUntil returns for how long machines have slept in all.
+func (m *machines) sleptUntil(t time.Time) time.Duration {
+	if m == nil {
+		return 0
+	}
+	all := m.asleep
+	for k := range m.snapshot.Machines {
+		if machine := &m.snapshot.Machines[k]; machine.State == sleep.Asleep {
+			all += t.Sub(machine.Since)
+		}
+	}
+	return all
+}
