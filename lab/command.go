@@ -87,6 +87,7 @@ func (o *commandFlags) scenario(file *sim.File) (*sim.Scenario, error) {
 	if err := file.Override(o.over); err != nil {
 		return nil, err
 	}
+	file.EmptyNodes = sim.EmptyNodesIdle // nothing puts the lab's machines to sleep
 	return file.Load()
 }
 

@@ -87,7 +87,7 @@ func scenarioOf(t *testing.T) *sim.Scenario {
 			n.Profile = convex[n.Profile.Name]
 		}
 	}
-	s.Nodes = nodes
+	s.Nodes = sim.StayAwake(nodes) // as the control plane's
 	var at time.Duration
 	for i := range jobs {
 		at += time.Duration(rng.ExpFloat64() * float64(5*time.Minute)).Truncate(time.Second)
