@@ -119,14 +119,14 @@ func makeRoom(home string) error {
 	if _, err := os.Stat(filepath.Join(home, "etcd")); err != nil {
 		return fmt.Errorf("%s exists and holds no earlier cluster: remove it or choose another folder", home)
 	}
-	if isRunning(home) {
+	if IsRunning(home) {
 		return fmt.Errorf("a cluster is running in %s: stop it or choose another folder", home)
 	}
 	return os.RemoveAll(home)
 }
 
-// isRunning reports whether a cluster runs in its folder.
-func isRunning(home string) bool {
+// IsRunning reports whether a cluster runs in its folder.
+func IsRunning(home string) bool {
 	c, err := net.Dial("unix", filepath.Join(home, "etcd.sock"))
 	if err != nil {
 		return false
