@@ -100,8 +100,8 @@ func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	})
 }
 
-// colours gives every row that of its strategy, the same in all figures. Under further forecasts and restart costs it is
-// paler; where strategies outnumber the palette, it comes again, darker.
+// colours gives every row that of its strategy, the same in all figures. Under further forecasts and restart costs it
+// is paler; where strategies outnumber the palette, it comes again, darker.
 func (s *Sweep) colours() []color.Color {
 	variants := map[string]int{}
 	for i := range s.Strategies {
