@@ -1,5 +1,5 @@
-// Package kubectl is kubectl, as a command of the lab's binary: nothing else has to be installed, and it talks to the lab
-// that runs in the present folder. It is a package of its own so that only that binary links it.
+// Package kubectl is kubectl, as a command of the lab's binary: nothing else has to be installed, and it talks to the
+// lab that runs in the present folder. It is a package of its own so that only that binary links it.
 package kubectl
 
 import (
@@ -52,8 +52,8 @@ func run(args []string) error {
 }
 
 // chooseCluster points kubectl to the lab that runs in this folder, unless the user names a cluster. Without a lab, the
-// link kubectl uses what kubectl does, since it may stand first in PATH. kubenergy-lab kubectl never does: what is typed
-// at a lab's command must not happen to a real cluster.
+// link kubectl does what kubectl does, since it may stand first in PATH. kubenergy-lab kubectl never does: what is
+// typed at a lab's command must not happen to a real cluster.
 func chooseCluster(args []string, linked bool, isRunning func(home string) bool) error {
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || namesCluster(args) {
 		return nil
