@@ -90,6 +90,9 @@ func footnotes(r *Report) []string {
 	}
 	if len(r.Runs) == 1 {
 		saved = "Nothing saved is shown: name the baseline first, as in --strategy least-allocated," + r.Baseline
+		if r.Baseline == "least-allocated" {
+			saved = "Nothing saved is shown: name another strategy too, as in --strategy least-allocated,energy"
+		}
 	}
 	notes := []string{
 		r.Note + " " + r.emptyNote(),

@@ -149,11 +149,12 @@ func worst(r *SweepRow) string {
 
 // headline says what was compared.
 func (s *Sweep) headline() string {
-	starts := fmt.Sprintf("%d starts", s.Starts)
+	starts := plural(s.Starts, "start", "starts")
 	if s.Quoted != QuoteAll {
 		starts += fmt.Sprintf(", those of %s index quoted", s.Quoted)
 	}
-	return fmt.Sprintf("%s: %d trials in %d zones, %s", cmp.Or(s.Name, "comparison"), s.Trials, len(s.Zones), starts)
+	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), plural(s.Trials, "trial", "trials"),
+		plural(len(s.Zones), "zone", "zones"), starts)
 }
 
 // Text shows all tables.

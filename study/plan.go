@@ -112,6 +112,13 @@ func (f *File) Plan() (*Study, error) {
 			return nil, f.fault(fmt.Errorf("zone %s: %w", f.Zones[i].Name, err))
 		}
 	}
+	if !f.Interruptible && !c.zones[0].elastic {
+		full := make([]string, len(f.Strategies))
+		for i, name := range f.Strategies {
+			full[i] = c.fullNames[name]
+		}
+		c.notes = append(c.notes, report.StartsOnly(full, "interruptible: true")...)
+	}
 	if f.lag > 0 {
 		c.notes = append(c.notes, fmt.Sprintf("Models learn of the intensity of an hour %v h after it begins (lag).",
 			f.lag.Hours()))
