@@ -88,7 +88,7 @@ func footnotes(r *Report) []string {
 	if r.both() {
 		saved += " on machines that " + machinesDo[r.Runs[0].EmptyNodes]
 	}
-	if len(r.Runs) == 1 {
+	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Strategy != r.Baseline }) {
 		saved = "Nothing saved is shown: name the baseline first, as in --strategy least-allocated," + r.Baseline
 		if r.Baseline == "least-allocated" {
 			saved = "Nothing saved is shown: name another strategy too, as in --strategy least-allocated,energy"

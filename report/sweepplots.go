@@ -68,6 +68,9 @@ func (s *Sweep) label(r *SweepRow) string {
 	}) {
 		label += fmt.Sprintf(" %g min", r.RestartCost.Minutes())
 	}
+	if r.StayOn {
+		label += ", stay on"
+	}
 	return label
 }
 
@@ -227,7 +230,8 @@ func (s *Sweep) dayFigure() figure {
 	days := slices.Clone(s.days)
 	rank := func(t Trial) int {
 		return slices.IndexFunc(s.Strategies, func(r SweepRow) bool {
-			return r.Strategy == t.Strategy && r.Forecast == t.Forecast && r.RestartCost == t.RestartCost
+			return r.Strategy == t.Strategy && r.Forecast == t.Forecast && r.RestartCost == t.RestartCost &&
+				r.StayOn == t.StayOn
 		})
 	}
 	slices.SortStableFunc(days, func(a, b Trial) int { return cmp.Compare(rank(a), rank(b)) })

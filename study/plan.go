@@ -20,7 +20,7 @@ import (
 )
 
 // trialsFormat changes whenever what is kept of a trial does.
-const trialsFormat = 2
+const trialsFormat = 3
 
 // Study is a comparison file with all that it names found and hashed, and the trials that it asks for.
 type Study struct {
@@ -257,6 +257,7 @@ type dependence struct {
 	Lengths       string
 	Interruptible bool
 	Day           bool
+	StayOn        bool
 }
 
 // shared fills in what the trials of a zone depend on alike.
@@ -328,6 +329,24 @@ func (c *Study) listCell(cell *trialCell, d dependence) error {
 	d.Start, d.Seed = cell.zone.starts[cell.index], cell.seed
 	first := c.firstQuoted()
 	drawn := first >= 0 && cell == c.cells[first]
+	for _, stayOn := range cell.zone.machines() {
+		d.StayOn = stayOn
+		if err := c.listStrategies(cell, d, drawn && !stayOn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// machines says whether machines stay on: where they sleep, each trial is run on such as stay on as well.
+func (z *zone) machines() []bool {
+	if z.scenario.Sleeps() {
+		return []bool{true, false}
+	}
+	return []bool{false}
+}
+
+func (c *Study) listStrategies(cell *trialCell, d dependence, drawn bool) error {
 	for _, name := range c.file.Strategies {
 		s := c.strategies[name]
 		family, forecasts, costs := c.variants(cell, s)
@@ -336,7 +355,7 @@ func (c *Study) listCell(cell *trialCell, d dependence) error {
 				t := &Planned{cell: cell, day: drawn && i == 0 && k == 0, Trial: report.Trial{
 					Zone: cell.zone.Name, Start: d.Start.UTC(), StartIndex: cell.index, Seed: cell.seed, Strategy: name,
 					Forecast:    model,
-					RestartCost: cost, Family: family,
+					RestartCost: cost, Family: family, StayOn: d.StayOn,
 				}}
 				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since, d.Lag = c.fullNames[name], model, cost, t.day,
 					time.Time{}, 0
