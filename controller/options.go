@@ -60,14 +60,14 @@ func (o *Options) keepsLedger() bool { return o.State != "" || o.LedgerDSN != ""
 
 func (o *Options) agentNamespace() string { return cmp.Or(o.AgentNamespace, o.Namespace) }
 
-// Parse reads the flags. Help lists them all on stdout; an error is one line.
-func Parse(flags *flag.FlagSet, args []string, stdout io.Writer) error {
+// Parse reads the flags. Help lists them all on out; an error is one line.
+func Parse(flags *flag.FlagSet, args []string, out io.Writer) error {
 	flags.Init("kubenergy-controller", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(stdout, "Usage of kubenergy-controller:")
-		flags.SetOutput(stdout)
+		fmt.Fprintln(out, "Usage of kubenergy-controller:")
+		flags.SetOutput(out)
 		flags.PrintDefaults()
 	} else if err != nil {
 		err = fmt.Errorf("%w (see --help)", err)

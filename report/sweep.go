@@ -262,13 +262,6 @@ func (s *Sweep) notes() []string {
 			"trial's saving being a share of its baseline. Intervals: 95 %, by bootstrap over " + s.Varied + ", the " +
 			"same resample in every zone.",
 	}
-	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaInterruptible != nil }) {
-		notes = append(notes, "Of suspending: what was saved over what the optimum saves that may suspend jobs too, "+
-			"for strategies that suspend none.")
-	}
-	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaOther != nil }) {
-		notes = append(notes, "η other starts: η on the starts that are not quoted.")
-	}
 	if s.Quoted != QuoteAll {
 		notes = append(notes,
 			"Figures are of the starts of "+s.Quoted+" index alone, counted from 0; parameters may be chosen on the "+

@@ -196,17 +196,23 @@ func TestHeadlineOfOne(t *testing.T) {
 	}
 }
 
-// Columns of η that need words have them, where there are such columns.
-func TestNotesOnEta(t *testing.T) {
-	notes := strings.Join(sweep(t, someTrials(), SweepOptions{Baseline: "now", Quote: QuoteEven}).Notes, "\n")
-	for _, want := range []string{"η is what", "Of suspending: ", "η other starts: "} {
-		if !strings.Contains(notes, want) {
-			t.Errorf("the notes lack %q:\n%s", want, notes)
+// Columns of wide tables that need words have them, where there are such columns.
+func TestNotesOnColumns(t *testing.T) {
+	for _, c := range []struct {
+		quote string
+		wide  bool
+		want  map[string]bool
+	}{
+		{QuoteEven, true, map[string]bool{"\nOf suspending: ": true, "\nη other starts: ": true}},
+		{QuoteAll, true, map[string]bool{"\nOf suspending: ": true, "\nη other starts: ": false}},
+		{QuoteEven, false, map[string]bool{"\nOf suspending: ": false, "\nη other starts: ": false}},
+	} {
+		text := sweep(t, someTrials(), SweepOptions{Baseline: "now", Quote: c.quote}).Text(c.wide, false)
+		for note, want := range c.want {
+			if strings.Contains(text, note) != want {
+				t.Errorf("%s starts, wide %v: note %q, want it: %v\n%s", c.quote, c.wide, note, want, text)
+			}
 		}
-	}
-	if notes := strings.Join(sweep(t, someTrials(), SweepOptions{Baseline: "now"}).Notes, "\n"); strings.Contains(notes,
-		"other starts") {
-		t.Errorf("there are no other starts:\n%s", notes)
 	}
 }
 

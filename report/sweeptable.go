@@ -108,6 +108,19 @@ func (s *Sweep) overall() *Table {
 	return t
 }
 
+// allNotes are those of wide tables, some of whose columns need words.
+func (s *Sweep) allNotes() []string {
+	notes := slices.Clone(s.Notes)
+	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaInterruptible != nil }) {
+		notes = append(notes, "Of suspending: what was saved over what the optimum saves that may suspend jobs too, "+
+			"for strategies that suspend none.")
+	}
+	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaOther != nil }) {
+		notes = append(notes, "η other starts: η on the starts that are not quoted.")
+	}
+	return notes
+}
+
 func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
 	t := Heads(1, append([]string{"strategy"}, s.Zones...)...)
 	t.Title = title
@@ -178,5 +191,9 @@ func (s *Sweep) Text(wide, colours bool) string {
 		}
 		parts = append(parts, t.Framed(wide, colours))
 	}
-	return fmt.Sprintf("%s\n%s\n", strings.Join(parts, "\n"), strings.Join(s.Notes, "\n"))
+	notes := s.Notes
+	if wide {
+		notes = s.allNotes()
+	}
+	return fmt.Sprintf("%s\n%s\n", strings.Join(parts, "\n"), strings.Join(notes, "\n"))
 }

@@ -61,9 +61,8 @@ func chooseCluster(args []string, linked bool, isRunning func(home string) bool)
 	if kubeconfig := filepath.Join(Home, "kubeconfig"); exists(kubeconfig) && isRunning(Home) {
 		return os.Setenv(clientcmd.RecommendedConfigPathEnvVar, kubeconfig)
 	}
-	inPod := os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 	switch {
-	case !needsCluster(args), linked && (inPod || exists(clientcmd.RecommendedHomeFile)):
+	case !needsCluster(args), linked && exists(clientcmd.RecommendedHomeFile):
 		return nil
 	case linked:
 		return fmt.Errorf("no lab runs in this folder (%s), KUBECONFIG is not set, and %s is missing: "+

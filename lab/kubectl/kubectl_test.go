@@ -15,10 +15,9 @@ func TestChooseCluster(t *testing.T) {
 	for name, c := range map[string]struct {
 		args          []string
 		env           string
-		runs, earlier bool // a lab runs in the folder, or has left its kubeconfig there
-		linked        bool // called by the name kubectl
-		home          bool // ~/.kube/config exists
-		inPod         bool
+		runs, earlier bool   // a lab runs in the folder, or has left its kubeconfig there
+		linked        bool   // called by the name kubectl
+		home          bool   // ~/.kube/config exists
 		want          string // of KUBECONFIG
 		wantError     string
 	}{
@@ -28,7 +27,6 @@ func TestChooseCluster(t *testing.T) {
 		"an earlier lab, by name":     {args: get, earlier: true, linked: true, home: true},
 		"no lab here":                 {args: get, home: true, wantError: "no lab runs in this folder"},
 		"no lab, by name":             {args: get, linked: true, home: true},
-		"no lab, by name, in a pod":   {args: get, linked: true, inPod: true},
 		"nothing, by name":            {args: get, linked: true, wantError: "config is missing: start a lab"},
 		"no lab, and none is needed":  {args: []string{"version", "--client"}},
 		"help":                        {args: []string{"get", "-h"}},
@@ -43,7 +41,6 @@ func TestChooseCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			t.Setenv("KUBECONFIG", c.env)
-			t.Setenv("KUBERNETES_SERVICE_HOST", map[bool]string{true: "10.0.0.1"}[c.inPod])
 			was := clientcmd.RecommendedHomeFile
 			clientcmd.RecommendedHomeFile = filepath.Join("home", "config")
 			t.Cleanup(func() { clientcmd.RecommendedHomeFile = was })

@@ -99,7 +99,7 @@ func jsonSchema(p *apiextensionsv1.JSONSchemaProps) map[string]any {
 	if slices.ContainsFunc(p.XValidations, func(v apiextensionsv1.ValidationRule) bool {
 		return strings.Contains(v.Rule, "duration(self)")
 	}) {
-		pattern = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$|^0$` // as Go reads durations; the API server knows their bounds
+		pattern = `^[+]?([0-9.]+(h|m|s|ms|[uµμn]s))+$|^0$` // all that Go reads; the API server knows bounds
 	}
 	set("pattern", pattern != "", pattern)
 	set("enum", len(p.Enum) > 0, p.Enum)
