@@ -13,13 +13,15 @@ var (
 	// An image by its name, with a version for a tag.
 	image = regexp.MustCompile(`([\w./$-]*kubenergy[\w./$-]*):(v?\d+\.[\w.]+)`)
 	// What make images calls an image, without a registry or with that of our examples.
-	built = regexp.MustCompile(`^(.*registry\.example\.(org|com)/kubenergy/)?(kubenergy(-scheduler|-controller|-agent)?|\$name)$`)
+	built = regexp.MustCompile(
+		`^(.*registry\.example\.(org|com)/kubenergy/)?(kubenergy(-scheduler|-controller|-agent)?|\$name)$`)
 )
 
 // TestImagesAreThoseBuilt compares the images that documents, examples and manifests name with what make images builds
 // and the chart asks for, and the version to cite with that of the chart.
 func TestImagesAreThoseBuilt(t *testing.T) {
-	version := reference.Text(reference.ReadObject(t, filepath.Join(kit.Root, "charts/kubenergy/Chart.yaml"))["appVersion"])
+	chart := reference.ReadObject(t, filepath.Join(kit.Root, "charts/kubenergy/Chart.yaml"))
+	version := reference.Text(chart["appVersion"])
 	found := 0
 	look := func(name, text string) {
 		for _, m := range image.FindAllStringSubmatch(text, -1) {
