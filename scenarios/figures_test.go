@@ -45,12 +45,12 @@ type demoFigures struct {
 	DelayViolations int     `json:"delayViolations"`
 }
 
-// TestFiguresAreCurrent simulates the demo, with empty machines asleep and idle, and holds the file of figures, the
+// TestFiguresAreCurrent simulates the demo, with empty machines idle and asleep, and holds the file of figures, the
 // picture and the table of the README to what comes out.
 func TestFiguresAreCurrent(t *testing.T) {
 	all := figures{Command: "go test ./scenarios -run Figures -rewrite"}
 	var picture []byte
-	for _, empty := range []string{sim.EmptyNodesSleep, sim.EmptyNodesIdle} {
+	for _, empty := range []string{sim.EmptyNodesIdle, sim.EmptyNodesSleep} {
 		r, svg := simulateDemo(t, empty)
 		all.Note = r.Note
 		if picture == nil {
