@@ -147,7 +147,11 @@ func barsFigure(results []*sim.Result) (figure, error) {
 			}
 		}
 	}
-	return barCharts(charts, each(results, func(r *sim.Result) string { return r.Strategy })), nil
+	colours := make([]color.Color, len(results))
+	for i := range colours {
+		colours[i] = strategyStyle(i, len(results)).Color
+	}
+	return barCharts(charts, each(results, func(r *sim.Result) string { return r.Strategy }), colours), nil
 }
 
 func each[T, V any](all []T, of func(T) V) []V {

@@ -82,6 +82,9 @@ func footnotes(r *Report) []string {
 	saved := "Saved: compared with " + r.Baseline
 	if len(r.Runs) == 1 {
 		saved = "Nothing saved is shown: name the baseline first, as in --strategy least-allocated," + r.Baseline
+		if r.Baseline == "least-allocated" {
+			saved = "Nothing saved is shown: name another strategy too, as in --strategy least-allocated,energy"
+		}
 	}
 	notes := []string{
 		r.Note + " " + empty,

@@ -215,7 +215,7 @@ func (s *Sweep) notes() []string {
 	notes := []string{
 		simulated,
 		compared,
-		"eta is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of sums " +
+		"η is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of sums " +
 			"over zones and starts, each " +
 			"trial's saving being a share of its baseline. Intervals: 95 %, by bootstrap over starts, the same " +
 			"resample in every zone.",
@@ -226,7 +226,7 @@ func (s *Sweep) notes() []string {
 				"others.")
 	}
 	if !slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
-		notes = append(notes, "No optimum is known for these nodes, so there is no eta: it takes one node whose "+
+		notes = append(notes, "No optimum is known for these nodes, so there is no η: it takes one node whose "+
 			"power is proportional to the cores in use.")
 	}
 	return notes

@@ -116,8 +116,8 @@ func TestSweepWithoutOptimum(t *testing.T) {
 	if r := s.Strategies[len(s.Strategies)-1]; r.Eta != nil || r.ByZone[0].Eta != nil || r.Saving.Value == 0 {
 		t.Errorf("%+v", r)
 	}
-	if !strings.Contains(strings.Join(s.Notes, " "), "no eta") {
-		t.Error("nothing says why there is no eta")
+	if !strings.Contains(strings.Join(s.Notes, " "), "no η") {
+		t.Error("nothing says why there is no η")
 	}
 	// Where there is nothing to save, no share of it is saved either.
 	for i := range trials {
@@ -186,7 +186,10 @@ func TestWriteSweepDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"test &amp; try", "&lt;a paper&gt;", "η by zone", "default-src 'none'", ">turnaround</th>"} {
+	for _, want := range []string{
+		"test &amp; try: 30 trials in 2 zones, 5 starts", "&lt;a paper&gt;", "η by zone", "default-src 'none'",
+		">turnaround</th>", "<li>Of suspending: ", "<li>η is what",
+	} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -104,6 +104,19 @@ func (s *Sweep) overall() *Table {
 	return t
 }
 
+// allNotes are those of wide tables, some of whose columns need words.
+func (s *Sweep) allNotes() []string {
+	notes := slices.Clone(s.Notes)
+	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaInterruptible != nil }) {
+		notes = append(notes, "Of suspending: what was saved over what the optimum saves that may suspend jobs too, "+
+			"for strategies that suspend none.")
+	}
+	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaOther != nil }) {
+		notes = append(notes, "η other starts: η on the starts that are not quoted.")
+	}
+	return notes
+}
+
 func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
 	t := Heads(1, append([]string{"strategy"}, s.Zones...)...)
 	t.Title = title
@@ -149,11 +162,12 @@ func worst(r *SweepRow) string {
 
 // headline says what was compared.
 func (s *Sweep) headline() string {
-	starts := fmt.Sprintf("%d starts", s.Starts)
+	starts := plural(s.Starts, "start", "starts")
 	if s.Quoted != QuoteAll {
 		starts += fmt.Sprintf(", those of %s index quoted", s.Quoted)
 	}
-	return fmt.Sprintf("%s: %d trials in %d zones, %s", cmp.Or(s.Name, "comparison"), s.Trials, len(s.Zones), starts)
+	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), plural(s.Trials, "trial", "trials"),
+		plural(len(s.Zones), "zone", "zones"), starts)
 }
 
 // Text shows all tables.
@@ -165,5 +179,9 @@ func (s *Sweep) Text(wide, colours bool) string {
 		}
 		parts = append(parts, t.Framed(wide, colours))
 	}
-	return fmt.Sprintf("%s\n%s\n", strings.Join(parts, "\n"), strings.Join(s.Notes, "\n"))
+	notes := s.Notes
+	if wide {
+		notes = s.allNotes()
+	}
+	return fmt.Sprintf("%s\n%s\n", strings.Join(parts, "\n"), strings.Join(notes, "\n"))
 }

@@ -112,10 +112,7 @@ func (f *File) Plan() (*Study, error) {
 			return nil, f.fault(fmt.Errorf("zone %s: %w", f.Zones[i].Name, err))
 		}
 	}
-	if f.lag > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("Models learn of the intensity of an hour %v h after it begins (lag).",
-			f.lag.Hours()))
-	}
+	c.note()
 	if err := c.list(); err != nil {
 		return nil, f.fault(err)
 	}
@@ -123,6 +120,22 @@ func (f *File) Plan() (*Study, error) {
 		return nil, f.fault(err)
 	}
 	return c, nil
+}
+
+// note tells what of the file itself readers of the report should know.
+func (c *Study) note() {
+	f := c.file
+	if !f.Interruptible && !c.zones[0].elastic {
+		full := make([]string, len(f.Strategies))
+		for i, name := range f.Strategies {
+			full[i] = c.fullNames[name]
+		}
+		c.notes = append(c.notes, report.StartsOnly(full, "interruptible: true")...)
+	}
+	if f.lag > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("Models learn of the intensity of an hour %v h after it begins (lag).",
+			f.lag.Hours()))
+	}
 }
 
 // digestAll hashes what the comparison is, and finds what would keep it from being summed up before anything has run.
