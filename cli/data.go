@@ -218,8 +218,8 @@ only when all of it is there and its sum is right. Nothing is converted.`,
 				fetched++
 			}
 		}
-		fmt.Fprintf(t.err, "fetched %s, %d there before; scenarios find them by\n  export %s=%s\n", count(fetched, "file"),
-			len(files)-fetched, sim.DataVariable, dir)
+		fmt.Fprintf(t.err, "fetched %s, %d there before; scenarios find them by\n  export %s=%s\n",
+			count(fetched, "file"), len(files)-fetched, sim.DataVariable, dir)
 		return nil
 	}
 	return cmd

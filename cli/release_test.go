@@ -207,7 +207,8 @@ func releaserOf(t *testing.T, a *apiServer) (*releaser, *bytes.Buffer) {
 	}
 	var out bytes.Buffer
 	return &releaser{
-		client: client, out: &out, err: io.Discard, now: time.Now, settle: 100 * time.Millisecond, pause: 10 * time.Millisecond,
+		client: client, out: &out, err: io.Discard, now: time.Now, settle: 100 * time.Millisecond,
+		pause: 10 * time.Millisecond,
 	}, &out
 }
 

@@ -112,6 +112,19 @@ func (f *File) Plan() (*Study, error) {
 			return nil, f.fault(fmt.Errorf("zone %s: %w", f.Zones[i].Name, err))
 		}
 	}
+	c.note()
+	if err := c.list(); err != nil {
+		return nil, f.fault(err)
+	}
+	if err := c.digestAll(); err != nil {
+		return nil, f.fault(err)
+	}
+	return c, nil
+}
+
+// note tells what of the file itself readers of the report should know.
+func (c *Study) note() {
+	f := c.file
 	if !f.Interruptible && !c.zones[0].elastic {
 		full := make([]string, len(f.Strategies))
 		for i, name := range f.Strategies {
@@ -123,13 +136,6 @@ func (f *File) Plan() (*Study, error) {
 		c.notes = append(c.notes, fmt.Sprintf("Models learn of the intensity of an hour %v h after it begins (lag).",
 			f.lag.Hours()))
 	}
-	if err := c.list(); err != nil {
-		return nil, f.fault(err)
-	}
-	if err := c.digestAll(); err != nil {
-		return nil, f.fault(err)
-	}
-	return c, nil
 }
 
 // digestAll hashes what the comparison is, and finds what would keep it from being summed up before anything has run.

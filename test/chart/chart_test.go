@@ -38,7 +38,8 @@ func TestRefusals(t *testing.T) {
 		"a delay without a unit":  {[]string{"--set-string", "policy.allowedDelay=6"}, "/policy/allowedDelay"},
 		"a delay before now":      {[]string{"--set", "policy.allowedDelay=-6h"}, "/policy/allowedDelay"},
 		"a delay of a type": {
-			[]string{"--set", "policy.workloadTypes.batch.expectedDuration=1 day"}, "/policy/workloadTypes/batch/expectedDuration",
+			[]string{"--set", "policy.workloadTypes.batch.expectedDuration=1 day"},
+			"/policy/workloadTypes/batch/expectedDuration",
 		},
 		"an unknown kind of meter": {[]string{
 			"--set-json", `meters=[{"node":"n","kind":"shely1","url":"http://x"}]`,

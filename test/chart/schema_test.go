@@ -99,7 +99,7 @@ func jsonSchema(p *apiextensionsv1.JSONSchemaProps) map[string]any {
 	if slices.ContainsFunc(p.XValidations, func(v apiextensionsv1.ValidationRule) bool {
 		return strings.Contains(v.Rule, "duration(self)")
 	}) {
-		pattern = `^[+]?([0-9.]+(h|m|s|ms|[uµμn]s))+$|^0$` // all that Go reads; the API server knows bounds
+		pattern = `^[+]?([0-9.]+(h|m|s|ms|[uµμn]s))+$|^0$` // all that Go reads; bounds are CEL
 	}
 	set("pattern", pattern != "", pattern)
 	set("enum", len(p.Enum) > 0, p.Enum)
