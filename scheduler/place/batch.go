@@ -272,8 +272,8 @@ func (b *batching) requeue(pod *v1.Pod) {
 // passOn lets the plugins after ours try to make room.
 var passOn = fwk.NewStatus(fwk.Unschedulable)
 
-// PostFilter ends a cycle that was narrowed in vain, by a plan or to the nodes of least cost, and one of a pod for which
-// a machine is woken. All other pods are left to the plugins that follow.
+// PostFilter ends a cycle that was narrowed in vain, by a plan or to the nodes of least cost, and one of a pod that a
+// machine is woken for. All other pods are left to the plugins that follow.
 func (e *Energy) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	_ fwk.NodeToStatusReader,
 ) (_ *fwk.PostFilterResult, status *fwk.Status) {
