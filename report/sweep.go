@@ -251,8 +251,8 @@ func (s *Sweep) notes() []string {
 			"saves.", s.Baseline)
 	}
 	if s.sleeps() {
-		compared += " Rows of machines that stay on are compared with " + s.Baseline + " on machines that stay on; where " +
-			"machines sleep, boots and those that failed count."
+		compared += " Rows of machines that stay on are compared with " + s.Baseline +
+			" on machines that stay on; where machines sleep, boots and those that failed count."
 	}
 	notes := []string{
 		simulated,

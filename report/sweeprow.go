@@ -96,7 +96,8 @@ func (c *sweeper) interval(of func(starts []int) float64) Interval {
 // row sums up the trials of one strategy under one forecast and one restart cost.
 func (c *sweeper) row(key rowKey) *SweepRow {
 	row := &SweepRow{
-		Strategy: key.strategy, Forecast: key.forecast, RestartCost: key.restart, StayOn: key.stayOn, NodeEnergy: map[string]float64{},
+		Strategy: key.strategy, Forecast: key.forecast, RestartCost: key.restart, StayOn: key.stayOn,
+		NodeEnergy: map[string]float64{},
 	}
 	cells := make(sumGrid, len(c.zones))
 	for z := range cells {

@@ -77,9 +77,10 @@ func (s *Sweep) published() *Table {
 }
 
 func (s *Sweep) overall() *Table {
-	t := Heads(3, "strategy", "empty\nmachines", "forecast", "restart\ncost", "emissions\nkgCO2e", "saved %\n[95 %]", "η\n[95 %]",
-		"η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "mean\nwait", "p95\nwait",
-		"turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job", "delay\nviolations", "boots\n", "boots\nfailed")
+	t := Heads(3, "strategy", "empty\nmachines", "forecast", "restart\ncost", "emissions\nkgCO2e",
+		"saved %\n[95 %]", "η\n[95 %]", "η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "mean\nwait", "p95\nwait",
+		"turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job", "delay\nviolations",
+		"boots\n", "boots\nfailed")
 	t.widen("η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "turn-\naround",
 		"suspended\nper job")
 	rated := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil })
@@ -97,7 +98,8 @@ func (s *Sweep) overall() *Table {
 		if r.AdjustedCost != nil {
 			adjusted = significant(*r.AdjustedCost)
 		}
-		t.Add(r.Strategy, only(s.sleeps(), machinesDo[s.empty(r)]), cmp.Or(r.Forecast, "–"), only(restarts, r.RestartCost.String()), significant(r.Grams/1000),
+		t.Add(r.Strategy, only(s.sleeps(), machinesDo[s.empty(r)]), cmp.Or(r.Forecast, "–"),
+			only(restarts, r.RestartCost.String()), significant(r.Grams/1000),
 			shownInterval(&r.Saving, 100, 2), only(rated, shownInterval(r.Eta, 1, 3)),
 			only(rated, shownShare(r.EtaMean.value())), only(rated, worst(r)), only(rated, shownShare(r.EtaOther)),
 			only(rated, shownShare(r.EtaInterruptible.value())), span(3600*r.MeanWaitHours), span(3600*r.P95WaitHours),

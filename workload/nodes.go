@@ -42,8 +42,8 @@ const maxNodes = 1 << 20
 // unlimitedMemory is that of nodes whose file says nothing of memory: a pebibyte.
 const unlimitedMemory = 1 << 50
 
-// Nodes returns empty nodes from a preset, whose names the seed shuffles, or from a file. A node stands at the site that
-// its row names, and at the first of sites if it names none; without sites there is nowhere for nodes to stand.
+// Nodes returns empty nodes from a preset, whose names the seed shuffles, or from a file. A node stands at the site
+// that its row names, and at the first of sites if it names none; without sites there is nowhere for nodes to stand.
 func Nodes(source string, seed uint64, sites ...*sched.Site) ([]sched.Node, error) {
 	if len(sites) == 0 {
 		return nil, errors.New("nodes need a site")
