@@ -78,7 +78,8 @@ func (s *Sweep) published() *Table {
 
 func (s *Sweep) overall() *Table {
 	t := Heads(3, "strategy", "empty\nmachines", "forecast", "restart\ncost", "emissions\nkgCO2e",
-		"saved %\n[95 %]", "η\n[95 %]", "η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "mean\nwait", "p95\nwait",
+		"saved %\n[95 %]", "η\n[95 %]", "η mean of\nzones",
+		"η worst\nzone", "η other\nstarts", "of sus-\npending", "mean\nwait", "p95\nwait",
 		"turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job", "delay\nviolations",
 		"boots\n", "boots\nfailed")
 	t.widen("η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "turn-\naround",
