@@ -62,7 +62,9 @@ func newDevice(e *Entry, d *Deps) (*device, error) {
 	default:
 		v.manner = kind.manner
 	}
-	v.Now, v.Timeout, v.Good = d.Clock, kind.limit, []int{http.StatusCreated, http.StatusNoContent}
+	v.Now, v.Timeout, v.Good = d.Clock, kind.limit, []int{
+		http.StatusCreated, http.StatusAccepted, http.StatusNoContent,
+	}
 	var roots *x509.CertPool // nil: those of the system
 	if e.CAFile != "" {
 		text, err := readRegular(e.CAFile)
@@ -77,11 +79,16 @@ func newDevice(e *Entry, d *Deps) (*device, error) {
 	return v, nil
 }
 
-// get asks for a path and returns the body of a good answer. It asks once more where the server has another nonce, or
-// wants another session.
+// get asks for a path and returns the body of a good answer.
 func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	return d.ask(ctx, http.MethodGet, path, query, nil)
+}
+
+// ask makes a request and returns the body of a good answer. It asks once more where the server has another nonce, or
+// wants another session.
+func (d *device) ask(ctx context.Context, method, path string, query url.Values, payload []byte) ([]byte, error) {
 	proof, token := d.proof, d.token
-	body, resp, err := d.send(ctx, http.MethodGet, path, query, nil)
+	body, resp, err := d.send(ctx, method, path, query, payload)
 	if resp == nil || resp.StatusCode != http.StatusUnauthorized {
 		return body, err
 	}
@@ -103,7 +110,7 @@ func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte
 	default:
 		return nil, err
 	}
-	body, _, err = d.send(ctx, http.MethodGet, path, query, nil)
+	body, _, err = d.send(ctx, method, path, query, payload)
 	if dial.ReasonOf(err) == dial.ReasonAuth && err != nil {
 		d.proof, d.token = nil, ""
 	}
@@ -121,8 +128,11 @@ func (d *device) send(ctx context.Context, method, path string, query url.Values
 	req.Header.Set("Accept", "application/json")
 	if payload != nil {
 		req.Header.Set("Content-Type", "application/json")
-	} else if err := d.authorize(ctx, req, query); err != nil {
-		return nil, nil, err
+	}
+	if method != http.MethodPost || path != sessions {
+		if err := d.authorize(ctx, req, query); err != nil {
+			return nil, nil, err
+		}
 	}
 	return d.Exchange(ctx, req)
 }
