@@ -65,18 +65,28 @@ func newDevice(e *Entry, d *Deps) (*device, error) {
 	v.Now, v.Timeout, v.Good = d.Clock, kind.limit, []int{
 		http.StatusCreated, http.StatusAccepted, http.StatusNoContent,
 	}
-	var roots *x509.CertPool // nil: those of the system
-	if e.CAFile != "" {
-		text, err := readRegular(e.CAFile)
-		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(text) {
-			return nil, cmp.Or(err, fmt.Errorf("caFile %s has no certificate in PEM", e.CAFile))
-		}
+	roots, err := Roots(e.CAFile)
+	if err != nil {
+		return nil, err
 	}
 	v.HTTP = dial.NewClient(dial.Options{
 		Policy:  dial.Policy{Private: true, Loopback: d.Loopback},
 		Timeout: v.Timeout, Idle: idleTimeout, Roots: roots, Resolver: d.Resolver,
 	})
 	return v, nil
+}
+
+// Roots returns the certificates of a caFile; nil, those of the system, where none is named.
+func Roots(caFile string) (*x509.CertPool, error) {
+	if caFile == "" {
+		return nil, nil
+	}
+	text, err := readRegular(caFile)
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, cmp.Or(err, fmt.Errorf("caFile %s has no certificate in PEM", caFile))
+	}
+	return roots, nil
 }
 
 // get asks for a path and returns the body of a good answer.
