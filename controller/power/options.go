@@ -37,4 +37,3 @@ type Options struct {
 	// Record is told each decision and what it depended on; it must not keep them. nil: nothing is told.
 	Record func(*sleep.Snapshot, *sleep.Plan)
 }
-
