@@ -63,6 +63,7 @@ type turn struct {
 
 	node *v1.Node
 	step step
+	told bool // what the step writes is written
 	err  error
 }
 
@@ -178,6 +179,7 @@ func (l *loop) take(ctx context.Context, t *turn) (err error) {
 		if t.node, err = l.write(ctx, t.node, &t.step); err != nil {
 			return err
 		}
+		t.told = true
 	}
 	if power == nil {
 		return nil
@@ -262,11 +264,11 @@ func (l *loop) conclude(t *turn, now time.Time) {
 	if t.step.doubts {
 		l.doubts[t.node.Name] = doubt{now.Add(l.limits.doubt), t.doubt}
 	}
+	if !t.told {
+		return
+	}
 	if t.step.order != sleep.Stay {
 		l.metrics.orders.WithLabelValues(string(t.step.order), ModeEnforce).Inc()
-	}
-	if t.step.reason == "" || t.err != nil && t.step.order == sleep.Stay {
-		return
 	}
 	kind := v1.EventTypeNormal
 	if t.step.reason == reasonFailed || t.step.reason == reasonRefused || t.step.doubts {
