@@ -129,10 +129,9 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 
 // facts returns what a node says of its machine.
 func (l *loop) facts(n *v1.Node, now time.Time) facts {
-	f := facts{limits: &l.limits, now: now, ready: isReady(n), leads: l.leads()}
-	f.state, f.memory = stateOf(n), remembered(n)
-	for i := range n.Spec.Taints {
-		f.tainted = f.tainted || n.Spec.Taints[i].Key == v1alpha1.TaintAsleep
+	f := facts{
+		limits: &l.limits, now: now, ready: isReady(n), leads: l.leads(), state: stateOf(n), memory: remembered(n),
+		tainted: isTainted(n),
 	}
 	if saw, ok := l.seen[n.Name]; !ok || !saw.of.Equal(f.Since) {
 		l.seen[n.Name] = sight{f.Since, now}
