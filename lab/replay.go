@@ -290,7 +290,7 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 			}
 			placements = append(placements, p)
 		}
-		result, err := sim.Replay(r.Scenario, t.Strategy, placements)
+		result, err := sim.Replay(r.Scenario, t.Strategy, placements, nil)
 		if err != nil {
 			return nil, err
 		}
