@@ -156,10 +156,8 @@ func withArgs(pluginConfig any, args map[string]any) []any {
 	return append(kept, map[string]any{"name": place.EnergyName, "args": args})
 }
 
-// startScheduling starts our scheduler with the scenario's signals on the clock.
-func startScheduling(ctx context.Context, c *Cluster, dir string, s *sim.Scenario, clock Clock,
-	trials []Trial,
-) (func(), error) {
+// newScheduling returns our scheduler with the scenario's signals on the clock.
+func newScheduling(c *Cluster, dir string, s *sim.Scenario, clock Clock, trials []Trial) (*Scheduling, error) {
 	scheduling := &Scheduling{
 		Dir: dir, Policy: clock.Policy(s.Policy), Strategies: map[string]string{},
 		MaxDelay: 7 * 24 * time.Hour,
@@ -189,5 +187,5 @@ func startScheduling(ctx context.Context, c *Cluster, dir string, s *sim.Scenari
 			scheduling.Strategies[trials[i].profile()] = trials[i].Strategy
 		}
 	}
-	return scheduling.Start(ctx, c)
+	return scheduling, nil
 }

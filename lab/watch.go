@@ -132,7 +132,7 @@ func (w *watch) progress() (p Progress, finished bool) {
 	p.Trace = w.replay.clock.ToTrace(time.Now())
 	finished = true
 	for k, t := range w.replay.Trials {
-		tp := TrialProgress{Strategy: t.Strategy}
+		tp := TrialProgress{Strategy: t.String()}
 		for _, seen := range w.trials[k] {
 			switch {
 			case !seen.finished.IsZero():

@@ -38,8 +38,6 @@ type PowerChange struct {
 // machines puts those to sleep that nothing needs, and wakes them, as [sleep.Decide] says. A nil *machines has none
 // that take time to boot: they sleep whenever they are empty.
 type machines struct {
-	rules    SleepRules
-	seed     uint64
 	snapshot sleep.Snapshot
 	node     []int         // by index of snapshot.Machines: the node
 	of       []int         // and the reverse; -1: it takes no time to boot
@@ -59,7 +57,7 @@ func newMachines(s *Scenario, nodes []sched.Node) *machines {
 	if !slices.ContainsFunc(nodes, func(n sched.Node) bool { return boots(&n) }) {
 		return nil
 	}
-	m := &machines{rules: s.Sleep, seed: s.Policy.Seed, of: make([]int, len(nodes))}
+	m := &machines{of: make([]int, len(nodes))}
 	for i := range nodes {
 		m.of[i] = -1
 		if boots(&nodes[i]) {
@@ -238,19 +236,19 @@ func (e *engine) turn(now time.Time, k int, to sleep.State) error {
 // boot ends the boot of node i, which may have failed.
 func (e *engine) boot(now time.Time, i int) error {
 	k := e.machines.of[i]
-	if e.machines.fails(k) {
+	e.machines.boots[k]++
+	if e.scenario.BootFails(e.nodes[i].Name, e.machines.boots[k]) {
 		return e.turn(now, k, sleep.Asleep)
 	}
 	return e.turn(now, k, sleep.Awake)
 }
 
-// fails reports whether the present boot of a machine fails. It depends on the seed, the machine and how often it
-// booted alone, so strategies have the same luck.
-func (m *machines) fails(k int) bool {
-	m.boots[k]++
+// BootFails reports whether a boot of a node fails, its first if boot is 1. It depends on the seed, the node and how
+// often it booted alone, so strategies have the same luck.
+func (s *Scenario) BootFails(node string, boot uint64) bool {
 	h := fnv.New64a()
-	h.Write([]byte(m.snapshot.Machines[k].Name))
-	return rand.New(rand.NewPCG(m.seed^h.Sum64(), m.boots[k])).Float64() < m.rules.BootFailures
+	h.Write([]byte(node))
+	return rand.New(rand.NewPCG(s.Policy.Seed^h.Sum64(), boot)).Float64() < s.Sleep.BootFailures
 }
 
 // over reports whether nothing is left to do but to let machines sleep.

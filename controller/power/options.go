@@ -27,6 +27,8 @@ type Options struct {
 	Policy   sleep.Policy
 	Mode     string           // shadow or enforce
 	Identity string           // of this replica, in the Lease
+	// Namespace of the Lease; "": that of KubEnergy. Each fleet has one of its own where several share a cluster.
+	Namespace string
 	Clock    func() time.Time // nil: time.Now
 	Every    time.Duration    // between two looks where nothing changes, by time.Now; 0: 5 s
 	Keys     dial.KeyReader   // passwords of machines, and keys that sign webhooks; nil: there are none
