@@ -287,7 +287,10 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 	var results []*sim.Result
 	var changes []sim.PowerChange
 	if r.machines != nil {
-		changes, _, _ = r.machines.Changes()
+		var forced, killed int
+		if changes, forced, killed = r.machines.Changes(); forced+killed > 0 {
+			return nil, fmt.Errorf("%d machines were forced off, and %d pods ended with their machine", forced, killed)
+		}
 	}
 	for k := range r.Trials {
 		t, scenario := &r.Trials[k], r.Scenario
@@ -303,6 +306,9 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 			j := &r.Scenario.Jobs[i]
 			name := strings.TrimPrefix(seen.node, t.node(""))
 			n := byName[name]
+			if seen.lost {
+				return nil, fmt.Errorf("a pod of job %s of %s failed or was evicted", j.ID, t)
+			}
 			if n == nil {
 				return nil, fmt.Errorf("job %s of %s ran on %q, which is none of its nodes", j.ID, t.Strategy,
 					seen.node)

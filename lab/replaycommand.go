@@ -152,7 +152,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	}
 	summary := report.New(file, results)
 	summary.Kind = "LabReport"
-	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits hold "+
+	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits and going to sleep hold "+
 		"Kubernetes' latencies so many times over. Energy is modelled from the placements, not metered.",
 		KubernetesVersion, factor)
 	written, err := report.WriteDir(filepath.Join(o.dir, "report"), summary, results)
