@@ -7,7 +7,6 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/sched/sleep"
 )
 
 // Clock maps the time of a trace to that of the wall, Factor times faster. Signals, delays and durations are compressed
@@ -44,12 +43,6 @@ func (c Clock) Profile(p *energy.Profile) *energy.Profile {
 func (c Clock) Policy(p sched.Policy) sched.Policy {
 	p.Weights.Utilisation /= c.Factor
 	p.MaxDelay = c.Shrink(p.MaxDelay)
-	return p
-}
-
-// Sleep does the same for a policy of sleep. A day of cycles remains one of the wall.
-func (c Clock) Sleep(p sleep.Policy) sleep.Policy {
-	p.After, p.Lead = c.Shrink(p.After), c.Shrink(p.Lead)
 	return p
 }
 

@@ -43,6 +43,11 @@ const (
 	reasonStopping = "KubeletNotReady"
 )
 
+// nodeInit makes nodes ready, but those that shut down.
+var nodeInit = strings.Replace(fast.DefaultNodeInit, "matchExpressions:", `matchExpressions:
+    - {key: '.status.conditions.[] | select( .type == "Ready" ) | .reason', operator: NotIn, values: [`+
+	reasonStopping+`]}`, 1)
+
 //go:embed stages.yaml
 var ownStages string
 
@@ -129,7 +134,7 @@ func kwokConfig(kubeconfig string, processes kubelet.Programs) (controllers.Conf
 func loadStages(processes kubelet.Programs) (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
 	// The heartbeat of nodes are their Leases. KWOK's stage of that name would make one ready that was turned off
 	// within ten minutes before.
-	documents := []string{fast.DefaultNodeInit, podfast.DefaultPodReady}
+	documents := []string{nodeInit, podfast.DefaultPodReady}
 	documents = append(documents, strings.Split(ownStages, "\n---\n")...)
 	stages := map[internalversion.StageResourceRef][]*internalversion.Stage{}
 	for _, doc := range documents {
@@ -147,15 +152,6 @@ func loadStages(processes kubelet.Programs) (map[internalversion.StageResourceRe
 				internalversion.MatchExpression{
 					JQ: &internalversion.SelectorJQ{
 						Key: processes.Expression(), Operator: internalversion.SelectorOpDoesNotExist,
-					},
-				})
-		}
-		if stage.Spec.ResourceRef.Kind == "Node" {
-			stage.Spec.Selector.MatchExpressions = append(stage.Spec.Selector.MatchExpressions,
-				internalversion.MatchExpression{
-					JQ: &internalversion.SelectorJQ{
-						Key:      `.status.conditions.[] | select( .type == "Ready" ) | .reason`,
-						Operator: internalversion.SelectorOpNotIn, Values: []string{reasonStopping},
 					},
 				})
 		}

@@ -42,17 +42,13 @@ func newBench(t *testing.T) *bench {
 func benchOf(t *testing.T, c *Cluster, node string) *bench {
 	b := &bench{t: t, client: c.client, node: node}
 	var err error
-	b.Machines, err = c.StartMachines(t.Context(), []MachineSpec{{
-		Node: node, BootTime: 50 * time.Millisecond, Fails: func(boot uint64) bool { return boot == 2 },
+	b.Machines, err = c.StartMachines(t.Context(), map[string]*Machine{node: {
+		BootTime: 50 * time.Millisecond, Fails: func(boot uint64) bool { return boot == 2 },
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(b.Stop)
 	return b
 }
 
@@ -124,7 +120,7 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, system := b.ask(http.MethodGet, systems+"/n1", ""); system["UUID"] != node.Status.NodeInfo.SystemUUID ||
-		system["PowerState"] != powerOn {
+		system["PowerState"] != "On" {
 		t.Errorf("the system is %v, the node's UUID %q", system, node.Status.NodeInfo.SystemUUID)
 	}
 	if status, _ := b.ask(http.MethodGet, systems+"/other", ""); status != http.StatusNotFound {
@@ -134,35 +130,35 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 	b.reset("On", http.StatusNoContent) // which it is
 	b.reset("Nothing", http.StatusConflict)
 	b.reset("GracefulShutdown", http.StatusNoContent)
-	b.becomes(powerOff)
+	b.becomes("Off")
 	if holder, ready := b.beats(ctx); holder == kwokID || ready != corev1.ConditionFalse {
 		t.Errorf("the node of a machine that is off has the heartbeat of %s and is ready: %s", holder, ready)
 	}
 
 	b.reset("On", http.StatusNoContent)
 	b.reset("GracefulShutdown", http.StatusConflict) // it boots
-	b.becomes(powerOn)
+	b.becomes("On")
 	if holder, ready := b.beats(ctx); holder != kwokID || ready != corev1.ConditionTrue {
 		t.Errorf("the node of a machine that is on has the heartbeat of %s and is ready: %s", holder, ready)
 	}
 
 	b.reset("GracefulShutdown", http.StatusNoContent)
-	b.becomes(powerOff)
+	b.becomes("Off")
 	b.reset("On", http.StatusNoContent) // fails
-	b.becomes(powerOff)
+	b.becomes("Off")
 	b.reset("On", http.StatusNoContent)
-	b.becomes(powerOn)
+	b.becomes("On")
 
-	changes, forced, killed := b.Changes()
+	b.Stop()
 	var states []sleep.State
-	for _, c := range changes {
+	for _, c := range b.Changes {
 		states = append(states, c.State)
 	}
 	want := []sleep.State{
 		sleep.Asleep, sleep.Booting, sleep.Awake, sleep.Asleep, sleep.Booting, sleep.Asleep, sleep.Booting, sleep.Awake,
 	}
-	if diff := cmp.Diff(want, states); diff != "" || forced != 0 || killed != 0 {
-		t.Errorf("%d forced, %d pods killed (-want +got)\n%s", forced, killed, diff)
+	if diff := cmp.Diff(want, states); diff != "" || b.Forced != 0 || b.Killed.Len() != 0 {
+		t.Errorf("%d forced, %d pods killed (-want +got)\n%s", b.Forced, b.Killed.Len(), diff)
 	}
 }
 
@@ -178,9 +174,10 @@ func TestWhatRunsOnAMachineEndsWithIt(t *testing.T) {
 		}
 	}
 	b.reset("ForceOff", http.StatusNoContent)
-	b.becomes(powerOff)
-	if _, forced, killed := b.Changes(); forced != 1 || killed != 1 {
-		t.Errorf("%d forced, %d pods killed", forced, killed)
+	b.becomes("Off")
+	b.Stop()
+	if b.Forced != 1 || b.Killed.Len() != 1 {
+		t.Errorf("%d forced, %d pods killed", b.Forced, b.Killed.Len())
 	}
 	left, err := b.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "comes-with-the-node" {
@@ -193,7 +190,7 @@ func checkMachines(t *testing.T, c *Cluster) {
 	const node = "node-0002"
 	b := benchOf(t, c, node)
 	b.reset("GracefulShutdown", http.StatusNoContent)
-	b.becomes(powerOff)
+	b.becomes("Off")
 	taints := func() int {
 		n, err := c.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 		if err != nil {
@@ -208,7 +205,7 @@ func checkMachines(t *testing.T, c *Cluster) {
 		t.Errorf("after %v the heartbeat is that of %s, and ready: %s", renewal, holder, ready)
 	}
 	b.reset("On", http.StatusNoContent)
-	b.becomes(powerOn)
+	b.becomes("On")
 	eventually(t, "a node that is on has no taint", func() bool { return taints() == 0 })
 	on := time.Now()
 	eventually(t, "KWOK renews its Lease", func() bool {

@@ -35,6 +35,7 @@ type Trial struct {
 
 	namespace string // also the prefix of its nodes and the value of their label
 	holds     bool
+	machines  *Machines
 }
 
 // labelTrial keeps the pods of a trial on its own nodes.
@@ -51,9 +52,9 @@ type Replay struct {
 	Trials   []Trial
 	Progress func(Progress) // called about once a second; may be nil
 
-	client   kubernetes.Interface
-	clock    Clock
-	machines *Machines // nil: none sleep
+	client     kubernetes.Interface
+	clock      Clock
+	scheduling *Scheduling
 }
 
 // Progress is how far a replay is.
@@ -169,9 +170,19 @@ func (r *Replay) Run(ctx context.Context, clock Clock) ([]*sim.Result, error) {
 		return nil, err
 	}
 	defer watch.stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	group, groupCtx := errgroup.WithContext(ctx)
+	for k := range r.Trials {
+		if t := &r.Trials[k]; t.Sleeps {
+			group.Go(func() error { return r.sleep(groupCtx, t) })
+		}
+	}
 	group.Go(func() error { return r.submit(groupCtx) })
-	group.Go(func() error { return r.wait(groupCtx, watch) })
+	group.Go(func() error {
+		defer cancel()
+		return r.wait(groupCtx, watch)
+	})
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("replaying the trace: %w", err)
 	}
@@ -285,17 +296,19 @@ func (p Progress) String() string {
 // latencies of a compressed control plane would otherwise be booked as hours of work.
 func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 	var results []*sim.Result
-	var changes []sim.PowerChange
-	if r.machines != nil {
-		var forced, killed int
-		if changes, forced, killed = r.machines.Changes(); forced+killed > 0 {
-			return nil, fmt.Errorf("%d machines were forced off, and %d pods ended with their machine", forced, killed)
-		}
-	}
 	for k := range r.Trials {
-		t, scenario := &r.Trials[k], r.Scenario
-		if !t.Sleeps {
-			scenario = scenario.StayingAwake()
+		t, scenario := &r.Trials[k], r.Scenario.StayingAwake()
+		var power []sim.PowerChange
+		if m := t.machines; m != nil {
+			scenario = r.Scenario
+			if m.Forced+m.Killed.Len() > 0 {
+				return nil, fmt.Errorf("%s: %d machines were forced off, and %d pods ended with their machine", t, m.Forced,
+					m.Killed.Len())
+			}
+			for _, c := range m.Changes {
+				c.Node, c.At = strings.TrimPrefix(c.Node, t.node("")), r.clock.ToTrace(c.At)
+				power = append(power, c)
+			}
 		}
 		byName := make(map[string]*sched.Node, len(r.Scenario.Nodes))
 		for i := range r.Scenario.Nodes {
@@ -322,12 +335,6 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 				p.Hold = p.Released
 			}
 			placements = append(placements, p)
-		}
-		var power []sim.PowerChange
-		for _, c := range changes {
-			if name, ok := strings.CutPrefix(c.Node, t.node("")); ok {
-				power = append(power, sim.PowerChange{Node: name, At: r.clock.ToTrace(c.At), State: c.State})
-			}
 		}
 		result, err := sim.Replay(scenario, t.Strategy, placements, power)
 		if err != nil {

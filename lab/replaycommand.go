@@ -152,8 +152,9 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	}
 	summary := report.New(file, results)
 	summary.Kind = "LabReport"
-	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits and going to sleep hold "+
-		"Kubernetes' latencies so many times over. Energy is modelled from the placements, not metered.",
+	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits, and the "+
+		"time until machines sleep, hold Kubernetes' latencies so many times over. Energy is modelled from the "+
+		"placements, not metered.",
 		KubernetesVersion, factor)
 	written, err := report.WriteDir(filepath.Join(o.dir, "report"), summary, results)
 	if err != nil {
@@ -177,7 +178,10 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 	const settle = 3 * time.Second // for the scheduler to start before the first job is due
 	clock := Clock{Trace: r.Scenario.Start, Wall: time.Now().Add(settle), Factor: r.Factor}
 	quiet = sayThatItLives(stderr, "the schedulers are starting")
-	stop, err := r.start(ctx, dir, clock)
+	var stop func()
+	if r.scheduling, err = newScheduling(r.Cluster, dir, r.Scenario, clock, r.Trials); err == nil {
+		stop, err = r.scheduling.Start(ctx, r.Cluster)
+	}
 	quiet()
 	if err != nil {
 		return nil, err

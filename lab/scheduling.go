@@ -43,6 +43,8 @@ type Scheduling struct {
 	Log        *slog.Logger               // nil: there is none
 	Clock      func() time.Time           // of the plugins; nil: the wall's
 	OnReady    func(*scheduler.Scheduler) // may be nil
+
+	view func() *kube.View // once started
 }
 
 // Start writes the configuration, admits held Jobs and runs the scheduler with the hold loop. stop ends both.
@@ -61,6 +63,7 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 		return nil, err
 	}
 	files.Refresh()
+	s.view = files.View
 	if err := c.AdmitHolds(ctx); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/controller/power"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 )
@@ -23,81 +21,39 @@ func sleeps(s *sim.Scenario) bool {
 	})
 }
 
-// start starts our scheduler and, for each trial whose machines sleep, what sends them to sleep.
-func (r *Replay) start(ctx context.Context, dir string, clock Clock) (stop func(), err error) {
-	scheduling, err := newScheduling(r.Cluster, dir, r.Scenario, clock, r.Trials)
-	if err != nil {
-		return nil, err
-	}
-	stop, err = scheduling.Start(ctx, r.Cluster)
-	if err != nil || !slices.ContainsFunc(r.Trials, func(t Trial) bool { return t.Sleeps }) {
-		return stop, err
-	}
-	view, err := kube.NewView(scheduling.Sites, scheduling.Profiles, "")
-	if err == nil {
-		r.machines, err = r.Cluster.StartMachines(ctx, r.machineSpecs(clock))
-	}
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	var parts []*component
-	for i := range r.Trials {
-		if t := &r.Trials[i]; t.Sleeps {
-			parts = append(parts, startComponent(ctx, "power of "+t.String(), func(ctx context.Context) error {
-				select {
-				case <-ctx.Done():
-				case <-time.After(time.Until(clock.Wall)): // machines have been empty from there on
-				}
-				return r.sleep(ctx, t, clock, view, scheduling.Log)
-			}))
+// sleep sends the machines of a trial to sleep, and wakes them, until ctx ends.
+func (r *Replay) sleep(ctx context.Context, t *Trial) error {
+	machines := map[string]*Machine{}
+	for i := range r.Scenario.Nodes {
+		n := &r.Scenario.Nodes[i]
+		machines[t.node(n.Name)] = &Machine{
+			BootTime: r.clock.Shrink(n.Profile.BootTime()),
+			Fails:    func(boot uint64) bool { return r.Scenario.BootFails(n.Name, boot) },
 		}
 	}
-	return func() {
-		for _, p := range parts {
-			_ = p.stop()
-		}
-		_ = r.machines.Stop()
-		stop()
-	}, nil
-}
-
-// machineSpecs describes the machines of all trials that sleep.
-func (r *Replay) machineSpecs(clock Clock) (specs []MachineSpec) {
-	for i := range r.Trials {
-		t := &r.Trials[i]
-		for k := range r.Scenario.Nodes {
-			if n := &r.Scenario.Nodes[k]; t.Sleeps {
-				specs = append(specs, MachineSpec{
-					Node: t.node(n.Name), BootTime: clock.Shrink(n.Profile.BootTime()),
-					Fails: func(boot uint64) bool { return r.Scenario.BootFails(n.Name, boot) },
-				})
-			}
-		}
-	}
-	return specs
-}
-
-// sleep sends the machines of a trial to sleep, and sees no others.
-func (r *Replay) sleep(ctx context.Context, t *Trial, clock Clock, view *kube.View, log *slog.Logger) error {
 	config := r.Cluster.Config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return nodesOf{t, next} })
 	client, err := kubernetes.NewForConfig(config)
+	if err == nil {
+		t.machines, err = r.Cluster.StartMachines(ctx, machines)
+	}
 	if err != nil {
 		return err
 	}
+	defer t.machines.Stop()
+	const mostFaster = 10 // there must be a second to see what is being bound
 	o := power.Options{
-		Client: client, View: func() *kube.View { return view }, Policy: clock.Sleep(r.Scenario.Sleep.Policy),
-		Mode: power.ModeEnforce, Identity: t.namespace, Namespace: t.namespace, Loopback: true, Log: log,
-		Every: max(clock.Shrink(5*time.Second), 100*time.Millisecond),
+		Client: client, View: r.scheduling.view, Policy: r.Scenario.Sleep.Policy, Mode: power.ModeEnforce,
+		Identity: t.namespace, Namespace: t.namespace, Faster: min(r.Factor, mostFaster), Every: time.Second,
+		Loopback: true, Log: r.scheduling.Log,
 	}
-	for i := range r.Scenario.Nodes {
-		node := t.node(r.Scenario.Nodes[i].Name)
+	o.Policy.After, o.Policy.Lead = r.clock.Shrink(o.Policy.After), r.clock.Shrink(o.Policy.Lead)
+	for node := range machines {
 		o.Machines = append(o.Machines, power.Machine{
-			Node: node, UUID: SystemUUID(node), Kind: power.KindRedfish, URL: r.machines.URL,
-			System: systems + "/" + node,
+			Node: node, UUID: SystemUUID(node), Kind: power.KindRedfish, URL: t.machines.URL, System: systems + "/" + node,
 		})
 	}
+	time.Sleep(time.Until(r.clock.Wall)) // machines have been empty since then
 	return power.Run(ctx, o)
 }
 
@@ -110,9 +66,7 @@ type nodesOf struct {
 func (n nodesOf) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet && req.URL.Path == "/api/v1/nodes" {
 		req = req.Clone(req.Context())
-		query := req.URL.Query()
-		query.Set("labelSelector", labelTrial+"="+n.trial.namespace)
-		req.URL.RawQuery = query.Encode()
+		req.URL.RawQuery += "&labelSelector=" + labelTrial + "%3D" + n.trial.namespace
 	}
 	return n.next.RoundTrip(req)
 }

@@ -48,6 +48,7 @@ var parts = []part{
 	{"lemon", 10 * time.Minute, "make lemon && KUBENERGY_LONG=1 go test ./test/lemon -run Equal -v -timeout 2h"},
 	{"e2e-real", 10 * time.Minute, "make e2e-real"},
 	{"storm", 30 * time.Minute, "make storm"},
+	{"sleep-lab", 45 * time.Minute, "make sleep-lab"},
 	{"compare-gaia", 30 * time.Minute, "make compare-gaia"},
 	{"central-long", time.Hour, "make central-long"},
 	{"upstream", 4 * time.Hour, "make upstream"},

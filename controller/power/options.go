@@ -25,6 +25,7 @@ type Options struct {
 	View     func() *kube.View // power profiles and sites
 	Machines []Machine
 	Policy   sleep.Policy
+	Faster   float64          // than life the cluster's clock is, in the lab; 0: as fast
 	Mode     string           // shadow or enforce
 	Identity string           // of this replica, in the Lease
 	// Namespace of the Lease; "": that of KubEnergy. Each fleet has one of its own where several share a cluster.
