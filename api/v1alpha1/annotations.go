@@ -77,6 +77,18 @@ const (
 	// name of a GridZone: on a node, the grid that feeds it; without it, the zone of its cloud region, else the default
 	// one
 	LabelSite = Prefix + "site"
+	// `"true"`: on a node, its machine may be sent to sleep where the cluster's configuration binds it
+	LabelMaySleep = Prefix + "may-sleep"
+)
+
+// What KubEnergy writes on nodes whose machines sleep.
+const (
+	// label, `stopping`, `asleep` or `booting`: what the machine does; without it, it is awake
+	LabelPowerState = Prefix + "power-state"
+	// record: since when it does so and why, when it was sent to sleep in the last day, and how many boots failed
+	AnnotationPower = Prefix + "power"
+	// key of a taint of effect NoSchedule: the machine sleeps, or is about to
+	TaintAsleep = Prefix + "asleep"
 )
 
 // What KubEnergy writes on Jobs.

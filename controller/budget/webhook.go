@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,9 +64,6 @@ type webhooks struct {
 
 // webhookSecret is before the name of a URL that administrators keep.
 const webhookSecret = "secret:"
-
-// signature is the header that holds sha256= and the HMAC of the body, in hexadecimal digits.
-const signature = "X-Kubenergy-Signature-256"
 
 func newWebhooks(own string, key []byte, hosts []string, urls dial.KeyReader) (*webhooks, error) {
 	w := &webhooks{
@@ -141,9 +135,7 @@ func (w *webhooks) post(ctx context.Context, to string, m *Message) error {
 	q.Header.Set("Idempotency-Key", m.Key)
 	q.Header.Set("User-Agent", "kubenergy-controller")
 	if w.key != nil {
-		sum := hmac.New(sha256.New, w.key)
-		_, _ = sum.Write(body)
-		q.Header.Set(signature, "sha256="+hex.EncodeToString(sum.Sum(nil)))
+		dial.Sign(q, w.key, body)
 	}
 	answer, err := w.client.Do(q)
 	if err != nil {

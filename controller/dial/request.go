@@ -2,6 +2,9 @@ package dial
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,6 +25,16 @@ type Client struct {
 }
 
 const userAgent = "kubenergy"
+
+// Signature is the header that holds sha256= and the HMAC of the body, in hexadecimal digits.
+const Signature = "X-Kubenergy-Signature-256"
+
+// Sign signs a request with the body.
+func Sign(req *http.Request, key, body []byte) {
+	sum := hmac.New(sha256.New, key)
+	_, _ = sum.Write(body)
+	req.Header.Set(Signature, "sha256="+hex.EncodeToString(sum.Sum(nil)))
+}
 
 // Exchange makes one request and returns the body of its answer. The response, whose body is closed, is nil where there
 // was none. Errors are of type *Error; their texts are made anew, since those of net/http have the whole URL in them,

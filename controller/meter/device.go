@@ -62,13 +62,12 @@ func newDevice(e *Entry, d *Deps) (*device, error) {
 	default:
 		v.manner = kind.manner
 	}
-	v.Now, v.Timeout, v.Good = d.Clock, kind.limit, []int{http.StatusCreated, http.StatusNoContent}
-	var roots *x509.CertPool // nil: those of the system
-	if e.CAFile != "" {
-		text, err := readRegular(e.CAFile)
-		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(text) {
-			return nil, cmp.Or(err, fmt.Errorf("caFile %s has no certificate in PEM", e.CAFile))
-		}
+	v.Now, v.Timeout, v.Good = d.Clock, kind.limit, []int{
+		http.StatusCreated, http.StatusAccepted, http.StatusNoContent,
+	}
+	roots, err := Roots(e.CAFile)
+	if err != nil {
+		return nil, err
 	}
 	v.HTTP = dial.NewClient(dial.Options{
 		Policy:  dial.Policy{Private: true, Loopback: d.Loopback},
@@ -77,11 +76,29 @@ func newDevice(e *Entry, d *Deps) (*device, error) {
 	return v, nil
 }
 
-// get asks for a path and returns the body of a good answer. It asks once more where the server has another nonce, or
-// wants another session.
+// Roots returns the certificates of a caFile; nil, those of the system, where none is named.
+func Roots(caFile string) (*x509.CertPool, error) {
+	if caFile == "" {
+		return nil, nil
+	}
+	text, err := readRegular(caFile)
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, cmp.Or(err, fmt.Errorf("caFile %s has no certificate in PEM", caFile))
+	}
+	return roots, nil
+}
+
+// get asks for a path and returns the body of a good answer.
 func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	return d.ask(ctx, http.MethodGet, path, query, nil)
+}
+
+// ask makes a request and returns the body of a good answer. It asks once more where the server has another nonce, or
+// wants another session.
+func (d *device) ask(ctx context.Context, method, path string, query url.Values, payload []byte) ([]byte, error) {
 	proof, token := d.proof, d.token
-	body, resp, err := d.send(ctx, http.MethodGet, path, query, nil)
+	body, resp, err := d.send(ctx, method, path, query, payload)
 	if resp == nil || resp.StatusCode != http.StatusUnauthorized {
 		return body, err
 	}
@@ -103,7 +120,7 @@ func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte
 	default:
 		return nil, err
 	}
-	body, _, err = d.send(ctx, http.MethodGet, path, query, nil)
+	body, _, err = d.send(ctx, method, path, query, payload)
 	if dial.ReasonOf(err) == dial.ReasonAuth && err != nil {
 		d.proof, d.token = nil, ""
 	}
@@ -121,8 +138,11 @@ func (d *device) send(ctx context.Context, method, path string, query url.Values
 	req.Header.Set("Accept", "application/json")
 	if payload != nil {
 		req.Header.Set("Content-Type", "application/json")
-	} else if err := d.authorize(ctx, req, query); err != nil {
-		return nil, nil, err
+	}
+	if method != http.MethodPost || path != sessions {
+		if err := d.authorize(ctx, req, query); err != nil {
+			return nil, nil, err
+		}
 	}
 	return d.Exchange(ctx, req)
 }

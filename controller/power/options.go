@@ -1,7 +1,6 @@
 package power
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -32,6 +31,7 @@ type Options struct {
 	Namespace string
 	Clock    func() time.Time // nil: time.Now
 	Every    time.Duration    // between two looks where nothing changes, by time.Now; 0: 5 s
+	Faster   float64          // than life the cluster's clock is, in the lab; 0: as fast
 	Keys     dial.KeyReader   // passwords of machines, and keys that sign webhooks; nil: there are none
 	Loopback bool             // this machine may be asked too; for tests and the lab
 
@@ -41,12 +41,3 @@ type Options struct {
 	Record func(*sleep.Snapshot, *sleep.Plan)
 }
 
-// Run sends machines to sleep and wakes them until ctx ends. Any number of replicas may run: each wakes, and the one
-// that holds the Lease kubenergy-power also sends to sleep.
-//
-// A machine counts as asleep once its management controller says that it is off and its node is not Ready; it counts as
-// awake once its node is Ready again.
-func Run(ctx context.Context, o Options) error {
-	<-ctx.Done()
-	return nil
-}

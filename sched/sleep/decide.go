@@ -42,7 +42,7 @@ func newDecision(s *Snapshot) *decision {
 	for i := range s.Machines {
 		m := &s.Machines[i]
 		d.best[i] = i
-		d.up[i] = m.State == Awake || m.State == Booting
+		d.up[i] = m.State == Awake || m.State == Booting && m.Failed == 0
 		d.nodes[i] = sched.Node{
 			Name: m.Name, Labels: m.Labels, Capacity: m.Capacity, Free: m.Capacity, Profile: m.Profile, Speed: m.Speed,
 			PUE: m.PUE, Awake: d.up[i],
@@ -95,26 +95,79 @@ func (d *decision) serve() {
 		if i < 0 && waits {
 			i = d.cheapest(need, func(i int) bool { return d.Machines[i].State == Awake && d.Machines[i].Jobs == 0 })
 		}
-		if i < 0 {
-			i = d.sleeper(need)
-		}
-		if i < 0 {
+		if i >= 0 {
+			d.give(i, need, waits)
+		} else if !d.rouse(need, waits) {
 			d.plan.Unmet = append(d.plan.Unmet, need.Job)
-			continue
 		}
-		d.give(i, need, waits)
 	}
 }
 
-// sleeper returns the machine to wake for a need, -1 if none would have room. One whose boot failed shortly before
-// comes after all others.
+const (
+	// tries is how many machines boot at most for one need, beside one that failed just now.
+	tries = 4
+	// lately is for how long after a failed boot the next one is not relied on alone.
+	lately = time.Minute
+)
+
+// rouse wakes the machine for a need on which it adds the least energy. Where that one's last boot failed another is
+// woken beside it, and right after a boot has failed that the need waits for, several are: the next failure would come
+// too late. It reports whether any machine would have room.
+func (d *decision) rouse(need *Need, waits bool) (met bool) {
+	woken, alone := 0, true
+	for i := range d.nodes {
+		m := &d.Machines[i]
+		if m.Failed == 0 || m.State != Asleep && m.State != Booting || !d.suits(i, need) {
+			continue
+		}
+		late := m.State == Booting && d.Now.After(m.Since.Add(m.BootTime()))
+		if late || m.State == Asleep && d.Now.Before(m.Since.Add(lately)) {
+			alone = false
+		} else if m.State == Booting {
+			woken++
+		}
+	}
+	for met = woken > 0; woken < tries; {
+		i := d.sleeper(need)
+		if i < 0 {
+			return met
+		}
+		met = true
+		if d.give(i, need, waits); d.plan.Verdicts[i].Do != Wake {
+			return met
+		}
+		if woken++; !waits || alone && d.Machines[i].Failed == 0 {
+			return met
+		}
+	}
+	return met
+}
+
+// sleeper returns the machine to wake for a need, -1 if none would have room. One that is still going down comes after
+// those that are asleep, and one whose boot failed shortly before after all others.
 func (d *decision) sleeper(need *Need) int {
-	asleep := func(i int) bool { return d.Machines[i].State == Asleep || d.Machines[i].State == Stopping }
-	i := d.cheapest(need, func(i int) bool { return asleep(i) && !d.Now.Before(d.Machines[i].retry()) })
+	i := d.cheapest(need, func(i int) bool { return d.sleeps(i) && !d.Now.Before(d.Machines[i].retry()) })
 	if i < 0 {
-		i = d.cheapest(need, asleep)
+		i = d.cheapest(need, func(i int) bool { return d.Machines[i].State == Stopping })
+	}
+	if i < 0 {
+		i = d.cheapest(need, d.sleeps)
 	}
 	return i
+}
+
+// sleeps reports whether a machine is asleep and not to be woken yet.
+func (d *decision) sleeps(i int) bool { return d.Machines[i].State == Asleep && d.plan.Verdicts[i].Do != Wake }
+
+// suits reports whether a machine is one of those that a need may have.
+func (d *decision) suits(i int, need *Need) bool {
+	if len(need.Machines) > 0 {
+		if _, ok := slices.BinarySearch(need.Machines, d.Machines[i].Name); !ok {
+			return false
+		}
+	}
+	job := sched.Job{Request: need.Request, Selector: need.Selector}
+	return job.Fits(&d.nodes[i])
 }
 
 // retry returns when a machine whose boots failed is to be tried again while there are others: after twice its boot
@@ -130,12 +183,12 @@ func (m *Machine) retry() time.Time {
 // cheapest returns the machine on which a need adds the least energy, of those that may be taken and have room for it;
 // -1 if there is none.
 func (d *decision) cheapest(need *Need, may func(i int) bool) int {
-	job := sched.Job{Request: need.Request, Selector: need.Selector, Duration: max(need.Duration, time.Minute)}
+	job := sched.Job{Request: need.Request, Duration: max(need.Duration, time.Minute)}
 	var s sched.Snapshot
 	best, least := -1, energy.Joules(0)
 	for i := range d.nodes {
 		n := &d.nodes[i]
-		if !may(i) || !job.Fits(n) {
+		if !may(i) || !d.suits(i, need) {
 			continue
 		}
 		e := s.Estimate(&job, n, sched.Window{Start: d.Now, End: d.Now.Add(n.Runtime(&job))}).Energy
@@ -178,9 +231,11 @@ func (d *decision) give(i int, need *Need, waits bool) {
 	}
 }
 
+// wake wakes a machine. One whose last boot failed is not relied on.
 func (d *decision) wake(i int) {
 	d.plan.Verdicts[i].Do = Wake
-	d.up[i], d.nodes[i].Awake = true, true
+	d.up[i] = d.Machines[i].Failed == 0
+	d.nodes[i].Awake = true
 }
 
 // count sums up what is free and in use.
@@ -212,12 +267,13 @@ func (d *decision) wakeForHeadroom() {
 		switch {
 		case lacks == (sched.Resources{}):
 			return
-		case m.State != Asleep, d.up[i], d.Now.Before(m.retry()), !d.helps(i, lacks):
+		case !d.sleeps(i), d.Now.Before(m.retry()), !d.helps(i, lacks):
 			continue
 		}
 		d.plan.Verdicts[i].Reason, d.plan.Verdicts[i].For = ForHeadroom, ""
-		d.wake(i)
-		d.rises(i, 1)
+		if d.wake(i); d.up[i] {
+			d.rises(i, 1)
+		}
 	}
 }
 

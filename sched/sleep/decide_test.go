@@ -121,6 +121,40 @@ func TestDecide(t *testing.T) {
 			s.Machines[1].Failed, s.Machines[1].Since = 1, t0.Add(-239*time.Second)
 			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Duration: time.Hour}}
 		}, []string{"a  works", "d  boot-failed"}},
+		"beside one whose last boot failed another is woken": {func(s *sleep.Snapshot) {
+			s.Machines = append(s.Machines[:1], machine("d", big, sleep.Asleep), machine("e", small, sleep.Asleep),
+				machine("f", small, sleep.Asleep))
+			s.Machines[1].Failed = 1
+			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Duration: 10 * time.Hour}}
+		}, []string{"a  works", "d wake waiting-work", "e wake waiting-work", "f  not-needed"}},
+		"it boots already": {func(s *sleep.Snapshot) {
+			s.Machines = append(s.Machines[:1], machine("d", big, sleep.Booting), machine("e", small, sleep.Booting),
+				machine("f", small, sleep.Asleep))
+			s.Machines[1].Failed = 1
+			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Duration: 10 * time.Hour}}
+		}, []string{"a  works", "d  changing", "e  waiting-work", "f  not-needed"}},
+		"right after a failure several are woken": {func(s *sleep.Snapshot) {
+			s.Machines = s.Machines[:1]
+			for _, name := range []string{"d", "e", "f", "g", "h", "i"} {
+				s.Machines = append(s.Machines, machine(name, small, sleep.Asleep))
+			}
+			s.Machines[1].Failed, s.Machines[1].Since = 1, t0.Add(-time.Second)
+			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Duration: time.Hour}}
+		}, []string{
+			"a  works", "d  not-needed", "e wake waiting-work", "f wake waiting-work", "g wake waiting-work",
+			"h wake waiting-work", "i  not-needed",
+		}},
+		"and where one is late": {func(s *sleep.Snapshot) {
+			s.Machines = append(s.Machines[:1], machine("d", small, sleep.Booting), machine("e", small, sleep.Asleep),
+				machine("f", small, sleep.Asleep))
+			s.Machines[1].Failed, s.Machines[1].Since = 1, t0.Add(-130*time.Second)
+			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Duration: time.Hour}}
+		}, []string{"a  works", "d  changing", "e wake waiting-work", "f wake waiting-work"}},
+		"only some suit it, and one that sleeps comes before one that goes down": {func(s *sleep.Snapshot) {
+			s.Machines = append(s.Machines[:1], machine("d", big, sleep.Asleep), machine("e", big, sleep.Stopping),
+				machine("f", small, sleep.Asleep))
+			s.Needs = []sleep.Need{{Job: "x", Request: cores(4), Machines: []string{"e", "f"}, Duration: time.Hour}}
+		}, []string{"a  works", "d  not-needed", "e  changing", "f wake waiting-work"}},
 		"it draws as much asleep": {func(s *sleep.Snapshot) {
 			s.Machines[2].Profile = &energy.Profile{Idle: 50, Max: 200, Sleep: 50, BootSeconds: 60}
 		}, []string{"a  works", "b sleep not-needed", "c  saves-nothing", "d  not-needed"}},

@@ -42,7 +42,7 @@ type Machine struct {
 	Since  time.Time `json:"since"`
 	Keep   string    `json:"keep,omitempty"`   // why it must not sleep; "": it may
 	Sleeps int       `json:"sleeps,omitempty"` // how often it was sent to sleep in the last 24 hours
-	Failed int       `json:"failed,omitempty"` // boots in a row that failed
+	Failed int       `json:"failed,omitempty"` // boots in a row that failed; while it boots, this one if it is late
 }
 
 // Need is work that needs a machine: it fits on none that is awake, or it is planned.
@@ -51,6 +51,7 @@ type Need struct {
 	At       time.Time         `json:"at,omitzero"` // when it is planned to start; zero: it waits now
 	Request  sched.Resources   `json:"request"`
 	Selector map[string]string `json:"selector,omitempty"`
+	Machines []string          `json:"machines,omitempty"` // sorted: those that suit it otherwise; none: all do
 	Duration time.Duration     `json:"duration,omitempty"`
 }
 

@@ -1,0 +1,309 @@
+package power
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/sched/sleep"
+)
+
+// abreast is how many machines are dealt with at a time.
+const abreast = 16
+
+// loop decides, and takes each machine one step further. All that must survive it stands on the nodes.
+type loop struct {
+	Options
+
+	limits   limits
+	switches map[string]Switch
+	uuids    map[string]string
+	leads    func() bool
+	list     func() (*cluster, error)
+	event    func(n *v1.Node, kind, reason, note string)
+	metrics  *metrics
+
+	empty  map[string]time.Time // since when nothing is seen to run on a node
+	seen   map[string]sight     // when the state of a node was seen first, by its Since
+	doubts map[string]doubt     // machines that are left alone
+	told   map[string]sleep.Verb
+}
+
+type doubt struct {
+	until time.Time
+	why   string
+}
+
+func newLoop(o Options, switches map[string]Switch) *loop {
+	l := &loop{
+		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), switches: switches, uuids: map[string]string{},
+		metrics: newMetrics(), empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
+		told: map[string]sleep.Verb{},
+	}
+	for i := range o.Machines {
+		l.uuids[o.Machines[i].Node] = o.Machines[i].UUID
+	}
+	return l
+}
+
+// turn is what is done about one machine in a round.
+type turn struct {
+	facts
+
+	node *v1.Node
+	step step
+	err  error
+}
+
+// round looks at everything once.
+func (l *loop) round(ctx context.Context) error {
+	now := l.Clock()
+	c, err := l.list()
+	if err != nil {
+		return err
+	}
+	turns := l.decide(c, now)
+	var work errgroup.Group
+	work.SetLimit(abreast)
+	for _, t := range turns {
+		work.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, l.limits.call)
+			defer cancel()
+			if !panics.Survive(l.Log, "power", t.node.Name, func() { t.err = l.take(ctx, t) }) {
+				t.step, t.err = step{}, nil
+			}
+			return nil
+		})
+	}
+	_ = work.Wait() // each turn has its own error
+	for _, t := range turns {
+		l.conclude(t, now)
+	}
+	return nil
+}
+
+// decide returns what may have to be done, machine by machine. Where deciding panics, all that sleep are woken.
+func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
+	var s sleep.Snapshot
+	var plan sleep.Plan
+	nodes := c.nodes
+	sound := panics.Survive(l.Log, "power", "deciding", func() {
+		s, nodes = l.snapshot(c, now)
+		plan = sleep.Decide(&s)
+	})
+	if sound && l.Record != nil {
+		l.Record(&s, &plan)
+	}
+	l.metrics.look(nodes)
+	for i, n := range nodes {
+		t := &turn{node: n, facts: l.facts(n, now)}
+		t.boot, t.want = unknown.BootTime(), sleep.Wake
+		if sound {
+			t.boot, t.want, t.why = s.Machines[i].BootTime(), plan.Verdicts[i].Do, because(&plan.Verdicts[i])
+		}
+		if l.Mode != ModeEnforce {
+			l.say(t)
+		}
+		if l.switches[n.Name] == nil && t.state == sleep.Awake && !t.tainted {
+			continue
+		}
+		if l.Mode != ModeEnforce || n.Labels[v1alpha1.LabelMaySleep] != "true" {
+			t.want, t.why = sleep.Wake, "it may sleep no longer"
+		}
+		turns = append(turns, t)
+	}
+	return turns
+}
+
+// facts returns what a node says of its machine.
+func (l *loop) facts(n *v1.Node, now time.Time) facts {
+	f := facts{limits: &l.limits, now: now, ready: isReady(n), leads: l.leads()}
+	f.state, f.memory = remembered(n)
+	for i := range n.Spec.Taints {
+		f.tainted = f.tainted || n.Spec.Taints[i].Key == v1alpha1.TaintAsleep
+	}
+	if saw, ok := l.seen[n.Name]; !ok || !saw.of.Equal(f.Since) {
+		l.seen[n.Name] = sight{f.Since, now}
+	}
+	f.seen = l.seen[n.Name].since
+	return f
+}
+
+// because is a verdict's reason, in words.
+func because(v *sleep.Verdict) string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s", v.Reason, v.For))
+}
+
+// say says what would be done about a machine, once.
+func (l *loop) say(t *turn) {
+	if l.told[t.node.Name] == t.want {
+		return
+	}
+	l.told[t.node.Name] = t.want
+	if t.want != sleep.Stay {
+		l.metrics.orders.WithLabelValues(string(t.want), ModeShadow).Inc()
+		l.event(t.node, v1.EventTypeNormal, "Would"+string(t.want[0]-'a'+'A')+string(t.want[1:]), t.why)
+	}
+}
+
+// take takes one step of a machine.
+func (l *loop) take(ctx context.Context, t *turn) (err error) {
+	power := l.switches[t.node.Name]
+	if power == nil { // its machine was taken out of the configuration
+		if t.want == sleep.Wake {
+			t.want = sleep.Stay
+		}
+	} else if t.asks() {
+		t.ask(ctx, power, l.uuids[t.node.Name])
+	}
+	if t.due() {
+		if t.busy, err = l.busy(ctx, t.node.Name); err != nil {
+			return err
+		}
+		t.leads = l.leads()
+	}
+	t.step = t.next()
+	if t.step.reason != "" {
+		if t.node, err = l.write(ctx, t.node, &t.step); err != nil {
+			return err
+		}
+	}
+	if power == nil {
+		return nil
+	}
+	switch t.step.order {
+	case sleep.Wake:
+		return power.On(ctx)
+	case sleep.Sleep:
+		if err = power.Off(ctx); refused(err) { // so nothing will come of it
+			t.memory, t.state = t.step.memory, sleep.Stopping
+			t.step = t.to(sleep.Awake, reasonAbandoned, err.Error())
+			t.step.doubts, t.doubt = true, err.Error()
+			t.node, err = l.write(ctx, t.node, &t.step)
+		}
+		return err
+	}
+	return nil
+}
+
+// ask asks the management controller whether the machine is on. It is not believed where it is another machine's.
+func (t *turn) ask(ctx context.Context, power Switch, uuid string) {
+	on, says, err := power.State(ctx)
+	switch same := strings.EqualFold(says, uuid); {
+	case err != nil:
+		t.doubt = err.Error()
+	case !same || !strings.EqualFold(t.node.Status.NodeInfo.SystemUUID, uuid):
+		t.doubt = fmt.Sprintf("its address leads to the system %.40q, and the node's is %.40q: want %s", says,
+			t.node.Status.NodeInfo.SystemUUID, uuid)
+	case on:
+		t.says = isOn
+	default:
+		t.says, t.doubt = isOff, "its management controller says that it is off"
+	}
+}
+
+// refused reports whether an order was certainly not carried out.
+func refused(err error) bool {
+	for _, status := range []int{
+		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
+		http.StatusMethodNotAllowed, http.StatusConflict,
+	} {
+		if dial.HasStatus(err, status) {
+			return true
+		}
+	}
+	return err != nil && dial.ReasonOf(err) == dial.ReasonMissing
+}
+
+// busy asks the API server itself what is on a node that must not go off with it.
+func (l *loop) busy(ctx context.Context, node string) (string, error) {
+	pods, err := l.Client.CoreV1().Pods(v1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	})
+	if err != nil {
+		return "", err
+	}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.Spec.NodeName == node && works(p) {
+			return "it runs " + p.Namespace + "/" + p.Name, nil
+		}
+	}
+	return "", nil
+}
+
+func (l *loop) write(ctx context.Context, n *v1.Node, s *step) (*v1.Node, error) {
+	patch, err := s.patch(n)
+	if err != nil {
+		return n, err
+	}
+	written, err := l.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return n, fmt.Errorf("writing node %s: %w", n.Name, err)
+	}
+	return written, nil
+}
+
+// conclude tells of what was done about a machine.
+func (l *loop) conclude(t *turn, now time.Time) {
+	if t.err != nil {
+		l.Log.Warn("taking a step", "node", t.node.Name, "state", t.state, "order", t.step.order, "error", t.err)
+	}
+	if t.step.doubts {
+		l.doubts[t.node.Name] = doubt{now.Add(l.limits.doubt), t.doubt}
+	}
+	if t.step.order != sleep.Stay {
+		l.metrics.orders.WithLabelValues(string(t.step.order), ModeEnforce).Inc()
+	}
+	if t.step.reason == "" || t.err != nil && t.step.order == sleep.Stay {
+		return
+	}
+	kind := v1.EventTypeNormal
+	if t.step.reason == reasonFailed || t.step.reason == reasonRefused || t.step.doubts {
+		kind = v1.EventTypeWarning
+	}
+	l.event(t.node, kind, t.step.reason, t.step.Why)
+	l.Log.Info("took a step", "node", t.node.Name, "to", t.step.state, "why", t.step.Why)
+}
+
+// metrics are the process's own; the controller tells of the nodes.
+type metrics struct {
+	orders   *prometheus.CounterVec
+	machines *prometheus.GaugeVec
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubenergy_power_orders_total", Help: "Orders to sleep and to wake that were given, or in mode shadow would have been.",
+		}, []string{"order", "mode"}),
+		prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kubenergy_power_machines", Help: "Machines that may sleep, by what they do.",
+		}, []string{"state"}),
+	}
+}
+
+func (m *metrics) look(nodes []*v1.Node) {
+	count := map[sleep.State]float64{sleep.Awake: 0, sleep.Stopping: 0, sleep.Asleep: 0, sleep.Booting: 0}
+	for _, n := range nodes {
+		if state, _ := remembered(n); state != sleep.Awake || n.Labels[v1alpha1.LabelMaySleep] == "true" {
+			count[state]++
+		}
+	}
+	for state, n := range maps.All(count) {
+		m.machines.WithLabelValues(string(state)).Set(n)
+	}
+}

@@ -1,0 +1,168 @@
+package power
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// Name is that of the process, its Lease and its account.
+const Name = "kubenergy-power"
+
+const (
+	usualPause = 5 * time.Second
+	leastPause = time.Second
+)
+
+// Run sends machines to sleep and wakes them until ctx ends. Any number of replicas may run: each wakes, and the one
+// that holds the Lease kubenergy-power also sends to sleep.
+//
+// A machine counts as asleep once its management controller says that it is off and its node is not Ready; it counts as
+// awake once its node is Ready again.
+func Run(ctx context.Context, o Options) error {
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Mode != ModeShadow && o.Mode != ModeEnforce {
+		return fmt.Errorf("the mode is %q: have %s, %s", o.Mode, ModeShadow, ModeEnforce)
+	}
+	switches, err := NewSwitches(o.Machines, o.Keys, o.Loopback)
+	if err != nil {
+		return err
+	}
+	l := newLoop(o, switches)
+	if o.Registerer != nil {
+		if err := errors.Join(o.Registerer.Register(l.metrics.orders), o.Registerer.Register(l.metrics.machines)); err != nil {
+			return err
+		}
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: o.Client.EventsV1()})
+	broadcaster.StartRecordingToSinkWithContext(ctx)
+	defer broadcaster.Shutdown()
+	recorder := broadcaster.NewRecorder(scheme.Scheme, Name)
+	l.event = func(n *v1.Node, kind, reason, note string) {
+		recorder.Eventf(n, nil, kind, reason, "Power", "%s", note)
+	}
+	var leading atomic.Pointer[context.Context]
+	l.leads = func() bool { leads := leading.Load(); return leads != nil && (*leads).Err() == nil }
+	running.Go(func() { lead(ctx, &o, &leading) })
+	changed := make(chan struct{}, 1)
+	synced := l.follow(ctx, changed)
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
+	return l.run(ctx, changed)
+}
+
+// run looks again whenever something has changed, at least every so often.
+func (l *loop) run(ctx context.Context, changed <-chan struct{}) error {
+	ticker := time.NewTicker(cmp.Or(l.Every, usualPause))
+	defer ticker.Stop()
+	for {
+		if err := l.round(ctx); err != nil {
+			l.Log.Warn("looking at the cluster", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(leastPause):
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		case <-changed:
+		}
+	}
+}
+
+// follow keeps what a decision depends on in caches.
+func (l *loop) follow(ctx context.Context, changed chan<- struct{}) (synced []cache.InformerSynced) {
+	factory := informers.NewSharedInformerFactoryWithOptions(l.Client, 0, informers.WithTransform(trim))
+	nodes, pods := factory.Core().V1().Nodes(), factory.Core().V1().Pods()
+	jobs, volumes := factory.Batch().V1().Jobs(), factory.Core().V1().PersistentVolumes()
+	poke := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	handler := kube.Surviving(l.Log, cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { poke() }, UpdateFunc: func(any, any) { poke() }, DeleteFunc: func(any) { poke() },
+	})
+	for _, i := range []cache.SharedIndexInformer{
+		nodes.Informer(), pods.Informer(), jobs.Informer(), volumes.Informer(),
+	} {
+		if _, err := i.AddEventHandler(handler); err != nil {
+			l.Log.Warn("following objects", "error", err) // each round looks in any case
+		}
+		synced = append(synced, i.HasSynced)
+	}
+	l.list = func() (*cluster, error) {
+		c, errs := &cluster{}, [4]error{}
+		c.nodes, errs[0] = nodes.Lister().List(labels.Everything())
+		c.pods, errs[1] = pods.Lister().List(labels.Everything())
+		c.jobs, errs[2] = jobs.Lister().List(labels.Everything())
+		c.volumes, errs[3] = volumes.Lister().List(labels.Everything())
+		return c, errors.Join(errs[:]...)
+	}
+	factory.StartWithContext(ctx)
+	return synced
+}
+
+// trim leaves out what no decision depends on.
+func trim(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	if p, ok := obj.(*v1.Pod); ok {
+		p.Spec.Volumes, p.Status.ContainerStatuses, p.Status.InitContainerStatuses = nil, nil, nil
+		for i := range p.Spec.Containers {
+			c := &p.Spec.Containers[i]
+			p.Spec.Containers[i] = v1.Container{Name: c.Name, Resources: c.Resources}
+		}
+	}
+	return obj, nil
+}
+
+// lead tries to hold the Lease until ctx ends, and again where it is lost. What it stores ends when the Lease cannot be
+// renewed any more.
+func lead(ctx context.Context, o *Options, leading *atomic.Pointer[context.Context]) {
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: Name}, Client: o.Client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
+	}
+	for ctx.Err() == nil {
+		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+			Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+			ReleaseOnCancel: true, Name: Name,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(leads context.Context) { leading.Store(&leads) },
+				OnStoppedLeading: func() {},
+			},
+		})
+	}
+}

@@ -1,0 +1,245 @@
+package power
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sched/sleep"
+)
+
+// cluster is what is known of the API server's objects.
+type cluster struct {
+	nodes   []*v1.Node
+	pods    []*v1.Pod
+	jobs    []*batchv1.Job
+	volumes []*v1.PersistentVolume
+}
+
+const (
+	mostNeeds = 256 // pods that machines are looked for at once
+	usualTime = time.Hour
+)
+
+// unknown is the profile of a machine of which none is known: it boots in five minutes, and what it draws says nothing.
+var unknown = energy.Profile{Name: "unknown", Idle: 1, Max: 1, BootSeconds: 300}
+
+// onNode is what is on a node.
+type onNode struct {
+	come sched.Resources // of pods that come with the node
+	used sched.Resources // of the others
+	jobs int
+	keep string
+}
+
+// sight is since when a replica sees something.
+type sight struct{ of, since time.Time }
+
+// snapshot collects all that a decision depends on, and returns the nodes of its machines.
+func (l *loop) snapshot(c *cluster, now time.Time) (s sleep.Snapshot, nodes []*v1.Node) {
+	s = sleep.Snapshot{Now: now, Policy: l.Policy}
+	view, held, on := l.View(), holders(c.nodes, c.volumes), map[string]*onNode{}
+	var waiting []*v1.Pod
+	for _, p := range c.pods {
+		s.Largest = l.count(p, on, s.Largest, now)
+		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil &&
+			policy.Scheduled(p).Reason == v1.PodReasonUnschedulable && policy.KeepsAwake(p) {
+			waiting = append(waiting, p)
+		}
+	}
+	slices.SortFunc(c.nodes, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
+	for _, n := range c.nodes {
+		state, mem := remembered(n)
+		if state == sleep.Awake && !isReady(n) {
+			delete(l.empty, n.Name)
+			continue
+		}
+		has := cmp.Or(on[n.Name], &onNode{})
+		if volume := held[n.Name]; volume != "" && has.keep == "" {
+			has.keep = "it alone reaches the volume " + volume
+		}
+		s.Machines = append(s.Machines, l.machine(view, n, state, &mem, has, now))
+		nodes = append(nodes, n)
+	}
+	s.Needs = l.waiting(waiting, nodes, s.Machines, now)
+	for _, j := range c.jobs {
+		s.Needs = append(s.Needs, l.planned(j, nodes, s.Machines, now, mostNeeds-len(s.Needs))...)
+	}
+	return s, nodes
+}
+
+// count counts a pod where it is, and returns the most that pods of the last hour ask for.
+func (l *loop) count(p *v1.Pod, on map[string]*onNode, largest sched.Resources, now time.Time) sched.Resources {
+	ended := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+	stays, recent := policy.KeepsAwake(p), now.Sub(p.CreationTimestamp.Time) < l.limits.day/24
+	if ended && !recent {
+		return largest
+	}
+	asks := policy.PodRequest(p)
+	if recent && stays {
+		largest = sched.Resources{
+			MilliCPU: max(largest.MilliCPU, asks.MilliCPU), Memory: max(largest.Memory, asks.Memory),
+			GPU: max(largest.GPU, asks.GPU),
+		}
+	}
+	if p.Spec.NodeName == "" || ended {
+		return largest
+	}
+	has := on[p.Spec.NodeName]
+	if has == nil {
+		has = &onNode{}
+		on[p.Spec.NodeName] = has
+	}
+	if has.keep = cmp.Or(has.keep, keepsFor(p)); stays {
+		has.used, has.jobs = has.used.Add(asks), has.jobs+1
+	} else {
+		has.come = has.come.Add(asks)
+	}
+	return largest
+}
+
+// machine returns a node as the policy sees it.
+func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memory, has *onNode, now time.Time,
+) sleep.Machine {
+	capacity := kube.Allocatable(n).Sub(has.come)
+	node, known := view.Node(n, capacity, capacity.Sub(has.used), has.jobs)
+	m := sleep.Machine{
+		Name: n.Name, Zone: n.Labels[v1.LabelTopologyZone], Labels: n.Labels, Capacity: capacity, Free: node.Free,
+		Jobs: has.jobs, Profile: node.Profile, Speed: node.Speed, PUE: node.PUE, State: state, Since: mem.Since,
+		Failed: mem.Failed,
+	}
+	if m.Profile == nil {
+		m.Profile = &unknown
+	}
+	for _, at := range mem.Sleeps {
+		if now.Sub(at) < l.limits.day {
+			m.Sleeps++
+		}
+	}
+	switch {
+	case state == sleep.Stopping && mem.Off.IsZero():
+		// It is decided again whether it is to sleep, as if it were still awake and had been empty for long.
+		m.State, m.Since = sleep.Awake, time.Time{}
+	case state == sleep.Booting:
+		m.Since = mem.Wake
+		if now.Sub(mem.Wake) > m.BootTime()+l.limits.late {
+			m.Failed++
+		}
+	case state == sleep.Awake:
+		if _, ok := l.empty[n.Name]; m.Jobs > 0 || !ok {
+			l.empty[n.Name] = now
+		}
+		if m.Since = mem.Since; m.Since.Before(l.empty[n.Name]) {
+			m.Since = l.empty[n.Name]
+		}
+	}
+	m.Keep = cmp.Or(l.refuses(n, known && node.Profile.BootSeconds > 0, now), has.keep)
+	return m
+}
+
+// refuses returns why a machine must not sleep, by its node and what is known of it.
+func (l *loop) refuses(n *v1.Node, boots bool, now time.Time) string {
+	doubt := l.doubts[n.Name]
+	switch why := keeps(n); {
+	case why != "":
+		return why
+	case l.switches[n.Name] == nil:
+		return "the cluster's configuration binds no machine to it"
+	case !strings.EqualFold(n.Status.NodeInfo.SystemUUID, l.uuids[n.Name]):
+		return "its system UUID is not the one that the cluster's configuration has"
+	case !boots:
+		return "its power profile has no bootSeconds"
+	case now.Before(doubt.until):
+		return doubt.why
+	}
+	return ""
+}
+
+// waiting returns what pods need that kube-scheduler found no node for.
+func (l *loop) waiting(pods []*v1.Pod, nodes []*v1.Node, machines []sleep.Machine, now time.Time) (needs []sleep.Need) {
+	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace, b.Namespace),
+			strings.Compare(a.Name, b.Name))
+	})
+	for _, p := range pods[:min(len(pods), mostNeeds)] {
+		need := sleep.Need{Job: p.Namespace + "/" + p.Name, Request: policy.PodRequest(p), Duration: usualTime}
+		need.Machines = suit(p, nodes, func(i int) bool { return l.mayHave(&machines[i], nodes[i], now) })
+		if len(need.Machines) > 0 {
+			needs = append(needs, need)
+		}
+	}
+	return needs
+}
+
+// suit returns the nodes that a pod may run on once they are awake, of those that it may have.
+func suit(p *v1.Pod, nodes []*v1.Node, may func(i int) bool) (names []string) {
+	admission := kube.AdmissionOf(p)
+	for i, n := range nodes {
+		if may(i) && admission.Admits(bare(n)) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// mayHave reports whether a pod that waits may fit on a machine: kube-scheduler has looked at those that are awake, and
+// not found it.
+func (l *loop) mayHave(m *sleep.Machine, n *v1.Node, now time.Time) bool {
+	state, _ := remembered(n)
+	return state != sleep.Awake || m.Jobs == 0 && now.Sub(m.Since) < l.limits.schedule
+}
+
+// bare returns a node without what it has because it sleeps.
+func bare(n *v1.Node) *v1.Node {
+	b := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
+	b.Spec.Unschedulable = n.Spec.Unschedulable
+	for _, t := range n.Spec.Taints {
+		switch t.Key {
+		case v1alpha1.TaintAsleep, v1.TaintNodeNotReady, v1.TaintNodeUnreachable:
+		default:
+			b.Spec.Taints = append(b.Spec.Taints, t)
+		}
+	}
+	return b
+}
+
+// planned returns what a held Job will need when it is released, if that is so near that a machine must be kept or
+// woken.
+func (l *loop) planned(j *batchv1.Job, nodes []*v1.Node, machines []sleep.Machine, now time.Time, most int,
+) (needs []sleep.Need) {
+	at, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationHeldUntil])
+	if err != nil || j.Labels[v1alpha1.LabelHeld] != "true" || !at.After(now) {
+		return nil
+	}
+	if !slices.ContainsFunc(machines, func(m sleep.Machine) bool { return at.Before(now.Add(m.Horizon(&l.Policy))) }) {
+		return nil
+	}
+	pod := &v1.Pod{Spec: j.Spec.Template.Spec}
+	need := sleep.Need{
+		Job: j.Namespace + "/" + j.Name, At: at, Duration: usualTime, Request: policy.PodRequest(pod),
+		Machines: suit(pod, nodes, func(int) bool { return true }),
+	}
+	if len(need.Machines) == 0 {
+		return nil
+	}
+	return slices.Repeat([]sleep.Need{need}, min(int(*cmp.Or(j.Spec.Parallelism, new(int32(1)))), max(most, 0)))
+}
+
+func isReady(n *v1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1.NodeReady {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return false
+}
