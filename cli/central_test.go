@@ -172,6 +172,7 @@ func (c *fakeUnit) draw() {
 			Implausible: true,
 		},
 		{Node: "c", Watts: 9, AsOf: at(45 * time.Second), Quality: energy.Derived, Source: "evil\x1b[2J"},
+		{Node: "d", Watts: 5, AsOf: at(10 * time.Second), Quality: energy.Estimated, Source: "model", PowerState: "asleep"},
 	}}
 	pods := api.PodsPower{Pods: []api.PodPower{
 		{

@@ -193,13 +193,19 @@ func TestCompareRefuses(t *testing.T) {
 		args []string
 	}{
 		{"want a comparison file", nil},
-		{`no zone "three"`, []string{"-f", file, "--zones", "three"}},
+		{`the comparison has no zone "three": it has one, two`, []string{"-f", file, "--zones", "three"}},
 		{`"2-5": want indices from 0 to 2`, []string{"-f", file, "--starts", "2-5"}},
 		{`unknown forecast "oracle"`, []string{"-f", file, "--forecast", "oracle"}},
 		{`the zone has no weather file`, []string{
 			"-f", file, "--forecast", "weather", "--zones", "one", "--starts", "0",
 		}},
-		{`unknown strategy "greenest"`, []string{"-f", file, "--strategies", "greenest"}},
+		{`unknown strategy "greenest": want where, when`, []string{"-f", file, "--strategies", "greenest"}},
+		{`unknown strategy "resdual" (did you mean residual?)`, []string{"-f", file, "--strategies", "resdual"}},
+		{`, residual, `, []string{"-f", file, "--strategies", "nothing-like"}},
+		{`unknown strategy "enrgy" (did you mean energy?)`, []string{"-f", file, "--strategies", "now,enrgy"}},
+		{`(did you mean energy+residual?)`, []string{"-f", file, "--strategies", "energy+resdual"}},
+		{`an order follows a when: want energy+now/fifo`, []string{"-f", file, "--strategies", "energy/fifo"}},
+		{`want cap(LEAST-MOST)`, []string{"-f", file, "--strategies", "cap(1"}},
 		{`--shard is "3/3"`, []string{"-f", file, "--shard", "3/3", "--out", t.TempDir()}},
 		{"say --out DIR", []string{"-f", file, "--shard", "0/3"}},
 		{`unknown output format "xml"`, []string{"-f", file, "-o", "xml"}},

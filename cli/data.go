@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -125,25 +126,27 @@ func (l *dataList) table() *report.Table {
 		{Name: "file", Field: "file", Words: true},
 		{Name: "size", Field: "bytes"},
 		{Name: "there", Field: "there"},
-		{Name: "licence", Field: "licence", Wide: true},
+		{Name: "licence", Field: "licence"},
 		{Name: "origin", Field: "url", Wide: true},
 		{Name: "sha256", Field: "sha256", Wide: true},
 	}}
+	licences := l.licences()
 	for _, f := range l.Files {
 		var is any
 		if f.There != "" {
 			is = f.There
 		}
-		t.Add(f.File, report.Cell{Value: int(f.Bytes), Text: sizeText(f.Bytes)}, is, f.Licence, f.URL, f.SHA256)
+		t.Add(f.File, report.Cell{Value: int(f.Bytes), Text: sizeText(f.Bytes)}, is,
+			report.Cell{Value: f.Licence, Text: strconv.Itoa(1 + slices.Index(licences, f.Licence))}, f.URL, f.SHA256)
 	}
 	return t
 }
 
-// Text shows the files, and the licence of each set.
+// Text shows the files, and each licence once.
 func (l *dataList) Text(wide, colours bool) string {
 	lines := []string{l.table().Framed(wide, colours)}
-	if !wide {
-		lines = append(lines, licences(l.Files)...)
+	for i, licence := range l.licences() {
+		lines = append(lines, fmt.Sprintf("licence %d: %s", 1+i, licence))
 	}
 	if l.Folder == "" {
 		lines = append(lines, "No folder is named: set "+sim.DataVariable+", or say --dir, to see which files are "+
@@ -155,14 +158,14 @@ func (l *dataList) Text(wide, colours bool) string {
 // CSV writes a row for each file.
 func (l *dataList) CSV(w io.Writer) error { return l.table().CSV(w) }
 
-// licences names the licence of each set once.
-func licences(files []dataState) (lines []string) {
-	for _, f := range files {
-		if line := f.Set + ": " + f.Licence; !slices.Contains(lines, line) {
-			lines = append(lines, line)
+// licences names each licence once. The table has their numbers, for they are long.
+func (l *dataList) licences() (texts []string) {
+	for _, f := range l.Files {
+		if !slices.Contains(texts, f.Licence) {
+			texts = append(texts, f.Licence)
 		}
 	}
-	return lines
+	return texts
 }
 
 // sizeText shows a number of bytes in the unit that people read.
@@ -215,8 +218,8 @@ only when all of it is there and its sum is right. Nothing is converted.`,
 				fetched++
 			}
 		}
-		fmt.Fprintf(t.err, "fetched %d files, %d were there; scenarios find them by\n  export %s=%s\n", fetched,
-			len(files)-fetched, sim.DataVariable, dir)
+		fmt.Fprintf(t.err, "fetched %s, %d there before; scenarios find them by\n  export %s=%s\n",
+			count(fetched, "file"), len(files)-fetched, sim.DataVariable, dir)
 		return nil
 	}
 	return cmd

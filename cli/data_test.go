@@ -291,11 +291,11 @@ func TestDataCommands(t *testing.T) {
 	env := []string{"KUBENERGY_DATA=" + dir}
 	if _, messages, err := onData(t, env, "fetch", "two", "one/b.csv", "--mirror", s.URL); err != nil ||
 		!strings.Contains(messages, "one: licence: ours") || !strings.Contains(messages, "export KUBENERGY_DATA="+dir) ||
-		!strings.Contains(messages, "fetched 2 files, 0 were there") {
+		!strings.Contains(messages, "fetched 2 files, 0 there before") {
 		t.Errorf("%v: %s", err, messages)
 	}
 	if _, messages, err := onData(t, env, "fetch", "--mirror", s.URL); err != nil ||
-		!strings.Contains(messages, "fetched 1 files, 2 were there") {
+		!strings.Contains(messages, "fetched 1 file, 2 there before") {
 		t.Errorf("%v: %s", err, messages)
 	}
 	other := t.TempDir() // the flag wins
@@ -310,7 +310,7 @@ func TestDataCommands(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	for format, want := range map[string]string{
-		"table": "two: ours", "wide": rawServer + "/one/a.csv", "csv": "one/a.csv,480000,no,ours," + rawServer,
+		"table": "\nlicence 1: ours\n", "wide": rawServer + "/one/a.csv", "csv": "one/a.csv,480000,no,ours," + rawServer,
 	} {
 		if out, _, err := onData(t, nil, "list", "--dir", other, "-o", format); err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v: %s, want %q in it", err, out, want)
@@ -323,6 +323,9 @@ func TestDataCommands(t *testing.T) {
 		if _, _, err := onData(t, nil, args...); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
+	}
+	if out, _, _ := onData(t, nil, "list", "--dir", other, "-o", "wide"); strings.Count(out, "ours") != 1 {
+		t.Errorf("a licence is repeated:\n%s", out)
 	}
 	// The manifest of the program is what the command line works on.
 	if code, stdout, stderr := ranLocally([]string{"data", "list"}); code != 0 || stderr != "" ||

@@ -192,7 +192,9 @@ func TestExplainCountsNodesOfStaticPodsAsEmpty(t *testing.T) {
 	sleeps.Spec.SleepWatts = new(0.0)
 	a.add(t, profilePath, sleeps)
 	for name, owner := range map[string]string{"a-static": "Node", "b-daemon": "DaemonSet", "c-busy": "ReplicaSet"} {
-		a.add(t, nodePath, node(name, map[string]string{"kind": "sleeps"}))
+		a.add(t, nodePath, node(name, map[string]string{
+			"kind": "sleeps", v1alpha1.LabelPowerState: v1alpha1.PowerAsleep,
+		}))
 		p := markedPod("on-" + name)
 		p.Spec.NodeName, p.Status.Phase = name, v1.PodRunning
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "owner", Controller: new(true)}}

@@ -97,7 +97,7 @@ func (f *releaseFlags) run(ctx context.Context, t terminal, args []string) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	r := &releaser{client: c, out: t.out, now: t.now, settle: releaseSettle, pause: releasePause}
+	r := &releaser{client: c, out: t.out, err: t.err, now: t.now, settle: releaseSettle, pause: releasePause}
 	if !f.all {
 		return r.one(ctx, c.namespace, name)
 	}
@@ -116,9 +116,10 @@ func (f *releaseFlags) run(ctx context.Context, t terminal, args []string) error
 // releaser resumes held Jobs.
 type releaser struct {
 	client        kubernetes.Interface
-	out           io.Writer
+	out, err      io.Writer
 	now           func() time.Time
 	settle, pause time.Duration
+	told          bool // why it tries again
 }
 
 // one releases a single Job.
@@ -179,12 +180,23 @@ func (r *releaser) all(ctx context.Context, namespace string) error {
 		if p.released > 0 {
 			continue // there may be more
 		}
+		r.tell(ctx, cmp.Or(err, p.firstFailure()))
 		select {
 		case <-ctx.Done():
 			return p.unfinished(cmp.Or(err, ctx.Err()), total)
 		case <-time.After(r.pause):
 		}
 	}
+}
+
+// tell says once, when an error has kept a pass from releasing anything, until when others will follow.
+func (r *releaser) tell(ctx context.Context, err error) {
+	until, limited := ctx.Deadline()
+	if err == nil || r.told || !limited || ctx.Err() != nil {
+		return
+	}
+	r.told = true
+	fmt.Fprintf(r.err, "trying again until %s (--timeout): %s\n", until.Format(time.TimeOnly), because(err))
 }
 
 // pass is one walk through what is held.
@@ -214,6 +226,13 @@ func (p *pass) hopeless() bool {
 	return p.seen > 0 && len(p.failed) == p.seen && !slices.ContainsFunc(p.failed, func(f failure) bool {
 		return transient(f.err)
 	})
+}
+
+func (p *pass) firstFailure() error {
+	if len(p.failed) == 0 {
+		return nil
+	}
+	return p.failed[0].err
 }
 
 // unfinished is what there is to say when time is up.

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -205,7 +207,8 @@ func releaserOf(t *testing.T, a *apiServer) (*releaser, *bytes.Buffer) {
 	}
 	var out bytes.Buffer
 	return &releaser{
-		client: client, out: &out, now: time.Now, settle: 100 * time.Millisecond, pause: 10 * time.Millisecond,
+		client: client, out: &out, err: io.Discard, now: time.Now, settle: 100 * time.Millisecond,
+		pause: 10 * time.Millisecond,
 	}, &out
 }
 
@@ -220,8 +223,17 @@ func TestReleaseTriesAgain(t *testing.T) {
 		return 0
 	}
 	r, out := releaserOf(t, a)
-	if err := r.all(t.Context(), ""); err != nil || out.String() != "1 Job released, none is held\n" {
+	var told bytes.Buffer
+	r.err = &told
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	if err := r.all(ctx, ""); err != nil || out.String() != "1 Job released, none is held\n" {
 		t.Errorf("%v, %q after %d calls", err, out, calls.Load())
+	}
+	until, _ := ctx.Deadline()
+	if want := "trying again until " + until.Format(time.TimeOnly) + " (--timeout): "; !strings.HasPrefix(told.String(),
+		want) || strings.Count(told.String(), "\n") != 1 {
+		t.Errorf("told %q, want one line that begins with %q", &told, want)
 	}
 }
 
@@ -293,7 +305,8 @@ func TestReleaseGivesUpInTime(t *testing.T) {
 	a.add(t, jobsIn("ns"), heldJob("stubborn"))
 	a.before = func(string, string) int { return http.StatusInternalServerError }
 	code, _, stderr := a.run(t, "release", "--all", "--timeout", "300ms")
-	if code != 1 || !strings.Contains(stderr, "ns/stubborn") && !strings.Contains(stderr, "not known") {
+	if code != 1 || !strings.Contains(stderr, "ns/stubborn") && !strings.Contains(stderr, "not known") ||
+		!strings.HasPrefix(stderr, "trying again until ") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -149,6 +150,10 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 	scenario, err := file.LoadContext(cmd.Context())
 	if err != nil {
 		return usageError{err}
+	}
+	if !slices.ContainsFunc(scenario.Jobs, func(j sched.Job) bool { return j.Interruptible }) {
+		scenario.Notes = append(scenario.Notes,
+			report.StartsOnly(file.Strategies, "interruptible: true (--interruptible)")...)
 	}
 	results, err := simulateAll(cmd.Context(), t, scenario, file.Strategies, strategies)
 	if err != nil {

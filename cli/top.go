@@ -41,6 +41,7 @@ type drawn struct {
 	AgeSeconds  float64        `json:"ageSeconds"`
 	Stale       bool           `json:"stale"`
 	Implausible bool           `json:"implausible,omitempty"`
+	PowerState  string         `json:"powerState,omitempty"` // of a node whose machine is not awake
 }
 
 var topOrders = map[string]func(a, b *drawn) int{
@@ -73,7 +74,7 @@ func newTopOf(t terminal, kind string) *cobra.Command {
 		Short:   "Show what " + kind + " draw now, with source, quality and age",
 		Long: "Show what " + kind + ` draw now at the node, without PUE, with the source of the figure, its quality and
 its age. What is older than 45 seconds is marked as stale: nothing is decided by it. Of nodes, "implausible" marks what
-a model of the hardware contradicts.`,
+a model of the hardware contradicts, and "asleep", "booting" or "stopping" a machine that is not awake.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t, kind) },
 	}
@@ -136,7 +137,7 @@ func (c *centralUnit) nodes(ctx context.Context) ([]drawn, error) {
 		n := &answer.Nodes[i]
 		all = append(all, aged(drawn{
 			Name: n.Node, Watts: n.Watts, Source: n.Source, Quality: n.Quality, AsOf: n.AsOf,
-			Implausible: n.Implausible,
+			Implausible: n.Implausible, PowerState: n.PowerState,
 		}, now))
 	}
 	return all, nil
@@ -183,6 +184,9 @@ func (d *drawn) age() string {
 	if d.Implausible {
 		marks = append(marks, "implausible")
 	}
+	if d.PowerState != "" {
+		marks = append(marks, d.PowerState)
+	}
 	return strings.TrimSpace(text + " " + strings.Join(marks, ", "))
 }
 
@@ -219,11 +223,11 @@ func (l *powerList) Text(bool, bool) string {
 // CSV writes everything that is known.
 func (l *powerList) CSV(w io.Writer) error {
 	t := report.Sheet("namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of",
-		"age_s", "stale", "implausible")
+		"age_s", "stale", "implausible", "power_state")
 	for i := range l.Items {
 		d := &l.Items[i]
 		t.Add(d.Namespace, d.Name, d.Node, d.Owner, d.Watts, d.IdleWatts, d.Source, d.Quality, d.AsOf, d.AgeSeconds,
-			d.Stale, d.Implausible)
+			d.Stale, d.Implausible, d.PowerState)
 	}
 	return t.CSV(w)
 }

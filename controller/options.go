@@ -60,6 +60,21 @@ func (o *Options) keepsLedger() bool { return o.State != "" || o.LedgerDSN != ""
 
 func (o *Options) agentNamespace() string { return cmp.Or(o.AgentNamespace, o.Namespace) }
 
+// Parse reads the flags. Help lists them all on out; an error is one line.
+func Parse(flags *flag.FlagSet, args []string, out io.Writer) error {
+	flags.Init("kubenergy-controller", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(out, "Usage of kubenergy-controller:")
+		flags.SetOutput(out)
+		flags.PrintDefaults()
+	} else if err != nil {
+		err = fmt.Errorf("%w (see --help)", err)
+	}
+	return err
+}
+
 // NewOptions returns what holds where the command line says nothing, and adds a flag for each option.
 func NewOptions(fs *flag.FlagSet) *Options {
 	o := &Options{LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN")}

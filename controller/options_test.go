@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"strings"
@@ -51,5 +52,29 @@ func TestOptionsAreRead(t *testing.T) {
 		if o.Validate() == nil {
 			t.Errorf("%s is taken", name)
 		}
+	}
+}
+
+// A flag that there is not is told in one line; help lists all flags.
+func TestParse(t *testing.T) {
+	for args, want := range map[string]string{
+		"--bogus":             "flag provided but not defined: -bogus (see --help)",
+		"--leader-elect=what": `invalid boolean value "what" for -leader-elect: parse error (see --help)`,
+		"--namespace=here":    "",
+	} {
+		var out strings.Builder
+		flags := flag.NewFlagSet("", flag.ContinueOnError)
+		NewOptions(flags)
+		err := Parse(flags, []string{args}, &out)
+		if err == nil && want != "" || err != nil && err.Error() != want || out.String() != "" {
+			t.Errorf("%s: %v, and %q; want %q", args, err, &out, want)
+		}
+	}
+	var out strings.Builder
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	NewOptions(flags)
+	if err := Parse(flags, []string{"--help"}, &out); !errors.Is(err, flag.ErrHelp) ||
+		!strings.Contains(out.String(), "\n  -leader-elect\n") {
+		t.Errorf("help: %v\n%s", err, &out)
 	}
 }

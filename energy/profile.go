@@ -112,6 +112,14 @@ func (p *Profile) BootTime() time.Duration {
 	return time.Duration(p.BootSeconds * float64(time.Second))
 }
 
+// Booting returns the mean power of a machine that wakes.
+func (p *Profile) Booting() Watts {
+	if p.BootSeconds <= 0 {
+		return p.Power(0)
+	}
+	return p.Sleep + Watts(float64(p.WakeUp)/p.BootSeconds)
+}
+
 // Sleeps reports whether a machine draws less asleep than idle.
 func (p *Profile) Sleeps() bool { return p.Sleep < p.Power(0) }
 

@@ -83,9 +83,9 @@ func selects(selector, labels map[string]string) bool {
 func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node sched.Node, ok bool) {
 	f := v.facts(n)
 	return sched.Node{
-		Awake: true, // else it would be no node that pods can go to
-		Name:  n.Name, Site: f.site, Labels: n.Labels,
+		Name: n.Name, Site: f.site, Labels: n.Labels,
 		Capacity: capacity, Free: free, Jobs: jobs, Profile: f.profile, PUE: f.pue, Benchmarks: f.benchmarks,
+		Awake: n.Labels[v1alpha1.LabelPowerState] != v1alpha1.PowerAsleep,
 	}, f.profile != nil
 }
 

@@ -9,12 +9,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kubenergy/kubenergy/lab/kubelet"
 	"github.com/kubenergy/kubenergy/scenarios"
+	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 )
 
@@ -31,16 +34,27 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...
 		Short:         "A real Kubernetes control plane with simulated nodes and KubEnergy's scheduler, in one process",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q (see kubenergy-lab --help)", args[0])}
+				meant := strings.Join(cmd.SuggestionsFor(args[0]), " or ")
+				if meant != "" {
+					meant = " (did you mean " + meant + "?)"
+				}
+				return usageError{fmt.Errorf("unknown command %q%s (see kubenergy-lab --help)", args[0], meant)}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SuggestionsMinimumDistance = 2 // letters
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+		meant := ""
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			var names []string
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+			meant = sched.DidYouMean("--"+unknown.GetSpecifiedName(), names)
+		}
+		return usageError{fmt.Errorf("%w%s (see %s --help)", err, meant, cmd.CommandPath())}
 	})
 	root.AddCommand(newUp(), newEnv(), newRun(), newDemo())
 	root.AddCommand(more...)
@@ -119,14 +133,14 @@ func makeRoom(home string) error {
 	if _, err := os.Stat(filepath.Join(home, "etcd")); err != nil {
 		return fmt.Errorf("%s exists and holds no earlier cluster: remove it or choose another folder", home)
 	}
-	if isRunning(home) {
+	if IsRunning(home) {
 		return fmt.Errorf("a cluster is running in %s: stop it or choose another folder", home)
 	}
 	return os.RemoveAll(home)
 }
 
-// isRunning reports whether a cluster runs in its folder.
-func isRunning(home string) bool {
+// IsRunning reports whether a cluster runs in its folder.
+func IsRunning(home string) bool {
 	c, err := net.Dial("unix", filepath.Join(home, "etcd.sock"))
 	if err != nil {
 		return false

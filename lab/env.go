@@ -61,7 +61,7 @@ is needed: the API server's proxy reaches the controller.`,
 func waitReady(ctx context.Context, home string, patience time.Duration) bool {
 	until := time.Now().Add(patience)
 	for {
-		if _, err := os.Stat(filepath.Join(home, readyName)); err == nil && isRunning(home) {
+		if _, err := os.Stat(filepath.Join(home, readyName)); err == nil && IsRunning(home) {
 			return true
 		}
 		if ctx.Err() != nil || !time.Now().Before(until) {

@@ -54,3 +54,18 @@ func TestDemoOfAMistypedFile(t *testing.T) {
 		}
 	}
 }
+
+// What is mistyped is told in one line that names what was meant.
+func TestDidYouMean(t *testing.T) {
+	for typed, want := range map[string]string{
+		"upp":       `unknown command "upp" (did you mean up?) (see kubenergy-lab --help)`,
+		"nonsense":  `unknown command "nonsense" (see kubenergy-lab --help)`,
+		"up --stok": "unknown flag: --stok (did you mean --stock?) (see kubenergy-lab up --help)",
+	} {
+		var out, complaint bytes.Buffer
+		if code := Main(t.Context(), strings.Fields(typed), &out, &complaint); code != 2 || out.Len() > 0 ||
+			complaint.String() != "kubenergy-lab: "+want+"\n" {
+			t.Errorf("%s: exit code %d, %s%s", typed, code, &out, &complaint)
+		}
+	}
+}

@@ -242,8 +242,8 @@ func figureOfBars(charts int, names []string) (f figure, slot vg.Length) {
 	return f, (f.width/vg.Length(charts) - margin) / vg.Length(len(names))
 }
 
-// barCharts draws charts beside each other, each with a bar for every name.
-func barCharts(charts []chart, names []string) figure {
+// barCharts draws charts beside each other, each with a bar for every name, of its colour.
+func barCharts(charts []chart, names []string, colours []color.Color) figure {
 	f, slot := figureOfBars(len(charts), names)
 	for _, c := range charts {
 		p := newPlot("", c.label, draw.LineStyle{})
@@ -252,7 +252,7 @@ func barCharts(charts []chart, names []string) figure {
 		for i, v := range c.values {
 			p.Add(&plotter.BarChart{
 				Values: plotter.Values{v}, XMin: float64(i), Width: 0.68 * slot,
-				Color: strategyStyle(i, len(names)).Color,
+				Color: colours[i],
 			}, &plotter.Labels{
 				XYs: plotter.XYs{{X: float64(i), Y: v}}, Labels: figures[i : i+1],
 				TextStyle: []text.Style{beyond(v, upright)}, Offset: vg.Point{Y: vg.Length(math.Copysign(4, v))},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 )
 
@@ -141,6 +142,20 @@ func New(file *sim.File, results []*sim.Result) *Report {
 		r.Runs = append(r.Runs, run)
 	}
 	return r
+}
+
+// StartsOnly notes that no job may be suspended, where some of the strategies would suspend jobs. mend is what to set.
+func StartsOnly(strategies []string, mend string) []string {
+	names := slices.DeleteFunc(slices.Clone(strategies), func(name string) bool { return !sched.Interrupts(name) })
+	if len(names) == 0 {
+		return nil
+	}
+	last := len(names) - 1
+	list := names[last]
+	if last > 0 {
+		list = strings.Join(names[:last], ", ") + " and " + list
+	}
+	return []string{"No job may be suspended, so " + list + " only chose starts: set " + mend + "."}
 }
 
 // fitNowhere counts the jobs that fit on no empty node. No run places them, so it is enough to look at what one has

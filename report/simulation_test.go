@@ -88,7 +88,7 @@ func TestRunFigures(t *testing.T) {
 	r.Outcomes[3].Start, r.Outcomes[3].Finish = r.Outcomes[3].Start.Add(time.Hour), r.Outcomes[3].Finish.Add(time.Hour)
 	r.Outcomes[4] = sim.Outcome{Job: 4, Released: at(4)}
 	want := report.Run{
-		Strategy: "carbon+window", Jobs: 20, EnergyKWh: 2, EmissionsKg: 0.8, Cost: 0.5, Priced: true,
+		Strategy: "carbon+window", EmptyNodes: "sleep", Sleep: &report.Sleep{}, Jobs: 20, EnergyKWh: 2, EmissionsKg: 0.8, Cost: 0.5, Priced: true,
 		MeanWaitSeconds:       (18*600 + 4200) / 19.,
 		P95WaitSeconds:        4200, // the 19th of 19
 		MeanCompletionSeconds: (18*1200 + 4800) / 19.,
@@ -162,7 +162,10 @@ func TestSavings(t *testing.T) {
 func TestNothingPlaced(t *testing.T) {
 	s := scenario(t, false)
 	r := &sim.Result{Strategy: "x", Scenario: s, Outcomes: make([]sim.Outcome, len(s.Jobs)), End: t0, Accounted: t0}
-	want := report.Run{Strategy: "x", Jobs: 20, UnplacedJobs: 20, Quality: energy.Estimated}
+	want := report.Run{
+		Strategy: "x", EmptyNodes: "sleep", Sleep: &report.Sleep{}, Jobs: 20, UnplacedJobs: 20,
+		Quality: energy.Estimated,
+	}
 	if diff := cmp.Diff(want, figures(r)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

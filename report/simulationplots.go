@@ -147,7 +147,11 @@ func barsFigure(results []*sim.Result) (figure, error) {
 			}
 		}
 	}
-	return barCharts(charts, runNames(results)), nil
+	colours := make([]color.Color, len(results))
+	for i := range colours {
+		colours[i] = runStyle(results, i).Color
+	}
+	return barCharts(charts, runNames(results), colours), nil
 }
 
 func each[T, V any](all []T, of func(T) V) []V {

@@ -14,10 +14,11 @@ import (
 
 // Text shows the runs as a table. Columns of zeros cost the width that a terminal does not have.
 func (r *Report) Text(wide, colours bool) string {
-	t := Heads(2, "strategy", "empty\nmachines", "energy\nkWh", "energy\nsaved %", "emissions\nkgCO2e", "CO2e\nsaved %", "cost\n",
-		"cost\nsaved %",
+	t := Heads(2, "strategy", "empty\nmachines", "energy\nkWh", "energy\nsaved %", "emissions\nkgCO2e",
+		"CO2e\nsaved %", "cost\n", "cost\nsaved %",
 		"mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations",
-		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs", "boots\n", "boots\nfailed", "decisions\nper s")
+		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs",
+		"boots\n", "boots\nfailed", "decisions\nper s")
 	const rare = 8
 	for i := range t.Columns[len(t.Columns)-rare:] {
 		c := &t.Columns[len(t.Columns)-rare+i]
@@ -37,7 +38,8 @@ func (r *Report) Text(wide, colours bool) string {
 		if run.Priced {
 			cost, saved = significant(run.Cost), share(run.Savings.Cost)
 		}
-		t.Add(run.Strategy, machinesDo[run.EmptyNodes], significant(run.EnergyKWh), share(run.Savings.Energy), significant(run.EmissionsKg),
+		t.Add(run.Strategy, machinesDo[run.EmptyNodes], significant(run.EnergyKWh), share(run.Savings.Energy),
+			significant(run.EmissionsKg),
 			share(run.Savings.Emissions), cost, saved, span(run.MeanWaitSeconds), span(run.P95WaitSeconds),
 			span(run.MeanCompletionSeconds), span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation),
 			strconv.Itoa(run.HeldJobs), strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines,
@@ -88,8 +90,11 @@ func footnotes(r *Report) []string {
 	if r.both() {
 		saved += " on machines that " + machinesDo[r.Runs[0].EmptyNodes]
 	}
-	if len(r.Runs) == 1 {
+	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Strategy != r.Baseline }) {
 		saved = "Nothing saved is shown: name the baseline first, as in --strategy least-allocated," + r.Baseline
+		if r.Baseline == "least-allocated" {
+			saved = "Nothing saved is shown: name another strategy too, as in --strategy least-allocated,energy"
+		}
 	}
 	notes := []string{
 		r.Note + " " + r.emptyNote(),

@@ -24,6 +24,7 @@ type Sweep struct {
 	Starts      int         `json:"starts"` // of each zone
 	Quoted      string      `json:"quoted"` // which starts the figures are of: all, even or odd
 	Resamples   int         `json:"resamples"`
+	Varied      string      `json:"varied"`                // what intervals tell the influence of: starts, or seeds
 	Seed        uint64      `json:"seed"`                  // of the resamples
 	CarbonPrice float64     `json:"carbonPrice,omitempty"` // per tonne, of adjusted costs
 	Strategies  []SweepRow  `json:"strategies"`
@@ -68,6 +69,10 @@ type SweepRow struct {
 	WorstZone string   `json:"worstZone,omitempty"` // of least η
 	WorstEta  *float64 `json:"worstEta,omitempty"`
 
+	StayOn          bool     `json:"stayOn,omitempty"` // machines that could sleep did not
+	Boots           int      `json:"boots,omitempty"`
+	FailedBoots     int      `json:"failedBoots,omitempty"`
+	BootEnergyKWh   float64  `json:"bootEnergyKWh,omitempty"`
 	EnergyKWh       float64  `json:"energyKWh"`
 	Cost            float64  `json:"cost"`
 	Priced          bool     `json:"priced"`
@@ -132,17 +137,19 @@ func (o *SweepOptions) Quotes(index int) bool {
 
 // trialKey is what a trial and its baseline have in common.
 type trialKey struct {
-	zone  string
-	index int
-	seed  uint64
+	zone   string
+	index  int
+	seed   uint64
+	stayOn bool
 }
 
-func (t *Trial) key() trialKey { return trialKey{t.Zone, t.StartIndex, t.Seed} }
+func (t *Trial) key() trialKey { return trialKey{t.Zone, t.StartIndex, t.Seed, t.StayOn} }
 
 // rowKey tells rows apart.
 type rowKey struct {
 	strategy, forecast string
 	restart            time.Duration
+	stayOn             bool
 }
 
 // leastStarts is from how many starts on there is an interval.
@@ -167,7 +174,10 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 		Quoted: cmp.Or(o.Quote, QuoteAll), Seed: o.Seed, CarbonPrice: o.CarbonPrice,
 	}
 	c.resample()
-	s.Resamples = len(c.drawn)
+	s.Resamples, s.Varied = len(c.drawn), "starts"
+	if c.seeds != nil {
+		s.Varied = "seeds"
+	}
 	for _, key := range c.order() {
 		s.Strategies = append(s.Strategies, *c.row(key))
 	}
@@ -203,7 +213,35 @@ func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
 			return nil, err
 		}
 	}
-	return c, c.checkQuoted()
+	if err := c.checkQuoted(); err != nil {
+		return nil, err
+	}
+	c.sampleSeeds(trials)
+	return c, nil
+}
+
+// sampleSeeds has intervals tell how figures vary with the seed, where there is but one start.
+func (c *sweeper) sampleSeeds(trials []Trial) {
+	var seeds []uint64
+	for i := range trials {
+		seeds = append(seeds, trials[i].Seed)
+	}
+	slices.Sort(seeds)
+	if seeds = slices.Compact(seeds); c.starts > 1 || len(seeds) < leastStarts {
+		return
+	}
+	c.seeds, c.quoted = seeds, nil
+	for i := range seeds {
+		c.quoted = append(c.quoted, i)
+	}
+}
+
+// sample returns which of the starts, or seeds, a trial belongs to.
+func (c *sweeper) sample(t *Trial) int {
+	if c.seeds == nil {
+		return t.StartIndex
+	}
+	return slices.Index(c.seeds, t.Seed)
 }
 
 func (s *Sweep) notes() []string {
@@ -212,13 +250,17 @@ func (s *Sweep) notes() []string {
 		compared = fmt.Sprintf("Only the baseline, %s, was run: name another strategy to see what it "+
 			"saves.", s.Baseline)
 	}
+	if s.sleeps() {
+		compared += " Rows of machines that stay on are compared with " + s.Baseline +
+			" on machines that stay on; where machines sleep, boots and those that failed count."
+	}
 	notes := []string{
 		simulated,
 		compared,
-		"eta is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of sums " +
+		"η is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of sums " +
 			"over zones and starts, each " +
-			"trial's saving being a share of its baseline. Intervals: 95 %, by bootstrap over starts, the same " +
-			"resample in every zone.",
+			"trial's saving being a share of its baseline. Intervals: 95 %, by bootstrap over " + s.Varied + ", the " +
+			"same resample in every zone.",
 	}
 	if s.Quoted != QuoteAll {
 		notes = append(notes,
@@ -226,7 +268,7 @@ func (s *Sweep) notes() []string {
 				"others.")
 	}
 	if !slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
-		notes = append(notes, "No optimum is known for these nodes, so there is no eta: it takes one node whose "+
+		notes = append(notes, "No optimum is known for these nodes, so there is no η: it takes one node whose "+
 			"power is proportional to the cores in use.")
 	}
 	return notes
@@ -287,12 +329,13 @@ type sweeper struct {
 	rows      map[rowKey][]*Trial
 	zones     []string
 	starts    int
-	quoted    []int   // indices of starts
-	drawn     [][]int // resamples of them
+	seeds     []uint64 // of a comparison from one start: what figures vary with; nil: they vary with starts
+	quoted    []int    // indices of starts, or of seeds
+	drawn     [][]int  // resamples of them
 }
 
 func (c *sweeper) take(t *Trial) {
-	key := rowKey{t.Strategy, t.Forecast, t.RestartCost}
+	key := rowKey{t.Strategy, t.Forecast, t.RestartCost, t.StayOn}
 	c.rows[key] = append(c.rows[key], t)
 	if t.Strategy == c.options.Baseline {
 		c.baselines[t.key()] = append(c.baselines[t.key()], t)
@@ -370,9 +413,17 @@ func (c *sweeper) order() []rowKey {
 		return len(c.options.Strategies)
 	}
 	slices.SortFunc(keys, func(a, b rowKey) int {
+		if a.stayOn != b.stayOn {
+			return map[bool]int{true: -1, false: 1}[a.stayOn]
+		}
 		return cmp.Or(cmp.Compare(at(a.strategy), at(b.strategy)), cmp.Compare(a.strategy, b.strategy),
 			cmp.Compare(a.forecast, b.forecast),
 			cmp.Compare(a.restart, b.restart))
 	})
 	return keys
+}
+
+// sleeps reports whether machines sleep in some trials: then there are the same on machines that stay on.
+func (s *Sweep) sleeps() bool {
+	return slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.StayOn })
 }

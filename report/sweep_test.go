@@ -116,8 +116,8 @@ func TestSweepWithoutOptimum(t *testing.T) {
 	if r := s.Strategies[len(s.Strategies)-1]; r.Eta != nil || r.ByZone[0].Eta != nil || r.Saving.Value == 0 {
 		t.Errorf("%+v", r)
 	}
-	if !strings.Contains(strings.Join(s.Notes, " "), "no eta") {
-		t.Error("nothing says why there is no eta")
+	if !strings.Contains(strings.Join(s.Notes, " "), "no η") {
+		t.Error("nothing says why there is no η")
 	}
 	// Where there is nothing to save, no share of it is saved either.
 	for i := range trials {
@@ -186,7 +186,10 @@ func TestWriteSweepDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"test &amp; try", "&lt;a paper&gt;", "η by zone", "default-src 'none'", ">turnaround</th>"} {
+	for _, want := range []string{
+		"test &amp; try: 30 trials in 2 zones, 5 starts", "&lt;a paper&gt;", "η by zone", "default-src 'none'",
+		">turnaround</th>", "<li>Of suspending: ", "<li>η is what",
+	} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -216,8 +219,48 @@ func TestSweepCSVIsATable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	column := slices.Index(rows[0], "meanWaitHours")
-	if len(rows) != 1+3*3 || rows[3][4] != "B" || rows[2][column] == "" || rows[2][len(rows[2])-2] != "now" {
+	waits, baseline := slices.Index(rows[0], "meanWaitHours"), slices.Index(rows[0], "baseline")
+	if len(rows) != 1+3*3 || rows[3][4] != "B" || rows[2][waits] == "" || rows[2][baseline] != "now" {
 		t.Errorf("rows: %q", rows)
+	}
+}
+
+// Machines that stay on are compared with the baseline on machines that stay on, and of one start intervals are over
+// seeds.
+func TestSweepOfMachinesThatSleep(t *testing.T) {
+	var trials []Trial
+	for seed := range uint64(4) {
+		for _, stayOn := range []bool{true, false} {
+			for strategy, grams := range map[string]float64{"now": 1000, "energy": 900 - 10*float64(seed)} {
+				if !stayOn {
+					grams /= 2
+				}
+				trial := Trial{
+					Zone: "A", Seed: seed, Strategy: strategy, Family: NonPreemptive, Jobs: 1, Grams: grams, StayOn: stayOn,
+				}
+				if !stayOn {
+					trial.Boots, trial.FailedBoots = 3, 1
+				}
+				trials = append(trials, trial)
+			}
+		}
+	}
+	s := sweep(t, trials, SweepOptions{Baseline: "now", Strategies: []string{"now", "energy"}})
+	if s.Varied != "seeds" || len(s.Strategies) != 4 {
+		t.Fatalf("%d rows, varied by %s", len(s.Strategies), s.Varied)
+	}
+	for i, want := range []struct {
+		label string
+		boots int
+		saved float64
+	}{{"now, stay on", 0, 0}, {"energy, stay on", 0, 0.115}, {"now", 12, 0}, {"energy", 12, 0.115}} {
+		r := &s.Strategies[i]
+		if s.label(r) != want.label || r.Boots != want.boots || !equal(r.Saving.Value, want.saved) ||
+			want.saved > 0 && (*r.Saving.Low >= 0.115 || *r.Saving.High <= 0.115 || *r.Saving.Low < 0.1) {
+			t.Errorf("%s: %+v", s.label(r), r)
+		}
+	}
+	if text := s.Text(true, false); !strings.Contains(text, "stay on") || !strings.Contains(text, "over seeds") {
+		t.Error(text)
 	}
 }

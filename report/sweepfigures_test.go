@@ -142,6 +142,80 @@ func TestTakeFigures(t *testing.T) {
 	}
 }
 
+// A strategy has one colour in all figures, the baseline too, and other forecasts of it are paler.
+func TestColoursOfStrategies(t *testing.T) {
+	trials := someTrials()
+	for _, trial := range someTrials() {
+		if trial.Strategy == "wait" && trial.Forecast == "perfect" {
+			trial.Strategy = "late"
+			trials = append(trials, trial)
+		}
+	}
+	for i := range trials {
+		if trials[i].Zone == "A" && trials[i].StartIndex == 0 && trials[i].Forecast != "naive" {
+			trials[i].Day = &Day{
+				Start: trials[i].Start, Step: time.Hour, Intensity: []float64{200, 300}, Cores: []float64{4, 0},
+			}
+		}
+	}
+	s := sweep(t, trials, SweepOptions{Baseline: "now", Strategies: []string{"now", "wait", "late"}})
+	const now, naive, perfect, late = "#0072B2", "#E69F00", "#EEBE53", "#009E73"
+	for name, want := range map[string]struct {
+		figure
+		colours []string
+	}{
+		"strategies": {s.barsFigure(), []string{now, naive, perfect, late}},
+		"pareto":     {s.paretoFigure(), []string{naive, perfect, late}},
+		"zones":      {s.zonesFigure(), []string{naive, perfect, late}},
+		"day":        {s.dayFigure(), []string{now, perfect, late}},
+	} {
+		svg, err := want.svg()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, colour := range []string{now, naive, perfect, late} {
+			if drawn := strings.Contains(string(svg), colour); drawn != slices.Contains(want.colours, colour) {
+				t.Errorf("%s.svg: colour %s is drawn: %v", name, colour, drawn)
+			}
+		}
+	}
+	s.Strategies = nil
+	for i := range 3 * len(palette) {
+		s.Strategies = append(s.Strategies, SweepRow{Strategy: strings.Repeat("x", 1+i)})
+	}
+	if c := s.colours(); c[0] == c[len(palette)] || c[len(palette)] == c[2*len(palette)] {
+		t.Errorf("more strategies than colours: %v", c)
+	}
+}
+
+// The header counts in words that fit.
+func TestHeadlineOfOne(t *testing.T) {
+	s := sweep(t, someTrials()[:1], SweepOptions{Baseline: "now"})
+	if got := s.headline(); got != "comparison: 1 trial in 1 zone, 1 start" {
+		t.Errorf("the headline is %q", got)
+	}
+}
+
+// Columns of wide tables that need words have them, where there are such columns.
+func TestNotesOnColumns(t *testing.T) {
+	for _, c := range []struct {
+		quote string
+		wide  bool
+		want  map[string]bool
+	}{
+		{QuoteEven, true, map[string]bool{"\nOf suspending: ": true, "\nη other starts: ": true}},
+		{QuoteAll, true, map[string]bool{"\nOf suspending: ": true, "\nη other starts: ": false}},
+		{QuoteEven, false, map[string]bool{"\nOf suspending: ": false, "\nη other starts: ": false}},
+	} {
+		text := sweep(t, someTrials(), SweepOptions{Baseline: "now", Quote: c.quote}).Text(c.wide, false)
+		for note, want := range c.want {
+			if strings.Contains(text, note) != want {
+				t.Errorf("%s starts, wide %v: note %q, want it: %v\n%s", c.quote, c.wide, note, want, text)
+			}
+		}
+	}
+}
+
 // Only what is of one day in one zone is drawn in one figure.
 func TestDayFigureIsOfOneDay(t *testing.T) {
 	trials := someTrials()

@@ -41,7 +41,7 @@ func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error
 		return nil, fmt.Errorf("drawing the comparison: %w", err)
 	}
 	page := page{
-		Title: s.headline(), Notes: s.Notes, Command: strings.Join(m.CommandLine, " "), Program: m.Program,
+		Title: s.headline(), Notes: s.allNotes(), Command: strings.Join(m.CommandLine, " "), Program: m.Program,
 	}
 	for _, f := range figures {
 		svg, err := f.svg()

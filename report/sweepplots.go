@@ -68,6 +68,9 @@ func (s *Sweep) label(r *SweepRow) string {
 	}) {
 		label += fmt.Sprintf(" %g min", r.RestartCost.Minutes())
 	}
+	if r.StayOn {
+		label += ", stay on"
+	}
 	return label
 }
 
@@ -84,7 +87,7 @@ func (s *Sweep) barsFigure() figure {
 		label := fmt.Sprintf("Cost, emissions at %g a tonne included", s.CarbonPrice)
 		charts = append(charts, chart{label, each(s.Strategies, func(r SweepRow) float64 { return *r.AdjustedCost })})
 	}
-	return barCharts(charts, s.labels())
+	return barCharts(charts, s.labels(), s.colours())
 }
 
 var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, diamond{}}
@@ -100,28 +103,51 @@ func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	})
 }
 
-// marked returns the rows that are drawn as points, all but the baseline, and how: the colour is the strategy's, the
-// shape the forecast's.
-func (s *Sweep) marked() (rows []*SweepRow, keys []key, styles []draw.GlyphStyle) {
-	var strategies, forecasts []string
-	number := func(of *[]string, name string) int {
-		if i := slices.Index(*of, name); i >= 0 {
-			return i
-		}
-		*of = append(*of, name)
-		return len(*of) - 1
+// colours gives every row that of its strategy, the same in all figures. Under further forecasts and restart costs it
+// is paler; where strategies outnumber the palette, it comes again, darker.
+func (s *Sweep) colours() []color.Color {
+	variants := map[string]int{}
+	for i := range s.Strategies {
+		variants[s.Strategies[i].Strategy]++
 	}
+	numbers, seen := map[string]int{}, map[string]int{}
+	return each(s.Strategies, func(r SweepRow) color.Color {
+		name := r.Strategy
+		if _, ok := numbers[name]; !ok {
+			numbers[name] = len(numbers)
+		}
+		round := numbers[name] / len(palette)
+		c := blend(palette[numbers[name]%len(palette)], 0x00, min(0.8, 0.4*float64(round)))
+		c = blend(c, 0xFF, 0.65*float64(seen[name])/float64(variants[name]))
+		seen[name]++
+		return c
+	})
+}
+
+// blend moves a colour by a share of the way to a grey.
+func blend(c color.RGBA, grey uint8, share float64) color.RGBA {
+	for _, v := range []*uint8{&c.R, &c.G, &c.B} {
+		*v = uint8(math.Round(float64(*v) + share*(float64(grey)-float64(*v))))
+	}
+	return c
+}
+
+// marked returns the rows that are drawn as points, all but the baseline, and how: the shape is the forecast's.
+func (s *Sweep) marked() (rows []*SweepRow, keys []key, styles []draw.GlyphStyle) {
+	var forecasts []string
+	colours := s.colours()
 	for i := range s.Strategies {
 		r := &s.Strategies[i]
 		if r.Strategy == s.Baseline {
 			continue
 		}
-		k := number(&strategies, fmt.Sprint(r.Strategy, r.RestartCost))
-		shape := k / len(palette)
+		shape := 0
 		if r.Forecast != "" {
-			shape += number(&forecasts, r.Forecast)
+			if shape = slices.Index(forecasts, r.Forecast); shape < 0 {
+				shape, forecasts = len(forecasts), append(forecasts, r.Forecast)
+			}
 		}
-		style := draw.GlyphStyle{Color: palette[k%len(palette)], Radius: 3.4, Shape: shapes[shape%len(shapes)]}
+		style := draw.GlyphStyle{Color: colours[i], Radius: 3.4, Shape: shapes[shape%len(shapes)]}
 		rows, styles = append(rows, r), append(styles, style)
 		keys = append(keys, key{s.label(r), &plotter.Scatter{GlyphStyle: style}})
 	}
@@ -204,7 +230,8 @@ func (s *Sweep) dayFigure() figure {
 	days := slices.Clone(s.days)
 	rank := func(t Trial) int {
 		return slices.IndexFunc(s.Strategies, func(r SweepRow) bool {
-			return r.Strategy == t.Strategy && r.Forecast == t.Forecast && r.RestartCost == t.RestartCost
+			return r.Strategy == t.Strategy && r.Forecast == t.Forecast && r.RestartCost == t.RestartCost &&
+				r.StayOn == t.StayOn
 		})
 	}
 	slices.SortStableFunc(days, func(a, b Trial) int { return cmp.Compare(rank(a), rank(b)) })
@@ -223,8 +250,11 @@ func (s *Sweep) dayFigure() figure {
 	cores := newPlot("Time (UTC)", "Busy cores", faint)
 	grid := []key{{"grid " + zone, addLine(carbon, siteStyle(0), stairs(first.Intensity))}}
 	var keys []key
+	colours := s.colours()
 	for i := range days {
-		line := addLine(cores, strategyStyle(i, len(days)), stairs(days[i].Day.Cores))
+		style := strategyStyle(i, len(days))
+		style.Color = colours[rank(days[i])]
+		line := addLine(cores, style, stairs(days[i].Day.Cores))
 		keys = append(keys, key{strings.TrimSpace(days[i].Strategy + " " + days[i].Forecast), line})
 	}
 	return figure{figureWidth, 6 * vg.Inch, [][]key{keys, grid}, overTime(first.Start, span, carbon, cores)}

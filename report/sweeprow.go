@@ -96,11 +96,12 @@ func (c *sweeper) interval(of func(starts []int) float64) Interval {
 // row sums up the trials of one strategy under one forecast and one restart cost.
 func (c *sweeper) row(key rowKey) *SweepRow {
 	row := &SweepRow{
-		Strategy: key.strategy, Forecast: key.forecast, RestartCost: key.restart, NodeEnergy: map[string]float64{},
+		Strategy: key.strategy, Forecast: key.forecast, RestartCost: key.restart, StayOn: key.stayOn,
+		NodeEnergy: map[string]float64{},
 	}
 	cells := make(sumGrid, len(c.zones))
 	for z := range cells {
-		cells[z] = make([]sums, c.starts)
+		cells[z] = make([]sums, max(c.starts, len(c.seeds)))
 		row.ByZone = append(row.ByZone, ZoneRow{Zone: c.zones[z]})
 	}
 	known := true
@@ -116,7 +117,7 @@ func (c *sweeper) row(key rowKey) *SweepRow {
 			known = false
 		}
 		z := slices.Index(c.zones, t.Zone)
-		cells[z][t.StartIndex].add(cell)
+		cells[z][c.sample(t)].add(cell)
 		if c.options.Quotes(t.StartIndex) {
 			row.include(t, base)
 			zone := &row.ByZone[z]
@@ -147,6 +148,9 @@ func (r *SweepRow) include(t, base *Trial) {
 	r.Violations += t.Violations
 	r.Tolerated += t.Tolerated
 	r.Unplaced += t.Unplaced
+	r.Boots += t.Boots
+	r.FailedBoots += t.FailedBoots
+	r.BootEnergyKWh += t.BootEnergyKWh
 	for name, kWh := range t.NodeEnergy {
 		r.NodeEnergy[name] += kWh
 	}

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/kubenergy/kubenergy/sim"
 )
 
 // CSV writes a row for every strategy over all zones, and one for each zone.
@@ -14,7 +17,7 @@ func (s *Sweep) CSV(w io.Writer) error {
 		"baselineGramsCO2e", "saving", "savingLow", "savingHigh", "optimumSaving", "eta", "etaLow", "etaHigh",
 		"etaGrams", "etaMean", "etaInterruptible", "etaOther", "energyKWh", "cost", "priced", "adjustedCost",
 		"meanWaitHours", "p95WaitHours", "meanTurnaroundHours", "suspensionsPerJob", "lostHours", "delayViolations",
-		"tolerated", "unplacedJobs", "baseline", "quoted")
+		"tolerated", "unplacedJobs", "baseline", "quoted", "emptyNodes", "boots", "failedBoots", "bootEnergyKWh")
 	none := &Interval{}
 	for i := range s.Strategies {
 		r := &s.Strategies[i]
@@ -23,14 +26,14 @@ func (s *Sweep) CSV(w io.Writer) error {
 			r.Saving.Value, r.Saving.Low, r.Saving.High, nil, r.Eta.value(), eta.Low, eta.High, r.EtaGrams.value(),
 			r.EtaMean.value(), r.EtaInterruptible.value(), r.EtaOther, r.EnergyKWh, r.Cost, r.Priced, r.AdjustedCost,
 			r.MeanWaitHours, r.P95WaitHours, r.TurnaroundHours, r.Suspensions, r.LostHours, r.Violations, r.Tolerated,
-			r.Unplaced, s.Baseline, s.Quoted)
+			r.Unplaced, s.Baseline, s.Quoted, s.empty(r), r.Boots, r.FailedBoots, r.BootEnergyKWh)
 		for k := range r.ByZone {
 			z := &r.ByZone[k]
 			eta := cmp.Or(z.Eta, none)
 			t.Add(r.Strategy, r.Forecast, r.RestartCost.Seconds(), r.Family, z.Zone, nil, z.Grams, z.BaselineGrams,
 				z.Saving.Value, z.Saving.Low, z.Saving.High, z.OptimumSaving, z.Eta.value(), eta.Low, eta.High, nil,
 				nil, nil, nil, nil, nil, nil, nil, z.MeanWaitHours, nil, nil, nil, nil, nil, nil, nil, s.Baseline,
-				s.Quoted)
+				s.Quoted, s.empty(r), nil, nil, nil)
 		}
 	}
 	return t.CSV(w)
@@ -74,9 +77,11 @@ func (s *Sweep) published() *Table {
 }
 
 func (s *Sweep) overall() *Table {
-	t := Heads(2, "strategy", "forecast", "restart\ncost", "emissions\nkgCO2e", "saved %\n[95 %]", "η\n[95 %]",
-		"η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "mean\nwait", "p95\nwait",
-		"turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job", "delay\nviolations")
+	t := Heads(3, "strategy", "empty\nmachines", "forecast", "restart\ncost", "emissions\nkgCO2e",
+		"saved %\n[95 %]", "η\n[95 %]", "η mean of\nzones",
+		"η worst\nzone", "η other\nstarts", "of sus-\npending", "mean\nwait", "p95\nwait",
+		"turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job", "delay\nviolations",
+		"boots\n", "boots\nfailed")
 	t.widen("η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "turn-\naround",
 		"suspended\nper job")
 	rated := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil })
@@ -94,14 +99,29 @@ func (s *Sweep) overall() *Table {
 		if r.AdjustedCost != nil {
 			adjusted = significant(*r.AdjustedCost)
 		}
-		t.Add(r.Strategy, cmp.Or(r.Forecast, "–"), only(restarts, r.RestartCost.String()), significant(r.Grams/1000),
+		t.Add(r.Strategy, only(s.sleeps(), machinesDo[s.empty(r)]), cmp.Or(r.Forecast, "–"),
+			only(restarts, r.RestartCost.String()), significant(r.Grams/1000),
 			shownInterval(&r.Saving, 100, 2), only(rated, shownInterval(r.Eta, 1, 3)),
 			only(rated, shownShare(r.EtaMean.value())), only(rated, worst(r)), only(rated, shownShare(r.EtaOther)),
 			only(rated, shownShare(r.EtaInterruptible.value())), span(3600*r.MeanWaitHours), span(3600*r.P95WaitHours),
 			span(3600*r.TurnaroundHours), only(priced, significant(r.Cost)), adjusted,
-			fmt.Sprintf("%.2f", r.Suspensions), r.Violations)
+			fmt.Sprintf("%.2f", r.Suspensions), r.Violations, only(s.sleeps(), strconv.Itoa(r.Boots)),
+			only(s.sleeps(), strconv.Itoa(r.FailedBoots)))
 	}
 	return t
+}
+
+// allNotes are those of wide tables, some of whose columns need words.
+func (s *Sweep) allNotes() []string {
+	notes := slices.Clone(s.Notes)
+	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaInterruptible != nil }) {
+		notes = append(notes, "Of suspending: what was saved over what the optimum saves that may suspend jobs too, "+
+			"for strategies that suspend none.")
+	}
+	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.EtaOther != nil }) {
+		notes = append(notes, "η other starts: η on the starts that are not quoted.")
+	}
+	return notes
 }
 
 func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
@@ -119,6 +139,14 @@ func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
 		t.Add(row...)
 	}
 	return t
+}
+
+// empty says what machines do that no job runs on.
+func (s *Sweep) empty(r *SweepRow) string {
+	if s.sleeps() && !r.StayOn {
+		return sim.EmptyNodesSleep
+	}
+	return sim.EmptyNodesIdle
 }
 
 // shownInterval shows a value times scale with so many decimals, and its interval where there is one.
@@ -149,11 +177,12 @@ func worst(r *SweepRow) string {
 
 // headline says what was compared.
 func (s *Sweep) headline() string {
-	starts := fmt.Sprintf("%d starts", s.Starts)
+	starts := plural(s.Starts, "start", "starts")
 	if s.Quoted != QuoteAll {
 		starts += fmt.Sprintf(", those of %s index quoted", s.Quoted)
 	}
-	return fmt.Sprintf("%s: %d trials in %d zones, %s", cmp.Or(s.Name, "comparison"), s.Trials, len(s.Zones), starts)
+	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), plural(s.Trials, "trial", "trials"),
+		plural(len(s.Zones), "zone", "zones"), starts)
 }
 
 // Text shows all tables.
@@ -165,5 +194,9 @@ func (s *Sweep) Text(wide, colours bool) string {
 		}
 		parts = append(parts, t.Framed(wide, colours))
 	}
-	return fmt.Sprintf("%s\n%s\n", strings.Join(parts, "\n"), strings.Join(s.Notes, "\n"))
+	notes := s.Notes
+	if wide {
+		notes = s.allNotes()
+	}
+	return fmt.Sprintf("%s\n%s\n", strings.Join(parts, "\n"), strings.Join(notes, "\n"))
 }

@@ -30,6 +30,7 @@ type Trial struct {
 	// nanoseconds of work that are done once more at each resume
 	RestartCost time.Duration `json:"restartCost,omitempty"`
 	Family      string        `json:"family"`
+	StayOn      bool          `json:"stayOn,omitempty"` // machines that could sleep did not
 
 	Accounted  time.Time `json:"accounted"` // up to when figures are of; see [Trial.Extend]
 	Jobs       int       `json:"jobs"`
@@ -50,6 +51,10 @@ type Trial struct {
 	// jobs that only the work done again after their last suspension kept for longer, which are not counted above
 	Tolerated int `json:"tolerated"`
 	Unplaced  int `json:"unplacedJobs"`
+	// of machines that sleep
+	Boots         int     `json:"boots,omitempty"`
+	FailedBoots   int     `json:"failedBoots,omitempty"`
+	BootEnergyKWh float64 `json:"bootEnergyKWh,omitempty"`
 
 	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
 	Day        *Day               `json:"day,omitempty"` // of the trials that are drawn
@@ -68,7 +73,7 @@ func (t *Trial) Name() Trial {
 	return Trial{
 		Zone: t.Zone, Start: t.Start, StartIndex: t.StartIndex, Seed: t.Seed, Strategy: t.Strategy,
 		Forecast: t.Forecast, RestartCost: t.RestartCost,
-		Family: t.Family,
+		Family: t.Family, StayOn: t.StayOn,
 	}
 }
 
@@ -79,6 +84,7 @@ func (t *Trial) TakeFigures(of *Trial) {
 	*t = *of
 	t.Zone, t.Start, t.StartIndex, t.Seed = name.Zone, name.Start, name.StartIndex, name.Seed
 	t.Strategy, t.Forecast, t.RestartCost, t.Family = name.Strategy, name.Forecast, name.RestartCost, name.Family
+	t.StayOn = name.StayOn
 }
 
 // Tail is what empty nodes draw between the end of a trial and that of the longest one of the same zone, start and
@@ -136,6 +142,9 @@ func (t *Trial) ID() string {
 	if t.RestartCost > 0 {
 		id += fmt.Sprintf(", restart cost %v", t.RestartCost)
 	}
+	if t.StayOn {
+		id += ", machines stay on"
+	}
 	return id
 }
 
@@ -147,6 +156,7 @@ func (t *Trial) Measure(r *sim.Result) {
 	t.MeanWait, t.P95Wait, t.Turnaround = run.MeanWaitSeconds, run.P95WaitSeconds, run.MeanCompletionSeconds
 	t.Suspensions, t.Violations, t.Tolerated = run.Suspensions, run.DelayViolations, run.Tolerated
 	t.Unplaced = run.UnplacedJobs
+	t.Boots, t.FailedBoots, t.BootEnergyKWh = r.Sleep.Boots, r.Sleep.FailedBoots, r.Sleep.BootEnergy.KWh()
 	for i := range r.Outcomes {
 		t.Lost += r.Outcomes[i].Lost
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/sim"
 	"github.com/kubenergy/kubenergy/workload"
 	"github.com/kubenergy/kubenergy/workload/workloadtest"
 )
@@ -67,15 +68,18 @@ func intensity() []byte {
 
 // What the demo shows must be there to be shown.
 func TestDemoSaves(t *testing.T) {
-	r, _ := simulateDemo(t, "")
+	r, _ := simulateDemo(t)
 	if r.Scenario.Jobs > 300 {
 		t.Errorf("the demo has %d jobs, more than can be replayed in minutes", r.Scenario.Jobs)
 	}
 	emissions := map[string]float64{}
 	for i := range r.Runs {
-		emissions[r.Runs[i].Strategy] = r.Runs[i].EmissionsKg
+		emissions[r.Runs[i].EmptyNodes+" "+r.Runs[i].Strategy] = r.Runs[i].EmissionsKg
 	}
-	if !(emissions["carbon+window"] < emissions["energy"] && emissions["energy"] < emissions["least-allocated"]) {
-		t.Errorf("emissions in kilograms: %v", emissions)
+	for _, empty := range []string{sim.EmptyNodesIdle + " ", sim.EmptyNodesSleep + " "} {
+		if !(emissions[empty+"carbon+window"] < emissions[empty+"energy"] &&
+			emissions[empty+"energy"] < emissions[empty+"least-allocated"]) {
+			t.Errorf("emissions in kilograms: %v", emissions)
+		}
 	}
 }

@@ -118,8 +118,11 @@ func (r *fairRow) add(of *sim.Result) {
 		to *float64
 		of float64
 	}{
-		{&r.kWh, of.Energy.KWh()}, {&r.wait, wait}, {&r.boots, float64(of.Sleep.Boots)},
-		{&r.failed, float64(of.Sleep.FailedBoots)}, {&r.bootKWh, of.Sleep.BootEnergy.KWh()},
+		{&r.kWh, of.Energy.KWh()},
+		{&r.wait, wait},
+		{&r.boots, float64(of.Sleep.Boots)},
+		{&r.failed, float64(of.Sleep.FailedBoots)},
+		{&r.bootKWh, of.Sleep.BootEnergy.KWh()},
 	} {
 		*sum.to += sum.of / fairRuns
 	}

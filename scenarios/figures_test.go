@@ -2,6 +2,7 @@ package scenarios_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -43,26 +44,23 @@ type demoFigures struct {
 	MeanWaitSeconds float64 `json:"meanWaitSeconds"`
 	HeldJobs        int     `json:"heldJobs"`
 	DelayViolations int     `json:"delayViolations"`
+	Boots           int     `json:"boots"`
+	FailedBoots     int     `json:"failedBoots"`
+	BootEnergyKWh   float64 `json:"bootEnergyKWh"`
 }
 
-// TestFiguresAreCurrent simulates the demo, with empty machines asleep and idle, and holds the file of figures, the
+// TestFiguresAreCurrent simulates the demo, with empty machines idle and asleep, and holds the file of figures, the
 // picture and the table of the README to what comes out.
 func TestFiguresAreCurrent(t *testing.T) {
-	all := figures{Command: "go test ./scenarios -run Figures -rewrite"}
-	var picture []byte
-	for _, empty := range []string{sim.EmptyNodesSleep, sim.EmptyNodesIdle} {
-		r, svg := simulateDemo(t, empty)
-		all.Note = r.Note
-		if picture == nil {
-			picture = svg
-		}
-		for i := range r.Runs {
-			run := &r.Runs[i]
-			all.Runs = append(all.Runs, demoFigures{
-				empty, run.Strategy, run.EnergyKWh, run.Savings.Energy, run.EmissionsKg, run.Savings.Emissions,
-				run.MeanWaitSeconds, run.HeldJobs, run.DelayViolations,
-			})
-		}
+	r, picture := simulateDemo(t)
+	all := figures{Command: "go test ./scenarios -run Figures -rewrite", Note: r.Note}
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		slept := cmp.Or(run.Sleep, &report.Sleep{})
+		all.Runs = append(all.Runs, demoFigures{
+			run.EmptyNodes, run.Strategy, run.EnergyKWh, run.Savings.Energy, run.EmissionsKg, run.Savings.Emissions,
+			run.MeanWaitSeconds, run.HeldJobs, run.DelayViolations, slept.Boots, slept.FailedBoots, slept.BootEnergyKWh,
+		})
 	}
 	text, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
@@ -100,8 +98,9 @@ func hold(t *testing.T, path string, want []byte) {
 	}
 }
 
-// simulateDemo returns the report on the demo, and the picture of its course.
-func simulateDemo(t *testing.T, emptyNodes string) (*report.Report, []byte) {
+// simulateDemo returns the report on the demo with machines that stay on and ones that sleep, and the picture of its
+// course.
+func simulateDemo(t *testing.T) (*report.Report, []byte) {
 	t.Helper()
 	path, err := scenarios.WriteDemo(t.TempDir())
 	if err != nil {
@@ -111,22 +110,23 @@ func simulateDemo(t *testing.T, emptyNodes string) (*report.Report, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file.EmptyNodes = emptyNodes
 	scenario, err := file.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var results []*sim.Result
-	for _, name := range file.Strategies {
-		strategy, err := sched.New(name)
-		if err != nil {
-			t.Fatal(err)
+	for _, scenario := range []*sim.Scenario{scenario.StayingAwake(), scenario} {
+		for _, name := range file.Strategies {
+			strategy, err := sched.New(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := sim.Run(t.Context(), scenario, name, strategy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			results = append(results, r)
 		}
-		r, err := sim.Run(t.Context(), scenario, name, strategy)
-		if err != nil {
-			t.Fatal(err)
-		}
-		results = append(results, r)
 	}
 	if _, err := sim.Align(results...); err != nil {
 		t.Fatal(err)
@@ -145,18 +145,20 @@ func simulateDemo(t *testing.T, emptyNodes string) (*report.Report, []byte) {
 // table is that of the README.
 func (f *figures) table() string {
 	var b strings.Builder
-	b.WriteString("| empty machines | strategy | energy | saved | emissions | saved | mean wait | held |\n" +
-		"|---|---|---|---|---|---|---|---|\n")
-	words := map[string]string{sim.EmptyNodesSleep: "sleep (simulated only)", sim.EmptyNodesIdle: "stay on"}
-	baseline := f.Runs[0].Strategy
-	for _, r := range f.Runs {
+	b.WriteString("| empty machines | strategy | energy | saved | emissions | saved | mean wait | held | boots |\n" +
+		"|---|---|---|---|---|---|---|---|---|\n")
+	words := map[string]string{sim.EmptyNodesSleep: "sleep", sim.EmptyNodesIdle: "stay on"}
+	for i, r := range f.Runs {
 		name, energySaved, emissionsSaved := "`"+r.Strategy+"`", percent(r.EnergySaved), percent(r.EmissionsSaved)
-		if r.Strategy == baseline {
-			name, energySaved, emissionsSaved = name+", as stock", "–", "–"
+		if r.Strategy == f.Runs[0].Strategy {
+			name += ", as stock"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %.2f kWh | %s | %.3f kg | %s | %s | %d |\n", words[r.EmptyNodes], name, r.EnergyKWh,
-			energySaved, r.EmissionsKg, emissionsSaved,
-			report.Rounded(time.Duration(r.MeanWaitSeconds*float64(time.Second))), r.HeldJobs)
+		if i == 0 {
+			energySaved, emissionsSaved = "–", "–"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %.2f kWh | %s | %.3f kg | %s | %s | %d | %d |\n", words[r.EmptyNodes], name,
+			r.EnergyKWh, energySaved, r.EmissionsKg, emissionsSaved,
+			report.Rounded(time.Duration(r.MeanWaitSeconds*float64(time.Second))), r.HeldJobs, r.Boots)
 	}
 	return b.String()
 }

@@ -93,6 +93,16 @@ func Holds(name string) bool {
 	return ok && holder.Holds()
 }
 
+// Interrupts reports whether the strategy of a name that [ByName] knows may suspend jobs that run.
+func Interrupts(name string) bool {
+	strategy, err := ByName(name)
+	if err != nil {
+		return false
+	}
+	interrupter, ok := strategy.(interface{ Interrupts() bool })
+	return ok && interrupter.Interrupts()
+}
+
 // Plan implements [Strategy]. Jobs that the quota keeps waiting are held until it may change, and stay in line until
 // then: what becomes free before goes to those who stand first.
 func (c *Cap) Plan(s *Snapshot) Plan {

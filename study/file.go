@@ -137,9 +137,11 @@ func (f *File) Apply(o *Overrides) error {
 			f.flags[given.field] = given.flag
 		}
 	}
+	const mostZones = 12 // more are seldom read
 	for _, name := range o.Zones {
 		if !slices.ContainsFunc(f.Zones, func(z zoneFile) bool { return z.Name == name }) {
-			return fmt.Errorf("--zones: the comparison has no zone %q%s", name, sched.DidYouMean(name, f.zoneNames()))
+			return fmt.Errorf("--zones: the comparison has no zone %q%s: it has %s", name,
+				sched.DidYouMean(name, f.zoneNames()), report.Few(mostZones, f.zoneNames()))
 		}
 	}
 	if len(o.Zones) > 0 {
@@ -294,12 +296,17 @@ func (f *File) checkRestarts() error {
 // strategy makes the strategy of a name as the comparison calls it, and returns its full name: a when alone stands for
 // where+when.
 func (f *File) strategy(name string) (sched.Strategy, string, error) {
-	_, whens := sched.Names()
-	when, _, _ := strings.Cut(name, "/") // what follows is the order of the queue
-	if slices.Contains(whens, when) {
+	wheres, whens := sched.Names()
+	word, _, _ := strings.Cut(name, "/") // what follows is the order of the queue
+	if slices.Contains(whens, word) {
 		name = cmp.Or(f.Where, "carbon") + "+" + name
 	}
 	s, err := sched.ByName(name)
+	if known := slices.Concat(whens, wheres); err != nil && !strings.Contains(name, "+") &&
+		!strings.HasPrefix(name, "cap(") && !slices.Contains(known, word) {
+		err = fmt.Errorf("unknown strategy %q%s: want where, when or where+when, where being one of %s, and when one "+
+			"of %s", name, sched.DidYouMean(word, known), strings.Join(wheres, ", "), strings.Join(whens, ", "))
+	}
 	return s, name, err
 }
 

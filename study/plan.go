@@ -20,7 +20,7 @@ import (
 )
 
 // trialsFormat changes whenever what is kept of a trial does.
-const trialsFormat = 2
+const trialsFormat = 3
 
 // Study is a comparison file with all that it names found and hashed, and the trials that it asks for.
 type Study struct {
@@ -112,10 +112,7 @@ func (f *File) Plan() (*Study, error) {
 			return nil, f.fault(fmt.Errorf("zone %s: %w", f.Zones[i].Name, err))
 		}
 	}
-	if f.lag > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("Models learn of the intensity of an hour %v h after it begins (lag).",
-			f.lag.Hours()))
-	}
+	c.note()
 	if err := c.list(); err != nil {
 		return nil, f.fault(err)
 	}
@@ -123,6 +120,22 @@ func (f *File) Plan() (*Study, error) {
 		return nil, f.fault(err)
 	}
 	return c, nil
+}
+
+// note tells what of the file itself readers of the report should know.
+func (c *Study) note() {
+	f := c.file
+	if !f.Interruptible && !c.zones[0].elastic {
+		full := make([]string, len(f.Strategies))
+		for i, name := range f.Strategies {
+			full[i] = c.fullNames[name]
+		}
+		c.notes = append(c.notes, report.StartsOnly(full, "interruptible: true")...)
+	}
+	if f.lag > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("Models learn of the intensity of an hour %v h after it begins (lag).",
+			f.lag.Hours()))
+	}
 }
 
 // digestAll hashes what the comparison is, and finds what would keep it from being summed up before anything has run.
@@ -250,6 +263,7 @@ type dependence struct {
 	Lengths       string
 	Interruptible bool
 	Day           bool
+	StayOn        bool
 }
 
 // shared fills in what the trials of a zone depend on alike.
@@ -321,6 +335,24 @@ func (c *Study) listCell(cell *trialCell, d dependence) error {
 	d.Start, d.Seed = cell.zone.starts[cell.index], cell.seed
 	first := c.firstQuoted()
 	drawn := first >= 0 && cell == c.cells[first]
+	for _, stayOn := range cell.zone.machines() {
+		d.StayOn = stayOn
+		if err := c.listStrategies(cell, d, drawn && !stayOn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// machines says whether machines stay on: where they sleep, each trial is run on such as stay on as well.
+func (z *zone) machines() []bool {
+	if z.scenario.Sleeps() {
+		return []bool{true, false}
+	}
+	return []bool{false}
+}
+
+func (c *Study) listStrategies(cell *trialCell, d dependence, drawn bool) error {
 	for _, name := range c.file.Strategies {
 		s := c.strategies[name]
 		family, forecasts, costs := c.variants(cell, s)
@@ -329,7 +361,7 @@ func (c *Study) listCell(cell *trialCell, d dependence) error {
 				t := &Planned{cell: cell, day: drawn && i == 0 && k == 0, Trial: report.Trial{
 					Zone: cell.zone.Name, Start: d.Start.UTC(), StartIndex: cell.index, Seed: cell.seed, Strategy: name,
 					Forecast:    model,
-					RestartCost: cost, Family: family,
+					RestartCost: cost, Family: family, StayOn: d.StayOn,
 				}}
 				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since, d.Lag = c.fullNames[name], model, cost, t.day,
 					time.Time{}, 0

@@ -99,6 +99,9 @@ func (c *Study) run(ctx context.Context, t *Planned) error {
 	}
 	// What a comparison varies is set for every trial, whatever the scenario says.
 	s := *cell.scenario
+	if t.Trial.StayOn {
+		s = *s.StayingAwake()
+	}
 	s.Jobs = slices.Clone(s.Jobs)
 	for i := range s.Jobs {
 		s.Jobs[i].RestartCost = t.Trial.RestartCost
@@ -142,7 +145,11 @@ func align(trials []*Planned) error {
 	}
 	for _, t := range trials {
 		if end := ends[t.cell]; end.After(t.Trial.Accounted) {
-			tail, err := report.NewTail(t.cell.zone.scenario.Nodes, t.Trial.Accounted, end)
+			scenario := t.cell.zone.scenario
+			if t.Trial.StayOn {
+				scenario = scenario.StayingAwake()
+			}
+			tail, err := report.NewTail(scenario.Nodes, t.Trial.Accounted, end)
 			if err != nil {
 				return fmt.Errorf("%s: %w", t.Trial.ID(), err)
 			}

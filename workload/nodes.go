@@ -42,8 +42,8 @@ const maxNodes = 1 << 20
 // unlimitedMemory is that of nodes whose file says nothing of memory: a pebibyte.
 const unlimitedMemory = 1 << 50
 
-// Nodes returns empty nodes from a preset, whose names the seed shuffles, or from a file. A node stands at the site that its row names, and at the first of
-// sites if it names none; without sites there is nowhere for nodes to stand.
+// Nodes returns empty nodes from a preset, whose names the seed shuffles, or from a file. A node stands at the site
+// that its row names, and at the first of sites if it names none; without sites there is nowhere for nodes to stand.
 func Nodes(source string, seed uint64, sites ...*sched.Site) ([]sched.Node, error) {
 	if len(sites) == 0 {
 		return nil, errors.New("nodes need a site")
@@ -152,7 +152,8 @@ func nodeProfile(row *rows, node string, known profiles) *energy.Profile {
 		Name: node, Quality: energy.Estimated, Source: "node file", Idle: energy.Watts(idle),
 		Max: energy.Watts(amount(columnMax, 0)), Exponent: amount(columnExponent, 0),
 		Sleep: energy.Watts(amount(columnSleep, idle)), WakeUp: energy.Joules(amount(columnWakeUp, 0)),
-		BootSeconds: amount(columnBoot, 0), GPUIdle: energy.Watts(amount(columnGPUIdle, 0)), GPUMax: energy.Watts(amount(columnGPUMax, 0)),
+		BootSeconds: amount(columnBoot, 0), GPUIdle: energy.Watts(amount(columnGPUIdle, 0)),
+		GPUMax: energy.Watts(amount(columnGPUMax, 0)),
 	}
 	row.refuse("", p.Validate())
 	return p

@@ -22,6 +22,8 @@ type NodePower struct {
 	Source  string         `json:"source"`
 	// Implausible says that a model of the hardware contradicts the value; it is then shown and not decided by.
 	Implausible bool `json:"implausible,omitempty"`
+	// PowerState is what its machine does: asleep, booting or stopping; empty: it is awake.
+	PowerState string `json:"powerState,omitempty"`
 	// Fresh are UIDs of pods whose energy was seen for the first time in the last minutes: the value includes theirs.
 	Fresh []string `json:"fresh,omitempty"`
 }

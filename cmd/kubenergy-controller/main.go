@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -21,10 +22,13 @@ import (
 
 func main() {
 	options := controller.NewOptions(flag.CommandLine)
-	flag.Parse()
-	if err := run(*options); err != nil {
+	err, code := controller.Parse(flag.CommandLine, os.Args[1:], os.Stderr), 2
+	if err == nil {
+		err, code = run(*options), 1
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "kubenergy-controller:", err)
-		os.Exit(1)
+		os.Exit(code)
 	}
 }
 

@@ -15,11 +15,12 @@ import (
 
 func main() {
 	args := os.Args[1:]
-	if filepath.Base(os.Args[0]) == "kubectl" {
+	linked := filepath.Base(os.Args[0]) == "kubectl"
+	if linked {
 		args = append([]string{"kubectl"}, args...)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := lab.Main(ctx, args, os.Stdout, os.Stderr, kubectl.New())
+	code := lab.Main(ctx, args, os.Stdout, os.Stderr, kubectl.New(linked, lab.IsRunning))
 	stop()
 	os.Exit(code)
 }

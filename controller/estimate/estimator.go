@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
@@ -149,7 +150,7 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		if e.o.Readings != nil {
 			s.wall, s.wallSource, s.wallKnown = e.o.Readings(n.Name)
 		}
-		if awake(n) {
+		if s.power = n.Labels[v1alpha1.LabelPowerState]; awake(n) || s.power != "" {
 			s.profile, _ = view.Hardware(n)
 		}
 		all = append(all, s)

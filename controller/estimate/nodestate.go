@@ -1,12 +1,12 @@
 package estimate
 
 import (
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
@@ -24,6 +24,7 @@ type scene struct {
 	at    time.Duration
 	cores float64
 	gpus  int64
+	power string // state of its machine, as kubenergy-power says; "": awake
 
 	workers   []worker
 	podsKnown bool
@@ -66,7 +67,6 @@ type worker struct {
 	gpus    int64
 	// class of GPU work, as power profiles name it
 	gpuClass string
-	keeps    bool // the node from sleeping
 	running  bool
 	ended    bool
 	start    time.Time // zero: not known
@@ -86,7 +86,6 @@ func workersOf(pods []v1.Pod, view *kube.View) []worker {
 		request := policy.PodRequest(p)
 		w := worker{
 			uid: p.UID, pod: podName{p.Namespace, p.Name}, request: max(request.MilliCPU, 0), gpus: max(request.GPU, 0),
-			keeps:   policy.KeepsAwake(p),
 			running: p.Status.Phase == v1.PodRunning, ended: over(p),
 		}
 		if w.gpus > 0 {
@@ -150,11 +149,13 @@ func (s *scene) look() {
 // A node cannot use more than it has; what says so by more than a half is wrong.
 const overcommit = 1.5
 
-// cpuPower is what the model says that a node draws by its CPUs and its own. A node that was not measured and that no
-// pod keeps awake sleeps.
+// cpuPower is what the model says that a node draws by its CPUs and its own, and whether its machine is awake.
 func (s *scene) cpuPower() (power energy.Watts, awake bool) {
-	if !s.measured && !slices.ContainsFunc(s.workers, func(w worker) bool { return w.running && w.keeps }) {
+	switch s.power {
+	case v1alpha1.PowerAsleep:
 		return s.profile.Sleep, false
+	case v1alpha1.PowerBooting:
+		return s.profile.Booting(), false
 	}
 	u := 0.0
 	if s.cores > 0 {

@@ -1,8 +1,11 @@
 package meter
 
 import (
+	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,5 +134,29 @@ func TestConfigErrors(t *testing.T) {
 		if _, err := New(c, Deps{}); err == nil || !strings.Contains(err.Error(), `meters[0] ("w")`) {
 			t.Errorf("caFile %s: %v", ca, err)
 		}
+	}
+}
+
+// The chart refuses kinds that there are not before anything starts.
+func TestChartKnowsAllKinds(t *testing.T) {
+	text, err := os.ReadFile("../../charts/kubenergy/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Properties struct {
+			Meters struct {
+				Items struct {
+					Properties struct{ Kind struct{ Enum []string } }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := schema.Properties.Meters.Items.Properties.Kind.Enum,
+		slices.Sorted(maps.Keys(kinds)); !slices.Equal(got, want) {
+		t.Errorf("values.schema.json has %q, want %q", got, want)
 	}
 }

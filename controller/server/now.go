@@ -2,14 +2,18 @@ package server
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -25,9 +29,11 @@ type Node struct {
 	Site string `json:"site,omitempty"` // name of a GridZone
 	Zone string `json:"zone,omitempty"`
 	// PUE is energy of the facility per energy of the node.
-	PUE         float64 `json:"pue"`
-	Profile     string  `json:"profile,omitempty"`     // power profile
-	ProfileFrom string  `json:"profileFrom,omitempty"` // what told it
+	PUE float64 `json:"pue"`
+	// PowerState is what its machine does: asleep, booting or stopping; empty: it is awake.
+	PowerState  string `json:"powerState,omitempty"`
+	Profile     string `json:"profile,omitempty"`     // power profile
+	ProfileFrom string `json:"profileFrom,omitempty"` // what told it
 	// ModelWatts is what the profile says that the node draws at the load that its pods request.
 	ModelWatts *float64 `json:"modelWatts,omitempty"`
 	// Efficiency is cores per watt at full load.
@@ -81,7 +87,7 @@ func (s *server) serveNodes(w http.ResponseWriter, r *http.Request, _ *query) er
 		_, from := view.Hardware(l.node)
 		shown := Node{
 			Node: l.node.Name, Site: node.Site.Name, Zone: string(node.Site.Zone), PUE: node.Facility(),
-			ProfileFrom: from, Pods: l.Jobs,
+			PowerState: l.node.Labels[v1alpha1.LabelPowerState], ProfileFrom: from, Pods: l.Jobs,
 			Allocatable: resourcesOf(node.Capacity), Requested: resourcesOf(l.Requested), Now: now[l.node.Name],
 		}
 		delete(now, l.node.Name)
@@ -102,6 +108,22 @@ func (s *server) serveNodes(w http.ResponseWriter, r *http.Request, _ *query) er
 
 func (s *server) serveNodesPower(w http.ResponseWriter, r *http.Request, _ *query) error {
 	answer := s.Live.Nodes()
+	var nodes v1.NodeList
+	if err := s.Client.List(r.Context(), &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	states := map[string]string{}
+	for i := range nodes.Items {
+		if state := nodes.Items[i].Labels[v1alpha1.LabelPowerState]; state != "" {
+			states[nodes.Items[i].Name] = state
+		}
+	}
+	if len(states) > 0 {
+		answer.Nodes = slices.Clone(answer.Nodes) // it is shared
+		for i := range answer.Nodes {
+			answer.Nodes[i].PowerState = states[answer.Nodes[i].Node]
+		}
+	}
 	answer.Nodes = some(answer.Nodes)
 	return writeTagged(w, r, answer)
 }

@@ -16,8 +16,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/energy"
@@ -40,6 +43,25 @@ func TestNodes(t *testing.T) {
 	}
 	if n.Now == nil || n.Now.Watts != 123.5 || n.Now.Quality != energy.Measured || got[2].Now != nil {
 		t.Errorf("%+v, %+v", n.Now, got[2].Now)
+	}
+}
+
+// A machine that sleeps is told apart, in both lists, and the list that all share is not written on.
+func TestPowerStates(t *testing.T) {
+	w := newWorld(t)
+	var n v1.Node
+	if err := w.client.Get(t.Context(), types.NamespacedName{Name: "worker1"}, &n); err != nil {
+		t.Fatal(err)
+	}
+	n.Labels[v1alpha1.LabelPowerState] = v1alpha1.PowerAsleep
+	if err := w.client.Update(t.Context(), &n); err != nil {
+		t.Fatal(err)
+	}
+	nodes, power := get[Nodes](t, w.handler(), "/api/v1/nodes").Nodes,
+		get[api.NodesPower](t, w.handler(), "/api/v1/nodes/power").Nodes
+	if nodes[0].PowerState != "asleep" || nodes[1].PowerState != "" || len(power) != 1 ||
+		power[0].PowerState != "asleep" || w.live.nodes[0].PowerState != "" {
+		t.Errorf("%+v, %+v", nodes, power)
 	}
 }
 

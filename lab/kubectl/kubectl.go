@@ -1,5 +1,5 @@
-// Package kubectl is kubectl, as a command of the lab's binary: nothing else has to be installed, and what it talks to
-// by default is the lab. It is a package of its own so that only that binary links it.
+// Package kubectl is kubectl, as a command of the lab's binary: nothing else has to be installed, and it talks to the
+// lab that runs in the present folder. It is a package of its own so that only that binary links it.
 package kubectl
 
 import (
@@ -20,23 +20,26 @@ import (
 	"k8s.io/kubectl/pkg/cmd/util"
 )
 
-// Kubeconfig is that of a lab that was started in the present folder.
-var Kubeconfig = filepath.Join("out", "lab", "cluster", "kubeconfig")
+// Home is the folder of a lab that was started in the present folder.
+var Home = filepath.Join("out", "lab", "cluster")
 
-// New returns the command. It ends the process when kubectl fails, as kubectl does.
-func New() *cobra.Command {
+// New returns the command. isRunning tells whether a lab runs in a folder; linked, that the program was called by the
+// name kubectl. The command ends the process when kubectl fails, as kubectl does.
+func New(linked bool, isRunning func(home string) bool) *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl",
-		Short:              "Run kubectl, by default on the lab that was started in this folder",
+		Short:              "Run kubectl, by default on the lab that runs in this folder",
 		DisableFlagParsing: true,
-		RunE:               func(_ *cobra.Command, args []string) error { return run(args) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := chooseCluster(args, linked, isRunning); err != nil {
+				return err
+			}
+			return run(args)
+		},
 	}
 }
 
 func run(args []string) error {
-	if err := chooseCluster(args); err != nil {
-		return err
-	}
 	signal.Reset(os.Interrupt, syscall.SIGTERM) // kubectl knows nothing of our context
 	os.Args = append([]string{"kubectl"}, args...)
 	if _, err := logs.GlogSetter(cmd.GetLogVerbosity(os.Args)); err != nil {
@@ -48,23 +51,36 @@ func run(args []string) error {
 	return nil
 }
 
-// chooseCluster points kubectl to the lab unless the user says which cluster is meant. It never falls back to
-// ~/.kube/config: what is typed at a lab's command should not happen to a real cluster.
-func chooseCluster(args []string) error {
+// chooseCluster points kubectl to the lab that runs in this folder, unless the user names a cluster. Without a lab, the
+// link kubectl does what kubectl does, since it may stand first in PATH. kubenergy-lab kubectl never does: what is
+// typed at a lab's command must not happen to a real cluster.
+func chooseCluster(args []string, linked bool, isRunning func(home string) bool) error {
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || namesCluster(args) {
 		return nil
 	}
-	if _, err := os.Stat(Kubeconfig); err != nil && needsCluster(args) {
-		return fmt.Errorf(
-			"there is no lab in this folder (%s is missing): start one with kubenergy-lab up, or set KUBECONFIG",
-			Kubeconfig)
+	if kubeconfig := filepath.Join(Home, "kubeconfig"); exists(kubeconfig) && isRunning(Home) {
+		return os.Setenv(clientcmd.RecommendedConfigPathEnvVar, kubeconfig)
 	}
-	return os.Setenv(clientcmd.RecommendedConfigPathEnvVar, Kubeconfig)
+	switch {
+	case !needsCluster(args), linked && exists(clientcmd.RecommendedHomeFile):
+		return nil
+	case linked:
+		return fmt.Errorf("no lab runs in this folder (%s), KUBECONFIG is not set, and %s is missing: "+
+			"start a lab with kubenergy-lab up, or name a file with --kubeconfig", Home, clientcmd.RecommendedHomeFile)
+	}
+	return fmt.Errorf("no lab runs in this folder (%s), and KUBECONFIG is not set: start a lab with kubenergy-lab up, "+
+		"or name a file with --kubeconfig", Home)
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 func namesCluster(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool {
-		return a == "--kubeconfig" || strings.HasPrefix(a, "--kubeconfig=")
+		name, _, _ := strings.Cut(a, "=")
+		return slices.Contains([]string{"--kubeconfig", "--server", "-s"}, name)
 	})
 }
 
@@ -75,5 +91,7 @@ func needsCluster(args []string) bool {
 			return false
 		}
 	}
-	return len(args) > 0 && !slices.Contains([]string{"help", "completion", "options", "kustomize", "plugin"}, args[0])
+	return len(args) > 0 && !slices.Contains([]string{
+		"help", "completion", "config", "options", "kustomize", "plugin",
+	}, args[0])
 }

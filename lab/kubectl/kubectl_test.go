@@ -5,37 +5,57 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 func TestChooseCluster(t *testing.T) {
+	lab := filepath.Join(Home, "kubeconfig")
+	get := []string{"get", "nodes"}
 	for name, c := range map[string]struct {
-		args      []string
-		env       string
-		lab       bool
-		want      string // of KUBECONFIG
-		wantError string
+		args          []string
+		env           string
+		runs, earlier bool   // a lab runs in the folder, or has left its kubeconfig there
+		linked        bool   // called by the name kubectl
+		home          bool   // ~/.kube/config exists
+		want          string // of KUBECONFIG
+		wantError     string
 	}{
-		"the lab of this folder":     {args: []string{"get", "nodes"}, lab: true, want: Kubeconfig},
-		"no lab here":                {args: []string{"get", "nodes"}, wantError: "there is no lab in this folder"},
-		"no lab, and none is needed": {args: []string{"version", "--client"}, want: Kubeconfig},
-		"help":                       {args: []string{"get", "-h"}, want: Kubeconfig},
-		"completion":                 {args: []string{"completion", "bash"}, want: Kubeconfig},
-		"the environment wins":       {args: []string{"get", "nodes"}, env: "mine", lab: true, want: "mine"},
-		"a flag wins":                {args: []string{"get", "nodes", "--kubeconfig", "mine"}, lab: true, want: ""},
-		"a flag in one word wins":    {args: []string{"--kubeconfig=mine", "get", "nodes"}, want: ""},
+		"the lab of this folder":      {args: get, runs: true, want: lab},
+		"the lab, by name":            {args: get, runs: true, linked: true, home: true, want: lab},
+		"an earlier lab":              {args: get, earlier: true, wantError: "no lab runs in this folder"},
+		"an earlier lab, by name":     {args: get, earlier: true, linked: true, home: true},
+		"no lab here":                 {args: get, home: true, wantError: "no lab runs in this folder"},
+		"no lab, by name":             {args: get, linked: true, home: true},
+		"nothing, by name":            {args: get, linked: true, wantError: "config is missing: start a lab"},
+		"no lab, and none is needed":  {args: []string{"version", "--client"}},
+		"help":                        {args: []string{"get", "-h"}},
+		"completion":                  {args: []string{"completion", "bash"}},
+		"a kubeconfig is to be made":  {args: []string{"config", "set-cluster", "mine"}, linked: true},
+		"the environment wins":        {args: get, env: "mine", runs: true, want: "mine"},
+		"a flag wins":                 {args: append(get, "--kubeconfig", "mine"), runs: true, want: ""},
+		"a flag in one word wins":     {args: []string{"--kubeconfig=mine", "get", "nodes"}, want: ""},
+		"a server is named":           {args: []string{"-s", "https://localhost", "get", "nodes"}, linked: true},
+		"a server is named in a word": {args: append(get, "--server=https://localhost"), runs: true, want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			t.Setenv("KUBECONFIG", c.env)
-			if c.lab {
-				if err := os.MkdirAll(filepath.Dir(Kubeconfig), 0o700); err != nil {
+			was := clientcmd.RecommendedHomeFile
+			clientcmd.RecommendedHomeFile = filepath.Join("home", "config")
+			t.Cleanup(func() { clientcmd.RecommendedHomeFile = was })
+			for file, there := range map[string]bool{lab: c.runs || c.earlier, clientcmd.RecommendedHomeFile: c.home} {
+				if !there {
+					continue
+				}
+				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(Kubeconfig, nil, 0o600); err != nil {
+				if err := os.WriteFile(file, nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			err := chooseCluster(c.args)
+			err := chooseCluster(c.args, c.linked, func(home string) bool { return c.runs && home == Home })
 			switch {
 			case c.wantError == "" && err != nil:
 				t.Fatal(err)

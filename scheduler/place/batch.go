@@ -272,9 +272,9 @@ func (b *batching) requeue(pod *v1.Pod) {
 // passOn lets the plugins after ours try to make room.
 var passOn = fwk.NewStatus(fwk.Unschedulable)
 
-// PostFilter ends a cycle that was narrowed in vain, by a plan or to the nodes of least cost. All other pods are left
-// to the plugins that follow.
-func (e *Energy) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
+// PostFilter ends a cycle that was narrowed in vain, by a plan or to the nodes of least cost, and one of a pod that a
+// machine is woken for. All other pods are left to the plugins that follow.
+func (e *Energy) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	_ fwk.NodeToStatusReader,
 ) (_ *fwk.PostFilterResult, status *fwk.Status) {
 	status = passOn
@@ -282,7 +282,7 @@ func (e *Energy) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod
 	// whatever the view says of the pod by now: its cycle was narrowed under an earlier one
 	data, err := state.Read(requestKey)
 	if err != nil {
-		return nil, status
+		return nil, e.awaitBoot(ctx, state, pod)
 	}
 	if f := followed(state); f != nil && f.narrowed {
 		e.batch.planner.Exclude(pod.UID)
@@ -292,7 +292,17 @@ func (e *Energy) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod
 		shortlisted.WithLabelValues(outcomeRetried).Inc()
 		e.shortlistFailed()
 		status = e.retries.retry(pod, "none of the nodes of least cost is left")
+	} else {
+		status = e.awaitBoot(ctx, state, pod)
 	}
 	e.batch.requeue(pod)
 	return nil, status
+}
+
+// awaitBoot ends the cycle of a pod for which a machine is woken: no other pod is evicted for it.
+func (e *Energy) awaitBoot(ctx context.Context, state fwk.CycleState, pod *v1.Pod) *fwk.Status {
+	if node := e.sleepers.find(ctx, state, pod); node != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node "+node+" sleeps and would take it")
+	}
+	return passOn
 }

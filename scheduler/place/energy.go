@@ -43,6 +43,7 @@ type Energy struct {
 	nodes    func(name string) (fwk.NodeInfo, error) // of the scheduler's snapshot, which holds still during a cycle
 	batch    *batching                               // nil: nothing is planned
 	retries  *retries                                // nil: no cycle is narrowed
+	sleepers *sleepers                               // nil: no machine sleeps
 	recorder *record.Recorder                        // nil: nothing is recorded
 
 	mu         sync.Mutex  // cycles of a profile do not overlap, but kube-scheduler does not promise it
@@ -120,6 +121,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 		return e, nil
 	}
 	e.nodes = func(name string) (fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().Get(name) }
+	e.sleepers = &sleepers{handle, d.Clock}
 	e.retries = d.newRetries(klog.FromContext(ctx), handle, &common.again)
 	e.shortlists = newShortlists(args.Shortlist, handle)
 	e.batch, err = d.newBatching(ctx, e, planners, handle)

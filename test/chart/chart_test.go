@@ -34,6 +34,16 @@ func TestRefusals(t *testing.T) {
 		"an unknown value":        {[]string{"--set", "scheduller.replicas=1"}, "scheduller"},
 		"an unknown setting":      {[]string{"--set", "policy.alloweddelay=6h"}, "alloweddelay"},
 		"an unknown mode":         {[]string{"--set", "policy.mode=on"}, "/policy/mode"},
+		"a delay that is none":    {[]string{"--set", "policy.maxDelay=abc"}, "/policy/maxDelay"},
+		"a delay without a unit":  {[]string{"--set-string", "policy.allowedDelay=6"}, "/policy/allowedDelay"},
+		"a delay before now":      {[]string{"--set", "policy.allowedDelay=-6h"}, "/policy/allowedDelay"},
+		"a delay of a type": {
+			[]string{"--set", "policy.workloadTypes.batch.expectedDuration=1 day"},
+			"/policy/workloadTypes/batch/expectedDuration",
+		},
+		"an unknown kind of meter": {[]string{
+			"--set-json", `meters=[{"node":"n","kind":"shely1","url":"http://x"}]`,
+		}, "/meters/0/kind"},
 		"an unknown source": {
 			[]string{
 				"--set-json", `zones=[{"name":"x","spec":{"zone":"DE","carbon":{"sources":[{"crystalBall":{}}]}}}]`,

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,7 +95,13 @@ func jsonSchema(p *apiextensionsv1.JSONSchemaProps) map[string]any {
 		}
 	}
 	set("description", p.Description != "", p.Description)
-	set("pattern", p.Pattern != "", p.Pattern)
+	pattern := p.Pattern
+	if slices.ContainsFunc(p.XValidations, func(v apiextensionsv1.ValidationRule) bool {
+		return strings.Contains(v.Rule, "duration(self)")
+	}) {
+		pattern = `^[+]?([0-9.]+(h|m|s|ms|[uµμn]s))+$|^0$` // all that Go reads; bounds are CEL
+	}
+	set("pattern", pattern != "", pattern)
 	set("enum", len(p.Enum) > 0, p.Enum)
 	set("required", len(p.Required) > 0, p.Required)
 	set("minimum", p.Minimum != nil && !p.ExclusiveMinimum, p.Minimum)

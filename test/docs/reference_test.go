@@ -13,8 +13,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubenergy/kubenergy/cli"
+	"github.com/kubenergy/kubenergy/forecast"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
@@ -208,6 +211,23 @@ func TestValues(t *testing.T) {
 	}
 	b.WriteString(rows.b.String())
 	reference.Hold(t, "docs/reference/values.md", "./test/docs -run TestValues", b.String(), *rewrite)
+}
+
+// TestZones makes docs/reference/zones.md of the bundled typical days.
+func TestZones(t *testing.T) {
+	rows := newTable("zone", "mean of the year", "least", "most")
+	for _, name := range forecast.TypicalZones() {
+		curve, ok := forecast.TypicalDay(grid.Zone(name))
+		if !ok {
+			t.Errorf("%s has no typical day", name)
+		}
+		least, most := curve.Mean(), curve.Mean()
+		for at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() == 2026; at = at.Add(time.Hour) {
+			least, most = min(least, curve.At(at)), max(most, curve.At(at))
+		}
+		rows.add(name, fmt.Sprintf("%.0f", curve.Mean()), fmt.Sprintf("%.0f", least), fmt.Sprintf("%.0f", most))
+	}
+	reference.Hold(t, "docs/reference/zones.md", "./test/docs -run TestZones", rows.b.String(), *rewrite)
 }
 
 // at returns the schema of a key.

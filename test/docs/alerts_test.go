@@ -1,0 +1,108 @@
+package docs
+
+import (
+	"cmp"
+	"go/ast"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/reference"
+)
+
+// A ruleGroup is alerts, as Prometheus reads them.
+type ruleGroup struct {
+	Rules []struct {
+		Alert, For          string
+		Labels, Annotations map[string]string
+	}
+}
+
+var (
+	alertLabel = regexp.MustCompile(`\{\{ \$labels\.(\w+) \}\}`)
+	alertValue = regexp.MustCompile(`\{\{ \$value[^}]*\}\}`)
+)
+
+// TestAlerts makes the table of docs/reference/alerts.md of the rules in the chart.
+func TestAlerts(t *testing.T) {
+	rows := newTable("alert", "severity", "after", "what it means", "what follows, and what to do")
+	for _, name := range []string{"alerts.yaml", "agent.yaml"} {
+		text, err := os.ReadFile(filepath.Join(kit.Root, "charts/kubenergy/files/metrics", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var groups []ruleGroup
+		if err := yaml.Unmarshal(text, &groups); err != nil {
+			t.Fatal(err)
+		}
+		for _, group := range groups {
+			for _, r := range group.Rules {
+				summary, about := plain(r.Annotations["summary"]), plain(r.Annotations["description"])
+				if summary == "" || about == "" || strings.Contains(summary+about, "{{") {
+					t.Errorf("%s: the alert %s lacks a summary or a description, or is not read here", name, r.Alert)
+				}
+				rows.add(code(r.Alert), r.Labels["severity"], cmp.Or(r.For, "0m"), summary, about)
+			}
+		}
+	}
+	reference.Hold(t, "docs/reference/alerts.md", "./test/docs -run TestAlerts", rows.b.String(), *rewrite)
+}
+
+// plain shows labels as words in capitals, and values as dots.
+func plain(template string) string {
+	return alertLabel.ReplaceAllStringFunc(alertValue.ReplaceAllString(template, "…"), func(found string) string {
+		return strings.ToUpper(alertLabel.FindStringSubmatch(found)[1])
+	})
+}
+
+// The constants of the reasons of events: all that are called so, and in the scheduler, which writes no conditions of
+// its own kinds, those of reasons.
+var (
+	eventNames  = regexp.MustCompile(`^event[A-Z]`)
+	reasonNames = regexp.MustCompile(`^reason[A-Z]`)
+)
+
+// TestEvents looks for the reasons of events in docs/reference/alerts.md, and for what it has beside them.
+func TestEvents(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(kit.Root, "docs/reference/alerts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Events\n")
+	var have []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(section, -1) {
+		have = append(have, m[1])
+	}
+	c := reference.ReadCode(t)
+	want := []string{"WouldHold"} // which stands where it is written
+	for folder, all := range c.Files {
+		for _, file := range all {
+			ast.Inspect(file, func(n ast.Node) bool {
+				group, ok := n.(*ast.GenDecl)
+				for i := 0; ok && group.Tok == token.CONST && i < len(group.Specs); i++ {
+					spec := group.Specs[i].(*ast.ValueSpec)
+					name := spec.Names[0].Name
+					if len(spec.Values) == 1 && (eventNames.MatchString(name) ||
+						strings.HasSuffix(folder, "scheduler/hold") && reasonNames.MatchString(name)) {
+						if reason, ok := c.Text(folder, spec.Values[0]); ok {
+							want = append(want, reason)
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+	slices.Sort(have)
+	slices.Sort(want)
+	if !slices.Equal(have, want) {
+		t.Errorf("docs/reference/alerts.md has the events %q: want %q", have, want)
+	}
+}

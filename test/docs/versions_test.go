@@ -1,0 +1,46 @@
+package docs
+
+import (
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/reference"
+)
+
+var (
+	// An image by its name, with a version for a tag.
+	image = regexp.MustCompile(`([\w./$-]*kubenergy[\w./$-]*):(v?\d+\.[\w.]+)`)
+	// What make images calls an image, without a registry or with that of our examples.
+	built = regexp.MustCompile(
+		`^(.*registry\.example\.(org|com)/kubenergy/)?(kubenergy(-scheduler|-controller|-agent)?|\$name)$`)
+)
+
+// TestImagesAreThoseBuilt compares the images that documents, examples and manifests name with what make images builds
+// and the chart asks for, and the version to cite with that of the chart.
+func TestImagesAreThoseBuilt(t *testing.T) {
+	chart := reference.ReadObject(t, filepath.Join(kit.Root, "charts/kubenergy/Chart.yaml"))
+	version := reference.Text(chart["appVersion"])
+	found := 0
+	look := func(name, text string) {
+		for _, m := range image.FindAllStringSubmatch(text, -1) {
+			found++
+			if m[2] != version {
+				t.Errorf("%s: %s has the tag %s: the chart's appVersion is %s", name, m[0], m[2], version)
+			}
+			if !built.MatchString(m[1]) {
+				t.Errorf("%s: make images builds no %s", name, m[0])
+			}
+		}
+	}
+	files(t, ".md", look)
+	files(t, ".yaml", look)
+	if found < 6 {
+		t.Errorf("only %d images were found", found)
+	}
+	cited := reference.Text(reference.ReadObject(t, filepath.Join(kit.Root, "CITATION.cff"))["version"])
+	if cited != version {
+		t.Errorf("CITATION.cff has the version %s: the chart's appVersion is %s", cited, version)
+	}
+}
