@@ -97,7 +97,11 @@ func (m *Machines) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return
 	}
 	if r.Method == http.MethodGet {
-		_ = json.NewEncoder(w).Encode(map[string]string{"UUID": SystemUUID(s.node), "PowerState": powerStates[s.state]})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"UUID": SystemUUID(s.node), "PowerState": powerStates[s.state], "Actions": map[string]any{
+				"#ComputerSystem.Reset": map[string]any{"target": r.URL.Path + "/Actions/ComputerSystem.Reset"},
+			},
+		})
 		return
 	}
 	var order struct{ ResetType string }
@@ -117,7 +121,7 @@ func (m *Machines) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 			to = sleep.Asleep
 		}
 		m.running.Go(func() { m.turn(ctx, s, to, s.BootTime) })
-	case "On On", "GracefulShutdown Off", "ForceOff Off":
+	case "On On", "On PoweringOn", "GracefulShutdown Off", "ForceOff Off":
 	default:
 		status = http.StatusConflict
 	}

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/kubenergy/kubenergy/controller/power"
 	"github.com/kubenergy/kubenergy/sched/sleep"
 )
 
@@ -159,6 +161,49 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, states); diff != "" || b.Forced != 0 || b.Killed.Len() != 0 {
 		t.Errorf("%d forced, %d pods killed (-want +got)\n%s", b.Forced, b.Killed.Len(), diff)
+	}
+}
+
+// The client that sends machines to sleep understands the service.
+func TestMachinesAreSwitched(t *testing.T) {
+	b := newBench(t)
+	switches, err := power.NewSwitches([]power.Machine{{
+		Node: "n1", UUID: SystemUUID("n1"), Kind: power.KindRedfish, URL: b.URL, System: systems + "/n1",
+	}}, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := switches["n1"]
+	is := func(want bool) {
+		t.Helper()
+		if on, uuid, err := machine.State(t.Context()); on != want || uuid != SystemUUID("n1") || err != nil {
+			t.Errorf("on: %v, UUID %s, error %v", on, uuid, err)
+		}
+	}
+	is(true)
+	if err := machine.Off(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.becomes("Off")
+	is(false)
+	if err := machine.On(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	is(true)
+}
+
+func TestTrials(t *testing.T) {
+	for sleep, want := range map[bool]string{
+		false: "[stock energy]", true: "[stock stock with sleep energy with sleep]",
+	} {
+		trials, err := Trials([]string{Stock, "energy"}, sleep)
+		var names []string
+		for i := range trials {
+			names = append(names, trials[i].String())
+		}
+		if got := fmt.Sprint(names); got != want || err != nil {
+			t.Errorf("%s, want %s, error %v", got, want, err)
+		}
 	}
 }
 

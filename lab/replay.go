@@ -121,7 +121,7 @@ func (r *Replay) addNodes(ctx context.Context) error {
 			spec.Name = t.node(spec.Name)
 			spec.Labels[labelTrial] = t.namespace
 			if t.Sleeps {
-				spec.Labels[v1alpha1.Prefix+"may-sleep"] = "true"
+				spec.Labels[v1alpha1.LabelMaySleep] = "true"
 			}
 			specs = append(specs, spec)
 		}
