@@ -142,6 +142,9 @@ func (m *Machines) turn(ctx context.Context, s *Machine, to sleep.State, after t
 	}
 	at := time.Now()
 	_ = wait.PollUntilContextCancel(ctx, 10*pollInterval, true, func(ctx context.Context) (bool, error) {
+		if s.state == sleep.Booting && to == sleep.Asleep {
+			return true, nil // nothing has changed for the node
+		}
 		err := m.cluster.heartbeat(ctx, s.node, to == sleep.Awake)
 		if err == nil && to == sleep.Asleep {
 			err = m.kill(ctx, s.node)
