@@ -210,6 +210,23 @@ func TestDoctorFinds(t *testing.T) {
 		status status
 		says   string
 	}{
+		"machines that nothing wakes": {
+			func(t *testing.T, a *apiServer) {
+				a.add(t, nodePath, node("s1", map[string]string{"kubenergy.io/power-state": "asleep"}))
+			}, "nodes", statusFail, "no kubenergy-power is ready to wake machines, and these are not awake: s1",
+		},
+		"machines that may sleep, and nothing sends them": {
+			func(t *testing.T, a *apiServer) {
+				a.add(t, nodePath, node("s1", map[string]string{"kubenergy.io/may-sleep": "true"}))
+			}, "nodes", statusWarn, "1 node may sleep, and there is no kubenergy-power: s1",
+		},
+		"boots that fail": {
+			func(t *testing.T, a *apiServer) {
+				n := node("s1", map[string]string{"kubenergy.io/may-sleep": "true"})
+				n.Annotations = map[string]string{"kubenergy.io/power": `{"failed":2}`}
+				a.add(t, nodePath, n)
+			}, "nodes", statusWarn, "machines whose last boot failed: s1",
+		},
 		"a server that is too old": {
 			func(_ *testing.T, a *apiServer) { a.version = "35" }, "kubernetes version",
 			statusFail, "Kubernetes v1.35.4: older than",

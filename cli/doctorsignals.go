@@ -211,6 +211,7 @@ func (d *doctor) lookAtNodes(ctx context.Context) {
 		d.unseen("nodes", err)
 		return
 	}
+	defer d.lookAtSleep(list.Items)
 	view, err := d.knowledge(ctx)
 	if err != nil {
 		d.unseen("profiles", err)

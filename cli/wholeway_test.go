@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
 	units "github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
@@ -48,6 +50,7 @@ func TestTheWholeWay(t *testing.T) {
 	var store ledgertest.Store
 	unit := httptest.NewServer(server.New(server.Config{
 		Ledger: &store, Live: darkness{}, Gate: openGate{}, Now: func() time.Time { return testNow },
+		Client: fake.NewClientBuilder().Build(),
 	}))
 	defer unit.Close()
 

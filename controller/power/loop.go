@@ -22,14 +22,12 @@ import (
 	"github.com/kubenergy/kubenergy/sched/sleep"
 )
 
-// abreast is how many machines are dealt with at a time.
-const abreast = 16
-
 // loop decides, and takes each machine one step further. All that must survive it stands on the nodes.
 type loop struct {
 	Options
 
 	limits   limits
+	abreast  int // machines that are dealt with at a time
 	switches map[string]Switch
 	uuids    map[string]string
 	leads    func() bool
@@ -50,7 +48,7 @@ type doubt struct {
 
 func newLoop(o Options, switches map[string]Switch) *loop {
 	l := &loop{
-		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), switches: switches, uuids: map[string]string{},
+		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: 16, switches: switches, uuids: map[string]string{},
 		metrics: newMetrics(), empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
 		told: map[string]sleep.Verb{},
 	}
@@ -78,7 +76,7 @@ func (l *loop) round(ctx context.Context) error {
 	}
 	turns := l.decide(c, now)
 	var work errgroup.Group
-	work.SetLimit(abreast)
+	work.SetLimit(l.abreast)
 	for _, t := range turns {
 		work.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, l.limits.call)

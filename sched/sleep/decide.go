@@ -157,7 +157,9 @@ func (d *decision) sleeper(need *Need) int {
 }
 
 // sleeps reports whether a machine is asleep and not to be woken yet.
-func (d *decision) sleeps(i int) bool { return d.Machines[i].State == Asleep && d.plan.Verdicts[i].Do != Wake }
+func (d *decision) sleeps(i int) bool {
+	return d.Machines[i].State == Asleep && d.plan.Verdicts[i].Do != Wake
+}
 
 // suits reports whether a machine is one of those that a need may have.
 func (d *decision) suits(i int, need *Need) bool {

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+)
+
+const powerName = "kubenergy-power"
+
+// lookAtSleep says what machines do that may sleep, and what would keep them from waking.
+func (d *doctor) lookAtSleep(nodes []v1.Node) {
+	var may, away, failed []string
+	states := map[string]int{}
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Labels[v1alpha1.LabelMaySleep] == "true" {
+			may = append(may, n.Name)
+		}
+		if state := n.Labels[v1alpha1.LabelPowerState]; state != "" {
+			away = append(away, n.Name)
+			states[state]++
+		}
+		var memory struct {
+			Failed int `json:"failed"`
+		}
+		if text := n.Annotations[v1alpha1.AnnotationPower]; text != "" &&
+			(json.Unmarshal([]byte(text), &memory) != nil || memory.Failed > 0) {
+			failed = append(failed, n.Name)
+		}
+	}
+	power := d.deployments[powerName]
+	works := power != nil && power.Status.ReadyReplicas > 0
+	switch {
+	case len(may)+len(away) == 0:
+		return
+	case len(away) > 0 && !works:
+		d.say(statusFail, "start "+powerName+", or wake them: kubenergy wake --all",
+			"no %s is ready to wake machines, and these are not awake: %s", powerName, firstOf(away))
+	case power == nil:
+		d.say(statusWarn, "set power.enabled in the chart, or take the label "+v1alpha1.LabelMaySleep+" off",
+			"%s may sleep, and there is no %s: %s", count(len(may), "node"), powerName, firstOf(may))
+	default:
+		d.ok("%s may sleep: %d asleep, %d booting, %d stopping", count(len(may), "node"), states[v1alpha1.PowerAsleep],
+			states[v1alpha1.PowerBooting], states[v1alpha1.PowerStopping])
+	}
+	if len(failed) > 0 {
+		d.say(statusWarn, fmt.Sprintf("look at events and at the management controller: kubectl describe node %s", failed[0]),
+			"machines whose last boot failed: %s", firstOf(failed))
+	}
+}
