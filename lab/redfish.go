@@ -77,7 +77,7 @@ func (c *Cluster) StartMachines(ctx context.Context, of map[string]*Machine) (*M
 	serve := func(w http.ResponseWriter, r *http.Request) { m.serve(ctx, w, r) }
 	mux.HandleFunc("GET "+systems+"/{node}", serve)
 	mux.HandleFunc("POST "+systems+"/{node}/Actions/ComputerSystem.Reset", serve)
-	server := &http.Server{Handler: mux, ReadTimeout: readyTimeout}
+	server := &http.Server{Handler: mux, ReadTimeout: time.Minute}
 	m.running.Go(func() { _ = server.Serve(l) })
 	m.Stop = func() {
 		cancel()
@@ -139,10 +139,11 @@ func (m *Machines) turn(ctx context.Context, s *Machine, to sleep.State, after t
 	select {
 	case <-time.After(after):
 	case <-ctx.Done():
+		return
 	}
-	at := time.Now()
+	at, fails := time.Now(), s.state == sleep.Booting && to == sleep.Asleep
 	_ = wait.PollUntilContextCancel(ctx, 10*pollInterval, true, func(ctx context.Context) (bool, error) {
-		if s.state == sleep.Booting && to == sleep.Asleep {
+		if fails {
 			return true, nil // nothing has changed for the node
 		}
 		err := m.cluster.heartbeat(ctx, s.node, to == sleep.Awake)

@@ -19,8 +19,8 @@ type Placement struct {
 }
 
 // Replay accounts placements that something else decided, such as a real scheduler, with the same model that [Run]
-// uses. Observed times may overlap by the latency of the observer, so room is not checked. Machines that take time to boot
-// sleep as power says, of each in order of time; all of them are awake at first.
+// uses. Observed times may overlap by the latency of the observer, so room is not checked. Machines that take time to
+// boot sleep as power says, of each in order of time; all of them are awake at first.
 func Replay(s *Scenario, name string, placements []Placement, power []PowerChange) (*Result, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
