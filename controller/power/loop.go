@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -130,7 +129,7 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 // facts returns what a node says of its machine.
 func (l *loop) facts(n *v1.Node, now time.Time) facts {
 	f := facts{limits: &l.limits, now: now, ready: isReady(n), leads: l.leads()}
-	f.state, f.memory = remembered(n)
+	f.state, f.memory = stateOf(n), remembered(n)
 	for i := range n.Spec.Taints {
 		f.tainted = f.tainted || n.Spec.Taints[i].Key == v1alpha1.TaintAsleep
 	}
@@ -297,11 +296,11 @@ func newMetrics() *metrics {
 func (m *metrics) look(nodes []*v1.Node) {
 	count := map[sleep.State]float64{sleep.Awake: 0, sleep.Stopping: 0, sleep.Asleep: 0, sleep.Booting: 0}
 	for _, n := range nodes {
-		if state, _ := remembered(n); state != sleep.Awake || n.Labels[v1alpha1.LabelMaySleep] == "true" {
+		if state := stateOf(n); state != sleep.Awake || n.Labels[v1alpha1.LabelMaySleep] == "true" {
 			count[state]++
 		}
 	}
-	for state, n := range maps.All(count) {
+	for state, n := range count {
 		m.machines.WithLabelValues(string(state)).Set(n)
 	}
 }

@@ -48,18 +48,24 @@ type memory struct {
 	Wake     time.Time   `json:"wake,omitzero"`      // the last order to wake
 }
 
-// remembered reads a node. What cannot be read was not written by us: then nothing is known but that it may have slept.
-func remembered(n *v1.Node) (state sleep.State, m memory) {
-	if err := json.Unmarshal([]byte(n.Annotations[v1alpha1.AnnotationPower]), &m); err != nil {
-		m = memory{}
-	}
-	switch state = sleep.State(n.Labels[v1alpha1.LabelPowerState]); state {
+// stateOf returns what the label of a node says. What we did not write may have slept: it is woken where it is needed,
+// and awake once it is Ready.
+func stateOf(n *v1.Node) sleep.State {
+	switch state := sleep.State(n.Labels[v1alpha1.LabelPowerState]); state {
 	case sleep.Stopping, sleep.Asleep, sleep.Booting:
-		return state, m
+		return state
 	case "":
-		return sleep.Awake, m
+		return sleep.Awake
 	}
-	return sleep.Asleep, m // it is woken where it is needed, and awake once it is Ready
+	return sleep.Asleep
+}
+
+// remembered reads the annotation of a node; nothing where we did not write it.
+func remembered(n *v1.Node) (m memory) {
+	if text := n.Annotations[v1alpha1.AnnotationPower]; text != "" && json.Unmarshal([]byte(text), &m) != nil {
+		return memory{}
+	}
+	return m
 }
 
 // answer is what a management controller said.

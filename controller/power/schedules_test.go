@@ -32,7 +32,7 @@ func TestFaults(t *testing.T) {
 	for seed := first; seed <= last; seed++ {
 		w := newWorld(seed, 5)
 		f := &faults{world: w, waits: map[string]time.Time{}, obeys: map[string]time.Time{}}
-		f.play(t, 20*time.Minute)
+		f.play(t, 15*time.Minute)
 		slept, woke, failed = slept+w.sleep, woke+w.wakes, failed+len(w.failures)
 		if len(w.wrong) > 0 {
 			if *oneSeed != 0 {
@@ -144,7 +144,14 @@ func (f *faults) disturb() {
 	if r := f.replicas[f.rng.IntN(2)]; f.rng.IntN(120) == 0 && r.dies == 0 && !r.dead {
 		r.dies, r.after = 1+f.rng.IntN(12), f.rng.IntN(2) == 0
 	}
-	names := slices.Sorted(maps.Keys(f.boxes))
+	for _, r := range f.replicas {
+		if r.stale != nil && f.now.After(r.until) {
+			r.stale = nil
+		} else if r.stale == nil && f.rng.IntN(300) == 0 {
+			r.stale, r.all, r.until = f.seen(0), f.rng.IntN(3) == 0, f.now.Add(f.within(2*time.Second, 60*time.Second))
+		}
+	}
+	names := f.names
 	if f.rng.IntN(60) == 0 {
 		b := f.boxes[names[f.rng.IntN(len(names))]]
 		b.mood = good
@@ -200,18 +207,22 @@ func (f *faults) work() {
 // the boot time and 30 s, as long as one that sleeps suits it and obeys. Where a boot has failed that looked well until
 // its time was over, within one boot time and 10 s more.
 func (f *faults) judge() {
-	for _, name := range slices.Sorted(maps.Keys(f.boxes)) {
-		b, state, mem := f.boxes[name], sleep.State(""), memory{}
-		state, mem = remembered(f.nodes[name])
-		obeys := (b.mood == good) && f.leads[name] == name && mem.Failed == 0 &&
-			(state == sleep.Asleep && !b.on || state == sleep.Booting && !b.fails)
+	helped := !f.away && slices.ContainsFunc(f.replicas, func(r *replica) bool { return !r.dead && r.stale == nil })
+	for _, name := range f.names {
+		b, state := f.boxes[name], stateOf(f.nodes[name])
+		if b.mood != good || f.leads[name] != name || b.fails || !helped {
+			b.sinned = f.now
+		}
+		obeys := b.sinned != f.now && (state == sleep.Asleep && !b.on || state == sleep.Booting)
+		if failed := remembered(f.nodes[name]).Failed; failed > 0 {
+			obeys = obeys && f.now.Sub(b.sinned) > max(3*time.Minute, bootTime<<min(failed, 6))
+		}
 		if _, did := f.obeys[name]; !obeys {
 			delete(f.obeys, name)
 		} else if !did {
 			f.obeys[name] = f.now
 		}
 	}
-	helped := !f.away && slices.ContainsFunc(f.replicas, func(r *replica) bool { return !r.dead })
 	for _, name := range slices.Sorted(maps.Keys(f.world.pods)) {
 		p := f.world.pods[name]
 		if policy.Scheduled(p).Reason != v1.PodReasonUnschedulable || !helped || f.served(p) {

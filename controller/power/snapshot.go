@@ -59,7 +59,7 @@ func (l *loop) snapshot(c *cluster, now time.Time) (s sleep.Snapshot, nodes []*v
 	}
 	slices.SortFunc(c.nodes, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range c.nodes {
-		state, mem := remembered(n)
+		state, mem := stateOf(n), remembered(n)
 		if state == sleep.Awake && !isReady(n) {
 			delete(l.empty, n.Name)
 			continue
@@ -195,8 +195,7 @@ func suit(p *v1.Pod, nodes []*v1.Node, may func(i int) bool) (names []string) {
 // mayHave reports whether a pod that waits may fit on a machine: kube-scheduler has looked at those that are awake, and
 // not found it.
 func (l *loop) mayHave(m *sleep.Machine, n *v1.Node, now time.Time) bool {
-	state, _ := remembered(n)
-	return state != sleep.Awake || m.Jobs == 0 && now.Sub(m.Since) < l.limits.schedule
+	return stateOf(n) != sleep.Awake || m.Jobs == 0 && now.Sub(m.Since) < l.limits.schedule
 }
 
 // bare returns a node without what it has because it sleeps.

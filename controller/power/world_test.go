@@ -63,6 +63,7 @@ type box struct {
 	fails      bool      // that boot, and it halts then
 	stops      time.Time // when the shutdown that goes on will end; zero: none does
 	offs       []time.Time
+	sinned     time.Time // when it last did not obey
 }
 
 // world is a cluster and its machines in virtual time.
@@ -77,6 +78,7 @@ type world struct {
 	pods     map[string]*v1.Pod
 	ends     map[string]time.Time // of pods that run
 	boxes    map[string]*box
+	names    []string          // of the boxes, in order
 	leads    map[string]string // node → box that its address leads to
 	history  []*cluster        // of the last seconds, the newest last
 	bindings []binding         // that the scheduler has decided on
@@ -122,7 +124,7 @@ func newWorld(seed uint64, machines int) *world {
 		w.addNode(name, uuid, true)
 		w.nodes[name].Labels["class"] = []string{"a", "b"}[i%2]
 		w.boxes[name] = &box{name: name, uuid: uuid, on: true, kubelet: true, graceful: w.rng.IntN(2) == 0}
-		w.leads[name] = name
+		w.leads[name], w.names = name, append(w.names, name)
 		w.machines = append(w.machines, Machine{
 			Node: name, UUID: strings.ToUpper(uuid), Kind: KindWebhook, URL: "https://bmc.example.org/" + name,
 		})
@@ -205,13 +207,13 @@ func (w *world) pass(d time.Duration) {
 		if w.now.Unix() == before.Unix() {
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(w.boxes)) {
+		for _, name := range w.names {
 			w.run(w.boxes[name])
 		}
 		if w.away {
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(w.boxes)) {
+		for _, name := range w.names {
 			w.report(w.boxes[name])
 		}
 		w.schedule()
@@ -232,9 +234,13 @@ func (w *world) run(b *box) {
 	}
 	if !b.booted.IsZero() && !w.now.Before(b.booted) {
 		b.booted = time.Time{}
+		if b.fails {
+			b.sinned = w.now
+		}
 		if b.on, b.kubelet = !b.fails, !b.fails; b.kubelet {
 			b.ready = w.now
 		}
+		b.fails = false
 	}
 }
 
@@ -335,6 +341,9 @@ type replica struct {
 	dies  int       // before it makes so many more calls; 0: it does not
 	after bool      // the last of them is carried out
 	dead  bool
+	stale *cluster  // its watches stall: what they showed last
+	all   bool      // that of nodes too
+	until time.Time // they do
 	fake  *fake.Clientset
 }
 
@@ -386,6 +395,12 @@ func (w *world) start(name string) *replica {
 	r.leads = func() bool { return !r.dead && w.lease == r.name && w.now.Sub(w.renewed) < 10*time.Second }
 	r.list = func() (*cluster, error) {
 		c := *w.seen(w.rng.IntN(3))
+		if r.stale != nil {
+			c.pods = r.stale.pods
+			if r.all {
+				c = *r.stale
+			}
+		}
 		c.nodes = slices.Clone(c.nodes)
 		return &c, nil
 	}
