@@ -54,7 +54,8 @@ func sliceOf(t *testing.T, dir string) (file string, s *sim.Scenario) {
 		t.Fatal(err)
 	}
 	begin := load().Start.Add(3 * time.Hour)
-	text = bytes.Replace(text, []byte("start: 2026-06-01T06:00Z"), []byte("seed: 1\nstart: "+begin.Format(time.RFC3339)), 1)
+	text = bytes.Replace(text, []byte("start: 2026-06-01T06:00Z"),
+		[]byte("seed: 1\nstart: "+begin.Format(time.RFC3339)), 1)
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
