@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold generate verify clean manifests images chart-test \
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab generate verify clean manifests images chart-test \
         test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold bench-mincost lemon upstream agent-long central-long compare-gaia e2e-real fuzz fuzz-short mutants nightly
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
@@ -201,7 +201,7 @@ fuzz-short: ## Fuzz every one for a minute each.
 	@$(MAKE) fuzz FUZZTIME=60s
 
 # The demo needs one binary only, and its reader waits for the first build.
-demo: ## Replay a trace on a real control plane: stock, energy, carbon+window. WORKLOAD= GRID= ZONE= replace the input.
+demo: ## Replay a trace on a real control plane: stock, energy, carbon+window, on machines that sleep. WORKLOAD= GRID= ZONE= replace the input.
 	@echo "== building bin/kubenergy-lab with Kubernetes $(kubernetes) (the first time takes minutes)"
 	@$(alive) go build -buildvcs=auto -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/kubenergy-lab
 	@bin/kubenergy-lab demo $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(if $(GRID),--grid '$(GRID)') $(if $(ZONE),--zone '$(ZONE)')
@@ -214,6 +214,9 @@ install-test: ## Install with Helm, hold, explain, release, break glass and unin
 
 tutorials: ## Follow the three tutorials word by word: half an hour. TO= keeps what was printed, and follows them in a clone.
 	KUBENERGY_LONG=1 go test ./test/lifecycle/... -run Tutorials -v -count=1 -timeout 90m $(if $(TO),-transcripts '$(abspath $(TO))')
+
+sleep-lab: ## Show on a real control plane that machines sleep as simulated and that no work is lost: half an hour.
+	KUBENERGY_LONG=1 go test ./test/sleep -run . -v -count=1 -timeout 90m
 
 hold: ## Show on a real control plane that no hold outlives its deadline (promise P1).
 	go test ./test/hold/... -run . -v -count=1 -timeout $(TIMEOUT)

@@ -101,7 +101,6 @@ func (o *commandFlags) scenario(file *sim.File) (*sim.Scenario, error) {
 	if err := file.Override(o.over); err != nil {
 		return nil, err
 	}
-	file.EmptyNodes = sim.EmptyNodesIdle // nothing puts the lab's machines to sleep
 	return file.Load()
 }
 
@@ -161,11 +160,13 @@ func withCluster(cmd *cobra.Command, dir string, processes kubelet.Programs,
 	ctx := cmd.Context()
 	began := time.Now()
 	fmt.Fprintln(cmd.ErrOrStderr(), "starting the control plane …")
-	// The Job controller's own limits are those of a cluster where a day takes a day.
+	// The controllers' own limits and periods are those of a cluster where a day takes a day.
 	quiet := sayThatItLives(cmd.ErrOrStderr(), "the control plane is starting")
 	c, err := Start(ctx, Options{
-		Dir: home, ControllerManagerArgs: []string{"--kube-api-qps=1000", "--kube-api-burst=2000"},
-		Processes: processes,
+		Dir: home, Processes: processes,
+		ControllerManagerArgs: []string{
+			"--kube-api-qps=1000", "--kube-api-burst=2000", "--node-monitor-period=500ms",
+		},
 	})
 	quiet()
 	if err != nil {

@@ -4,6 +4,9 @@
 // simulation: they run as processes of this machine (package kubelet). No container runtime, no root, no
 // download: it is for laptops, CI and tests that want the real API machinery.
 //
+// A Redfish service turns nodes off and on (StartMachines): one that is off sends no heartbeat, and one
+// that boots takes its time or fails.
+//
 // What it refuses to be: a cluster that runs real containers, one that others may reach (the API
 // server listens on 127.0.0.1 only, etcd on a socket inside Options.Dir), or one whose data survives
 // a power cut (etcd does not fsync).

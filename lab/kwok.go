@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/kwok/kustomize/stage/node/fast"
-	heartbeat "sigs.k8s.io/kwok/kustomize/stage/node/heartbeat-with-lease"
 	podfast "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
 	"sigs.k8s.io/kwok/pkg/apis/internalversion"
 	"sigs.k8s.io/kwok/pkg/apis/v1alpha1"
@@ -36,6 +35,18 @@ const kwokAnnotation = "kwok.x-k8s.io/node"
 // nodeIP of every simulated node is loopback, so that kubectl logs and exec are refused at once instead of
 // timing out.
 const nodeIP = "127.0.0.1"
+
+const (
+	kwokID       = "kubenergy-lab" // holds the Leases of nodes that are on
+	leaseSeconds = 40              // kubelet's default
+	// reasonStopping is why a node is not ready that shuts down, and that KWOK must not make ready.
+	reasonStopping = "KubeletNotReady"
+)
+
+// nodeInit makes nodes ready, but those that shut down.
+var nodeInit = strings.Replace(fast.DefaultNodeInit, "matchExpressions:", `matchExpressions:
+    - {key: '.status.conditions.[] | select( .type == "Ready" ) | .reason', operator: NotIn, values: [`+
+	reasonStopping+`]}`, 1)
 
 //go:embed stages.yaml
 var ownStages string
@@ -113,15 +124,17 @@ func kwokConfig(kubeconfig string, processes kubelet.Programs) (controllers.Conf
 		LocalStages:               stages,
 		PodPlayStageParallelism:   16,
 		NodePlayStageParallelism:  16,
-		NodeLeaseDurationSeconds:  40, // kubelet's default
+		NodeLeaseDurationSeconds:  leaseSeconds,
 		NodeLeaseParallelism:      4,
 		PodsOnNodeSyncParallelism: 4,
-		ID:                        "kubenergy-lab",
+		ID:                        kwokID,
 	}, nil
 }
 
 func loadStages(processes kubelet.Programs) (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
-	documents := []string{fast.DefaultNodeInit, heartbeat.DefaultNodeHeartbeatWithLease, podfast.DefaultPodReady}
+	// The heartbeat of nodes are their Leases. KWOK's stage of that name would make one ready that was turned off
+	// within ten minutes before.
+	documents := []string{nodeInit, podfast.DefaultPodReady}
 	documents = append(documents, strings.Split(ownStages, "\n---\n")...)
 	stages := map[internalversion.StageResourceRef][]*internalversion.Stage{}
 	for _, doc := range documents {

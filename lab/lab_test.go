@@ -103,6 +103,8 @@ func TestCluster(t *testing.T) {
 		}
 	})
 
+	t.Run("machines", func(t *testing.T) { checkMachines(t, c) })
+
 	config := filepath.Join(dir, "profile.yaml")
 	const profile = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" +
 		"- schedulerName: default-scheduler\n" +

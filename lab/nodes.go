@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -92,26 +93,35 @@ func (s NodeSpec) node(now time.Time) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: labels, Annotations: annotations},
 		Spec:       corev1.NodeSpec{Taints: s.Taints},
 		Status: corev1.NodeStatus{
-			Phase:       corev1.NodeRunning, // what KWOK's heartbeat selects on
+			Phase:       corev1.NodeRunning,
 			Capacity:    capacity,
 			Allocatable: capacity,
-			Conditions: []corev1.NodeCondition{
-				condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", now),
-				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", now),
-				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", now),
-				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", now),
-			},
+			Conditions:  healthy(now),
 			Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: nodeIP},
 				{Type: corev1.NodeHostName, Address: s.Name},
 			},
 			NodeInfo: corev1.NodeSystemInfo{
+				SystemUUID:              SystemUUID(s.Name),
 				KubeletVersion:          KubernetesVersion,
 				ContainerRuntimeVersion: "kwok",
 				OperatingSystem:         labels[corev1.LabelOSStable],
 				Architecture:            labels[corev1.LabelArchStable],
 			},
 		},
+	}
+}
+
+// SystemUUID is what the firmware of a simulated node's machine calls it.
+func SystemUUID(node string) string { return uuid.NewSHA1(uuid.NameSpaceOID, []byte(node)).String() }
+
+// healthy are the conditions of a node that is ready.
+func healthy(now time.Time) []corev1.NodeCondition {
+	return []corev1.NodeCondition{
+		condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", now),
+		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", now),
+		condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", now),
+		condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", now),
 	}
 }
 

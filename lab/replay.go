@@ -31,9 +31,11 @@ const Stock = "stock"
 // its own: a trace then lasts as long for three strategies as for one, and may be compressed less.
 type Trial struct {
 	Strategy string // Stock, or a name that sched.New accepts
+	Sleeps   bool   // its machines are sent to sleep and woken; else they stay on
 
 	namespace string // also the prefix of its nodes and the value of their label
 	holds     bool
+	machines  *Machines
 }
 
 // labelTrial keeps the pods of a trial on its own nodes.
@@ -50,8 +52,9 @@ type Replay struct {
 	Trials   []Trial
 	Progress func(Progress) // called about once a second; may be nil
 
-	client kubernetes.Interface
-	clock  Clock
+	client     kubernetes.Interface
+	clock      Clock
+	scheduling *Scheduling
 }
 
 // Progress is how far a replay is.
@@ -66,11 +69,15 @@ type TrialProgress struct {
 	Held, Pending, Running, Finished int
 }
 
-// Trials parses the names of strategies.
-func Trials(names []string) ([]Trial, error) {
+// Trials parses the names of strategies. If machines sleep, a trial of the first strategy on machines that stay on is
+// what the others are compared with.
+func Trials(names []string, sleep bool) ([]Trial, error) {
+	if sleep && len(names) > 0 {
+		names = slices.Insert(slices.Clone(names), 0, names[0])
+	}
 	var trials []Trial
 	for i, name := range names {
-		t := Trial{Strategy: name, namespace: fmt.Sprintf("trial-%d", i)}
+		t := Trial{Strategy: name, Sleeps: sleep && i > 0, namespace: fmt.Sprintf("trial-%d", i)}
 		if name != Stock {
 			strategy, err := sched.New(name)
 			if err != nil {
@@ -111,8 +118,11 @@ func (r *Replay) addNodes(ctx context.Context) error {
 	for _, t := range r.Trials {
 		for i := range r.Scenario.Nodes {
 			spec := NodeSpecOf(&r.Scenario.Nodes[i])
-			spec.Name = t.namespace + "-" + spec.Name
+			spec.Name = t.node(spec.Name)
 			spec.Labels[labelTrial] = t.namespace
+			if t.Sleeps {
+				spec.Labels[v1alpha1.LabelMaySleep] = "true"
+			}
 			specs = append(specs, spec)
 		}
 	}
@@ -160,9 +170,19 @@ func (r *Replay) Run(ctx context.Context, clock Clock) ([]*sim.Result, error) {
 		return nil, err
 	}
 	defer watch.stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	group, groupCtx := errgroup.WithContext(ctx)
+	for k := range r.Trials {
+		if t := &r.Trials[k]; t.Sleeps {
+			group.Go(func() error { return r.sleep(groupCtx, t) })
+		}
+	}
 	group.Go(func() error { return r.submit(groupCtx) })
-	group.Go(func() error { return r.wait(groupCtx, watch) })
+	group.Go(func() error {
+		defer cancel()
+		return r.wait(groupCtx, watch)
+	})
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("replaying the trace: %w", err)
 	}
@@ -220,6 +240,17 @@ func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 	return job
 }
 
+// node is what a node of the scenario is called in the trial.
+func (t *Trial) node(name string) string { return t.namespace + "-" + name }
+
+// String names the trial.
+func (t *Trial) String() string {
+	if t.Sleeps {
+		return t.Strategy + " with sleep"
+	}
+	return t.Strategy
+}
+
 // profile is the schedulerName of the trial's pods.
 func (t *Trial) profile() string {
 	if t.Strategy == Stock {
@@ -266,7 +297,19 @@ func (p Progress) String() string {
 func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 	var results []*sim.Result
 	for k := range r.Trials {
-		t := &r.Trials[k]
+		t, scenario := &r.Trials[k], r.Scenario.StayingAwake()
+		var power []sim.PowerChange
+		if m := t.machines; m != nil {
+			scenario = r.Scenario
+			if m.Forced+m.Killed.Len() > 0 {
+				return nil, fmt.Errorf("%s: %d machines were forced off, and %d pods ended with their machine", t, m.Forced,
+					m.Killed.Len())
+			}
+			for _, c := range m.Changes {
+				c.Node, c.At = strings.TrimPrefix(c.Node, t.node("")), r.clock.ToTrace(c.At)
+				power = append(power, c)
+			}
+		}
 		byName := make(map[string]*sched.Node, len(r.Scenario.Nodes))
 		for i := range r.Scenario.Nodes {
 			byName[r.Scenario.Nodes[i].Name] = &r.Scenario.Nodes[i]
@@ -274,8 +317,11 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 		var placements []sim.Placement
 		for i, seen := range w.trials[k] {
 			j := &r.Scenario.Jobs[i]
-			name := strings.TrimPrefix(seen.node, t.namespace+"-")
+			name := strings.TrimPrefix(seen.node, t.node(""))
 			n := byName[name]
+			if seen.lost {
+				return nil, fmt.Errorf("a pod of job %s of %s failed or was evicted", j.ID, t)
+			}
 			if n == nil {
 				return nil, fmt.Errorf("job %s of %s ran on %q, which is none of its nodes", j.ID, t.Strategy,
 					seen.node)
@@ -290,7 +336,7 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 			}
 			placements = append(placements, p)
 		}
-		result, err := sim.Replay(r.Scenario, t.Strategy, placements)
+		result, err := sim.Replay(scenario, t.Strategy, placements, power)
 		if err != nil {
 			return nil, err
 		}

@@ -27,6 +27,8 @@ func (o *commandFlags) replayFlags(cmd *cobra.Command, minutes float64) {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.over.Strategies, "strategy", nil,
 		"strategies to compare, stock among them; the first one is the baseline")
+	f.StringVar(&o.over.EmptyNodes, "empty-nodes", "", "what machines without jobs do: sleep, compared with the first "+
+		"strategy on ones that stay on, or idle (default sleep)")
 	f.IntVar(&o.jobs, "jobs", 300, "replay at most so many jobs, evenly spaced over the trace")
 	f.Float64Var(&o.hours, "hours", 12, "replay jobs of the first hours of the trace")
 	f.Float64Var(&o.minutes, "minutes", minutes, "how long the replay may take, if there is room for every job")
@@ -63,7 +65,7 @@ func newDemo() *cobra.Command {
 	var o commandFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Replay the bundled trace under stock kube-scheduler, energy and carbon+window",
+		Short: "Replay the bundled trace under stock kube-scheduler, energy and carbon+window, on machines that sleep",
 		Example: `  kubenergy-lab demo
   kubenergy-lab demo --workload jobs.csv --grid DE_2022.csv.gz --zone DE`,
 		Args: cobra.NoArgs,
@@ -116,7 +118,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	// A real scheduler is told the true series here, whatever the file says, and pods of simulated nodes have no
 	// meters.
 	scenario.Foresight, scenario.Power, scenario.Use = nil, nil, nil
-	trials, err := Trials(file.Strategies)
+	trials, err := Trials(file.Strategies, sleeps(scenario))
 	if err != nil {
 		return usageError{fmt.Errorf("%s: %w", file.Called("strategies"), err)}
 	}
@@ -150,8 +152,9 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 	}
 	summary := report.New(file, results)
 	summary.Kind = "LabReport"
-	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits hold "+
-		"Kubernetes' latencies so many times over. Energy is modelled from the placements, not metered.",
+	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits, and the "+
+		"time until machines sleep, hold Kubernetes' latencies so many times over. Energy is modelled from the "+
+		"placements, not metered.",
 		KubernetesVersion, factor)
 	written, err := report.WriteDir(filepath.Join(o.dir, "report"), summary, results)
 	if err != nil {
@@ -175,7 +178,10 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 	const settle = 3 * time.Second // for the scheduler to start before the first job is due
 	clock := Clock{Trace: r.Scenario.Start, Wall: time.Now().Add(settle), Factor: r.Factor}
 	quiet = sayThatItLives(stderr, "the schedulers are starting")
-	stop, err := startScheduling(ctx, r.Cluster, dir, r.Scenario, clock, r.Trials)
+	var stop func()
+	if r.scheduling, err = newScheduling(r.Cluster, dir, r.Scenario, clock, r.Trials); err == nil {
+		stop, err = r.scheduling.Start(ctx, r.Cluster)
+	}
 	quiet()
 	if err != nil {
 		return nil, err
@@ -183,7 +189,7 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 	defer stop()
 	var names []string
 	for _, t := range r.Trials {
-		names = append(names, t.Strategy)
+		names = append(names, t.String())
 	}
 	length := clock.Shrink(span(r.Scenario))
 	fmt.Fprintf(stderr,

@@ -43,6 +43,8 @@ type Scheduling struct {
 	Log        *slog.Logger               // nil: there is none
 	Clock      func() time.Time           // of the plugins; nil: the wall's
 	OnReady    func(*scheduler.Scheduler) // may be nil
+
+	view func() *kube.View // once started
 }
 
 // Start writes the configuration, admits held Jobs and runs the scheduler with the hold loop. stop ends both.
@@ -61,6 +63,7 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 		return nil, err
 	}
 	files.Refresh()
+	s.view = files.View
 	if err := c.AdmitHolds(ctx); err != nil {
 		return nil, err
 	}
@@ -156,10 +159,8 @@ func withArgs(pluginConfig any, args map[string]any) []any {
 	return append(kept, map[string]any{"name": place.EnergyName, "args": args})
 }
 
-// startScheduling starts our scheduler with the scenario's signals on the clock.
-func startScheduling(ctx context.Context, c *Cluster, dir string, s *sim.Scenario, clock Clock,
-	trials []Trial,
-) (func(), error) {
+// newScheduling returns our scheduler with the scenario's signals on the clock.
+func newScheduling(c *Cluster, dir string, s *sim.Scenario, clock Clock, trials []Trial) (*Scheduling, error) {
 	scheduling := &Scheduling{
 		Dir: dir, Policy: clock.Policy(s.Policy), Strategies: map[string]string{},
 		MaxDelay: 7 * 24 * time.Hour,
@@ -189,5 +190,5 @@ func startScheduling(ctx context.Context, c *Cluster, dir string, s *sim.Scenari
 			scheduling.Strategies[trials[i].profile()] = trials[i].Strategy
 		}
 	}
-	return scheduling.Start(ctx, c)
+	return scheduling, nil
 }

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/lab/kubelet"
+	"github.com/kubenergy/kubenergy/sim"
 )
 
 func newUp() *cobra.Command {
@@ -49,6 +50,7 @@ stand beside this one. All other pods are simulated.`,
 
 func (o *commandFlags) up(cmd *cobra.Command) error {
 	dir := cmp.Or(o.dir, defaultDir)
+	o.over.EmptyNodes = sim.EmptyNodesIdle // nothing sends them to sleep
 	file, err := o.bundled(dir)
 	if err != nil {
 		return err
@@ -66,7 +68,11 @@ func (o *commandFlags) up(cmd *cobra.Command) error {
 			return err
 		}
 		clock := Clock{Trace: scenario.Start, Wall: time.Now(), Factor: 1}
-		stop, err := startScheduling(ctx, c, dir, scenario, clock, nil)
+		scheduling, err := newScheduling(c, dir, scenario, clock, nil)
+		if err != nil {
+			return err
+		}
+		stop, err := scheduling.Start(ctx, c)
 		if err != nil {
 			return err
 		}

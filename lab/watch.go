@@ -34,6 +34,7 @@ type observed struct {
 	node     string
 	bound    time.Time
 	finished time.Time
+	lost     bool // a pod of it failed or was evicted
 }
 
 func newWatch(ctx context.Context, r *Replay) (*watch, error) {
@@ -86,6 +87,7 @@ func (w *watch) see(object any) {
 }
 
 func (seen *observed) job(o *batchv1.Job, now time.Time) {
+	seen.lost = seen.lost || o.Status.Failed > 0
 	if _, ok := o.Annotations[v1alpha1.AnnotationHeldUntil]; ok {
 		seen.planned = true
 	}
@@ -132,7 +134,7 @@ func (w *watch) progress() (p Progress, finished bool) {
 	p.Trace = w.replay.clock.ToTrace(time.Now())
 	finished = true
 	for k, t := range w.replay.Trials {
-		tp := TrialProgress{Strategy: t.Strategy}
+		tp := TrialProgress{Strategy: t.String()}
 		for _, seen := range w.trials[k] {
 			switch {
 			case !seen.finished.IsZero():

@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sched/sleep"
 	"github.com/kubenergy/kubenergy/sim"
 )
 
@@ -324,6 +325,12 @@ func TestRunIsDeterministic(t *testing.T) {
 func TestReplayAgreesWithRun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return float64(i%24) * 30 })
+		s.Sleep = sim.SleepRules{Policy: sleep.DefaultPolicy(), BootFailures: 0.3}
+		for i := range s.Nodes {
+			if rapid.Bool().Draw(t, "boots") {
+				s.Nodes[i].Profile = booting
+			}
+		}
 		strategy, err := sched.New("carbon+window")
 		if err != nil {
 			t.Fatal(err)
@@ -338,9 +345,15 @@ func TestReplayAgreesWithRun(t *testing.T) {
 				Job: o.Job, Node: o.Placed.Node, Released: o.Released, Start: o.Start, Finish: o.Finish,
 			})
 		}
-		got, err := sim.Replay(s, "replay", placements)
+		got, err := sim.Replay(s, "replay", placements, want.Power)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if err := got.AccountUntil(want.Accounted); err != nil {
+			t.Fatal(err)
+		}
+		if got.Sleep != want.Sleep {
+			t.Fatalf("replay counts %+v, the run %+v", got.Sleep, want.Sleep)
 		}
 		if math.Abs(float64(got.Energy-want.Energy)) > 1e-6*float64(want.Energy) ||
 			math.Abs(float64(got.Carbon-want.Carbon)) > 1e-6*float64(want.Carbon) {

@@ -28,11 +28,16 @@ type Sleep struct {
 	MostCycles  int           // how often one machine was sent to sleep within 24 hours, at most
 }
 
+// PowerChange is when a machine was sent to sleep, began to boot, or was awake.
+type PowerChange struct {
+	Node  string
+	At    time.Time
+	State sleep.State // Asleep of one that boots: that failed
+}
+
 // machines puts those to sleep that nothing needs, and wakes them, as [sleep.Decide] says. A nil *machines has none
 // that take time to boot: they sleep whenever they are empty.
 type machines struct {
-	rules    SleepRules
-	seed     uint64
 	snapshot sleep.Snapshot
 	node     []int         // by index of snapshot.Machines: the node
 	of       []int         // and the reverse; -1: it takes no time to boot
@@ -52,7 +57,7 @@ func newMachines(s *Scenario, nodes []sched.Node) *machines {
 	if !slices.ContainsFunc(nodes, func(n sched.Node) bool { return boots(&n) }) {
 		return nil
 	}
-	m := &machines{rules: s.Sleep, seed: s.Policy.Seed, of: make([]int, len(nodes))}
+	m := &machines{of: make([]int, len(nodes))}
 	for i := range nodes {
 		m.of[i] = -1
 		if boots(&nodes[i]) {
@@ -134,7 +139,15 @@ func (e *engine) decideSleep(now time.Time, at int64) error {
 	s.Needs = e.needs(s.Needs[:0], at)
 	plan := sleep.Decide(s)
 	for k := range plan.Verdicts {
-		if err := e.obey(now, k, plan.Verdicts[k].Do); err != nil {
+		var err error
+		switch plan.Verdicts[k].Do {
+		case sleep.Sleep:
+			err = e.turn(now, k, sleep.Asleep)
+		case sleep.Wake:
+			err = e.turn(now, k, sleep.Booting)
+			e.events.push(event{at: at + int64(s.Machines[k].BootTime()), kind: booted, job: int32(m.node[k])})
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -185,63 +198,57 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 	return needs
 }
 
-// obey carries out what was decided on a machine.
-func (e *engine) obey(now time.Time, k int, do sleep.Verb) error {
-	if do == sleep.Stay {
-		return nil
-	}
+// turn changes the state of a machine.
+func (e *engine) turn(now time.Time, k int, to sleep.State) error {
 	m := e.machines
 	i, machine, slept := m.node[k], &m.snapshot.Machines[k], &e.result.Sleep
 	if err := e.account.settle(i, &e.nodes[i], now); err != nil {
 		return err
 	}
-	at := e.since(now)
-	if do == sleep.Sleep {
-		machine.State, machine.Since = sleep.Asleep, now
+	switch to {
+	case sleep.Booting:
+		m.asleep += now.Sub(machine.Since)
+		slept.BootEnergy += e.account.wake(i, &e.nodes[i], now)
+		slept.BootTime += machine.BootTime()
+		slept.Boots++
+	case sleep.Awake:
+		machine.Failed = 0
+		e.candidates.change(i, func(n *sched.Node) { n.Free, n.Awake = n.Free.Add(n.Capacity), true })
+		e.meters.changed(i, &e.nodes[i])
+		e.freed = append(e.freed, i)
+	case sleep.Asleep:
+		if machine.State == sleep.Booting { // it draws as much as asleep, beside what the boot took
+			machine.Failed++
+			slept.FailedBoots++
+			break
+		}
+		at := e.since(now)
 		m.slept[k] = append(m.slept[k], at)
 		slept.MostCycles = max(slept.MostCycles, m.cycles(k, at))
-		e.candidates.change(i, func(n *sched.Node) { n.Free, n.Awake = sched.Resources{}, false })
+		e.candidates.change(i, func(n *sched.Node) { n.Free, n.Awake = n.Free.Sub(n.Capacity), false })
 		e.meters.changed(i, &e.nodes[i])
-		return nil
 	}
-	m.asleep += now.Sub(machine.Since)
-	slept.BootEnergy += e.account.wake(i, &e.nodes[i], now)
-	slept.BootTime += machine.BootTime()
-	slept.Boots++
-	machine.State, machine.Since = sleep.Booting, now
-	e.events.push(event{at: at + int64(machine.BootTime()), kind: booted, job: int32(i)})
+	machine.State, machine.Since = to, now
+	e.result.Power = append(e.result.Power, PowerChange{Node: machine.Name, At: now, State: to})
 	return nil
 }
 
 // boot ends the boot of node i, which may have failed.
 func (e *engine) boot(now time.Time, i int) error {
-	m := e.machines
-	k := m.of[i]
-	machine := &m.snapshot.Machines[k]
-	if err := e.account.settle(i, &e.nodes[i], now); err != nil {
-		return err
+	k := e.machines.of[i]
+	e.machines.boots[k]++
+	if e.scenario.BootFails(e.nodes[i].Name, e.machines.boots[k]) {
+		return e.turn(now, k, sleep.Asleep)
 	}
-	machine.Since = now
-	if m.fails(k) {
-		machine.State = sleep.Asleep // which it draws as much as, beside what the boot took
-		machine.Failed++
-		e.result.Sleep.FailedBoots++
-		return nil
-	}
-	machine.State, machine.Failed = sleep.Awake, 0
-	e.candidates.change(i, func(n *sched.Node) { n.Free, n.Awake = n.Capacity, true })
-	e.meters.changed(i, &e.nodes[i])
-	e.freed = append(e.freed, i)
-	return nil
+	return e.turn(now, k, sleep.Awake)
 }
 
-// fails reports whether the present boot of a machine fails. It depends on the seed, the machine and how often it
-// booted alone, so strategies have the same luck.
-func (m *machines) fails(k int) bool {
-	m.boots[k]++
+// BootFails reports whether a boot of a node fails, its first if boot is 1. It depends on the seed, the node and how
+// often it booted alone, so strategies have the same luck.
+func (s *Scenario) BootFails(node string, boot uint64) bool {
 	h := fnv.New64a()
-	h.Write([]byte(m.snapshot.Machines[k].Name))
-	return rand.New(rand.NewPCG(m.seed^h.Sum64(), m.boots[k])).Float64() < m.rules.BootFailures
+	h.Write([]byte(node))
+	return rand.New(rand.NewPCG(s.Policy.Seed^h.Sum64(), boot)).Float64() < s.Sleep.BootFailures
 }
 
 // over reports whether nothing is left to do but to let machines sleep.

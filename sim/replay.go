@@ -19,8 +19,9 @@ type Placement struct {
 }
 
 // Replay accounts placements that something else decided, such as a real scheduler, with the same model that [Run]
-// uses. Observed times may overlap by the latency of the observer, so room is not checked.
-func Replay(s *Scenario, name string, placements []Placement) (*Result, error) {
+// uses. Observed times may overlap by the latency of the observer, so room is not checked. Machines that take time to
+// boot sleep as power says, of each in order of time; all of them are awake at first.
+func Replay(s *Scenario, name string, placements []Placement, power []PowerChange) (*Result, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -44,15 +45,25 @@ func Replay(s *Scenario, name string, placements []Placement) (*Result, error) {
 		e.events.push(event{at: e.since(p.Start), kind: arrival, job: int32(p.Job)})
 		e.events.push(event{at: e.since(p.Finish), kind: completion, job: int32(p.Job)})
 	}
+	for k, p := range power {
+		if i, ok := e.byName[p.Node]; !ok || e.machines == nil || e.machines.of[i] < 0 || p.At.Before(s.Start) {
+			return nil, fmt.Errorf("replaying %s: node %q cannot be %s at %s in this scenario", name, p.Node, p.State, p.At)
+		}
+		e.events.push(event{at: e.since(p.At), kind: booted, job: int32(k)})
+	}
 	for len(e.events) > 0 {
 		ev := e.events.pop()
 		now := s.Start.Add(time.Duration(ev.at))
 		e.chartCounts(now)
 		e.result.Events++
 		var err error
-		if ev.kind == completion {
+		switch ev.kind {
+		case completion:
 			err = e.complete(now, ev.at, int(ev.job))
-		} else {
+		case booted:
+			e.machines.played = now
+			err = e.turn(now, e.machines.of[e.byName[power[ev.job].Node]], power[ev.job].State)
+		default:
 			placed := &e.result.Outcomes[ev.job].Placed
 			i := e.byName[placed.Node]
 			placed.Cost = e.snapshot.Estimate(&s.Jobs[ev.job], &e.nodes[i],

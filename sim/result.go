@@ -155,6 +155,7 @@ type Result struct {
 	Accounted  time.Time       // up to when energy was accounted; see [Align]
 	BusyCPU    float64         // core-seconds requested by running jobs
 	Sleep      Sleep
+	Power      []PowerChange // of machines that take time to boot, in order; all are awake at first
 	Timeline   []Sample
 	Events     int           // whatever the engine looked at: arrivals, completions, releases, jobs asked again
 	Decisions  int           // calls of Strategy.Plan

@@ -48,6 +48,7 @@ var parts = []part{
 	{"lemon", 10 * time.Minute, "make lemon && KUBENERGY_LONG=1 go test ./test/lemon -run Equal -v -timeout 2h"},
 	{"e2e-real", 10 * time.Minute, "make e2e-real"},
 	{"storm", 30 * time.Minute, "make storm"},
+	{"sleep-lab", 45 * time.Minute, "make sleep-lab"},
 	{"compare-gaia", 30 * time.Minute, "make compare-gaia"},
 	{"central-long", time.Hour, "make central-long"},
 	{"upstream", 4 * time.Hour, "make upstream"},
@@ -56,7 +57,7 @@ var parts = []part{
 // usualLong is how long a package takes with KUBENERGY_LONG. Those in elsewhere have parts of their own.
 const usualLong = 10 * time.Minute
 
-var elsewhere = regexp.MustCompile(`^\./(energy|agent|cli|test/central|test/batch|test/lemon)(/|$)`)
+var elsewhere = regexp.MustCompile(`^\./(energy|agent|cli|test/central|test/batch|test/lemon|test/sleep)(/|$)`)
 
 // An outcome is how a part ended. A fuzz target that was cut goes on for the rest of its time.
 type outcome struct {

@@ -24,13 +24,15 @@ type Options struct {
 	View     func() *kube.View // power profiles and sites
 	Machines []Machine
 	Policy   sleep.Policy
-	Mode     string           // shadow or enforce
-	Identity string           // of this replica, in the Lease
-	Clock    func() time.Time // nil: time.Now
-	Every    time.Duration    // between two looks where nothing changes, by time.Now; 0: 5 s
-	Faster   float64          // than life the cluster's clock is, in the lab; 0: as fast
-	Keys     dial.KeyReader   // passwords of machines, and keys that sign webhooks; nil: there are none
-	Loopback bool             // this machine may be asked too; for tests and the lab
+	Mode     string // shadow or enforce
+	Identity string // of this replica, in the Lease
+	// Namespace of the Lease; "": that of KubEnergy. In the lab each fleet has one of its own.
+	Namespace string
+	Clock     func() time.Time // nil: time.Now
+	Every     time.Duration    // between two looks where nothing changes, by time.Now; 0: 5 s
+	Faster    float64          // than life the cluster's clock is, in the lab; 0: as fast
+	Keys      dial.KeyReader   // passwords of machines, and keys that sign webhooks; nil: there are none
+	Loopback  bool             // this machine may be asked too; for tests and the lab
 
 	Log        *slog.Logger          // nil: silence
 	Registerer prometheus.Registerer // nil: nothing is counted

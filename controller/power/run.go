@@ -152,8 +152,10 @@ func trim(obj any) (any, error) {
 // renewed any more.
 func lead(ctx context.Context, o *Options, leading *atomic.Pointer[context.Context]) {
 	lock := &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: Name}, Client: o.Client.CoordinationV1(),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
+		LeaseMeta: metav1.ObjectMeta{
+			Namespace: cmp.Or(o.Namespace, v1alpha1.SystemNamespace), Name: Name,
+		},
+		Client: o.Client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 	}
 	for ctx.Err() == nil {
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{

@@ -1,0 +1,141 @@
+// Package sleep holds the test that machines of a real control plane sleep as those of the simulator do, and that
+// nothing is lost by it.
+package sleep
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/scenarios"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sched/sleep"
+	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/workload"
+)
+
+const (
+	strategy = "carbon+window"
+	delay    = "30m" // at most, so that all ends within the slice
+	slice    = 3 * time.Hour
+)
+
+// sliceOf writes a scenario of those jobs of the demo that end within three hours of its morning whatever holds them,
+// and returns it as the simulator has it. With its seed, one of the first boots fails.
+func sliceOf(t *testing.T, dir string) (file string, s *sim.Scenario) {
+	t.Helper()
+	file, err := scenarios.WriteDemo(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := func() *sim.Scenario {
+		f, err := sim.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Override(sim.Overrides{MaxDelay: delay}); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = f.Load(); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := load().Start.Add(3 * time.Hour)
+	text = bytes.Replace(text, []byte("start: 2026-06-01T06:00Z"),
+		[]byte("seed: 1\nstart: "+begin.Format(time.RFC3339)), 1)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var jobs bytes.Buffer
+	trace := workload.Trace{Jobs: slices.DeleteFunc(s.Jobs, func(j sched.Job) bool {
+		return j.Submitted.Before(begin) || j.LatestStart().Add(j.Duration).After(begin.Add(slice))
+	})}
+	if err := trace.WriteCSV(&jobs, begin); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "jobs.csv"), jobs.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, load()
+}
+
+// Three hours of the demo at a sixth of their length, on machines that stay on and on ones that sleep.
+func TestMachinesSleepAsSimulated(t *testing.T) {
+	if os.Getenv("KUBENERGY_LONG") == "" {
+		t.Skip("KUBENERGY_LONG is not set: it takes half an hour")
+	}
+	dir := kit.Dir(t, "sleep")
+	file, scenario := sliceOf(t, filepath.Join(dir, "input"))
+	if len(scenario.Jobs) < 40 || !scenario.Start.Equal(time.Date(2026, 6, 1, 9, 0, 0, 0, time.UTC)) {
+		t.Fatalf("%d jobs from %v on", len(scenario.Jobs), scenario.Start)
+	}
+	machine := kit.WatchMachine(t)
+	var stdout, stderr bytes.Buffer
+	args := []string{
+		"run", "-f", file, "--dir", dir, "--strategy", strategy, "--max-delay", delay, "--factor", "6", "-o", "json",
+	}
+	// Machines that are forced off and pods that are lost end it with an error.
+	if code := lab.Main(t.Context(), args, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, stderr.String())
+	}
+	var r report.Report
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Runs) != 2 || r.Runs[0].Sleep != nil || r.Runs[1].Sleep == nil {
+		t.Fatalf("runs: %+v", r.Runs)
+	}
+	on, run := &r.Runs[0], &r.Runs[1]
+
+	planner, err := sched.New(strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := sim.Run(t.Context(), scenario, strategy, planner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	simulated := want.Sleep
+	if err := want.AccountUntil(r.Scenario.Accounted); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("asleep for %.2f machine hours, in simulation for %.2f; %d boots, of which %d failed, in simulation %d and "+
+		"%d; at most %d cycles; waits of %.0f s, without sleep %.0f s; %.2f kWh, in simulation %.2f, without sleep %.2f",
+		run.Sleep.AsleepHours, want.Sleep.Asleep.Hours(), run.Sleep.Boots, run.Sleep.FailedBoots, simulated.Boots,
+		simulated.FailedBoots, run.Sleep.MostCycles, run.MeanWaitSeconds, on.MeanWaitSeconds, run.EnergyKWh,
+		want.Energy.KWh(), on.EnergyKWh)
+	if simulated.Boots == 0 || simulated.FailedBoots == 0 || run.Sleep.Boots == 0 {
+		t.Error("no machine booted, or no boot failed: the test shows nothing")
+	}
+	if off := run.Sleep.AsleepHours/want.Sleep.Asleep.Hours() - 1; math.Abs(off) > 0.05 {
+		t.Errorf("machines slept %.1f %% longer than in simulation", 100*off)
+	}
+	for _, run := range r.Runs {
+		if run.Jobs != len(scenario.Jobs) || run.UnplacedJobs > 0 || run.MissedDeadlines > 0 {
+			t.Errorf("%s: of %d jobs %d never ran and %d missed their deadline", run.EmptyNodes, run.Jobs,
+				run.UnplacedJobs, run.MissedDeadlines)
+		}
+		if run.DelayViolations > 0 {
+			machine.TooSlow("%s: %d jobs were held for too long", run.EmptyNodes, run.DelayViolations)
+		}
+	}
+	if most := sleep.DefaultPolicy().MaxCycles; run.Sleep.MostCycles > most {
+		t.Errorf("a machine was sent to sleep %d times, want at most %d", run.Sleep.MostCycles, most)
+	}
+	if longer := run.MeanWaitSeconds - on.MeanWaitSeconds; longer > 60 {
+		machine.TooSlow("jobs waited for %.0f s longer than without sleep", longer)
+	}
+}
