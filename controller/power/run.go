@@ -51,7 +51,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	l := newLoop(o, switches)
 	if o.Registerer != nil {
-		if err := errors.Join(o.Registerer.Register(l.metrics.orders), o.Registerer.Register(l.metrics.machines)); err != nil {
+		if err := o.Registerer.Register(l.orders); err != nil {
 			return err
 		}
 	}
