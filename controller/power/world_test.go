@@ -416,7 +416,16 @@ func (w *world) answer(a clienttesting.Action) (runtime.Object, error) {
 	switch a := a.(type) {
 	case clienttesting.PatchAction:
 		return w.patch(a.GetName(), a.GetPatch())
+	case clienttesting.GetAction:
+		return w.nodes[a.GetName()].DeepCopy(), nil
 	case clienttesting.ListAction:
+		if a.GetResource().Resource == "nodes" {
+			all := &v1.NodeList{}
+			for _, n := range w.seen(0).nodes {
+				all.Items = append(all.Items, *w.nodes[n.Name])
+			}
+			return all, nil
+		}
 		node, _ := a.GetListRestrictions().Fields.RequiresExactMatch("spec.nodeName")
 		all := &v1.PodList{}
 		for _, p := range w.pods {
