@@ -94,7 +94,8 @@ func checkMachines(all []Machine) error {
 		why := validation.IsDNS1123Subdomain(m.Node)
 		bad(len(why) > 0, "node: %s", strings.Join(why, "; "))
 		bad(!uuidForm.MatchString(m.UUID), "uuid is %.40q: want 8-4-4-4-12 hexadecimal digits", m.UUID)
-		bad(m.Kind != KindRedfish && m.Kind != KindWebhook, "kind is %.40q: have %s, %s", m.Kind, KindRedfish, KindWebhook)
+		bad(m.Kind != KindRedfish && m.Kind != KindWebhook, "kind is %.40q: have %s, %s", m.Kind, KindRedfish,
+			KindWebhook)
 		for _, one := range []string{"node " + m.Node, "uuid " + strings.ToLower(m.UUID)} {
 			bad(taken[one], "%s appears twice: each machine has one entry", one)
 			taken[one] = true

@@ -47,7 +47,8 @@ type doubt struct {
 
 func newLoop(o Options, switches map[string]Switch) *loop {
 	l := &loop{
-		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: 16, switches: switches, uuids: map[string]string{},
+		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: 16, switches: switches,
+		uuids:  map[string]string{},
 		orders: newOrders(), empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
 		told: map[string]sleep.Verb{},
 	}

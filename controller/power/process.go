@@ -27,7 +27,8 @@ type Flags struct {
 // NewFlags returns what holds where the command line says nothing, and adds a flag for each.
 func NewFlags(fs *flag.FlagSet) *Flags {
 	f := &Flags{}
-	fs.StringVar(&f.Config, "config", "/etc/kubenergy/power/machines.yaml", "`file` with the mode, the policy and the machines")
+	fs.StringVar(&f.Config, "config", "/etc/kubenergy/power/machines.yaml",
+		"`file` with the mode, the policy and the machines")
 	fs.StringVar(&f.Keys, "keys-dir", "/etc/kubenergy/power-keys", "`folder` with a file for each passwordKey")
 	fs.StringVar(&f.LogFormat, "log-format", "json", "json or text")
 	fs.TextVar(&f.LogLevel, "log-level", f.LogLevel, "DEBUG, INFO, WARN or ERROR")

@@ -94,7 +94,8 @@ func (w *Waker) wake(ctx context.Context, n *v1.Node, f *facts) error {
 	if err != nil {
 		return err
 	}
-	if _, err := w.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := w.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		return err
 	}
 	w.Say(n.Name, "woken")
