@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -36,7 +38,7 @@ type Machine struct {
 // Config is the file of machines.
 type Config struct {
 	Mode     string    `json:"mode,omitempty"` // shadow, by default, or enforce
-	Policy   Policy    `json:"policy,omitempty"`
+	Policy   Policy    `json:"policy,omitzero"`
 	Machines []Machine `json:"machines"`
 	// KeysSecret is the Secret with the keys, for those who read them from the API server.
 	KeysSecret string `json:"keysSecret,omitempty"`
@@ -67,6 +69,21 @@ func ParseConfig(text []byte) (Config, error) {
 		errs = append(errs, errors.New("policy: want headroom 0 to 10, and no negative number"))
 	}
 	return c, errors.Join(append(errs, checkMachines(c.Machines))...)
+}
+
+// Configured returns the options that a file of machines gives.
+func Configured(text []byte) (Options, error) {
+	c, err := ParseConfig(text)
+	return Options{Machines: c.Machines, Policy: c.Policy.core(), Mode: c.Mode, Identity: identity()}, err
+}
+
+// identity is that of this process in the Lease.
+func identity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = Name
+	}
+	return host + "_" + string(uuid.NewUUID())
 }
 
 // core returns the policy with what holds where nothing is said.
