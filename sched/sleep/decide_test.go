@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -86,7 +87,7 @@ func TestDecide(t *testing.T) {
 			s.Machines = append(s.Machines[:1], machine("d", small, sleep.Asleep), machine("e", big, sleep.Asleep),
 				machine("f", big, sleep.Asleep))
 			for i := range 6 {
-				s.Needs = append(s.Needs, sleep.Need{Job: fmt.Sprint(i), Request: cores(6), Duration: time.Hour})
+				s.Needs = append(s.Needs, sleep.Need{Job: strconv.Itoa(i), Request: cores(6), Duration: time.Hour})
 			}
 		}, []string{"a  works", "d  not-needed", "e wake waiting-work", "f wake waiting-work"}},
 		"a job waits for one that boots": {func(s *sleep.Snapshot) {
@@ -213,7 +214,7 @@ func drawn(t *rapid.T) *sleep.Snapshot {
 	}
 	for i := range rapid.IntRange(0, 8).Draw(t, "needs") {
 		need := sleep.Need{
-			Job: fmt.Sprint(i), Request: cores(rapid.Int64Range(1, 40).Draw(t, "cores")), Duration: time.Hour,
+			Job: strconv.Itoa(i), Request: cores(rapid.Int64Range(1, 40).Draw(t, "cores")), Duration: time.Hour,
 		}
 		if rapid.Bool().Draw(t, "planned") {
 			need.At = t0.Add(time.Duration(rapid.IntRange(1, 1200).Draw(t, "at")) * time.Second)
