@@ -23,7 +23,8 @@ import (
 )
 
 func main() {
-	file := flag.String("config", "/etc/kubenergy/power/machines.yaml", "`file` with the mode, the policy and the machines")
+	file := flag.String("config", "/etc/kubenergy/power/machines.yaml",
+		"`file` with the mode, the policy and the machines")
 	keys := flag.String("keys-dir", "/etc/kubenergy/power-keys", "`folder` with a file for each passwordKey")
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
