@@ -53,25 +53,7 @@ func Replay(s *Scenario, name string, placements []Placement, power []PowerChang
 		e.events.push(event{at: e.since(p.At), kind: booted, job: int32(k)})
 	}
 	for len(e.events) > 0 {
-		ev := e.events.pop()
-		now := s.Start.Add(time.Duration(ev.at))
-		e.chartCounts(now)
-		e.result.Events++
-		var err error
-		switch ev.kind {
-		case completion:
-			err = e.complete(now, ev.at, int(ev.job))
-		case booted:
-			e.machines.played = now
-			err = e.turn(now, e.machines.of[e.byName[power[ev.job].Node]], power[ev.job].State)
-		default:
-			placed := &e.result.Outcomes[ev.job].Placed
-			i := e.byName[placed.Node]
-			placed.Cost = e.snapshot.Estimate(&s.Jobs[ev.job], &e.nodes[i],
-				sched.Window{Start: e.result.Outcomes[ev.job].Start, End: e.result.Outcomes[ev.job].Finish})
-			err = e.begin(now, int(ev.job), i)
-		}
-		if err != nil {
+		if err := e.observe(e.events.pop(), power); err != nil {
 			return nil, fmt.Errorf("replaying %s: %w", name, err)
 		}
 	}
@@ -79,6 +61,25 @@ func Replay(s *Scenario, name string, placements []Placement, power []PowerChang
 		return nil, fmt.Errorf("replaying %s: %w", name, err)
 	}
 	return e.result, nil
+}
+
+// observe carries out what was observed.
+func (e *engine) observe(ev event, power []PowerChange) error {
+	now := e.scenario.Start.Add(time.Duration(ev.at))
+	e.chartCounts(now)
+	e.result.Events++
+	switch ev.kind {
+	case completion:
+		return e.complete(now, ev.at, int(ev.job))
+	case booted:
+		e.machines.played = now
+		return e.turn(now, e.machines.of[e.byName[power[ev.job].Node]], power[ev.job].State)
+	}
+	out := &e.result.Outcomes[ev.job]
+	i := e.byName[out.Placed.Node]
+	out.Placed.Cost = e.snapshot.Estimate(&e.scenario.Jobs[ev.job], &e.nodes[i],
+		sched.Window{Start: out.Start, End: out.Finish})
+	return e.begin(now, int(ev.job), i)
 }
 
 // Align accounts all results up to the end of the longest, so that none is charged for more hours of empty nodes than
