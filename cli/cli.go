@@ -89,6 +89,7 @@ func newRoot(t terminal) *cobra.Command {
 		newReplay(t),
 		newTop(t),
 		newVersion(t),
+		newWake(t),
 		newWorkload(t),
 	)
 	// cobra reports an unknown command as an error of the root.

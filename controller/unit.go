@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/controller/budget"
 	"github.com/kubenergy/kubenergy/controller/intake"
@@ -133,6 +134,12 @@ func (u *unit) addIntake(p *process) error {
 			return p.knowsWork() && p.nodesSynced.Load() > 0 && p.objects.Synced()
 		},
 		Rates: p.rates.Of, Envelope: envelope, Known: func(node string) bool { return p.nodes.Node(node) != nil },
+		Power: func(node string) string {
+			if n := p.nodes.Node(node); n != nil {
+				return n.Labels[v1alpha1.LabelPowerState]
+			}
+			return ""
+		},
 		Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	u.live = live.New(live.Options{

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubenergy/kubenergy/sched/sleep"
@@ -91,7 +90,7 @@ type Machines struct {
 	// machine. They are complete after Stop.
 	Changes []sim.PowerChange
 	Forced  int
-	Killed  sets.Set[types.UID]
+	Killed  int
 
 	cluster *Cluster
 	mu      sync.Mutex
@@ -104,7 +103,7 @@ func (c *Cluster) StartMachines(ctx context.Context, of map[string]*Machine) (*M
 	if err != nil {
 		return nil, fmt.Errorf("starting the machines: %w", err)
 	}
-	m := &Machines{URL: "http://" + l.Addr().String(), Killed: sets.New[types.UID](), cluster: c}
+	m := &Machines{URL: "http://" + l.Addr().String(), cluster: c}
 	ctx, cancel := context.WithCancel(ctx)
 	all := make(map[string]System, len(of))
 	for node, s := range of {
@@ -224,7 +223,7 @@ func (m *Machines) kill(ctx context.Context, node string) error {
 			continue
 		}
 		m.mu.Lock()
-		m.Killed.Insert(p.UID)
+		m.Killed++
 		m.mu.Unlock()
 		err = errors.Join(err, m.cluster.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name,
 			metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))

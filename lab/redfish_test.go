@@ -159,8 +159,8 @@ func TestMachinesGoOffAndBoot(t *testing.T) {
 	want := []sleep.State{
 		sleep.Asleep, sleep.Booting, sleep.Awake, sleep.Asleep, sleep.Booting, sleep.Asleep, sleep.Booting, sleep.Awake,
 	}
-	if diff := cmp.Diff(want, states); diff != "" || b.Forced != 0 || b.Killed.Len() != 0 {
-		t.Errorf("%d forced, %d pods killed (-want +got)\n%s", b.Forced, b.Killed.Len(), diff)
+	if diff := cmp.Diff(want, states); diff != "" || b.Forced != 0 || b.Killed != 0 {
+		t.Errorf("%d forced, %d pods killed (-want +got)\n%s", b.Forced, b.Killed, diff)
 	}
 }
 
@@ -221,8 +221,8 @@ func TestWhatRunsOnAMachineEndsWithIt(t *testing.T) {
 	b.reset("ForceOff", http.StatusNoContent)
 	b.becomes("Off")
 	b.Stop()
-	if b.Forced != 1 || b.Killed.Len() != 1 {
-		t.Errorf("%d forced, %d pods killed", b.Forced, b.Killed.Len())
+	if b.Forced != 1 || b.Killed != 1 {
+		t.Errorf("%d forced, %d pods killed", b.Forced, b.Killed)
 	}
 	left, err := b.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "comes-with-the-node" {

@@ -301,9 +301,9 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 		var power []sim.PowerChange
 		if m := t.machines; m != nil {
 			scenario = r.Scenario
-			if m.Forced+m.Killed.Len() > 0 {
+			if m.Forced+m.Killed > 0 {
 				return nil, fmt.Errorf("%s: %d machines were forced off, and %d pods ended with their machine", t, m.Forced,
-					m.Killed.Len())
+					m.Killed)
 			}
 			for _, c := range m.Changes {
 				c.Node, c.At = strings.TrimPrefix(c.Node, t.node("")), r.clock.ToTrace(c.At)

@@ -25,8 +25,10 @@ const (
 	// Late is of pods, as Workload, but was booked more than an hour after it was used. Reports count both. A budget
 	// does not act on it: what comes so late cannot be checked against anything live.
 	Late
+	Asleep  // as Idle, of a machine that slept
+	Booting // as Idle, of a machine that woke
 
-	lastKind = Late
+	lastKind = Booting
 )
 
 // Workloads are the kinds of what pods used.
@@ -42,6 +44,7 @@ func Kinds() iter.Seq[Kind] {
 
 var kindNames = [...]string{
 	"workload", "system", "idle", "platform", "unknown", "vm", "cgroup", "foreign", "transfer", "late",
+	"asleep", "booting",
 }
 
 // String returns the name used in JSON and tables.

@@ -27,6 +27,8 @@ type Booking struct {
 	// Agentless says that the batch was not sent by an agent: the central unit estimated it or read a meter itself.
 	// Such a window counts as long as no agent's is booked for the node and window.
 	Agentless bool
+	// Power is Asleep or Booting where the node's machine was not awake: what no consumer used is charged to that.
+	Power Kind
 }
 
 // CameToBe is the instant before which the node can have used nothing.

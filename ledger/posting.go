@@ -61,10 +61,14 @@ func (b *Booking) Postings() iter.Seq[*Posting] {
 		if len(b.Consumers) > 0 && !yield(&p) {
 			return
 		}
+		idle := Idle
+		if b.Power == Asleep || b.Power == Booting {
+			idle = b.Power
+		}
 		for _, own := range [...]struct {
 			kind Kind
 			used energy.Microjoules
-		}{{Idle, b.Batch.Idle}, {Platform, b.Batch.Platform}, {Unknown, b.Batch.Unknown}} {
+		}{{idle, b.Batch.Idle}, {Platform, b.Batch.Platform}, {Unknown, b.Batch.Unknown}} {
 			p = Posting{Consumer{Key: own.kind.String(), Account: b.Account(own.kind)}, Amount{Dynamic: own.used}}
 			if own.used != 0 && !yield(&p) {
 				return

@@ -153,6 +153,9 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		if s.power = n.Labels[v1alpha1.LabelPowerState]; awake(n) || s.power != "" {
 			s.profile, _ = view.Hardware(n)
 		}
+		if s.power == v1alpha1.PowerAsleep || s.power == v1alpha1.PowerBooting {
+			s.workers, s.podsKnown = nil, true // its pods run in name only
+		}
 		all = append(all, s)
 		if err != nil {
 			failed = append(failed, err)

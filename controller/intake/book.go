@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -52,6 +53,14 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 		Batch: b, Received: now, NodeSince: since, Consumers: r.consumers,
 		Rates:     h.c.Rates(b.Stream.Node, b.Start, b.End),
 		Agentless: agentless,
+	}
+	if h.c.Power != nil {
+		switch h.c.Power(b.Stream.Node) {
+		case v1alpha1.PowerAsleep:
+			booking.Power = ledger.Asleep
+		case v1alpha1.PowerBooting:
+			booking.Power = ledger.Booting
+		}
 	}
 	if !agentless {
 		booking.NodeSeen = seen

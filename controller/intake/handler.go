@@ -45,6 +45,8 @@ type Config struct {
 	Rates func(node string, from, to time.Time) ledger.Rates
 	// Envelope is what a node can do that had at first what was seen.
 	Envelope func(node string, seen ledger.Seen) Limits
+	// Power is the state of a node's machine: asleep or booting; nil: all are awake.
+	Power func(node string) string
 	// Known reports whether there is a node of a name, besides those that have sent something.
 	Known func(node string) bool
 

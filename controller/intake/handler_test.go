@@ -513,3 +513,17 @@ func TestBombsAreCharged(t *testing.T) {
 		w.booked("token-b", of("b", uint64(n+1)))
 	}
 }
+
+// What no pod used of a machine that sleeps or wakes is told apart from what idle machines draw.
+func TestEnergyOfSleep(t *testing.T) {
+	states := map[string]string{"a": "asleep", "b": "booting", "c": "stopping"}
+	w := newWorld(t, func(c *intake.Config) { c.Power = func(node string) string { return states[node] } })
+	for node, want := range map[string]ledger.Kind{"a": ledger.Asleep, "b": ledger.Booting, "c": ledger.Idle} {
+		booking, _ := w.booked("token-"+node, of(node, 1, joules(100)))
+		for p := range booking.Postings() {
+			if p.Consumer.Account.Kind != want || p.Amount.Energy() != 100e6 {
+				t.Errorf("%s: %+v", node, p)
+			}
+		}
+	}
+}

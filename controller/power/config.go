@@ -1,13 +1,17 @@
 package power
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/sched/sleep"
 )
 
 // The kinds of switches.
@@ -29,15 +33,50 @@ type Machine struct {
 	CAFile      string `json:"caFile,omitempty"`      // certificates that verify the server, in PEM
 }
 
-// ParseMachines reads machines in YAML, strictly. The error names every one that is wrong.
-func ParseMachines(text []byte) ([]Machine, error) {
-	var file struct {
-		Machines []Machine `json:"machines"`
+// Config is the file of machines.
+type Config struct {
+	Mode     string    `json:"mode,omitempty"` // shadow, by default, or enforce
+	Policy   Policy    `json:"policy,omitempty"`
+	Machines []Machine `json:"machines"`
+	// KeysSecret is the Secret with the keys, for those who read them from the API server.
+	KeysSecret string `json:"keysSecret,omitempty"`
+}
+
+// Policy is a [sleep.Policy] as people write it.
+type Policy struct {
+	Headroom  *float64         `json:"headroom,omitempty"`
+	MinAwake  *int             `json:"minAwake,omitempty"`
+	After     *metav1.Duration `json:"after,omitempty"`
+	MaxCycles *int             `json:"maxCycles,omitempty"`
+	Lead      *metav1.Duration `json:"lead,omitempty"`
+}
+
+// ParseConfig reads a file of machines, strictly. The error names everything that is wrong.
+func ParseConfig(text []byte) (Config, error) {
+	var c Config
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return Config{}, fmt.Errorf("reading machines: %w", err)
 	}
-	if err := yaml.UnmarshalStrict(text, &file); err != nil {
-		return nil, fmt.Errorf("reading machines: %w", err)
+	c.Mode = cmp.Or(c.Mode, ModeShadow)
+	var errs []error
+	if c.Mode != ModeShadow && c.Mode != ModeEnforce {
+		errs = append(errs, fmt.Errorf("mode is %.40q: have %s, %s", c.Mode, ModeShadow, ModeEnforce))
 	}
-	return file.Machines, checkMachines(file.Machines)
+	p := c.Policy.core()
+	if !(p.Headroom >= 0 && p.Headroom <= 10) || p.MinAwake < 0 || p.MaxCycles < 0 || p.After < 0 || p.Lead < 0 {
+		errs = append(errs, errors.New("policy: want headroom 0 to 10, and no negative number"))
+	}
+	return c, errors.Join(append(errs, checkMachines(c.Machines))...)
+}
+
+// core returns the policy with what holds where nothing is said.
+func (p *Policy) core() sleep.Policy {
+	c := sleep.DefaultPolicy()
+	return sleep.Policy{
+		Headroom: *cmp.Or(p.Headroom, &c.Headroom), MinAwake: *cmp.Or(p.MinAwake, new(1)),
+		MaxCycles: *cmp.Or(p.MaxCycles, &c.MaxCycles), After: cmp.Or(p.After, &metav1.Duration{}).Duration,
+		Lead: cmp.Or(p.Lead, &metav1.Duration{Duration: c.Lead}).Duration,
+	}
 }
 
 var uuidForm = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
@@ -49,7 +88,7 @@ func checkMachines(all []Machine) error {
 		m := &all[i]
 		bad := func(wrong bool, format string, args ...any) {
 			if wrong {
-				errs = append(errs, fmt.Errorf("machines[%d] (%.80q): "+format, append([]any{i, m.Node}, args...)...))
+				errs = append(errs, fmt.Errorf("machines[%d] (%.80q): %s", i, m.Node, fmt.Sprintf(format, args...)))
 			}
 		}
 		why := validation.IsDNS1123Subdomain(m.Node)

@@ -63,6 +63,7 @@ type turn struct {
 
 	node *v1.Node
 	step step
+	told bool // what the step writes is written
 	err  error
 }
 
@@ -128,10 +129,9 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 
 // facts returns what a node says of its machine.
 func (l *loop) facts(n *v1.Node, now time.Time) facts {
-	f := facts{limits: &l.limits, now: now, ready: isReady(n), leads: l.leads()}
-	f.state, f.memory = stateOf(n), remembered(n)
-	for i := range n.Spec.Taints {
-		f.tainted = f.tainted || n.Spec.Taints[i].Key == v1alpha1.TaintAsleep
+	f := facts{
+		limits: &l.limits, now: now, ready: isReady(n), leads: l.leads(), state: stateOf(n), memory: remembered(n),
+		tainted: isTainted(n),
 	}
 	if saw, ok := l.seen[n.Name]; !ok || !saw.of.Equal(f.Since) {
 		l.seen[n.Name] = sight{f.Since, now}
@@ -178,6 +178,7 @@ func (l *loop) take(ctx context.Context, t *turn) (err error) {
 		if t.node, err = l.write(ctx, t.node, &t.step); err != nil {
 			return err
 		}
+		t.told = true
 	}
 	if power == nil {
 		return nil
@@ -262,11 +263,11 @@ func (l *loop) conclude(t *turn, now time.Time) {
 	if t.step.doubts {
 		l.doubts[t.node.Name] = doubt{now.Add(l.limits.doubt), t.doubt}
 	}
+	if !t.told {
+		return
+	}
 	if t.step.order != sleep.Stay {
 		l.metrics.orders.WithLabelValues(string(t.step.order), ModeEnforce).Inc()
-	}
-	if t.step.reason == "" || t.err != nil && t.step.order == sleep.Stay {
-		return
 	}
 	kind := v1.EventTypeNormal
 	if t.step.reason == reasonFailed || t.step.reason == reasonRefused || t.step.doubts {

@@ -204,7 +204,7 @@ func (f *facts) stopping() step {
 	case f.says == isOff && !f.ready:
 		return f.to(sleep.Asleep, reasonAsleep, f.Why)
 	case over && f.ready:
-		return f.failed(sleep.Awake, reasonRefused, "it was asked to shut down and is still there")
+		return f.to(sleep.Awake, reasonRefused, "it was asked to shut down and is still there")
 	case over: // perhaps it hangs: it may be woken, but not believed
 		return f.failed(sleep.Asleep, reasonRefused, "its node is gone, and it does not say that it is off")
 	}

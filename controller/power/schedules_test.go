@@ -61,16 +61,24 @@ type faults struct {
 }
 
 func (f *faults) play(t *testing.T, long time.Duration) {
+	f.meanwhile = func(d time.Duration) { f.live(t, d) }
 	for i := range 2 {
 		f.replicas = append(f.replicas, f.start(fmt.Sprint("replica-", i)))
 		f.starts = append(f.starts, time.Time{})
 		f.replay(t, f.replicas[i])
 	}
 	for end := f.begin.Add(long); f.now.Before(end) && len(f.wrong) == 0; {
-		f.pass(time.Second)
-		f.elect()
 		f.disturb()
 		f.work()
+		f.meanwhile(time.Second)
+	}
+}
+
+// live lets time go by, in which the replicas do what they do.
+func (f *faults) live(t *testing.T, d time.Duration) {
+	for end := f.now.Add(d); f.now.Before(end); {
+		f.pass(min(time.Second, end.Sub(f.now)))
+		f.elect()
 		for i, r := range f.replicas {
 			f.keep(t, i, r)
 		}
@@ -107,10 +115,12 @@ func (f *faults) keep(t *testing.T, i int, r *replica) {
 		}
 		return
 	}
-	if f.now.Before(r.next) {
+	if r.busy || f.now.Before(r.next) {
 		return
 	}
+	r.busy = true
 	_ = r.round(t.Context())
+	r.busy = false
 	r.fake.ClearActions()
 	r.next = f.now.Add(f.within(time.Second, 5*time.Second)) // something changes, or nothing
 }

@@ -242,3 +242,7 @@ func isReady(n *v1.Node) bool {
 	}
 	return false
 }
+
+func isTainted(n *v1.Node) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool { return t.Key == v1alpha1.TaintAsleep })
+}

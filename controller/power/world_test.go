@@ -87,6 +87,8 @@ type world struct {
 	lease    string // who has it
 	renewed  time.Time
 
+	meanwhile func(time.Duration) // what others do while one waits
+
 	failures     []time.Time // when boots began that failed
 	wakes, sleep int
 	wrong        []string
@@ -341,6 +343,7 @@ type replica struct {
 	dies  int       // before it makes so many more calls; 0: it does not
 	after bool      // the last of them is carried out
 	dead  bool
+	busy  bool      // it looks
 	stale *cluster  // its watches stall: what they showed last
 	all   bool      // that of nodes too
 	until time.Time // they do
@@ -413,7 +416,16 @@ func (w *world) answer(a clienttesting.Action) (runtime.Object, error) {
 	switch a := a.(type) {
 	case clienttesting.PatchAction:
 		return w.patch(a.GetName(), a.GetPatch())
+	case clienttesting.GetAction:
+		return w.nodes[a.GetName()].DeepCopy(), nil
 	case clienttesting.ListAction:
+		if a.GetResource().Resource == "nodes" {
+			all := &v1.NodeList{}
+			for _, n := range w.seen(0).nodes {
+				all.Items = append(all.Items, *w.nodes[n.Name])
+			}
+			return all, nil
+		}
 		node, _ := a.GetListRestrictions().Fields.RequiresExactMatch("spec.nodeName")
 		all := &v1.PodList{}
 		for _, p := range w.pods {
@@ -480,7 +492,7 @@ func (c *control) reach(ctx context.Context) (b *box, tell error) {
 		return nil, &dial.Error{Reason: dial.ReasonHTTP, Status: http.StatusForbidden, Err: errors.New("forbidden")}
 	case b.mood == slow:
 		c.spent = ctx
-		c.r.world.pass(usual.call)
+		c.r.world.meanwhile(usual.call)
 		tell = context.DeadlineExceeded
 	case !answers:
 		tell = errAway

@@ -184,6 +184,7 @@ func Draw(t *rapid.T) *ledger.Booking {
 	}
 	rate := rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(0.0), rapid.Float64Range(0, 900))
 	of := &ledger.Booking{
+		Power: rapid.SampledFrom([]ledger.Kind{0, ledger.Asleep, ledger.Booting}).Draw(t, "power"),
 		Batch: b, Received: b.End,
 		Rates: ledger.Rates{
 			Site: "site", PUE: rapid.SampledFrom([]float64{1, 1.37, math.NaN(), 0.5, 2}).Draw(t, "pue"),

@@ -119,6 +119,9 @@ func (r *Random) estimate(m *machineState) *ledger.Booking {
 
 func (r *Random) fill(b *batch.Batch, long time.Duration) *ledger.Booking {
 	k := &ledger.Booking{Batch: b, Received: b.End.Add(time.Second), Rates: r.rates(b.Stream.Node)}
+	if r.Rand.IntN(4) == 0 {
+		k.Power = []ledger.Kind{ledger.Asleep, ledger.Booting}[r.Rand.IntN(2)]
+	}
 	if long == 0 {
 		return k
 	}

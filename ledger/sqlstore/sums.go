@@ -112,7 +112,7 @@ func (s *sum) post(kind ledger.Kind, a *ledger.Amount) {
 	}
 	s.Add(a)
 	switch kind {
-	case ledger.Idle:
+	case ledger.Idle, ledger.Asleep, ledger.Booting:
 		s.ownIdle += a.Energy()
 	case ledger.Platform:
 		s.platform += a.Energy()

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/controller/power"
+	"github.com/kubenergy/kubenergy/controller/signal"
+)
+
+type wakeFlags struct {
+	clusterFlags
+	all, stop    bool
+	config, keys string
+	timeout      time.Duration
+}
+
+func newWake(t terminal) *cobra.Command {
+	var f wakeFlags
+	cmd := &cobra.Command{
+		Use:   "wake NODE | --all",
+		Short: "Wake machines that sleep, whether or not anything of ours runs",
+		Long: `Order one machine that sleeps to start, or all of them, and take the taint and the labels of
+kubenergy-power off their nodes. It asks the machines' management controllers itself, as the ConfigMap kubenergy-power
+and the Secret that it names say, or the files given here. Where kubenergy-power runs it may send them to sleep again:
+--stop ends it first, as an uninstall does.`,
+		Example: `  kubenergy wake worker-7
+  kubenergy wake --all --stop
+  kubenergy wake --all --config machines.yaml --keys-dir keys   # where the ConfigMap is gone`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
+	}
+	f.add(cmd.Flags())
+	cmd.Flags().BoolVar(&f.all, "all", false, "all machines that sleep")
+	cmd.Flags().BoolVar(&f.stop, "stop", false, "first scale the Deployment kubenergy-power to no replica")
+	cmd.Flags().StringVar(&f.config, "config", "", "`file` with the machines, in place of the ConfigMap")
+	cmd.Flags().StringVar(&f.keys, "keys-dir", "", "`folder` with a file for each passwordKey, in place of the Secret")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to try")
+	return cmd
+}
+
+func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
+	switch {
+	case f.timeout <= 0:
+		return usageError{fmt.Errorf("--timeout is %v: want more than 0", f.timeout)}
+	case f.all == (len(args) > 0) || len(args) > 1:
+		return usageError{errors.New("want the name of one node, or --all")}
+	}
+	c, err := f.open(t)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	config, keys, err := f.machines(ctx, c)
+	if err != nil {
+		return err
+	}
+	switches, err := power.NewSwitches(config.Machines, keys, true) // a tunnel ends on this machine
+	if err != nil {
+		return usageError{err}
+	}
+	if f.stop {
+		_, err := c.AppsV1().Deployments(v1alpha1.SystemNamespace).Patch(ctx, power.Name, types.MergePatchType,
+			[]byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{}, "scale")
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("stopping Deployment %s: %s", power.Name, because(err))
+		}
+	}
+	woken := 0
+	w := &power.Waker{Client: c, Switches: switches, Clock: t.now, Pause: releasePause, Say: func(node, what string) {
+		woken++
+		fmt.Fprintf(t.out, "node %s: %s\n", node, what)
+	}}
+	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
+		return fmt.Errorf("%s woken, others still sleep: %s", count(woken, "machine"), oneLine(err))
+	}
+	_, err = fmt.Fprintf(t.out, "%s woken, none sleeps\n", count(woken, "machine"))
+	return err
+}
+
+// machines returns the machines and their keys, from files or from the cluster.
+func (f *wakeFlags) machines(ctx context.Context, c *cluster) (config power.Config, keys dial.KeyReader, err error) {
+	var text []byte
+	if f.config != "" {
+		if text, err = os.ReadFile(f.config); err != nil {
+			return config, nil, usageError{err}
+		}
+	} else {
+		m, err := c.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(ctx, power.Name, metav1.GetOptions{})
+		if err != nil {
+			return config, nil, fmt.Errorf("reading ConfigMap %s (or give --config): %s", power.Name, because(err))
+		}
+		text = []byte(m.Data["machines.yaml"])
+	}
+	if config, err = power.ParseConfig(text); err != nil {
+		return config, nil, usageError{err}
+	}
+	if f.keys != "" || config.KeysSecret == "" {
+		return config, signal.KeyFolder(f.keys), nil
+	}
+	s, err := c.CoreV1().Secrets(v1alpha1.SystemNamespace).Get(ctx, config.KeysSecret, metav1.GetOptions{})
+	if err != nil {
+		return config, nil, fmt.Errorf("reading Secret %s (or give --keys-dir): %s", config.KeysSecret, because(err))
+	}
+	return config, secretKeys(s.Data), nil
+}
+
+// secretKeys are the keys of a Secret.
+type secretKeys map[string][]byte
+
+// Key implements [dial.KeyReader].
+func (k secretKeys) Key(name string) (string, error) {
+	key, ok := k[name]
+	if !ok {
+		return "", fs.ErrNotExist
+	}
+	return strings.TrimSpace(string(key)), nil
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+)
+
+// sleeper is a node whose machine sleeps.
+func sleeper(name string) *v1.Node {
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			v1alpha1.LabelPowerState: "asleep", v1alpha1.LabelMaySleep: "true", "node.kubernetes.io/exclude-disruption": "true",
+		}, Annotations: map[string]string{v1alpha1.AnnotationPower: `{"excluded":true}`}},
+		Spec: v1.NodeSpec{Taints: []v1.Taint{
+			{Key: "own", Effect: v1.TaintEffectNoSchedule},
+			{Key: v1alpha1.TaintAsleep, Effect: v1.TaintEffectNoSchedule},
+		}},
+	}
+}
+
+func TestWake(t *testing.T) {
+	const nodes = "/api/v1/nodes"
+	var told []string
+	broken := ""
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if broken != "" && strings.Contains(string(body), broken) || r.Header.Get("X-Kubenergy-Signature-256") == "" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		if told = append(told, string(body)); strings.Contains(string(body), `"state"`) {
+			_, _ = io.WriteString(w, `{"on": false}`)
+		}
+	}))
+	t.Cleanup(hook.Close)
+	machines := "keysSecret: power\nmachines:\n"
+	for i := range 3 {
+		machines += fmt.Sprintf("- {node: n%d, uuid: 4c4c4544-0042-3510-8054-b4c04f56443%d, kind: webhook, url: '%s', passwordKey: k}\n",
+			i, i, hook.URL)
+	}
+	world := func(t *testing.T) *apiServer {
+		a := newAPIServer(t)
+		told, broken = nil, ""
+		system := "/api/v1/namespaces/kubenergy-system/"
+		a.add(t, system+"configmaps", &v1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "kubenergy-power"}, Data: map[string]string{"machines.yaml": machines},
+		})
+		a.add(t, system+"secrets", &v1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "power"}, Data: map[string][]byte{"k": []byte("sesame\n")},
+		})
+		for i := range 3 {
+			a.add(t, nodes, sleeper(fmt.Sprint("n", i)))
+		}
+		a.add(t, nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "awake"}})
+		return a
+	}
+	asleep := func(a *apiServer) (names []string) {
+		for i := range 3 {
+			o := a.get(t, fmt.Sprint(nodes, "/n", i))
+			text, _ := o.MarshalJSON()
+			if strings.Contains(string(text), v1alpha1.TaintAsleep) || o.GetLabels()[v1alpha1.LabelPowerState] != "" {
+				names = append(names, o.GetName())
+			}
+			if !strings.Contains(string(text), `"own"`) || o.GetLabels()[v1alpha1.LabelMaySleep] != "true" {
+				t.Errorf("what is not ours was taken off: %s", text)
+			}
+		}
+		return names
+	}
+
+	a := world(t)
+	if code, stdout, stderr := a.run(t, "wake", "n1"); code != 0 ||
+		stdout != "node n1: woken\n1 machine woken, none sleeps\n" || !slices.Equal(asleep(a), []string{"n0", "n2"}) {
+		t.Errorf("exit code %d: %s%s%v", code, stdout, stderr, asleep(a))
+	}
+	if len(told) != 2 || !strings.Contains(told[1], `{"action":"on","node":"n1"`) {
+		t.Error(told)
+	}
+	broken = "n2"
+	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=1s"); code != 1 ||
+		!strings.Contains(stderr, "1 machine woken, others still sleep: node n2: ") || !slices.Equal(asleep(a), []string{"n2"}) {
+		t.Errorf("exit code %d: %s%v", code, stderr, asleep(a))
+	}
+
+	a = world(t) // files, where the cluster has neither
+	dir := t.TempDir()
+	for name, text := range map[string]string{"machines.yaml": machines, "k": "sesame"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.refused["get configmaps"], a.refused["get secrets"] = true, true
+	if code, _, _ := a.run(t, "wake", "--all"); code != 1 {
+		t.Error("it finds machines where it may not read them")
+	}
+	if code, stdout, stderr := a.run(t, "wake", "--all", "--config", filepath.Join(dir, "machines.yaml"), "--keys-dir", dir); code != 0 ||
+		len(asleep(a)) > 0 {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	for _, args := range [][]string{{"wake"}, {"wake", "a", "--all"}, {"wake", "a", "b"}, {"wake", "a", "--timeout=0s"}} {
+		if code, _, _ := a.run(t, args...); code != 2 {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+	}
+}
