@@ -28,6 +28,48 @@ var powerStates = map[sleep.State]string{
 	sleep.Awake: "On", sleep.Stopping: "PoweringOff", sleep.Asleep: "Off", sleep.Booting: "PoweringOn",
 }
 
+// System is a machine as Redfish has it.
+type System struct {
+	UUID  string
+	State func() string                  // On, Off, PoweringOn or PoweringOff
+	Reset func(kind string) (status int) // On, GracefulShutdown, ForceOff, …
+}
+
+// Redfish is the service of systems, each by the name of its node.
+func Redfish(of map[string]System) http.Handler {
+	members := []map[string]string{}
+	for node := range of {
+		members = append(members, map[string]string{"@odata.id": systems + "/" + node})
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+systems, func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"Members": members})
+	})
+	mux.HandleFunc("GET "+systems+"/{node}", func(w http.ResponseWriter, r *http.Request) {
+		s, ok := of[r.PathValue("node")]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"UUID": s.UUID, "PowerState": s.State(), "Actions": map[string]any{
+				"#ComputerSystem.Reset": map[string]any{"target": r.URL.Path + "/Actions/ComputerSystem.Reset"},
+			},
+		})
+	})
+	mux.HandleFunc("POST "+systems+"/{node}/Actions/ComputerSystem.Reset", func(w http.ResponseWriter, r *http.Request) {
+		s, ok := of[r.PathValue("node")]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		var order struct{ ResetType string }
+		_ = json.NewDecoder(r.Body).Decode(&order) // what cannot be read is not possible either
+		w.WriteHeader(s.Reset(order.ResetType))
+	})
+	return mux
+}
+
 // Machine is that of a simulated node. It is on at first.
 type Machine struct {
 	BootTime time.Duration
@@ -52,7 +94,6 @@ type Machines struct {
 
 	cluster *Cluster
 	mu      sync.Mutex
-	of      map[string]*Machine
 	running sync.WaitGroup
 }
 
@@ -62,21 +103,17 @@ func (c *Cluster) StartMachines(ctx context.Context, of map[string]*Machine) (*M
 	if err != nil {
 		return nil, fmt.Errorf("starting the machines: %w", err)
 	}
-	m := &Machines{URL: "http://" + l.Addr().String(), cluster: c, of: of}
-	members := []map[string]string{}
+	m := &Machines{URL: "http://" + l.Addr().String(), cluster: c}
+	ctx, cancel := context.WithCancel(ctx)
+	all := make(map[string]System, len(of))
 	for node, s := range of {
 		s.node, s.state = node, sleep.Awake
-		members = append(members, map[string]string{"@odata.id": systems + "/" + node})
+		all[node] = System{
+			UUID: SystemUUID(node), State: func() string { return m.powerState(s) },
+			Reset: func(kind string) int { return m.reset(ctx, s, kind) },
+		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+systems, func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(map[string]any{"Members": members})
-	})
-	serve := func(w http.ResponseWriter, r *http.Request) { m.serve(ctx, w, r) }
-	mux.HandleFunc("GET "+systems+"/{node}", serve)
-	mux.HandleFunc("POST "+systems+"/{node}/Actions/ComputerSystem.Reset", serve)
-	server := &http.Server{Handler: mux, ReadTimeout: time.Minute}
+	server := &http.Server{Handler: Redfish(all), ReadTimeout: time.Minute}
 	m.running.Go(func() { _ = server.Serve(l) })
 	m.Stop = func() {
 		cancel()
@@ -86,30 +123,20 @@ func (c *Cluster) StartMachines(ctx context.Context, of map[string]*Machine) (*M
 	return m, nil
 }
 
-// serve answers what a machine is, or starts what it is asked for, which goes on until ctx ends.
-func (m *Machines) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+func (m *Machines) powerState(s *Machine) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.of[r.PathValue("node")]
-	if s == nil {
-		http.NotFound(w, r)
-		return
-	}
-	if r.Method == http.MethodGet {
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"UUID": SystemUUID(s.node), "PowerState": powerStates[s.state], "Actions": map[string]any{
-				"#ComputerSystem.Reset": map[string]any{"target": r.URL.Path + "/Actions/ComputerSystem.Reset"},
-			},
-		})
-		return
-	}
-	var order struct{ ResetType string }
-	_ = json.NewDecoder(r.Body).Decode(&order) // what cannot be read is not possible either
-	if order.ResetType == "ForceOff" {
+	return powerStates[s.state]
+}
+
+// reset starts what a machine is asked for, which goes on until ctx ends.
+func (m *Machines) reset(ctx context.Context, s *Machine, kind string) (status int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if kind == "ForceOff" {
 		m.Forced++
 	}
-	status := http.StatusNoContent
-	switch order.ResetType + " " + powerStates[s.state] {
+	switch kind + " " + powerStates[s.state] {
 	case "GracefulShutdown On", "ForceOff On":
 		s.state = sleep.Stopping
 		m.running.Go(func() { m.turn(ctx, s, sleep.Asleep, 0) })
@@ -122,9 +149,9 @@ func (m *Machines) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 		m.running.Go(func() { m.turn(ctx, s, to, s.BootTime) })
 	case "On On", "On PoweringOn", "GracefulShutdown Off", "ForceOff Off":
 	default:
-		status = http.StatusConflict
+		return http.StatusConflict
 	}
-	w.WriteHeader(status)
+	return http.StatusNoContent
 }
 
 // note changes the state of a machine; m.mu is held.

@@ -24,9 +24,10 @@ import (
 // bench is a service with one machine, whose second boot fails.
 type bench struct {
 	*Machines
-	t      *testing.T
-	node   string
-	client kubernetes.Interface
+	t       *testing.T
+	node    string
+	machine *Machine
+	client  kubernetes.Interface
 }
 
 func newBench(t *testing.T) *bench {
@@ -42,11 +43,11 @@ func newBench(t *testing.T) *bench {
 }
 
 func benchOf(t *testing.T, c *Cluster, node string) *bench {
-	b := &bench{t: t, client: c.client, node: node}
-	var err error
-	b.Machines, err = c.StartMachines(t.Context(), map[string]*Machine{node: {
+	b := &bench{t: t, client: c.client, node: node, machine: &Machine{
 		BootTime: 50 * time.Millisecond, Fails: func(boot uint64) bool { return boot == 2 },
-	}})
+	}}
+	var err error
+	b.Machines, err = c.StartMachines(t.Context(), map[string]*Machine{node: b.machine})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func TestAMachineSleepsAndWakesForAPod(t *testing.T) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n := b.of["n1"].boots; n != 3 || b.Forced != 0 || b.Killed != 0 {
+	if n := b.machine.boots; n != 3 || b.Forced != 0 || b.Killed != 0 {
 		t.Errorf("%d boots, %d forced, %d pods killed", n, b.Forced, b.Killed)
 	}
 }

@@ -62,6 +62,24 @@ func BuildTo(path, pkg string, args ...string) error {
 	return nil
 }
 
+// Kubelet builds the kubelet of the Kubernetes that this module uses, and returns the path of the program.
+func Kubelet(t testing.TB) string {
+	t.Helper()
+	version, err := Go("list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version = strings.TrimSpace(version)
+	number := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	const variables = "-X k8s.io/component-base/version.git"
+	path := filepath.Join(Root, "out", "test", "kubelet")
+	if err := BuildTo(path, "k8s.io/kubernetes/cmd/kubelet", "-ldflags",
+		variables+"Version="+version+" "+variables+"Major="+number[0]+" "+variables+"Minor="+number[1]); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // Go runs a go command in the repository and returns what it prints.
 func Go(args ...string) (string, error) {
 	cmd := exec.Command("go", args...)

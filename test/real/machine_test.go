@@ -38,18 +38,7 @@ func build(t *testing.T) *world {
 	t.Helper()
 	w := &world{dir: kit.Dir(t, "kubenergy-real")}
 	w.burner, w.lab = kit.Build(t, "./test/real/testdata/burner"), kit.Build(t, "./cmd/kubenergy-lab")
-	version, err := kit.Go("list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-	if err != nil {
-		t.Fatal(err)
-	}
-	version = strings.TrimSpace(version)
-	number := strings.Split(strings.TrimPrefix(version, "v"), ".")
-	const variables = "-X k8s.io/component-base/version.git"
-	w.kubelet = filepath.Join(kit.Root, "out", "test", "kubelet")
-	if err := kit.BuildTo(w.kubelet, "k8s.io/kubernetes/cmd/kubelet", "-ldflags",
-		variables+"Version="+version+" "+variables+"Major="+number[0]+" "+variables+"Minor="+number[1]); err != nil {
-		t.Fatal(err)
-	}
+	w.kubelet = kit.Kubelet(t)
 	return w
 }
 

@@ -23,6 +23,9 @@ import (
 
 const nodeName = "real"
 
+// image holds the burner and nothing else. It is also what holds a pod's namespaces.
+const image = "localhost/kubenergy/burner:real"
+
 // sysctls are what a kubelet sets on the machine that it runs on. Here it sets files that stand in their place.
 var sysctls = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
@@ -143,7 +146,7 @@ func (w *world) startNode(t *testing.T) {
 		return err == nil, err
 	}, containerd)
 	archived := filepath.Join(w.dir, "burner.tar")
-	writeImage(t, w.burner, archived)
+	kit.WriteImage(t, image, w.burner, archived)
 	if err := ctr(t.Context(), "images", "import", "--snapshotter", "native", archived); err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Burner is all that stands in the images of this test: it burns CPU, or it waits, as the container that holds a pod's
-// namespaces does.
+// Burner is all that stands in the images of tests with real pods: it burns CPU, or it waits, as the container that
+// holds a pod's namespaces does. It takes how many loops burn, and for how long; for ever, if that is not said.
 package main
 
 import (
@@ -9,11 +9,12 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 func main() {
 	loops := 0
-	if len(os.Args) == 2 {
+	if len(os.Args) > 1 {
 		loops, _ = strconv.Atoi(os.Args[1])
 	}
 	if loops > 0 {
@@ -22,9 +23,22 @@ func main() {
 	for range loops {
 		go burn()
 	}
+	var over <-chan time.Time
+	if len(os.Args) > 2 {
+		length, err := time.ParseDuration(os.Args[2])
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		over = time.After(length)
+	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
-	fmt.Println("stopped by", <-stop)
+	select {
+	case by := <-stop:
+		fmt.Println("stopped by", by)
+	case <-over:
+	}
 }
 
 func burn() {

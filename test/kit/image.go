@@ -1,6 +1,4 @@
-//go:build linux
-
-package real
+package kit
 
 import (
 	"archive/tar"
@@ -14,9 +12,6 @@ import (
 	"runtime"
 	"testing"
 )
-
-// image holds the burner and nothing else. It is also what holds a pod's namespaces.
-const image = "localhost/kubenergy/burner:real"
 
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
@@ -37,13 +32,13 @@ func (l layout) add(mediaType string, content []byte) descriptor {
 	return descriptor{MediaType: mediaType, Digest: "sha256:" + digest, Size: len(content)}
 }
 
-func (l layout) addJSON(t *testing.T, mediaType string, value any) descriptor {
+func (l layout) addJSON(t testing.TB, mediaType string, value any) descriptor {
 	t.Helper()
 	return l.add(mediaType, encode(t, value))
 }
 
-// writeImage archives an image around one static binary, as an OCI layout that `ctr images import` reads.
-func writeImage(t *testing.T, binary, path string) {
+// WriteImage archives an image of a name around one static binary, as an OCI layout that `ctr images import` reads.
+func WriteImage(t testing.TB, image, binary, path string) {
 	t.Helper()
 	program, err := os.ReadFile(binary)
 	if err != nil {
@@ -71,7 +66,7 @@ func writeImage(t *testing.T, binary, path string) {
 	}
 }
 
-func encode(t *testing.T, value any) []byte {
+func encode(t testing.TB, value any) []byte {
 	t.Helper()
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -80,7 +75,7 @@ func encode(t *testing.T, value any) []byte {
 	return text
 }
 
-func archive(t *testing.T, files layout, mode int64) []byte {
+func archive(t testing.TB, files layout, mode int64) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

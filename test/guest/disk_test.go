@@ -1,0 +1,197 @@
+//go:build linux && amd64
+
+package guest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// tools are what must be installed.
+var tools = []string{"qemu-system-x86_64", "qemu-img", "mmdebstrap", "mkfs.ext4", "go"}
+
+// require skips where no guest can be made, and returns the release of Debian that this machine has.
+func require(t *testing.T) (release string) {
+	t.Helper()
+	if os.Getenv("KUBENERGY_REAL") == "" {
+		t.Skip("makes and runs a virtual machine as root: set KUBENERGY_REAL=1, or make power-real")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make the disk of a virtual machine")
+	}
+	var missing []string
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing = append(missing, tool)
+		}
+	}
+	if len(missing) > 0 {
+		t.Skipf("not installed: %s (apt-get install qemu-system-x86 qemu-utils mmdebstrap e2fsprogs)",
+			strings.Join(missing, ", "))
+	}
+	text, err := os.ReadFile("/etc/os-release")
+	if err != nil || !strings.Contains(string(text), "\nID=debian\n") {
+		t.Skip("this machine is not of Debian, from whose archive the guest is made")
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "VERSION_CODENAME="); ok {
+			release = name
+		}
+	}
+	return release
+}
+
+const (
+	packages = "systemd-sysv,udev,dbus,iproute2,linux-image-cloud-amd64,containerd,runc,containernetworking-plugins"
+	image    = "localhost/kubenergy/burner:guest"
+	nodeName = "guest"
+)
+
+// enabled are the guest's services.
+var enabled = []string{"systemd-networkd", "containerd", "images", "kubelet"}
+
+// files are those that the guest's disk has beside Debian's.
+var files = map[string]string{
+	"etc/hostname":                      nodeName + "\n",
+	"etc/fstab":                         "/dev/vda / ext4 defaults 0 1\n",
+	"etc/systemd/network/guest.network": "[Match]\nName=en*\n[Network]\nDHCP=ipv4\n",
+	"etc/containerd/config.toml": `version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "` + image + `"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      SystemdCgroup = true
+`,
+	"etc/cni/net.d/pods.conflist": `{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0",
+"isGateway": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/16"}]]}}]}
+`,
+	"etc/systemd/system/images.service": `[Unit]
+After=containerd.service
+Requires=containerd.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=ctr -n k8s.io images import /opt/burner.tar
+[Install]
+WantedBy=multi-user.target
+`,
+	// systemd takes the kubeconfig from the machine's firmware: it is another one in each test.
+	"etc/systemd/system/kubelet.service": `[Unit]
+After=images.service network-online.target
+Requires=images.service
+Wants=network-online.target
+[Service]
+LoadCredential=kubeconfig
+ExecStart=/usr/local/bin/kubelet --config=/etc/kubelet.yaml --kubeconfig=%d/kubeconfig
+Restart=always
+RestartSec=1
+StandardOutput=journal+console
+[Install]
+WantedBy=multi-user.target
+`,
+	// A kubelet that ends the pods of its machine before that shuts down says at once that it is not ready.
+	"etc/kubelet.yaml": `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+cgroupDriver: systemd
+makeIPTablesUtilChains: false
+authentication: {anonymous: {enabled: false}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+shutdownGracePeriod: 6s
+shutdownGracePeriodCriticalPods: 3s
+`,
+}
+
+// disk is what a guest starts from: a file system, and the kernel on it.
+type disk struct{ root, kernel, initrd string }
+
+// makeDisk returns the disk of this kubelet, made when it was first asked for; disks of others are removed then.
+func makeDisk(t *testing.T, release string) disk {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	archived := filepath.Join(t.TempDir(), "burner.tar")
+	kit.WriteImage(t, image, kit.Build(t, "./test/real/testdata/burner"), archived)
+	programs := map[string]string{"usr/local/bin/kubelet": kit.Kubelet(t), "opt/burner.tar": archived}
+
+	hash := sha256.New()
+	fmt.Fprint(hash, release, packages, enabled, files) // maps are printed in the order of their keys
+	for _, path := range []string{programs["usr/local/bin/kubelet"], archived} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash.Write(content)
+	}
+	dir := filepath.Join(cache, "kubenergy", fmt.Sprintf("guest-%.6x", hash.Sum(nil)))
+	d := disk{filepath.Join(dir, "root.ext4"), filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd")}
+	if _, err := os.Stat(dir); err == nil {
+		return d
+	}
+	t.Logf("making the guest's disk in %s", dir)
+	old, err := filepath.Glob(filepath.Join(cache, "kubenergy", "guest-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range old {
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	draft, err := os.MkdirTemp(filepath.Dir(dir), "guest-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(draft)
+	makeRoot(t, release, filepath.Join(draft, "root"), programs)
+	command(t, "sh", "-euc", `cd "$1"
+mv root/boot/vmlinuz-* vmlinuz
+mv root/boot/initrd.img-* initrd
+mkfs.ext4 -q -d root root.ext4 3G
+rm -r root`, "sh", draft)
+	if err := os.Rename(draft, dir); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// makeRoot installs the guest's operating system in a folder.
+func makeRoot(t *testing.T, release, root string, programs map[string]string) {
+	t.Helper()
+	command(t, "mmdebstrap", "--quiet", "--variant=minbase", "--include="+packages, release, root)
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, from := range programs {
+		command(t, "install", "-D", from, filepath.Join(root, name))
+	}
+	command(t, "chroot", append([]string{root, "systemctl", "--quiet", "enable"}, enabled...)...)
+}
+
+func command(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
