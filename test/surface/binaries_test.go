@@ -15,7 +15,9 @@ import (
 	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
 
-var binaries = []string{"kubenergy", "kubenergy-agent", "kubenergy-controller", "kubenergy-lab", "kubenergy-scheduler"}
+var binaries = []string{
+	"kubenergy", "kubenergy-agent", "kubenergy-controller", "kubenergy-lab", "kubenergy-power", "kubenergy-scheduler",
+}
 
 // folder is where the binaries are, once they are built.
 var folder string
