@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -48,7 +47,7 @@ func (d *doctor) lookAtSleep(nodes []v1.Node) {
 			states[v1alpha1.PowerBooting], states[v1alpha1.PowerStopping])
 	}
 	if len(failed) > 0 {
-		d.say(statusWarn, fmt.Sprintf("look at events and at the management controller: kubectl describe node %s", failed[0]),
+		d.say(statusWarn, "look at events, and at the management controller: kubectl describe node "+failed[0],
 			"machines whose last boot failed: %s", firstOf(failed))
 	}
 }

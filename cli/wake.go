@@ -84,7 +84,7 @@ func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
 		fmt.Fprintf(t.out, "node %s: %s\n", node, what)
 	}}
 	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
-		return fmt.Errorf("%s woken, others still sleep: %s", count(woken, "machine"), oneLine(err))
+		return fmt.Errorf("%s woken, not all that were meant: %s", count(woken, "machine"), oneLine(err))
 	}
 	_, err = fmt.Fprintf(t.out, "%s woken, none sleeps\n", count(woken, "machine"))
 	return err

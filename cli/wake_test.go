@@ -45,11 +45,13 @@ func TestWake(t *testing.T) {
 		}
 	}))
 	t.Cleanup(hook.Close)
-	machines := "keysSecret: power\nmachines:\n"
+	var text strings.Builder
+	text.WriteString("keysSecret: power\nmachines:\n")
 	for i := range 3 {
-		machines += fmt.Sprintf("- {node: n%d, uuid: 4c4c4544-0042-3510-8054-b4c04f56443%d, kind: webhook, url: '%s', passwordKey: k}\n",
-			i, i, hook.URL)
+		fmt.Fprintf(&text, "- {node: n%d, uuid: 4c4c4544-0042-3510-8054-b4c04f56443%d, kind: webhook, url: '%s', "+
+			"passwordKey: k}\n", i, i, hook.URL)
 	}
+	machines := text.String()
 	world := func(t *testing.T) *apiServer {
 		a := newAPIServer(t)
 		told, broken = nil, ""
@@ -90,7 +92,7 @@ func TestWake(t *testing.T) {
 	}
 	broken = "n2"
 	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=1s"); code != 1 ||
-		!strings.Contains(stderr, "1 machine woken, others still sleep: node n2: ") || !slices.Equal(asleep(a), []string{"n2"}) {
+		!strings.Contains(stderr, "1 machine woken, not all that were meant: node n2: ") || !slices.Equal(asleep(a), []string{"n2"}) {
 		t.Errorf("exit code %d: %s%v", code, stderr, asleep(a))
 	}
 
@@ -100,6 +102,9 @@ func TestWake(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if code, _, stderr := a.run(t, "wake", "n7"); code != 1 || !strings.Contains(stderr, "there is no node n7") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	a.refused["get configmaps"], a.refused["get secrets"] = true, true
 	if code, _, _ := a.run(t, "wake", "--all"); code != 1 {

@@ -302,8 +302,8 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 		if m := t.machines; m != nil {
 			scenario = r.Scenario
 			if m.Forced+m.Killed > 0 {
-				return nil, fmt.Errorf("%s: %d machines were forced off, and %d pods ended with their machine", t, m.Forced,
-					m.Killed)
+				return nil, fmt.Errorf("%s: %d machines were forced off, and %d pods ended with their machine", t,
+					m.Forced, m.Killed)
 			}
 			for _, c := range m.Changes {
 				c.Node, c.At = strings.TrimPrefix(c.Node, t.node("")), r.clock.ToTrace(c.At)

@@ -50,7 +50,8 @@ func (r *Replay) sleep(ctx context.Context, t *Trial) error {
 	o.Policy.After, o.Policy.Lead = r.clock.Shrink(o.Policy.After), r.clock.Shrink(o.Policy.Lead)
 	for node := range machines {
 		o.Machines = append(o.Machines, power.Machine{
-			Node: node, UUID: SystemUUID(node), Kind: power.KindRedfish, URL: t.machines.URL, System: systems + "/" + node,
+			Node: node, UUID: SystemUUID(node), Kind: power.KindRedfish, URL: t.machines.URL,
+			System: systems + "/" + node,
 		})
 	}
 	time.Sleep(time.Until(r.clock.Wall)) // machines have been empty since then

@@ -47,7 +47,8 @@ func Replay(s *Scenario, name string, placements []Placement, power []PowerChang
 	}
 	for k, p := range power {
 		if i, ok := e.byName[p.Node]; !ok || e.machines == nil || e.machines.of[i] < 0 || p.At.Before(s.Start) {
-			return nil, fmt.Errorf("replaying %s: node %q cannot be %s at %s in this scenario", name, p.Node, p.State, p.At)
+			return nil, fmt.Errorf("replaying %s: node %q cannot be %s at %s in this scenario", name, p.Node, p.State,
+				p.At)
 		}
 		e.events.push(event{at: e.since(p.At), kind: booted, job: int32(k)})
 	}

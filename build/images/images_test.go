@@ -73,7 +73,7 @@ func TestPinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"kubenergy", "kubenergy-scheduler", "kubenergy-controller", "kubenergy-agent"} {
+	for _, name := range []string{"kubenergy", "kubenergy-scheduler", "kubenergy-controller", "kubenergy-power", "kubenergy-agent"} {
 		var values map[string]struct{ Image struct{ Digest string } }
 		if err := yaml.UnmarshalStrict([]byte(pinned(name, digestOf([]byte(name)))), &values); err != nil {
 			t.Fatal(err)

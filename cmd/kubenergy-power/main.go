@@ -3,36 +3,55 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
-	"os/signal"
+	stdsignal "os/signal"
 	"syscall"
 
-	_ "golang.org/x/crypto/x509roots/fallback"         // an image from scratch has no certificate authorities
+	"github.com/go-logr/logr"
+	_ "golang.org/x/crypto/x509roots/fallback" // an image from scratch has no certificate authorities
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
 
 	"github.com/kubenergy/kubenergy/controller/power"
+	"github.com/kubenergy/kubenergy/controller/signal"
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 func main() {
-	options := power.NewFlags(flag.CommandLine)
+	file := flag.String("config", "/etc/kubenergy/power/machines.yaml",
+		"`file` with the mode, the policy and the machines")
+	keys := flag.String("keys-dir", "/etc/kubenergy/power-keys", "`folder` with a file for each passwordKey")
 	flag.Parse()
-	if err := run(options); err != nil {
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	if err := run(*file, signal.KeyFolder(*keys), log); err != nil {
 		fmt.Fprintln(os.Stderr, "kubenergy-power:", err)
 		os.Exit(1)
 	}
 }
 
-func run(f *power.Flags) error {
-	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are flags only", flag.Arg(0))
-	}
-	api, err := config.GetConfig()
+func run(file string, keys signal.KeyFolder, log *slog.Logger) error {
+	text, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("reading the kubeconfig: %w", err)
+		return fmt.Errorf("reading machines: %w", err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	o, err := power.Configured(text)
+	api, errAPI := config.GetConfig()
+	if err = errors.Join(err, errAPI); err != nil {
+		return err
+	}
+	objects, err := kube.NewObjects(api, log)
+	if err != nil {
+		return err
+	}
+	o.View, o.Keys, o.Log, o.Client = objects.View, keys, log, kubernetes.NewForConfigOrDie(api)
+	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return power.RunProcess(ctx, api, f, os.Stderr)
+	go func() { _ = objects.Run(ctx) }() // what it knows at first is nothing, with which no machine sleeps
+	return power.Run(ctx, o)
 }

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -36,7 +38,7 @@ type Machine struct {
 // Config is the file of machines.
 type Config struct {
 	Mode     string    `json:"mode,omitempty"` // shadow, by default, or enforce
-	Policy   Policy    `json:"policy,omitempty"`
+	Policy   Policy    `json:"policy,omitzero"`
 	Machines []Machine `json:"machines"`
 	// KeysSecret is the Secret with the keys, for those who read them from the API server.
 	KeysSecret string `json:"keysSecret,omitempty"`
@@ -69,6 +71,21 @@ func ParseConfig(text []byte) (Config, error) {
 	return c, errors.Join(append(errs, checkMachines(c.Machines))...)
 }
 
+// Configured returns the options that a file of machines gives.
+func Configured(text []byte) (Options, error) {
+	c, err := ParseConfig(text)
+	return Options{Machines: c.Machines, Policy: c.Policy.core(), Mode: c.Mode, Identity: identity()}, err
+}
+
+// identity is that of this process in the Lease.
+func identity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = Name
+	}
+	return host + "_" + string(uuid.NewUUID())
+}
+
 // core returns the policy with what holds where nothing is said.
 func (p *Policy) core() sleep.Policy {
 	c := sleep.DefaultPolicy()
@@ -94,7 +111,8 @@ func checkMachines(all []Machine) error {
 		why := validation.IsDNS1123Subdomain(m.Node)
 		bad(len(why) > 0, "node: %s", strings.Join(why, "; "))
 		bad(!uuidForm.MatchString(m.UUID), "uuid is %.40q: want 8-4-4-4-12 hexadecimal digits", m.UUID)
-		bad(m.Kind != KindRedfish && m.Kind != KindWebhook, "kind is %.40q: have %s, %s", m.Kind, KindRedfish, KindWebhook)
+		bad(m.Kind != KindRedfish && m.Kind != KindWebhook, "kind is %.40q: have %s, %s", m.Kind, KindRedfish,
+			KindWebhook)
 		for _, one := range []string{"node " + m.Node, "uuid " + strings.ToLower(m.UUID)} {
 			bad(taken[one], "%s appears twice: each machine has one entry", one)
 			taken[one] = true

@@ -75,7 +75,8 @@ func keepsFor(p *v1.Pod) string {
 
 // isProxy reports whether a static pod is kube-proxy, which is of no use to others while its node sleeps.
 func isProxy(p *v1.Pod) bool {
-	return p.Namespace == "kube-system" && (p.Labels["k8s-app"] == "kube-proxy" || p.Labels["component"] == "kube-proxy")
+	return p.Namespace == "kube-system" &&
+		(p.Labels["k8s-app"] == "kube-proxy" || p.Labels["component"] == "kube-proxy")
 }
 
 // works reports whether a machine must not go off while the pod is on it.

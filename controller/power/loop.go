@@ -32,7 +32,7 @@ type loop struct {
 	leads    func() bool
 	list     func() (*cluster, error)
 	event    func(n *v1.Node, kind, reason, note string)
-	metrics  *metrics
+	orders   *prometheus.CounterVec
 
 	empty  map[string]time.Time // since when nothing is seen to run on a node
 	seen   map[string]sight     // when the state of a node was seen first, by its Since
@@ -47,8 +47,9 @@ type doubt struct {
 
 func newLoop(o Options, switches map[string]Switch) *loop {
 	l := &loop{
-		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: 16, switches: switches, uuids: map[string]string{},
-		metrics: newMetrics(), empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
+		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: 16, switches: switches,
+		uuids:  map[string]string{},
+		orders: newOrders(), empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
 		told: map[string]sleep.Verb{},
 	}
 	for i := range o.Machines {
@@ -106,7 +107,6 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 	if sound && l.Record != nil {
 		l.Record(&s, &plan)
 	}
-	l.metrics.look(nodes)
 	for i, n := range nodes {
 		t := &turn{node: n, facts: l.facts(n, now)}
 		t.boot, t.want = unknown.BootTime(), sleep.Wake
@@ -152,7 +152,7 @@ func (l *loop) say(t *turn) {
 	}
 	l.told[t.node.Name] = t.want
 	if t.want != sleep.Stay {
-		l.metrics.orders.WithLabelValues(string(t.want), ModeShadow).Inc()
+		l.orders.WithLabelValues(string(t.want), ModeShadow).Inc()
 		l.event(t.node, v1.EventTypeNormal, "Would"+string(t.want[0]-'a'+'A')+string(t.want[1:]), t.why)
 	}
 }
@@ -267,7 +267,7 @@ func (l *loop) conclude(t *turn, now time.Time) {
 		return
 	}
 	if t.step.order != sleep.Stay {
-		l.metrics.orders.WithLabelValues(string(t.step.order), ModeEnforce).Inc()
+		l.orders.WithLabelValues(string(t.step.order), ModeEnforce).Inc()
 	}
 	kind := v1.EventTypeNormal
 	if t.step.reason == reasonFailed || t.step.reason == reasonRefused || t.step.doubts {
@@ -275,33 +275,4 @@ func (l *loop) conclude(t *turn, now time.Time) {
 	}
 	l.event(t.node, kind, t.step.reason, t.step.Why)
 	l.Log.Info("took a step", "node", t.node.Name, "to", t.step.state, "why", t.step.Why)
-}
-
-// metrics are the process's own; the controller tells of the nodes.
-type metrics struct {
-	orders   *prometheus.CounterVec
-	machines *prometheus.GaugeVec
-}
-
-func newMetrics() *metrics {
-	return &metrics{
-		prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_power_orders_total", Help: "Orders to sleep and to wake that were given, or in mode shadow would have been.",
-		}, []string{"order", "mode"}),
-		prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kubenergy_power_machines", Help: "Machines that may sleep, by what they do.",
-		}, []string{"state"}),
-	}
-}
-
-func (m *metrics) look(nodes []*v1.Node) {
-	count := map[sleep.State]float64{sleep.Awake: 0, sleep.Stopping: 0, sleep.Asleep: 0, sleep.Booting: 0}
-	for _, n := range nodes {
-		if state := stateOf(n); state != sleep.Awake || n.Labels[v1alpha1.LabelMaySleep] == "true" {
-			count[state]++
-		}
-	}
-	for state, n := range count {
-		m.machines.WithLabelValues(string(state)).Set(n)
-	}
 }

@@ -51,7 +51,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	l := newLoop(o, switches)
 	if o.Registerer != nil {
-		if err := errors.Join(o.Registerer.Register(l.metrics.orders), o.Registerer.Register(l.metrics.machines)); err != nil {
+		if err := o.Registerer.Register(l.orders); err != nil {
 			return err
 		}
 	}
@@ -60,7 +60,9 @@ func Run(ctx context.Context, o Options) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: o.Client.EventsV1()})
-	broadcaster.StartRecordingToSinkWithContext(ctx)
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("telling events: %w", err)
+	}
 	defer broadcaster.Shutdown()
 	recorder := broadcaster.NewRecorder(scheme.Scheme, Name)
 	l.event = func(n *v1.Node, kind, reason, note string) {

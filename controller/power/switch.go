@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -58,7 +59,7 @@ const webhookTimeout = 20 * time.Second
 func newWebhook(m *Machine, keys dial.KeyReader, loopback bool) (*webhook, error) {
 	u, err := url.Parse(m.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {
-		return nil, fmt.Errorf("url cannot be read: want http://host/path or https://host/path, without a user")
+		return nil, errors.New("url cannot be read: want http://host/path or https://host/path, without a user")
 	}
 	roots, err := meter.Roots(m.CAFile)
 	if err != nil {

@@ -1,6 +1,7 @@
 package power
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,77 +27,79 @@ type Waker struct {
 // Wake wakes the machine of one node, or where none is named all that sleep, until ctx ends, and takes our taint and
 // labels off their nodes.
 func (w *Waker) Wake(ctx context.Context, name string) error {
+	var last error
 	for {
 		left, err := w.pass(ctx, name)
-		if err == nil && left == nil {
-			return nil
+		switch {
+		case err == nil && left == nil, errors.Is(err, errNoNode):
+			return err
+		case err == nil:
+			last = left
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(err, left)
+			return cmp.Or(last, err)
 		case <-time.After(w.Pause):
 		}
 	}
 }
 
+var errNoNode = errors.New("there is no node")
+
 // pass takes each node one step further. It returns what is left to do.
 func (w *Waker) pass(ctx context.Context, name string) (left, err error) {
-	var nodes []v1.Node
-	if name == "" {
-		all, err := w.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("listing nodes: %w", err)
-		}
-		nodes = all.Items
-	} else {
-		n, err := w.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("reading node %s: %w", name, err)
-		}
-		nodes = []v1.Node{*n}
+	all, err := w.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	for i := range nodes {
-		n := &nodes[i]
-		f := facts{state: stateOf(n), memory: remembered(n), tainted: isTainted(n), ready: isReady(n)}
-		if f.state == sleep.Awake && !f.tainted && (name == "" || f.ready) {
+	found := name == ""
+	for i := range all.Items {
+		n := &all.Items[i]
+		found = found || n.Name == name
+		if name != "" && n.Name != name || stateOf(n) == sleep.Awake && !isTainted(n) && (name == "" || isReady(n)) {
 			continue
 		}
-		if err := w.wake(ctx, n, &f); err != nil {
+		if err := w.wake(ctx, n); err != nil {
 			left = errors.Join(left, fmt.Errorf("node %s: %w", n.Name, err))
 		}
+	}
+	if !found {
+		return nil, fmt.Errorf("%w %s", errNoNode, name)
 	}
 	return left, nil
 }
 
-var errGoesDown = errors.New("its machine is still going down")
-
-func (w *Waker) wake(ctx context.Context, n *v1.Node, f *facts) error {
-	power := w.Switches[n.Name]
-	if power == nil && !f.ready {
-		return errors.New("no machine is configured for it: start it by hand")
+// wake orders a machine to start and, once that is done, takes off what is ours.
+func (w *Waker) wake(ctx context.Context, n *v1.Node) error {
+	s := step{memory: remembered(n), state: sleep.Awake}
+	if err := w.start(ctx, n, stateOf(n) == sleep.Stopping && w.Clock().Sub(s.Off) < usual.stops); err != nil {
+		return err
 	}
-	if power != nil && !f.ready {
-		on, _, err := power.State(ctx)
-		if on && f.state == sleep.Stopping && !f.Off.IsZero() {
-			return errGoesDown // an order to start would be lost
-		}
-		if err != nil || !on {
-			if err := power.On(ctx); err != nil {
-				return err
-			}
-		}
-	} else if f.state == sleep.Stopping && !f.Off.IsZero() && w.Clock().Sub(f.Off) < usual.stops {
-		return errGoesDown
-	}
-	s := step{memory: f.memory, state: sleep.Awake}
 	s.Since, s.Off, s.Why = w.Clock(), time.Time{}, "woken by hand"
 	patch, err := s.patch(n)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = w.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
-	if _, err := w.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return err
+	if err == nil {
+		w.Say(n.Name, "woken")
 	}
-	w.Say(n.Name, "woken")
-	return nil
+	return err
+}
+
+func (w *Waker) start(ctx context.Context, n *v1.Node, goesDown bool) error {
+	power := w.Switches[n.Name]
+	if isReady(n) && !goesDown {
+		return nil
+	}
+	if power == nil {
+		return errors.New("no machine is configured for it: start it by hand")
+	}
+	on, _, err := power.State(ctx)
+	switch {
+	case goesDown && (on || err != nil):
+		return errors.New("its machine is still going down") // an order to start would be lost
+	case on && err == nil:
+		return nil
+	}
+	return power.On(ctx)
 }

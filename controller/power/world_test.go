@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -139,7 +139,7 @@ func (w *world) addNode(name, uuid string, sleeps bool) {
 	w.version++
 	n := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, ResourceVersion: fmt.Sprint(w.version), Labels: map[string]string{v1.LabelHostname: name},
+			Name: name, ResourceVersion: strconv.Itoa(w.version), Labels: map[string]string{v1.LabelHostname: name},
 		},
 		Status: v1.NodeStatus{
 			Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("32Gi")},
@@ -172,7 +172,7 @@ func (w *world) written(name string, change func(*v1.Node)) *v1.Node {
 	n := w.nodes[name].DeepCopy()
 	change(n)
 	w.version++
-	n.ResourceVersion = fmt.Sprint(w.version)
+	n.ResourceVersion = strconv.Itoa(w.version)
 	w.nodes[name] = n
 	return n
 }
@@ -392,7 +392,7 @@ func (w *world) start(name string) *replica {
 	}
 	r.loop = newLoop(Options{
 		Client: client, View: func() *kube.View { return view }, Machines: w.machines, Policy: w.policy,
-		Mode: ModeEnforce, Clock: func() time.Time { return w.now }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Mode: ModeEnforce, Clock: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler),
 	}, switches)
 	r.abreast, r.limits.day, r.limits.stops = 1, 40*time.Minute, 3*time.Minute
 	r.leads = func() bool { return !r.dead && w.lease == r.name && w.now.Sub(w.renewed) < 10*time.Second }

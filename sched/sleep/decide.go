@@ -90,7 +90,7 @@ func (d *decision) serve() {
 		need := &d.Needs[k]
 		waits := !need.At.After(d.Now)
 		i := d.cheapest(need, func(i int) bool {
-			return d.up[i] && !(waits && d.Machines[i].State == Awake) // where it fits on those, it does not wait long
+			return d.up[i] && (!waits || d.Machines[i].State != Awake) // where it fits on those, it does not wait long
 		})
 		if i < 0 && waits {
 			i = d.cheapest(need, func(i int) bool { return d.Machines[i].State == Awake && d.Machines[i].Jobs == 0 })
@@ -114,19 +114,7 @@ const (
 // woken beside it, and right after a boot has failed that the need waits for, several are: the next failure would come
 // too late. It reports whether any machine would have room.
 func (d *decision) rouse(need *Need, waits bool) (met bool) {
-	woken, alone := 0, true
-	for i := range d.nodes {
-		m := &d.Machines[i]
-		if m.Failed == 0 || m.State != Asleep && m.State != Booting || !d.suits(i, need) {
-			continue
-		}
-		late := m.State == Booting && d.Now.After(m.Since.Add(m.BootTime()))
-		if late || m.State == Asleep && d.Now.Before(m.Since.Add(lately)) {
-			alone = false
-		} else if m.State == Booting {
-			woken++
-		}
-	}
+	woken, alone := d.tried(need)
 	for met = woken > 0; woken < tries; {
 		i := d.sleeper(need)
 		if i < 0 {
@@ -141,6 +129,25 @@ func (d *decision) rouse(need *Need, waits bool) (met bool) {
 		}
 	}
 	return met
+}
+
+// tried returns how many machines boot for a need that are not relied on, and whether one more may be: none has failed
+// just now.
+func (d *decision) tried(need *Need) (boot int, alone bool) {
+	alone = true
+	for i := range d.nodes {
+		m := &d.Machines[i]
+		if m.Failed == 0 || !d.suits(i, need) {
+			continue
+		}
+		late := m.State == Booting && d.Now.After(m.Since.Add(m.BootTime()))
+		if late || m.State == Asleep && d.Now.Before(m.Since.Add(lately)) {
+			alone = false
+		} else if m.State == Booting {
+			boot++
+		}
+	}
+	return boot, alone
 }
 
 // sleeper returns the machine to wake for a need, -1 if none would have room. One that is still going down comes after

@@ -148,7 +148,7 @@ func TestAgentsHaveANamespace(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{
 		own: "kubenergy-system/kubenergy-controller", "kubenergy-controller": "kubenergy-agent/kubenergy-agent",
-		"kubenergy-scheduler": "", "kubenergy-release": "",
+		"kubenergy-scheduler": "", "kubenergy-release": "", "kubenergy-power": "",
 	}, peers); diff != "" {
 		t.Error(diff)
 	}

@@ -107,7 +107,7 @@ var everything = []string{
 	"--set",
 	"stress.enabled=true,stress.jobs=2,controller.replicas=2,ledger.postgres.secret=ledger,metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true",
 	"--set",
-	"metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,signals.keysSecret=keys",
+	"metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,signals.keysSecret=keys,power.enabled=true",
 }
 
 // TestPodsAreRestricted checks what the restricted Pod Security Standard asks, and more: no token where none is needed,
@@ -157,8 +157,9 @@ func TestPodsAreRestricted(t *testing.T) {
 			}
 		}
 	}
-	if seen != 5 {
-		t.Errorf("%d kinds of pods, want those of the scheduler, the controller, the release and 2 stress Jobs", seen)
+	if seen != 7 {
+		t.Errorf("%d kinds of pods, want those of the scheduler, the controller, what switches machines, the release, "+
+			"what wakes machines and 2 stress Jobs", seen)
 	}
 }
 
@@ -189,7 +190,7 @@ func podSpec(t *testing.T, d *Document) *v1.PodSpec {
 }
 
 // TestHooks checks what comes last and what goes first: only the binding after an installation, only the release
-// before a removal; and that of the release nothing stays.
+// and the waking before a removal; and of those nothing stays.
 func TestHooks(t *testing.T) {
 	documents, err := Template(t.Context(), everything...)
 	if err != nil {
@@ -212,8 +213,10 @@ func TestHooks(t *testing.T) {
 	slices.Sort(hooks)
 	want := []string{
 		"post-install,post-upgrade,post-rollback MutatingAdmissionPolicyBinding/kubenergy-hold",
-		"pre-delete ClusterRole/kubenergy-release", "pre-delete ClusterRoleBinding/kubenergy-release",
-		"pre-delete Job/kubenergy-release", "pre-delete ServiceAccount/kubenergy-release",
+		"pre-delete ClusterRole/kubenergy-release", "pre-delete ClusterRole/kubenergy-wake",
+		"pre-delete ClusterRoleBinding/kubenergy-release", "pre-delete ClusterRoleBinding/kubenergy-wake",
+		"pre-delete Job/kubenergy-release", "pre-delete Job/kubenergy-wake",
+		"pre-delete ServiceAccount/kubenergy-release", "pre-delete ServiceAccount/kubenergy-wake",
 	}
 	if !slices.Equal(hooks, want) {
 		t.Errorf("hooks are %q", hooks)

@@ -1,0 +1,45 @@
+package power
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestMetrics(t *testing.T) {
+	w, r := one(t, 3)
+	w.live(t, r, 40*time.Second)
+	leads := false
+	m := &Machines{Leads: func() bool { return leads }, Nodes: func(context.Context) (all []v1.Node, err error) {
+		for _, n := range w.nodes {
+			all = append(all, *n)
+		}
+		return all, nil
+	}}
+	if n := testutil.CollectAndCount(m); n != 0 {
+		t.Errorf("%d series of a replica that does not lead", n)
+	}
+	leads = true
+	if err := testutil.CollectAndCompare(m, strings.NewReader(`
+		# HELP kubenergy_power_machines Machines that may sleep, by what they do.
+		# TYPE kubenergy_power_machines gauge
+		kubenergy_power_machines{state="asleep"} 0
+		kubenergy_power_machines{state="awake"} 0
+		kubenergy_power_machines{state="booting"} 0
+		kubenergy_power_machines{state="stopping"} 3
+	`)); err != nil {
+		t.Error(err)
+	}
+	w.live(t, r, 3*time.Minute)
+	if err := testutil.CollectAndCompare(r.orders, strings.NewReader(`
+		# HELP kubenergy_power_orders_total Orders to sleep and to wake that were given, or in mode shadow would have been.
+		# TYPE kubenergy_power_orders_total counter
+		kubenergy_power_orders_total{mode="enforce",order="sleep"} 3
+	`)); err != nil {
+		t.Error(err)
+	}
+}

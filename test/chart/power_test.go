@@ -1,0 +1,148 @@
+package chart
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/cel-go/cel"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubenergy/kubenergy/controller/power"
+)
+
+// sleeps are values with which machines sleep.
+var sleeps = []string{
+	"--set", "power.enabled=true", "--set", "power.keysSecret=bmcs", "--set-json", `power.machines=[{"node":"n1",` +
+		`"uuid":"4c4c4544-0042-3510-8054-b4c04f564433","kind":"redfish","url":"https://bmc1","passwordKey":"p"}]`,
+}
+
+// TestPowerReadsItsConfiguration: what the chart writes, the process reads; by default it does not run, and then only in
+// shadow.
+func TestPowerReadsItsConfiguration(t *testing.T) {
+	named := func(documents []Document, name string) int {
+		return slices.IndexFunc(documents, func(d Document) bool { return d.Name() == name })
+	}
+	documents, err := Template(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if named(documents, "Deployment/kubenergy-power") >= 0 {
+		t.Error("it runs by default")
+	}
+	if documents, err = Template(t.Context(), sleeps...); err != nil {
+		t.Fatal(err)
+	}
+	config := documents[named(documents, "ConfigMap/kubenergy-power")]
+	text, _ := config.Object.Object["data"].(map[string]any)["machines.yaml"].(string)
+	c, err := power.ParseConfig([]byte(text))
+	if err != nil || c.Mode != power.ModeShadow || c.KeysSecret != "bmcs" || len(c.Machines) != 1 ||
+		c.Policy.Lead.Seconds() != 30 || *c.Policy.MaxCycles != 12 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	set := documents[named(documents, "Deployment/kubenergy-power")]
+	if strings.Contains(set.Text, "containerPort") || !strings.Contains(set.Text, "replicas: 2") {
+		t.Errorf("it listens, or is not there twice:\n%s", set.Text)
+	}
+	for _, name := range []string{
+		"NetworkPolicy/kubenergy-power", "PodDisruptionBudget/kubenergy-power", "Job/kubenergy-wake",
+		"ValidatingAdmissionPolicyBinding/kubenergy-power-guard",
+	} {
+		if named(documents, name) < 0 {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
+// TestPowerWritesLittle evaluates the policy that pins what is written on nodes.
+func TestPowerWritesLittle(t *testing.T) {
+	documents, err := Template(t.Context(), sleeps...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy admissionregistrationv1.ValidatingAdmissionPolicy
+	i := slices.IndexFunc(documents, func(d Document) bool {
+		return d.Name() == "ValidatingAdmissionPolicy/kubenergy-power-guard"
+	})
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(documents[i].Object.Object, &policy); err != nil {
+		t.Fatal(err)
+	}
+	const (
+		awake = `{"metadata": {"name": "n", "labels": {"kubenergy.io/may-sleep": "true", "zone": "a"}},
+			"spec": {"providerID": "x", "taints": [{"key": "own", "effect": "NoSchedule"}]}}`
+		asleep = `{"metadata": {"name": "n", "labels": {"kubenergy.io/may-sleep": "true", "zone": "a",
+			"kubenergy.io/power-state": "stopping", "node.kubernetes.io/exclude-disruption": "true"},
+			"annotations": {"kubenergy.io/power": "{}"}}, "spec": {"providerID": "x", "taints": [
+			{"key": "own", "effect": "NoSchedule"}, {"key": "kubenergy.io/asleep", "effect": "NoSchedule"}]}}`
+	)
+	for name, c := range map[string]struct {
+		before, after string
+		change        [2]string // of both
+		only          [2]string // of what is written
+		want          bool
+	}{
+		"to sleep":           {before: awake, after: asleep, want: true},
+		"and back":           {before: asleep, after: awake, want: true},
+		"it may not sleep":   {before: awake, after: asleep, change: [2]string{`"true", "zone"`, `"false", "zone"`}},
+		"it may no longer":   {before: asleep, after: awake, change: [2]string{`"true", "zone"`, `"false", "zone"`}, want: true},
+		"control plane":      {before: awake, after: asleep, change: [2]string{`"zone"`, `"node-role.kubernetes.io/control-plane": "", "zone"`}},
+		"it evicts":          {before: awake, after: asleep, only: [2]string{`asleep", "effect": "NoSchedule"`, `asleep", "effect": "NoExecute"`}},
+		"another's taint":    {before: awake, after: asleep, only: [2]string{`{"key": "own", "effect": "NoSchedule"}, `, ``}},
+		"another's label":    {before: awake, after: asleep, only: [2]string{`"zone": "a"`, `"zone": "b"`}},
+		"a label more":       {before: awake, after: asleep, only: [2]string{`"zone": "a"`, `"zone": "a", "x": ""`}},
+		"an annotation more": {before: awake, after: asleep, only: [2]string{`"kubenergy.io/power": "{}"`, `"kubenergy.io/power": "{}", "x": ""`}},
+		"a cordon":           {before: awake, after: asleep, only: [2]string{`"providerID"`, `"unschedulable": true, "providerID"`}},
+		"another provider":   {before: awake, after: asleep, only: [2]string{`"providerID": "x"`, `"providerID": "y"`}},
+	} {
+		before := strings.Replace(c.before, c.change[0], c.change[1], 1)
+		after := strings.Replace(strings.Replace(c.after, c.change[0], c.change[1], 1), c.only[0], c.only[1], 1)
+		if got := admits(t, &policy, before, after); got != c.want {
+			t.Errorf("%s: admitted is %v", name, got)
+		}
+	}
+}
+
+// admits evaluates a policy on an update.
+func admits(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, before, after string) bool {
+	t.Helper()
+	env, err := cel.NewEnv(cel.OptionalTypes(), cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
+		cel.Variable("request", cel.DynType), cel.Variable("variables", cel.DynType))
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := map[string]any{}
+	input := map[string]any{"request": map[string]any{"operation": "UPDATE"}, "variables": variables}
+	for name, text := range map[string]string{"object": after, "oldObject": before} {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatal(err)
+		}
+		input[name] = o
+	}
+	value := func(expression string) any {
+		ast, issues := env.Compile(expression)
+		if issues.Err() != nil {
+			t.Fatal(issues.Err())
+		}
+		program, err := env.Program(ast)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, _, err := program.Eval(input)
+		if err != nil {
+			t.Fatalf("%s: %v", expression, err)
+		}
+		return out.Value()
+	}
+	for _, v := range policy.Spec.Variables {
+		variables[v.Name] = value(v.Expression)
+	}
+	for _, v := range policy.Spec.Validations {
+		if value(v.Expression) != true {
+			return false
+		}
+	}
+	return true
+}
