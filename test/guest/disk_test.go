@@ -81,7 +81,7 @@ Requires=containerd.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=ctr -n k8s.io images import /opt/burner.tar
+ExecStart=ctr -n k8s.io images import /dev/vdb
 [Install]
 WantedBy=multi-user.target
 `,
@@ -122,19 +122,13 @@ func makeDisk(t *testing.T, release string) disk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	archived := filepath.Join(t.TempDir(), "burner.tar")
-	kit.WriteImage(t, image, kit.Build(t, "./test/real/testdata/burner"), archived)
-	programs := map[string]string{"usr/local/bin/kubelet": kit.Kubelet(t), "opt/burner.tar": archived}
-
-	hash := sha256.New()
-	fmt.Fprint(hash, release, packages, enabled, files) // maps are printed in the order of their keys
-	for _, path := range []string{programs["usr/local/bin/kubelet"], archived} {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		hash.Write(content)
+	kubelet := kit.Kubelet(t)
+	program, err := os.ReadFile(kubelet)
+	if err != nil {
+		t.Fatal(err)
 	}
+	hash := sha256.New()
+	fmt.Fprint(hash, release, packages, enabled, files, sha256.Sum256(program)) // maps are printed in the order of keys
 	dir := filepath.Join(cache, "kubenergy", fmt.Sprintf("guest-%.6x", hash.Sum(nil)))
 	d := disk{filepath.Join(dir, "root.ext4"), filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd")}
 	if _, err := os.Stat(dir); err == nil {
@@ -158,7 +152,7 @@ func makeDisk(t *testing.T, release string) disk {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(draft)
-	makeRoot(t, release, filepath.Join(draft, "root"), programs)
+	makeRoot(t, release, filepath.Join(draft, "root"), kubelet)
 	command(t, "sh", "-euc", `cd "$1"
 mv root/boot/vmlinuz-* vmlinuz
 mv root/boot/initrd.img-* initrd
@@ -171,7 +165,7 @@ rm -r root`, "sh", draft)
 }
 
 // makeRoot installs the guest's operating system in a folder.
-func makeRoot(t *testing.T, release, root string, programs map[string]string) {
+func makeRoot(t *testing.T, release, root, kubelet string) {
 	t.Helper()
 	command(t, "mmdebstrap", "--quiet", "--variant=minbase", "--include="+packages, release, root)
 	for name, text := range files {
@@ -183,9 +177,7 @@ func makeRoot(t *testing.T, release, root string, programs map[string]string) {
 			t.Fatal(err)
 		}
 	}
-	for name, from := range programs {
-		command(t, "install", "-D", from, filepath.Join(root, name))
-	}
+	command(t, "install", "-D", kubelet, filepath.Join(root, "usr/local/bin/kubelet"))
 	command(t, "chroot", append([]string{root, "systemctl", "--quiet", "enable"}, enabled...)...)
 }
 

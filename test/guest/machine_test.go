@@ -47,10 +47,13 @@ func newMachine(t *testing.T, d disk, dir, kubeconfig string) *machine {
 	}
 	own := filepath.Join(dir, "disk.qcow2")
 	command(t, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", d.root, own)
+	pods := filepath.Join(dir, "burner.tar") // a disk as it is
+	kit.WriteImage(t, image, kit.Build(t, "./test/real/testdata/burner"), pods)
 	m.qemu = []string{
 		"qemu-system-x86_64", "-machine", "q35", "-accel", accelerator, "-cpu", cpu, "-smp", "2", "-m", "2G",
 		"-uuid", systemUUID, "-kernel", d.kernel, "-initrd", d.initrd, "-append", "root=/dev/vda rw console=ttyS0",
-		"-drive", "file=" + own + ",if=virtio", "-nic", "user,model=virtio-net-pci",
+		"-drive", "file=" + own + ",if=virtio", "-drive", "file=" + pods + ",format=raw,readonly=on,if=virtio",
+		"-nic", "user,model=virtio-net-pci",
 		"-fw_cfg", "name=opt/io.systemd.credentials/kubeconfig,file=" + kubeconfig,
 		"-qmp", "unix:" + m.monitor() + ",server=on,wait=off", "-display", "none", "-serial", "stdio", "-no-reboot",
 	}
