@@ -29,8 +29,8 @@ const (
 )
 
 // sliceOf writes a scenario of those jobs of the demo that end within three hours of 9:30 whatever holds them, and
-// returns it as the simulator has it. With its seed, one of five boots fails. A slice that began at 9:00 would have a job
-// come two seconds after machines went to sleep: what comes first decides there on 5 % of all sleep, in simulation too.
+// returns it as the simulator has it. With its seed, one of five boots fails. In a slice that began at 9:00 a job would
+// come two seconds after machines went to sleep: what is first decides there on 5 % of all sleep, in simulation too.
 func sliceOf(t *testing.T, dir string) (file string, s *sim.Scenario) {
 	t.Helper()
 	file, err := scenarios.WriteDemo(dir)
