@@ -28,8 +28,9 @@ const (
 	slice    = 3 * time.Hour
 )
 
-// sliceOf writes a scenario of those jobs of the demo that end within three hours of its morning whatever holds them,
-// and returns it as the simulator has it. With its seed, one of the first boots fails.
+// sliceOf writes a scenario of those jobs of the demo that end within three hours of 9:30 whatever holds them, and
+// returns it as the simulator has it. With its seed, one of five boots fails. In a slice that began at 9:00 a job would
+// come two seconds after machines went to sleep: what is first decides there on 5 % of all sleep, in simulation too.
 func sliceOf(t *testing.T, dir string) (file string, s *sim.Scenario) {
 	t.Helper()
 	file, err := scenarios.WriteDemo(dir)
@@ -53,9 +54,9 @@ func sliceOf(t *testing.T, dir string) (file string, s *sim.Scenario) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := load().Start.Add(3 * time.Hour)
+	begin := load().Start.Add(3*time.Hour + 30*time.Minute)
 	text = bytes.Replace(text, []byte("start: 2026-06-01T06:00Z"),
-		[]byte("seed: 1\nstart: "+begin.Format(time.RFC3339)), 1)
+		[]byte("seed: 44\nstart: "+begin.Format(time.RFC3339)), 1)
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 	}
 	dir := kit.Dir(t, "sleep")
 	file, scenario := sliceOf(t, filepath.Join(dir, "input"))
-	if len(scenario.Jobs) < 40 || !scenario.Start.Equal(time.Date(2026, 6, 1, 9, 0, 0, 0, time.UTC)) {
+	if len(scenario.Jobs) < 40 || !scenario.Start.Equal(time.Date(2026, 6, 1, 9, 30, 0, 0, time.UTC)) {
 		t.Fatalf("%d jobs from %v on", len(scenario.Jobs), scenario.Start)
 	}
 	machine := kit.WatchMachine(t)
