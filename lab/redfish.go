@@ -57,7 +57,8 @@ func Redfish(of map[string]System) http.Handler {
 			},
 		})
 	})
-	mux.HandleFunc("POST "+systems+"/{node}/Actions/ComputerSystem.Reset", func(w http.ResponseWriter, r *http.Request) {
+	const reset = "/{node}/Actions/ComputerSystem.Reset"
+	mux.HandleFunc("POST "+systems+reset, func(w http.ResponseWriter, r *http.Request) {
 		s, ok := of[r.PathValue("node")]
 		if !ok {
 			http.NotFound(w, r)
