@@ -23,6 +23,11 @@ func (r Resources) Sub(o Resources) Resources {
 	return Resources{r.MilliCPU - o.MilliCPU, r.Memory - o.Memory, r.GPU - o.GPU}
 }
 
+// Max returns the larger amount of each.
+func (r Resources) Max(o Resources) Resources {
+	return Resources{max(r.MilliCPU, o.MilliCPU), max(r.Memory, o.Memory), max(r.GPU, o.GPU)}
+}
+
 // Within reports whether r is at most o in every dimension that it has something of: a node may have less than nothing
 // free, as of GPUs that it lost.
 func (r Resources) Within(o Resources) bool {

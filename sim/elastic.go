@@ -59,10 +59,7 @@ func (s *Scenario) Peak(sized func(*sched.Job) (sched.Job, time.Duration)) (most
 	for k, c := range changes {
 		used = used.Add(c.by)
 		if k+1 == len(changes) || !changes[k+1].at.Equal(c.at) {
-			most = sched.Resources{
-				MilliCPU: max(most.MilliCPU, used.MilliCPU), Memory: max(most.Memory, used.Memory),
-				GPU: max(most.GPU, used.GPU),
-			}
+			most = most.Max(used)
 		}
 	}
 	return most

@@ -101,13 +101,7 @@ func (m *machines) began(r sched.Resources, at int64) {
 		}
 		m.hour, m.recent[0] = hour, sched.Resources{}
 	}
-	m.recent[0] = atLeast(m.recent[0], r)
-}
-
-func atLeast(a, b sched.Resources) sched.Resources {
-	return sched.Resources{
-		MilliCPU: max(a.MilliCPU, b.MilliCPU), Memory: max(a.Memory, b.Memory), GPU: max(a.GPU, b.GPU),
-	}
+	m.recent[0] = m.recent[0].Max(r)
 }
 
 // willStart notes when a job that is held is to start, and has machines decided on when that comes near.
@@ -130,7 +124,7 @@ func (e *engine) decideSleep(now time.Time, at int64) error {
 	}
 	m.played = now
 	s := &m.snapshot
-	s.Now, s.Largest = now, atLeast(m.recent[0], m.recent[1])
+	s.Now, s.Largest = now, m.recent[0].Max(m.recent[1])
 	for k, i := range m.node {
 		machine, n := &s.Machines[k], &e.nodes[i]
 		machine.Free, machine.Jobs = n.Free, n.Jobs

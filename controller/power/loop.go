@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +31,6 @@ type loop struct {
 	leads    func() bool
 	list     func() (*cluster, error)
 	event    func(n *v1.Node, kind, reason, note string)
-	orders   *prometheus.CounterVec
 
 	empty  map[string]time.Time // since when nothing is seen to run on a node
 	seen   map[string]sight     // when the state of a node was seen first, by its Since
@@ -48,8 +46,8 @@ type doubt struct {
 func newLoop(o Options, switches map[string]Switch) *loop {
 	l := &loop{
 		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: 16, switches: switches,
-		uuids:  map[string]string{},
-		orders: newOrders(), empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
+		uuids: map[string]string{},
+		empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
 		told: map[string]sleep.Verb{},
 	}
 	for i := range o.Machines {
@@ -152,7 +150,6 @@ func (l *loop) say(t *turn) {
 	}
 	l.told[t.node.Name] = t.want
 	if t.want != sleep.Stay {
-		l.orders.WithLabelValues(string(t.want), ModeShadow).Inc()
 		l.event(t.node, v1.EventTypeNormal, "Would"+string(t.want[0]-'a'+'A')+string(t.want[1:]), t.why)
 	}
 }
@@ -265,9 +262,6 @@ func (l *loop) conclude(t *turn, now time.Time) {
 	}
 	if !t.told {
 		return
-	}
-	if t.step.order != sleep.Stay {
-		l.orders.WithLabelValues(string(t.step.order), ModeEnforce).Inc()
 	}
 	kind := v1.EventTypeNormal
 	if t.step.reason == reasonFailed || t.step.reason == reasonRefused || t.step.doubts {

@@ -11,15 +11,6 @@ import (
 	"github.com/kubenergy/kubenergy/sched/sleep"
 )
 
-// newOrders returns what counts orders: kubenergy-power listens nowhere, so that who runs it in a process of their own
-// sees it.
-func newOrders() *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "kubenergy_power_orders_total",
-		Help: "Orders to sleep and to wake that were given, or in mode shadow would have been.",
-	}, []string{"order", "mode"})
-}
-
 // Machines counts machines by what their nodes say, in any process that knows nodes.
 type Machines struct {
 	Nodes func(context.Context) ([]v1.Node, error)

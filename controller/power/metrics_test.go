@@ -34,12 +34,4 @@ func TestMetrics(t *testing.T) {
 	`)); err != nil {
 		t.Error(err)
 	}
-	w.live(t, r, 3*time.Minute)
-	if err := testutil.CollectAndCompare(r.orders, strings.NewReader(`
-		# HELP kubenergy_power_orders_total Orders to sleep and to wake that were given, or in mode shadow would have been.
-		# TYPE kubenergy_power_orders_total counter
-		kubenergy_power_orders_total{mode="enforce",order="sleep"} 3
-	`)); err != nil {
-		t.Error(err)
-	}
 }

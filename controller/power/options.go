@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/controller/dial"
@@ -34,8 +33,7 @@ type Options struct {
 	Keys      dial.KeyReader   // passwords of machines, and keys that sign webhooks; nil: there are none
 	Loopback  bool             // this machine may be asked too; for tests and the lab
 
-	Log        *slog.Logger          // nil: silence
-	Registerer prometheus.Registerer // nil: nothing is counted
+	Log *slog.Logger // nil: silence
 	// Record is told each decision and what it depended on; it must not keep them. nil: nothing is told.
 	Record func(*sleep.Snapshot, *sleep.Plan)
 }

@@ -50,11 +50,6 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	l := newLoop(o, switches)
-	if o.Registerer != nil {
-		if err := o.Registerer.Register(l.orders); err != nil {
-			return err
-		}
-	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, stop := context.WithCancel(ctx)

@@ -87,10 +87,7 @@ func (l *loop) count(p *v1.Pod, on map[string]*onNode, largest sched.Resources, 
 	}
 	asks := policy.PodRequest(p)
 	if recent && stays {
-		largest = sched.Resources{
-			MilliCPU: max(largest.MilliCPU, asks.MilliCPU), Memory: max(largest.Memory, asks.Memory),
-			GPU: max(largest.GPU, asks.GPU),
-		}
+		largest = largest.Max(asks)
 	}
 	if p.Spec.NodeName == "" || ended {
 		return largest
@@ -202,13 +199,8 @@ func (l *loop) mayHave(m *sleep.Machine, n *v1.Node, now time.Time) bool {
 func bare(n *v1.Node) *v1.Node {
 	b := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
 	b.Spec.Unschedulable = n.Spec.Unschedulable
-	for _, t := range n.Spec.Taints {
-		switch t.Key {
-		case v1alpha1.TaintAsleep, v1.TaintNodeNotReady, v1.TaintNodeUnreachable:
-		default:
-			b.Spec.Taints = append(b.Spec.Taints, t)
-		}
-	}
+	b.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints),
+		func(t v1.Taint) bool { return v1alpha1.ForSleep(&t) })
 	return b
 }
 

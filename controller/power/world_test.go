@@ -246,7 +246,7 @@ func (w *world) run(b *box) {
 	}
 }
 
-// report is what is said of a machine's node.
+// report updates the Ready condition of a machine's node, as its kubelet and the node controller do.
 func (w *world) report(b *box) {
 	now, is := v1.ConditionTrue, w.nodes[b.name].Status.Conditions[0].Status
 	switch {

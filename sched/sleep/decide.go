@@ -299,17 +299,11 @@ func (d *decision) lacks() sched.Resources {
 	}
 	share := func(of int64) int64 { return int64(d.Policy.Headroom * float64(of)) }
 	want := sched.Resources{MilliCPU: share(d.used.MilliCPU), Memory: share(d.used.Memory), GPU: share(d.used.GPU)}
-	lack := most(want.Sub(d.free), sched.Resources{})
+	lack := want.Sub(d.free).Max(sched.Resources{})
 	if d.roomy == 0 {
-		lack = most(lack, d.Largest)
+		lack = lack.Max(d.Largest)
 	}
 	return lack
-}
-
-func most(a, b sched.Resources) sched.Resources {
-	return sched.Resources{
-		MilliCPU: max(a.MilliCPU, b.MilliCPU), Memory: max(a.Memory, b.Memory), GPU: max(a.GPU, b.GPU),
-	}
 }
 
 // rest sends machines to sleep that nothing needs, those first that draw most per core. What is yet to come up does not
