@@ -85,6 +85,7 @@ func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node 
 	return sched.Node{
 		Name: n.Name, Site: f.site, Labels: n.Labels,
 		Capacity: capacity, Free: free, Jobs: jobs, Profile: f.profile, PUE: f.pue, Benchmarks: f.benchmarks,
+		Awake: n.Labels[v1alpha1.LabelPowerState] != v1alpha1.PowerAsleep,
 	}, f.profile != nil
 }
 

@@ -78,20 +78,13 @@ func (n *Node) Added(j *Job) energy.Watts {
 		}
 		return j.Nominal()
 	}
-	awake := n.Profile.Power(n.Utilisation(Resources{})) + n.gpuPower(n.Capacity.GPU-n.Free.GPU)
+	awake := n.running()
 	added := j.Expected
 	if !expected {
-		more, _ := n.marginal(j)
-		added = more
-		if n.Jobs == 0 {
-			added -= awake - n.Profile.Sleep
-		}
+		added = n.with(j) - awake
 	}
 	if n.Jobs == 0 {
-		before := n.Profile.Sleep
-		if n.Awake {
-			before = awake
-		}
+		before := n.Power()
 		if n.HasLive && sensible(n.Live) {
 			before = min(max(n.Live, before), awake)
 		}

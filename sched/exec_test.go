@@ -175,3 +175,23 @@ func TestReadsLive(t *testing.T) {
 		}
 	}
 }
+
+// The first job on a node that is awake adds what it draws itself; on one that sleeps, the idle power too.
+func TestAddedToAnEmptyNode(t *testing.T) {
+	room := sched.Resources{MilliCPU: 10_000, Memory: 1 << 40}
+	n := sched.Node{
+		Name: "n", Capacity: room, Free: room, Profile: &energy.Profile{Idle: 100, Max: 200, Sleep: 10},
+	}
+	job := sched.Job{ID: "j", Request: sched.Resources{MilliCPU: 5000}}
+	if added := n.Added(&job); added != 140 {
+		t.Errorf("asleep, the node draws %v more, want 140 W", added)
+	}
+	n.Awake = true
+	if added := n.Added(&job); added != 50 {
+		t.Errorf("awake, the node draws %v more, want 50 W", added)
+	}
+	n.Live, n.HasLive = 130, true // a meter sees more than the idle power of the profile
+	if added := n.Added(&job); added != 50 {
+		t.Errorf("awake and metered, the node draws %v more, want 50 W", added)
+	}
+}
