@@ -496,6 +496,9 @@ func (e *explainer) podState(pod *v1.Pod, settings *policy.Settings) {
 		e.say(stateSuspended, "It has scheduling gates, which are not ours.")
 	case heldMessage(pod) != "" && settings.Enforced():
 		e.say(stateHeld, "It is held. The scheduler said: %s.", heldMessage(pod))
+	case policy.Scheduled(pod).Reason == v1.PodReasonUnschedulable:
+		e.say(stateWaiting, "It waits for a node. The scheduler %s said: %s.", pod.Spec.SchedulerName,
+			strings.TrimSuffix(policy.Scheduled(pod).Message, "."))
 	default:
 		e.say(stateWaiting, "It waits for the scheduler %s.", pod.Spec.SchedulerName)
 		age := e.now.Sub(pod.CreationTimestamp.Time)

@@ -244,7 +244,14 @@ func TestExplainStates(t *testing.T) {
 			stateSuspended, "not ours",
 		},
 		"held pod": {pod(held), "ns", stateHeld, "The scheduler said: cleaner at noon"},
-		"shadow":   {pod(held), "quiet", stateWaiting, "the mode here is shadow"},
+		"fits nowhere": {pod(func(p *v1.Pod) {
+			p.Status.Conditions = []v1.PodCondition{{
+				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+				Message: "0/2 nodes are available: 2 Insufficient cpu. preemption: node worker-7 sleeps and would take it.",
+			}}
+		}), "ns", stateWaiting, "It waits for a node. The scheduler kubenergy said: 0/2 nodes are available: 2 " +
+			"Insufficient cpu. preemption: node worker-7 sleeps and would take it"},
+		"shadow": {pod(held), "quiet", stateWaiting, "the mode here is shadow"},
 		"skipped": {
 			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationSkip] = "true" }), "ns", stateWaiting,
 			"it says so itself (kubenergy.io/skip)",

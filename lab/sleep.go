@@ -3,6 +3,8 @@ package lab
 import (
 	"context"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -31,6 +33,11 @@ func (r *Replay) sleep(ctx context.Context, t *Trial) error {
 			Fails:    func(boot uint64) bool { return r.Scenario.BootFails(n.Name, boot) },
 		}
 	}
+	record, err := os.Create(filepath.Join(r.scheduling.Dir, t.namespace+".sleep.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer record.Close()
 	config := r.Cluster.Config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return nodesOf{t, next} })
 	client, err := kubernetes.NewForConfig(config)
@@ -45,7 +52,7 @@ func (r *Replay) sleep(ctx context.Context, t *Trial) error {
 	o := power.Options{
 		Client: client, View: r.scheduling.view, Policy: r.Scenario.Sleep.Policy, Mode: power.ModeEnforce,
 		Identity: t.namespace, Namespace: t.namespace, Faster: min(r.Factor, mostFaster), Every: time.Second,
-		Loopback: true, Log: r.scheduling.Log,
+		Loopback: true, Log: r.scheduling.Log, Record: power.RecordTo(record, r.scheduling.Log),
 	}
 	o.Policy.After, o.Policy.Lead = r.clock.Shrink(o.Policy.After), r.clock.Shrink(o.Policy.Lead)
 	for node := range machines {

@@ -26,16 +26,18 @@ func main() {
 	file := flag.String("config", "/etc/kubenergy/power/machines.yaml",
 		"`file` with the mode, the policy and the machines")
 	keys := flag.String("keys-dir", "/etc/kubenergy/power-keys", "`folder` with a file for each passwordKey")
+	record := flag.String("record", "", "`file` to append decisions to, with all that they depend on, a line of JSON for each\n"+
+		"that differs from the one before; /dev/stdout is one")
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	if err := run(*file, signal.KeyFolder(*keys), log); err != nil {
+	if err := run(*file, *record, signal.KeyFolder(*keys), log); err != nil {
 		fmt.Fprintln(os.Stderr, "kubenergy-power:", err)
 		os.Exit(1)
 	}
 }
 
-func run(file string, keys signal.KeyFolder, log *slog.Logger) error {
+func run(file, record string, keys signal.KeyFolder, log *slog.Logger) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("reading machines: %w", err)
@@ -48,6 +50,14 @@ func run(file string, keys signal.KeyFolder, log *slog.Logger) error {
 	objects, err := kube.NewObjects(api, log)
 	if err != nil {
 		return err
+	}
+	if record != "" {
+		f, err := os.OpenFile(record, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return fmt.Errorf("--record: %w", err)
+		}
+		defer f.Close()
+		o.Record = power.RecordTo(f, log)
 	}
 	o.View, o.Keys, o.Log, o.Client = objects.View, keys, log, kubernetes.NewForConfigOrDie(api)
 	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

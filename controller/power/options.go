@@ -1,7 +1,10 @@
 package power
 
 import (
+	"encoding/json"
+	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -36,4 +39,26 @@ type Options struct {
 	Log *slog.Logger // nil: silence
 	// Record is told each decision and what it depended on; it must not keep them. nil: nothing is told.
 	Record func(*sleep.Snapshot, *sleep.Plan)
+}
+
+// Recorded is a line of what [RecordTo] writes. [sleep.Decide] makes the plan of the snapshot again.
+type Recorded struct {
+	Snapshot *sleep.Snapshot `json:"snapshot"`
+	Plan     *sleep.Plan     `json:"plan"`
+}
+
+// RecordTo returns an [Options].Record that writes to w, as a line of JSON, each decision that sends to sleep or wakes
+// other machines than the one before it.
+func RecordTo(w io.Writer, log *slog.Logger) func(*sleep.Snapshot, *sleep.Plan) {
+	var last []sleep.Verdict
+	return func(s *sleep.Snapshot, p *sleep.Plan) {
+		same := func(a, b sleep.Verdict) bool { return a.Do == b.Do }
+		if slices.EqualFunc(last, p.Verdicts, same) {
+			return
+		}
+		last = slices.Clone(p.Verdicts)
+		if err := json.NewEncoder(w).Encode(Recorded{s, p}); err != nil {
+			log.Warn("recording a decision", "error", err)
+		}
+	}
 }

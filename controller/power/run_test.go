@@ -1,9 +1,12 @@
 package power
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -39,7 +43,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	var decided atomic.Int32
+	var record bytes.Buffer
 	began, ended := time.Now(), make(chan error, 1)
 	go func() {
 		ended <- Run(ctx, Options{
@@ -47,7 +51,7 @@ func TestRun(t *testing.T) {
 			Machines: []Machine{{Node: "m0", UUID: someUUID, Kind: KindWebhook, URL: hook.URL}}, Identity: "me",
 			Clock:    func() time.Time { return began.Add(100 * time.Since(began)) },
 			Loopback: true, Every: 10 * time.Millisecond,
-			Record: func(*sleep.Snapshot, *sleep.Plan) { decided.Add(1) },
+			Record: RecordTo(&record, slog.New(slog.DiscardHandler)),
 		})
 	}()
 	told := func() bool {
@@ -70,7 +74,7 @@ func TestRun(t *testing.T) {
 		t.Error(n.Labels, err)
 	}
 	lease, err := client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Get(t.Context(), Name, metav1.GetOptions{})
-	if err != nil || *lease.Spec.HolderIdentity != "me" || decided.Load() == 0 {
+	if err != nil || *lease.Spec.HolderIdentity != "me" {
 		t.Error(lease, err)
 	}
 	cancel()
@@ -81,6 +85,19 @@ func TestRun(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("it does not end")
+	}
+	decisions := 0
+	for lines := json.NewDecoder(&record); lines.More(); decisions++ {
+		var recorded Recorded
+		if err := lines.Decode(&recorded); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(*recorded.Plan, sleep.Decide(recorded.Snapshot)); diff != "" {
+			t.Errorf("a recorded snapshot gives another decision:\n%s", diff)
+		}
+	}
+	if decisions < 2 || decisions > 10 {
+		t.Errorf("%d decisions are recorded, want those alone that differ from the one before", decisions)
 	}
 	if err := Run(t.Context(), Options{Mode: "on"}); err == nil {
 		t.Error("a mode that there is not is taken")

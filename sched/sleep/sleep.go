@@ -124,9 +124,9 @@ const (
 
 // Plan is a decision on each machine.
 type Plan struct {
-	Verdicts []Verdict // by index of Snapshot.Machines
-	Next     time.Time // when to ask again although nothing happens; zero: need not
-	Unmet    []string  // jobs that no machine would have room for, asleep or awake
+	Verdicts []Verdict `json:"verdicts"`        // by index of Snapshot.Machines
+	Next     time.Time `json:"next,omitzero"`   // when to ask again although nothing happens; zero: need not
+	Unmet    []string  `json:"unmet,omitempty"` // jobs that no machine would have room for, asleep or awake
 }
 
 // BootTime returns how long a machine takes from the order to wake until work can begin.

@@ -55,6 +55,13 @@ var valueSets = map[string][]string{
 		`policy={"mode":"advise","allowedDelay":"6h","maxDelay":"12h","hold":{"rule":"Threshold","carbonPercentile":25},"workloadTypes":{"service":{"allowedDelay":"0s"}}}`,
 	},
 	"agent": {"--set", "agent.enabled=true"},
+	"machines that sleep": {
+		"--set", "power.enabled=true,power.mode=enforce,power.keysSecret=bmcs,image.pullSecrets={pull}",
+		"--set-json",
+		`power.machines=[{"node":"n1","uuid":"11111111-2222-3333-4444-555555555555","kind":"redfish",` +
+			`"url":"https://192.0.2.1","passwordKey":"n1","username":"admin"}]`,
+		"--set-json", `power.policy={"headroom":0.2,"minAwake":2,"after":"10m"}`,
+	},
 	"agent that pushes": {
 		"--set",
 		"agent.enabled=true,agent.idle=equal,agent.guestDir=/var/scaphandre,agent.maxUnavailable=3,agent.priorityClassName=system-node-critical",
@@ -85,6 +92,9 @@ var valueSets = map[string][]string{
 	},
 }
 
+// installed are the values of the release.
+const installed = "policy.mode=enforce,agent.enabled=true,power.enabled=true"
+
 // TestInstall lets helm install the chart, looks at what it made of the cluster, and takes it away again. Its parts
 // share one control plane, of which a process can have one only.
 func TestInstall(t *testing.T) {
@@ -92,8 +102,7 @@ func TestInstall(t *testing.T) {
 		t.Skip("starts a control plane")
 	}
 	w := start(t)
-	w.helm(t, "install", "kubenergy", chart.Folder, "--create-namespace", "--set",
-		"policy.mode=enforce,agent.enabled=true")
+	w.helm(t, "install", "kubenergy", chart.Folder, "--create-namespace", "--set", installed)
 	w.mapper.Reset()
 	t.Run("the binding comes last", w.testBindingIsLast)
 	t.Run("every value set is accepted", w.testValueSets)
@@ -103,6 +112,7 @@ func TestInstall(t *testing.T) {
 	t.Run("rights", w.testRights)
 	t.Run("guard", w.testGuard)
 	t.Run("guard of budgets", w.testBudgetGuard)
+	t.Run("guard of machines", w.testPowerGuard)
 	t.Run("a tenant attacks", w.testTenant)
 	t.Run("a kubelet attacks", w.testKubelet)
 	t.Run("the agent has no rights", w.testAgentHasNoRights)
@@ -262,7 +272,7 @@ func (w *world) testUpgrade(t *testing.T) {
 		t.Error("hold.enabled is false, and the policy is still there")
 	}
 	w.wantAgent(t, false)
-	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce,agent.enabled=true")
+	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", installed)
 	w.wantAgent(t, true)
 	if _, err := policies.Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err != nil {
 		t.Error(err)

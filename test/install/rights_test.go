@@ -29,7 +29,7 @@ const rightsFile = "testdata/rights.txt"
 // kubectl auth can-i --list, for every account of ours, in every namespace that counts.
 func (w *world) testRights(t *testing.T) {
 	var text strings.Builder
-	for _, account := range []string{"kubenergy-scheduler", "kubenergy-controller", "kubenergy-agent"} {
+	for _, account := range []string{"kubenergy-scheduler", "kubenergy-controller", "kubenergy-agent", "kubenergy-power"} {
 		_, config := w.Account(t, account)
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ import (
 )
 
 // testUninstall does what helm uninstall does: it creates the objects of the pre-delete hook, runs what the hook's Job
-// runs, as its account, and then removes the release. The Job itself cannot run, since the cluster has no nodes.
+// Jobs run, as their accounts, and then removes the release. The Jobs themselves cannot run, since no node has a kubelet.
 func (w *world) testUninstall(t *testing.T) {
 	ctx := t.Context()
 	kit.Eventually(t, 20*time.Second, "Jobs are held", func() bool {
@@ -50,11 +51,12 @@ func (w *world) testUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	documents, err := chart.Template(ctx, "--set", "agent.enabled=true")
+	sleeper := w.sleeper(t)
+	documents, err := chart.Template(ctx, "--set", installed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var args []string
+	jobs := map[string][]string{} // what they run, by account
 	for i := range documents {
 		d := &documents[i]
 		if d.HookOf() != "pre-delete" {
@@ -70,25 +72,17 @@ func (w *world) testUninstall(t *testing.T) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &job); err != nil {
 			t.Fatal(err)
 		}
-		args = job.Spec.Template.Spec.Containers[0].Args
+		jobs[job.Spec.Template.Spec.ServiceAccountName] = job.Spec.Template.Spec.Containers[0].Args
 	}
-	if len(args) == 0 {
-		t.Fatal("the chart has no pre-delete Job")
+	if _, told := w.runAs(t, "kubenergy-wake", jobs["kubenergy-wake"]); !strings.Contains(told, "node sleeper: woken") {
+		t.Errorf("it does not tell of the node that it woke:\n%s", told)
 	}
-	kubeconfig, _ := w.Account(t, "kubenergy-release")
-	var stdout, stderr bytes.Buffer
-	code := 0
-	kit.Eventually(t, 20*time.Second, "the API server knows the rights that were just made", func() bool {
-		stdout.Reset()
-		stderr.Reset()
-		code = cli.Run(ctx, append(slices.Clone(args), "--kubeconfig", kubeconfig), os.Environ(), &stdout, &stderr)
-		return !strings.Contains(stderr.String(), "forbidden")
-	})
-	if code != 0 {
-		t.Fatalf("kubenergy %s: exit code %d\n%s%s", strings.Join(args, " "), code, &stdout, &stderr)
+	n, err := w.Client.CoreV1().Nodes().Get(ctx, sleeper, metav1.GetOptions{})
+	if err != nil || len(n.Spec.Taints) > 0 || n.Labels[v1alpha1.LabelPowerState] != "" {
+		t.Errorf("the node of a machine that slept: taints %v, labels %v (%v)", n.Spec.Taints, n.Labels, err)
 	}
-	t.Logf("kubenergy %s: %s%s", strings.Join(args, " "), &stdout, &stderr)
-	if !strings.Contains(stderr.String(), "1 Deployment names the scheduler kubenergy") {
+	if warned, _ := w.runAs(t, "kubenergy-release", jobs["kubenergy-release"]); !strings.Contains(warned,
+		"1 Deployment names the scheduler kubenergy") {
 		t.Error("it does not tell of the Deployment that it leaves pending")
 	}
 	w.wantNothingHeld(ctx, t)
@@ -111,6 +105,64 @@ func (w *world) testUninstall(t *testing.T) {
 			t.Errorf("%s: gone is %v (%v)", documents[i].Name(), gone, err)
 		}
 	}
+}
+
+// runAs runs what a hook's Job runs, as its account.
+func (w *world) runAs(t *testing.T, account string, args []string) (warned, told string) {
+	t.Helper()
+	if len(args) == 0 {
+		t.Fatalf("no pre-delete Job runs as %s", account)
+	}
+	ctx := t.Context()
+	machines, err := w.Client.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(ctx, "kubenergy-power", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mounted = "/etc/kubenergy/power/machines.yaml"
+	file := kit.Write(t, filepath.Join(t.TempDir(), "machines.yaml"), []byte(machines.Data["machines.yaml"]))
+	kubeconfig, _ := w.Account(t, account)
+	args = append(slices.Clone(args), "--kubeconfig", kubeconfig)
+	for i := range args {
+		args[i] = strings.Replace(args[i], mounted, file, 1)
+	}
+	var stdout, stderr bytes.Buffer
+	code := 0
+	kit.Eventually(t, 20*time.Second, "the API server knows the rights that were just made", func() bool {
+		stdout.Reset()
+		stderr.Reset()
+		code = cli.Run(ctx, args, os.Environ(), &stdout, &stderr)
+		return !strings.Contains(stderr.String(), "forbidden")
+	})
+	if code != 0 {
+		t.Fatalf("kubenergy %s: exit code %d\n%s%s", strings.Join(args, " "), code, &stdout, &stderr)
+	}
+	t.Logf("kubenergy %s: %s%s", strings.Join(args, " "), &stdout, &stderr)
+	return stderr.String(), stdout.String()
+}
+
+// sleeper adds a node that is marked as one whose machine sleeps, and is Ready: the machine was started by hand.
+func (w *world) sleeper(t *testing.T) (name string) {
+	t.Helper()
+	ctx, nodes := t.Context(), w.Client.CoreV1().Nodes()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "sleeper", Labels: map[string]string{
+		v1alpha1.LabelMaySleep: "true", v1alpha1.LabelPowerState: v1alpha1.PowerAsleep,
+	}}}
+	n.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintAsleep, Effect: corev1.TaintEffectNoSchedule}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	created, err := nodes.Create(ctx, n, metav1.CreateOptions{})
+	if err == nil {
+		created.Status = n.Status
+		_, err = nodes.UpdateStatus(ctx, created, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nodes.Delete(context.WithoutCancel(ctx), n.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return n.Name
 }
 
 func (w *world) wantNothingHeld(ctx context.Context, t *testing.T) {

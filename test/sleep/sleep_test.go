@@ -5,6 +5,8 @@ package sleep
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/controller/power"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/scenarios"
@@ -124,6 +129,7 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 	if off := run.Sleep.AsleepHours/want.Sleep.Asleep.Hours() - 1; math.Abs(off) > 0.05 {
 		t.Errorf("machines slept %.1f %% longer than in simulation", 100*off)
 	}
+	decidedAgain(t, dir)
 	for _, run := range r.Runs {
 		if run.Jobs != len(scenario.Jobs) || run.UnplacedJobs > 0 || run.MissedDeadlines > 0 {
 			t.Errorf("%s: of %d jobs %d never ran and %d missed their deadline", run.EmptyNodes, run.Jobs,
@@ -138,5 +144,34 @@ func TestMachinesSleepAsSimulated(t *testing.T) {
 	}
 	if longer := run.MeanWaitSeconds - on.MeanWaitSeconds; longer > 60 {
 		machine.TooSlow("jobs waited for %.0f s longer than without sleep", longer)
+	}
+}
+
+// decidedAgain decides again on each snapshot that was recorded.
+func decidedAgain(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.sleep.jsonl"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("records of decisions: %v (%v)", files, err)
+	}
+	f, err := os.Open(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	decisions := 0
+	for lines := json.NewDecoder(f); ; decisions++ {
+		var recorded power.Recorded
+		if err := lines.Decode(&recorded); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(*recorded.Plan, sleep.Decide(recorded.Snapshot)); diff != "" {
+			t.Errorf("at %v another decision: %s", recorded.Snapshot.Now, diff)
+		}
+	}
+	if t.Logf("%d recorded decisions were made again", decisions); decisions < 2 {
+		t.Error("the record shows nothing")
 	}
 }
