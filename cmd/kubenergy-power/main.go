@@ -27,7 +27,7 @@ func main() {
 		"`file` with the mode, the policy and the machines")
 	keys := flag.String("keys-dir", "/etc/kubenergy/power-keys", "`folder` with a file for each passwordKey")
 	record := flag.String("record", "", "`file` to append decisions to, with all that they depend on, a line of JSON for each\n"+
-		"that differs from the one before; /dev/stdout is one")
+		"that differs from the one before; - is standard output")
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
@@ -51,7 +51,11 @@ func run(file, record string, keys signal.KeyFolder, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if record != "" {
+	switch record {
+	case "":
+	case "-":
+		o.Record = power.RecordTo(os.Stdout, log)
+	default:
 		f, err := os.OpenFile(record, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			return fmt.Errorf("--record: %w", err)
