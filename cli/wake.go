@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -63,20 +64,25 @@ func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	config, keys, err := f.machines(ctx, c)
-	if err != nil {
-		return err
-	}
-	switches, err := power.NewSwitches(config.Machines, keys, true) // a tunnel ends on this machine
-	if err != nil {
-		return usageError{err}
-	}
 	if f.stop {
 		_, err := c.AppsV1().Deployments(v1alpha1.SystemNamespace).Patch(ctx, power.Name, types.MergePatchType,
 			[]byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{}, "scale")
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("stopping Deployment %s: %s", power.Name, because(err))
 		}
+	}
+	certificates, err := os.MkdirTemp("", "kubenergy-wake-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(certificates)
+	config, keys, err := f.machines(ctx, c, certificates)
+	if err != nil {
+		return err
+	}
+	switches, err := power.NewSwitches(config.Machines, keys, true) // a tunnel ends on this machine
+	if err != nil {                                                 // the others can be woken
+		fmt.Fprintf(t.err, "kubenergy: %s\n", oneLine(err))
 	}
 	woken := 0
 	w := &power.Waker{Client: c, Switches: switches, Clock: t.now, Pause: releasePause, Say: func(node, what string) {
@@ -86,12 +92,18 @@ func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
 	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
 		return fmt.Errorf("%s woken, not all that were meant: %s", count(woken, "machine"), oneLine(err))
 	}
-	_, err = fmt.Fprintf(t.out, "%s woken, none sleeps\n", count(woken, "machine"))
+	none := ""
+	if f.all {
+		none = ", none sleeps"
+	}
+	_, err = fmt.Fprintf(t.out, "%s woken%s\n", count(woken, "machine"), none)
 	return err
 }
 
-// machines returns the machines and their keys, from files or from the cluster.
-func (f *wakeFlags) machines(ctx context.Context, c *cluster) (config power.Config, keys dial.KeyReader, err error) {
+// machines returns the machines and their keys, from files or from the cluster. Certificates of the Secret are written to
+// a folder.
+func (f *wakeFlags) machines(ctx context.Context, c *cluster, certificates string,
+) (config power.Config, keys dial.KeyReader, err error) {
 	var text []byte
 	if f.config != "" {
 		if text, err = os.ReadFile(f.config); err != nil {
@@ -108,13 +120,31 @@ func (f *wakeFlags) machines(ctx context.Context, c *cluster) (config power.Conf
 		return config, nil, usageError{err}
 	}
 	if f.keys != "" || config.KeysSecret == "" {
+		mountedAt(config.Machines, f.keys)
 		return config, signal.KeyFolder(f.keys), nil
 	}
 	s, err := c.CoreV1().Secrets(v1alpha1.SystemNamespace).Get(ctx, config.KeysSecret, metav1.GetOptions{})
 	if err != nil {
 		return config, nil, fmt.Errorf("reading Secret %s (or give --keys-dir): %s", config.KeysSecret, because(err))
 	}
+	for _, file := range mountedAt(config.Machines, certificates) {
+		if err := os.WriteFile(file, s.Data[filepath.Base(file)], 0o600); err != nil {
+			return config, nil, err
+		}
+	}
 	return config, secretKeys(s.Data), nil
+}
+
+// mountedAt has machines whose certificates are mounted for kubenergy-power read them from a folder instead, and returns
+// their files there.
+func mountedAt(machines []power.Machine, folder string) (files []string) {
+	for i := range machines {
+		if m := &machines[i]; filepath.Dir(m.CAFile) == power.KeysDir {
+			m.CAFile = filepath.Join(folder, filepath.Base(m.CAFile))
+			files = append(files, m.CAFile)
+		}
+	}
+	return files
 }
 
 // secretKeys are the keys of a Secret.

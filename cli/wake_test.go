@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/power"
 )
 
 // sleeper is a node whose machine sleeps.
@@ -33,7 +35,7 @@ func sleeper(name string) *v1.Node {
 func TestWake(t *testing.T) {
 	const nodes = "/api/v1/nodes"
 	var told []string
-	broken := ""
+	broken, stuck := "", ""
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if broken != "" && strings.Contains(string(body), broken) || r.Header.Get("X-Kubenergy-Signature-256") == "" {
@@ -41,7 +43,10 @@ func TestWake(t *testing.T) {
 			return
 		}
 		if told = append(told, string(body)); strings.Contains(string(body), `"state"`) {
-			_, _ = io.WriteString(w, `{"on": false}`)
+			node := fmt.Sprint("n", slices.IndexFunc([]string{"n0", "n1", "n2"}, func(n string) bool { return strings.Contains(string(body), `"`+n+`"`) }))
+			fmt.Fprintf(w, `{"on": %v}`, slices.ContainsFunc(told, func(b string) bool {
+				return strings.Contains(b, `{"action":"on","node":"`+node+`"`) && stuck != node
+			}))
 		}
 	}))
 	t.Cleanup(hook.Close)
@@ -51,7 +56,10 @@ func TestWake(t *testing.T) {
 		fmt.Fprintf(&text, "- {node: n%d, uuid: 4c4c4544-0042-3510-8054-b4c04f56443%d, kind: webhook, url: '%s', "+
 			"passwordKey: k}\n", i, i, hook.URL)
 	}
-	machines := text.String()
+	machines := strings.Replace(text.String(), "passwordKey: k", "passwordKey: k, caFile: "+power.KeysDir+"/bmc.pem", 1)
+	certificate := httptest.NewTLSServer(nil)
+	certificate.Close()
+	pem := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate().Raw})
 	world := func(t *testing.T) *apiServer {
 		a := newAPIServer(t)
 		told, broken = nil, ""
@@ -60,7 +68,7 @@ func TestWake(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "kubenergy-power"}, Data: map[string]string{"machines.yaml": machines},
 		})
 		a.add(t, system+"secrets", &v1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: "power"}, Data: map[string][]byte{"k": []byte("sesame\n")},
+			ObjectMeta: metav1.ObjectMeta{Name: "power"}, Data: map[string][]byte{"k": []byte("sesame\n"), "bmc.pem": pem},
 		})
 		for i := range 3 {
 			a.add(t, nodes, sleeper(fmt.Sprint("n", i)))
@@ -84,21 +92,28 @@ func TestWake(t *testing.T) {
 
 	a := world(t)
 	if code, stdout, stderr := a.run(t, "wake", "n1"); code != 0 ||
-		stdout != "node n1: woken\n1 machine woken, none sleeps\n" || !slices.Equal(asleep(a), []string{"n0", "n2"}) {
+		stdout != "node n1: woken\n1 machine woken\n" || !slices.Equal(asleep(a), []string{"n0", "n2"}) {
 		t.Errorf("exit code %d: %s%s%v", code, stdout, stderr, asleep(a))
 	}
-	if len(told) != 2 || !strings.Contains(told[1], `{"action":"on","node":"n1"`) {
+	if len(told) != 3 || !strings.Contains(told[1], `{"action":"on","node":"n1"`) {
 		t.Error(told)
 	}
 	broken = "n2"
-	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=1s"); code != 1 ||
+	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=3s"); code != 1 ||
 		!strings.Contains(stderr, "1 machine woken, not all that were meant: node n2: ") || !slices.Equal(asleep(a), []string{"n2"}) {
 		t.Errorf("exit code %d: %s%v", code, stderr, asleep(a))
 	}
 
+	stuck, broken = "n2", ""
+	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=3s"); code != 1 ||
+		!strings.Contains(stderr, "node n2: its machine was ordered to start and is not on") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	stuck = ""
+
 	a = world(t) // files, where the cluster has neither
 	dir := t.TempDir()
-	for name, text := range map[string]string{"machines.yaml": machines, "k": "sesame"} {
+	for name, text := range map[string]string{"machines.yaml": machines, "k": "sesame", "bmc.pem": string(pem)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -113,6 +128,15 @@ func TestWake(t *testing.T) {
 	if code, stdout, stderr := a.run(t, "wake", "--all", "--config", filepath.Join(dir, "machines.yaml"), "--keys-dir", dir); code != 0 ||
 		len(asleep(a)) > 0 {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+
+	a = world(t) // one entry is wrong: the others are woken
+	if err := os.WriteFile(filepath.Join(dir, "bmc.pem"), []byte("none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=3s", "--config", filepath.Join(dir, "machines.yaml"), "--keys-dir", dir); code != 1 ||
+		!slices.Equal(asleep(a), []string{"n0"}) || !strings.Contains(stderr, `kubenergy: machines[0] ("n0"): caFile `) {
+		t.Errorf("exit code %d: %s%v", code, stderr, asleep(a))
 	}
 	for _, args := range [][]string{{"wake"}, {"wake", "a", "--all"}, {"wake", "a", "b"}, {"wake", "a", "--timeout=0s"}} {
 		if code, _, _ := a.run(t, args...); code != 2 {

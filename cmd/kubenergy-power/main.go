@@ -25,7 +25,7 @@ import (
 func main() {
 	file := flag.String("config", "/etc/kubenergy/power/machines.yaml",
 		"`file` with the mode, the policy and the machines")
-	keys := flag.String("keys-dir", "/etc/kubenergy/power-keys", "`folder` with a file for each passwordKey")
+	keys := flag.String("keys-dir", power.KeysDir, "`folder` with a file for each passwordKey")
 	record := flag.String("record", "", "`file` to append decisions to, with all that they depend on, a line of JSON for each\n"+
 		"that differs from the one before; - is standard output")
 	flag.Parse()

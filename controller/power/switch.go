@@ -22,27 +22,35 @@ type Switch interface {
 	On(ctx context.Context) error
 }
 
-// NewSwitches returns what switches the machines, by node.
+// KeysDir is where the Secret of keys is mounted for kubenergy-power.
+const KeysDir = "/etc/kubenergy/power-keys"
+
+// NewSwitches returns what switches the machines, by node. The error names all machines that are not among them.
 func NewSwitches(all []Machine, keys dial.KeyReader, loopback bool) (map[string]Switch, error) {
 	if err := checkMachines(all); err != nil {
 		return nil, err
 	}
 	switches := make(map[string]Switch, len(all))
+	var errs []error
 	for i := range all {
-		m, err := &all[i], error(nil)
+		m := &all[i]
+		var power Switch
+		var err error
 		if m.Kind == KindRedfish {
-			switches[m.Node], err = meter.NewSystem(meter.Entry{
+			power, err = meter.NewSystem(meter.Entry{
 				Node: m.Node, Kind: meter.KindRedfish, URL: m.URL, Username: m.Username, PasswordKey: m.PasswordKey,
 				Auth: m.Auth, CAFile: m.CAFile,
 			}, m.System, &meter.Deps{Keys: keys, Clock: time.Now, Loopback: loopback})
 		} else {
-			switches[m.Node], err = newWebhook(m, keys, loopback)
+			power, err = newWebhook(m, keys, loopback)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("machines[%d] (%.80q): %w", i, m.Node, err)
+			errs = append(errs, fmt.Errorf("machines[%d] (%.80q): %w", i, m.Node, err))
+			continue
 		}
+		switches[m.Node] = power
 	}
-	return switches, nil
+	return switches, errors.Join(errs...)
 }
 
 // webhook leaves the switching to a server of the owner's.

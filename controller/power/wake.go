@@ -101,5 +101,8 @@ func (w *Waker) start(ctx context.Context, n *v1.Node, goesDown bool) error {
 	case on && err == nil:
 		return nil
 	}
-	return power.On(ctx)
+	if ordered := power.On(ctx); ordered != nil || err != nil { // where it cannot be asked, the order has to do
+		return ordered
+	}
+	return errors.New("its machine was ordered to start and is not on")
 }
