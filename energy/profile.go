@@ -33,7 +33,7 @@ type Profile struct {
 	Exponent float64 `json:"exponent,omitempty"`
 	Curve    []Point `json:"curve,omitempty"`
 	Sleep    Watts   `json:"sleepWatts"`
-	WakeUp   Joules  `json:"wakeUpJoules,omitempty"` // spent once whenever a sleeping node gets its first job
+	WakeUp   Joules  `json:"wakeUpJoules,omitempty"` // of one boot, beyond Sleep
 	// BootSeconds is how long a machine takes from the order to wake until work can begin; 0: no time, so that it
 	// sleeps whenever it is empty.
 	BootSeconds float64 `json:"bootSeconds,omitempty"`

@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -116,7 +117,8 @@ func New(file *sim.File, results []*sim.Result) *Report {
 			Name: s.Name, Workload: file.Workload.File, Jobs: len(s.Jobs), Nodes: len(s.Nodes),
 			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
 			Forecast: forecastOf(file, s),
-			Learner:  file.Learner, Power: file.Power, Seed: s.Policy.Seed, Notes: s.Notes,
+			Learner:  file.Learner, Power: file.Power, Seed: s.Policy.Seed,
+			Notes: append(bootNotes(s), s.Notes...),
 		},
 	}
 	for i := range s.Jobs {
@@ -194,6 +196,30 @@ func forecastOf(file *sim.File, s *sim.Scenario) string {
 		models[i] += " (" + s.Sites[i].Name + ")"
 	}
 	return strings.Join(models, ", ")
+}
+
+// bootNotes tell of power profiles whose boots cost less than any machine's do.
+func bootNotes(s *sim.Scenario) (notes []string) {
+	if !s.Sleeps() {
+		return nil
+	}
+	known := map[*energy.Profile]bool{}
+	for i := range s.Nodes {
+		p := s.Nodes[i].Profile
+		if p == nil || known[p] || !p.Sleeps() {
+			continue
+		}
+		known[p] = true
+		switch {
+		case p.BootSeconds == 0:
+			notes = append(notes, fmt.Sprintf("Profile %s has no bootSeconds: its machines go to sleep at once and wake "+
+				"in no time. On a cluster they never sleep.", p.Name))
+		case p.Booting() < p.Power(0):
+			notes = append(notes, fmt.Sprintf("Profile %s draws %s W while it boots, less than idle: wakeUpJoules is "+
+				"what the whole boot takes beyond sleepWatts.", p.Name, significant(float64(p.Booting()))))
+		}
+	}
+	return notes
 }
 
 func saving(base, v float64) float64 {

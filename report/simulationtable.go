@@ -140,14 +140,16 @@ func (r *Report) emptyNote() string {
 			sum.Boots += s.Boots
 			sum.BootHours += s.BootHours
 			sum.BootEnergyKWh += s.BootEnergyKWh
+			sum.AsleepHours += s.AsleepHours
 		}
 	}
 	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Sleep != nil }) {
 		return "Empty machines stay on."
 	}
-	return fmt.Sprintf("Machines that sleep draw what their power profile says; the %s of all runs took %s kWh and "+
-		"%s of machine time, which the figures include.", plural(sum.Boots, "boot", "boots"),
-		significant(sum.BootEnergyKWh), span(3600*sum.BootHours))
+	return fmt.Sprintf("Machines that sleep draw what their power profile says; those that take time to boot slept for "+
+		"%s of machine time in all runs; the %s took %s kWh and %s, which the figures include.",
+		span(3600*sum.AsleepHours), plural(sum.Boots, "boot", "boots"), significant(sum.BootEnergyKWh),
+		span(3600*sum.BootHours))
 }
 
 // unplacedNotes tell what no node is large enough for from what only found no room: energy is lower for either.

@@ -63,11 +63,12 @@ type PowerProfileSpec struct {
 	// +kubebuilder:validation:MinItems=2
 	// +kubebuilder:validation:MaxItems=101
 	Curve []CurvePoint `json:"curve,omitempty"`
-	// Power of a node without any pod but those of DaemonSets; by default it never sleeps.
+	// Power of a machine that sleeps; by default it never does. What kubenergy-power puts to sleep needs bootSeconds too.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	SleepWatts *float64 `json:"sleepWatts,omitempty"`
-	// Energy spent once when a sleeping node wakes.
+	// Energy of one boot beyond sleepWatts: what a meter at the wall counts from the order to wake until the node is
+	// Ready, less sleepWatts for as long.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	WakeUpJoules float64 `json:"wakeUpJoules,omitempty"`
