@@ -3,6 +3,7 @@ package power
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -35,7 +36,10 @@ type loop struct {
 	empty  map[string]time.Time // since when nothing is seen to run on a node
 	seen   map[string]sight     // when the state of a node was seen first, by its Since
 	doubts map[string]doubt     // machines that are left alone
-	told   map[string]sleep.Verb
+	told   map[string]string    // what was said last of a machine
+	vain   map[vain]time.Time
+
+	kept map[string]time.Time // when a machine was last kept or woken for planned work
 }
 
 type doubt struct {
@@ -48,7 +52,7 @@ func newLoop(o Options, switches map[string]Switch) *loop {
 		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: 16, switches: switches,
 		uuids: map[string]string{},
 		empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
-		told: map[string]sleep.Verb{},
+		told: map[string]string{}, vain: map[vain]time.Time{}, kept: map[string]time.Time{},
 	}
 	for i := range o.Machines {
 		l.uuids[o.Machines[i].Node] = o.Machines[i].UUID
@@ -60,10 +64,11 @@ func newLoop(o Options, switches map[string]Switch) *loop {
 type turn struct {
 	facts
 
-	node *v1.Node
-	step step
-	told bool // what the step writes is written
-	err  error
+	node  *v1.Node
+	step  step
+	told  bool // what the step writes is written
+	would bool // it would be sent to sleep, if the mode were enforce
+	err   error
 }
 
 // round looks at everything once.
@@ -110,14 +115,16 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 		t.boot, t.want = unknown.BootTime(), sleep.Wake
 		if sound {
 			t.boot, t.want, t.why = s.Machines[i].BootTime(), plan.Verdicts[i].Do, because(&plan.Verdicts[i])
+			t.keep = s.Machines[i].Keep
 		}
-		if l.Mode != ModeEnforce {
-			l.say(t)
+		if sound && plan.Verdicts[i].Reason == sleep.ForPlanned {
+			l.kept[n.Name] = now
 		}
+		l.tell(t)
 		if l.switches[n.Name] == nil && t.state == sleep.Awake && !t.tainted {
 			continue
 		}
-		if l.Mode != ModeEnforce || n.Labels[v1alpha1.LabelMaySleep] != "true" {
+		if !t.would && (l.Mode != ModeEnforce || n.Labels[v1alpha1.LabelMaySleep] != "true") {
 			t.want, t.why = sleep.Wake, "it may sleep no longer"
 		}
 		turns = append(turns, t)
@@ -131,11 +138,20 @@ func (l *loop) facts(n *v1.Node, now time.Time) facts {
 		limits: &l.limits, now: now, ready: isReady(n), leads: l.leads(), state: stateOf(n), memory: remembered(n),
 		tainted: isTainted(n),
 	}
-	if saw, ok := l.seen[n.Name]; !ok || !saw.of.Equal(f.Since) {
-		l.seen[n.Name] = sight{f.Since, now}
-	}
-	f.seen = l.seen[n.Name].since
+	f.seen = l.sight(n.Name, f.Since, now)
 	return f
+}
+
+// sight returns when the state of a node was seen first. What stood there when this replica began is as old as it says.
+func (l *loop) sight(node string, of, now time.Time) time.Time {
+	saw, ok := l.seen[node]
+	switch {
+	case !ok && of.Before(now):
+		l.seen[node] = sight{of, of}
+	case !ok || !saw.of.Equal(of):
+		l.seen[node] = sight{of, now}
+	}
+	return l.seen[node].since
 }
 
 // because is a verdict's reason, in words.
@@ -143,14 +159,24 @@ func because(v *sleep.Verdict) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s", v.Reason, v.For))
 }
 
-// say says what would be done about a machine, once.
-func (l *loop) say(t *turn) {
-	if l.told[t.node.Name] == t.want {
-		return
+// tell tells why a machine never sleeps, and finds out whether one is to be told of that would sleep.
+func (l *loop) tell(t *turn) {
+	switch told := l.told[t.node.Name]; {
+	case !t.leads || t.node.Labels[v1alpha1.LabelMaySleep] != "true":
+	case t.keep != "" && t.keep != keptForPlanned:
+		l.say(t.node, reasonStays, t.keep)
+	case t.want == sleep.Sleep && l.Mode != ModeEnforce:
+		t.would = !strings.HasPrefix(told, reasonWould)
+	case strings.HasPrefix(told, reasonWould):
+		delete(l.told, t.node.Name) // it works, or wakes
 	}
-	l.told[t.node.Name] = t.want
-	if t.want != sleep.Stay {
-		l.event(t.node, v1.EventTypeNormal, "Would"+string(t.want[0]-'a'+'A')+string(t.want[1:]), t.why)
+}
+
+// say tells an event of a machine that changes nothing, once.
+func (l *loop) say(n *v1.Node, reason, note string) {
+	if text := reason + ": " + note; l.told[n.Name] != text {
+		l.told[n.Name] = text
+		l.event(n, v1.EventTypeNormal, reason, note)
 	}
 }
 
@@ -161,8 +187,12 @@ func (l *loop) take(ctx context.Context, t *turn) (err error) {
 		if t.want == sleep.Wake {
 			t.want = sleep.Stay
 		}
-	} else if t.asks() {
+	} else if t.would || t.asks() {
 		t.ask(ctx, power, l.uuids[t.node.Name])
+	}
+	if t.would {
+		t.step.doubts = t.says != isOn
+		return nil
 	}
 	if t.due() {
 		if t.busy, err = l.busy(ctx, t.node.Name); err != nil {
@@ -186,6 +216,7 @@ func (l *loop) take(ctx context.Context, t *turn) (err error) {
 	case sleep.Sleep:
 		if err = power.Off(ctx); refused(err) { // so nothing will come of it
 			t.memory, t.state = t.step.memory, sleep.Stopping
+			t.Sleeps = t.Sleeps[:len(t.Sleeps)-1]
 			t.step = t.to(sleep.Awake, reasonAbandoned, err.Error())
 			t.step.doubts, t.doubt = true, err.Error()
 			t.node, err = l.write(ctx, t.node, &t.step)
@@ -199,6 +230,8 @@ func (l *loop) take(ctx context.Context, t *turn) (err error) {
 func (t *turn) ask(ctx context.Context, power Switch, uuid string) {
 	on, says, err := power.State(ctx)
 	switch same := strings.EqualFold(says, uuid); {
+	case errors.Is(err, errUnsure):
+		t.says, t.doubt = unsure, err.Error()
 	case err != nil:
 		t.doubt = err.Error()
 	case !same || !strings.EqualFold(t.node.Status.NodeInfo.SystemUUID, uuid):
@@ -260,9 +293,13 @@ func (l *loop) conclude(t *turn, now time.Time) {
 	if t.step.doubts {
 		l.doubts[t.node.Name] = doubt{now.Add(l.limits.doubt), t.doubt}
 	}
+	if t.would && !t.step.doubts {
+		l.say(t.node, reasonWould, t.why)
+	}
 	if !t.told {
 		return
 	}
+	l.seen[t.node.Name] = sight{t.step.Since, l.Clock()}
 	kind := v1.EventTypeNormal
 	if t.step.reason == reasonFailed || t.step.reason == reasonRefused || t.step.doubts {
 		kind = v1.EventTypeWarning

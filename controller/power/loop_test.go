@@ -19,7 +19,7 @@ import (
 func one(t *testing.T, machines int) (*world, *replica) {
 	t.Helper()
 	w := newWorld(1, machines)
-	w.meanwhile = w.pass
+	w.meanwhile, w.sound = w.pass, true
 	w.lease = "replica"
 	r := w.start("replica")
 	r.list = func() (*cluster, error) {

@@ -75,6 +75,7 @@ const (
 	silent answer = iota // nothing that can be believed
 	isOn
 	isOff
+	unsure // it cannot know
 )
 
 // facts are all that the next step of a machine depends on.
@@ -90,6 +91,7 @@ type facts struct {
 	boot    time.Duration
 	want    sleep.Verb // what is decided
 	why     string     // and its reason
+	keep    string     // why it must not sleep; "": it may
 	leads   bool       // only the replica that leads sends to sleep
 
 	says  answer // what the management controller said; its UUID is right
@@ -130,6 +132,8 @@ const (
 	reasonAwake     = "Awake"
 	reasonFailed    = "BootFailed"
 	reasonRefused   = "ShutdownFailed"
+	reasonStays     = "StaysAwake"
+	reasonWould     = "WouldSleep"
 )
 
 // next returns the next step of a machine.
@@ -199,7 +203,7 @@ func (f *facts) leaving() step {
 // stopping is the step of a machine that may have been asked to shut down: until that is over it can only be waited
 // for. It is off once its management controller says so and its node has gone quiet.
 func (f *facts) stopping() step {
-	over := !f.now.Before(f.Off.Add(f.limits.stops))
+	over := f.elapsed(f.Off) >= f.limits.stops
 	switch {
 	case f.says == isOff && !f.ready:
 		return f.to(sleep.Asleep, reasonAsleep, f.Why)
@@ -212,7 +216,7 @@ func (f *facts) stopping() step {
 }
 
 func (f *facts) booting() step {
-	since := f.now.Sub(f.Wake)
+	since := f.elapsed(f.Wake)
 	switch {
 	case f.ready:
 		return f.to(sleep.Awake, reasonAwake, f.Why)
@@ -224,6 +228,12 @@ func (f *facts) booting() step {
 		return step{order: sleep.Wake} // again: the replica that was to give the order may be dead
 	}
 	return step{}
+}
+
+// elapsed returns how long ago something was written with the state. Another replica may have written it, whose clock is
+// ahead.
+func (f *facts) elapsed(since time.Time) time.Duration {
+	return min(f.now.Sub(since), f.now.Sub(f.seen))
 }
 
 // to returns the step into a state.

@@ -2,6 +2,7 @@ package power
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -27,8 +29,9 @@ type cluster struct {
 }
 
 const (
-	mostNeeds = 256 // pods that machines are looked for at once
-	usualTime = time.Hour
+	mostNeeds  = 256  // pods that machines are looked for at once
+	mostLooked = 4096 // pods that wait and are looked at in one round
+	usualTime  = time.Hour
 )
 
 // unknown is the profile of a machine of which none is known: it boots in five minutes, and what it draws says nothing.
@@ -44,6 +47,12 @@ type onNode struct {
 
 // sight is since when a replica sees something.
 type sight struct{ of, since time.Time }
+
+// vain is a pod that went on waiting although a machine was awake and had room.
+type vain struct {
+	pod  types.UID
+	node string
+}
 
 // snapshot collects all that a decision depends on, and returns the nodes of its machines.
 func (l *loop) snapshot(c *cluster, now time.Time) (s sleep.Snapshot, nodes []*v1.Node) {
@@ -86,16 +95,21 @@ func (l *loop) count(p *v1.Pod, on map[string]*onNode, largest sched.Resources, 
 		return largest
 	}
 	asks := policy.PodRequest(p)
+	// kube-scheduler nominates a node before it makes volumes for a pod there, which may take minutes.
+	node := cmp.Or(p.Spec.NodeName, p.Status.NominatedNodeName)
+	if node == "" {
+		return largest
+	}
 	if recent && stays {
 		largest = largest.Max(asks)
 	}
-	if p.Spec.NodeName == "" || ended {
+	if ended {
 		return largest
 	}
-	has := on[p.Spec.NodeName]
+	has := on[node]
 	if has == nil {
 		has = &onNode{}
-		on[p.Spec.NodeName] = has
+		on[node] = has
 	}
 	if has.keep = cmp.Or(has.keep, keepsFor(p)); stays {
 		has.used, has.jobs = has.used.Add(asks), has.jobs+1
@@ -113,7 +127,10 @@ func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memo
 	m := sleep.Machine{
 		Name: n.Name, Zone: n.Labels[v1.LabelTopologyZone], Labels: n.Labels, Capacity: capacity, Free: node.Free,
 		Jobs: has.jobs, Profile: node.Profile, Speed: node.Speed, PUE: node.PUE, State: state, Since: mem.Since,
-		Failed: mem.Failed,
+		Failed: mem.Failed, Closed: closed(n),
+	}
+	if state != sleep.Awake && l.switches[n.Name] == nil { // nothing of ours can wake it
+		m.Capacity, m.Free = sched.Resources{}, sched.Resources{}
 	}
 	if m.Profile == nil {
 		m.Profile = &unknown
@@ -128,21 +145,24 @@ func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memo
 		// It is decided again whether it is to sleep, as if it were still awake and had been empty for long.
 		m.State, m.Since = sleep.Awake, time.Time{}
 	case state == sleep.Booting:
-		m.Since = mem.Wake
-		if now.Sub(mem.Wake) > m.BootTime()+l.limits.late {
+		// Another replica may have written it, whose clock is ahead.
+		elapsed := min(now.Sub(mem.Wake), now.Sub(l.sight(n.Name, mem.Since, now)))
+		if m.Since = now.Add(-elapsed); elapsed > m.BootTime()+l.limits.late {
 			m.Failed++
 		}
 	case state == sleep.Awake:
 		if _, ok := l.empty[n.Name]; m.Jobs > 0 || !ok {
 			l.empty[n.Name] = now
 		}
-		if m.Since = mem.Since; m.Since.Before(l.empty[n.Name]) {
+		if m.Since = l.sight(n.Name, mem.Since, now); m.Since.Before(l.empty[n.Name]) {
 			m.Since = l.empty[n.Name]
 		}
 	}
 	m.Keep = cmp.Or(l.refuses(n, known && node.Profile.BootSeconds > 0, now), has.keep)
 	return m
 }
+
+const keptForPlanned = "work that it was kept for may come any moment"
 
 // refuses returns why a machine must not sleep, by its node and what is known of it.
 func (l *loop) refuses(n *v1.Node, boots bool, now time.Time) string {
@@ -158,24 +178,63 @@ func (l *loop) refuses(n *v1.Node, boots bool, now time.Time) string {
 		return "its power profile has no bootSeconds"
 	case now.Before(doubt.until):
 		return doubt.why
+	case now.Sub(l.kept[n.Name]) < l.limits.schedule:
+		return keptForPlanned
 	}
 	return ""
 }
 
 // waiting returns what pods need that kube-scheduler found no node for.
 func (l *loop) waiting(pods []*v1.Pod, nodes []*v1.Node, machines []sleep.Machine, now time.Time) (needs []sleep.Need) {
+	maps.DeleteFunc(l.vain, func(_ vain, at time.Time) bool { return now.Sub(at) >= usualTime })
+	for _, p := range inTurn(pods) {
+		need := sleep.Need{Job: p.Namespace + "/" + p.Name, Request: policy.PodRequest(p), Duration: usualTime}
+		need.Machines = suit(p, nodes, func(i int) bool {
+			return !l.isVain(p, &need, &machines[i], nodes[i], now) && l.mayHave(&machines[i], nodes[i], now)
+		})
+		if len(need.Machines) > 0 {
+			needs = append(needs, need)
+		}
+		if len(needs) == mostNeeds {
+			break
+		}
+	}
+	return needs
+}
+
+// inTurn returns pods by age, one of each namespace after the other, and not more than can be looked at.
+func inTurn(pods []*v1.Pod) []*v1.Pod {
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace, b.Namespace),
 			strings.Compare(a.Name, b.Name))
 	})
-	for _, p := range pods[:min(len(pods), mostNeeds)] {
-		need := sleep.Need{Job: p.Namespace + "/" + p.Name, Request: policy.PodRequest(p), Duration: usualTime}
-		need.Machines = suit(p, nodes, func(i int) bool { return l.mayHave(&machines[i], nodes[i], now) })
-		if len(need.Machines) > 0 {
-			needs = append(needs, need)
-		}
+	rank, of := map[*v1.Pod]int{}, map[string]int{}
+	for _, p := range pods {
+		rank[p] = of[p.Namespace]
+		of[p.Namespace]++
 	}
-	return needs
+	slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return cmp.Compare(rank[a], rank[b]) })
+	return pods[:min(len(pods), mostLooked)]
+}
+
+// isVain reports whether kube-scheduler did not take a machine for a pod when it had been woken and had room: it knows
+// why, as of a volume or of pods that must be apart. The machine is tried again after an hour.
+func (l *loop) isVain(p *v1.Pod, need *sleep.Need, m *sleep.Machine, n *v1.Node, now time.Time) bool {
+	key := vain{p.UID, n.Name}
+	if mem := remembered(n); stateOf(n) == sleep.Awake && now.Sub(mem.Wake) < usualTime &&
+		now.Sub(l.sight(n.Name, mem.Since, now)) >= l.limits.schedule && need.Request.Within(m.Free) {
+		l.vain[key] = now
+	}
+	_, found := l.vain[key]
+	return found
+}
+
+// closed reports whether work of all kinds cannot go to a node.
+func closed(n *v1.Node) bool {
+	return n.Spec.Unschedulable || n.Labels[v1alpha1.LabelMaySleep] != "true" &&
+		slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
+			return t.Effect != v1.TaintEffectPreferNoSchedule && !v1alpha1.ForSleep(&t)
+		})
 }
 
 // suit returns the nodes that a pod may run on once they are awake, of those that it may have.

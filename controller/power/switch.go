@@ -53,6 +53,9 @@ func NewSwitches(all []Machine, keys dial.KeyReader, loopback bool) (map[string]
 	return switches, errors.Join(errs...)
 }
 
+// errUnsure is the answer of what cannot know whether a machine is on.
+var errUnsure = errors.New("the webhook cannot know whether it is on")
+
 // webhook leaves the switching to a server of the owner's.
 type webhook struct {
 	dial.Client
@@ -82,7 +85,9 @@ func newWebhook(m *Machine, keys dial.KeyReader, loopback bool) (*webhook, error
 }
 
 func (w *webhook) post(ctx context.Context, action string) ([]byte, error) {
-	body, err := json.Marshal(map[string]string{"node": w.machine.Node, "uuid": w.machine.UUID, "action": action})
+	body, err := json.Marshal(map[string]string{
+		"node": w.machine.Node, "uuid": w.machine.UUID, "action": action, "at": w.Now().UTC().Format(time.RFC3339),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -109,14 +114,20 @@ func (w *webhook) State(ctx context.Context) (on bool, uuid string, err error) {
 		return false, "", err
 	}
 	var answer struct {
-		On   *bool  `json:"on"`
-		UUID string `json:"uuid"`
+		On   json.RawMessage `json:"on"`
+		UUID string          `json:"uuid"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil || answer.On == nil {
-		return false, "", dial.Refuse(dial.ReasonShape, `the webhook answered %.80q: want {"on": true, "uuid": "…"}`,
-			cmp.Or(w.Secrets.Conceal(string(body)), "nothing"))
+	if err := json.Unmarshal(body, &answer); err != nil {
+		answer.On = nil
 	}
-	return *answer.On, answer.UUID, nil
+	switch string(answer.On) {
+	case "true", "false":
+		return string(answer.On) == "true", answer.UUID, nil
+	case "null":
+		return false, "", errUnsure
+	}
+	return false, "", dial.Refuse(dial.ReasonShape, `the webhook answered %.80q: want {"on": true, "uuid": "…"}`,
+		cmp.Or(w.Secrets.Conceal(string(body)), "nothing"))
 }
 
 // On implements [Switch].

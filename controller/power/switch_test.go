@@ -4,7 +4,9 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -142,9 +145,18 @@ func TestWebhook(t *testing.T) {
 		t.Error(err)
 	}
 	for i, action := range []string{"state", "off", "on"} {
-		if want := `{"action":"` + action + `","node":"n","uuid":"` + someUUID + `"}`; told[i] != want {
-			t.Errorf("%s: want %s", told[i], want)
+		var body struct {
+			Action, Node, UUID string
+			At                 time.Time
 		}
+		if err := json.Unmarshal([]byte(told[i]), &body); err != nil || body.Action != action || body.Node != "n" ||
+			body.UUID != someUUID || time.Since(body.At) > time.Minute {
+			t.Errorf("%s: want %s of n, now (%v)", told[i], action, err)
+		}
+	}
+	answer = `{"on": null}`
+	if _, _, err := s.State(t.Context()); !errors.Is(err, errUnsure) {
+		t.Error(err)
 	}
 	for _, answer = range []string{"", "{}", `{"on": "yes"}`, "on"} {
 		if _, _, err := s.State(t.Context()); err == nil {

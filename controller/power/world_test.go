@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -68,6 +69,7 @@ type box struct {
 
 // world is a cluster and its machines in virtual time.
 type world struct {
+	sound    bool // no boot fails by chance
 	seed     uint64
 	rng      *rand.Rand
 	begin    time.Time
@@ -155,7 +157,9 @@ func (w *world) addNode(name, uuid string, sleeps bool) {
 
 func (w *world) addPod(name, node string, cores int64, change func(*v1.Pod)) *v1.Pod {
 	p := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, CreationTimestamp: metav1.NewTime(w.now)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(w.now),
+		},
 		Spec: v1.PodSpec{NodeName: node, Containers: []v1.Container{{Resources: v1.ResourceRequirements{
 			Requests: v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(cores, resource.DecimalSI)},
 		}}}},
@@ -541,7 +545,7 @@ func (c *control) On(ctx context.Context) error {
 	}
 	w := c.r.world
 	w.wakes++
-	b.on, b.booted, b.fails = true, w.now.Add(bootTime), w.rng.IntN(12) == 0
+	b.on, b.booted, b.fails = true, w.now.Add(bootTime), w.rng.IntN(12) == 0 && !w.sound
 	if b.fails {
 		w.failures = append(w.failures, w.now)
 	}

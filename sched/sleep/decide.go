@@ -13,6 +13,7 @@ import (
 func Decide(s *Snapshot) Plan {
 	d := newDecision(s)
 	d.serve()
+	d.wakeForBound()
 	d.count()
 	d.wakeForHeadroom()
 	d.rest()
@@ -30,7 +31,8 @@ type decision struct {
 	best  []int // all machines, those first that draw least per core
 
 	free, used sched.Resources // of the machines that are up
-	roomy      int             // how many of them have room for the largest job
+	largest    sched.Resources // Snapshot.Largest, if any machine is so large
+	roomy      int             // how many machines that are up have room for it
 }
 
 func newDecision(s *Snapshot) *decision {
@@ -49,7 +51,12 @@ func newDecision(s *Snapshot) *decision {
 		}
 		if m.State == Awake {
 			d.nodes[i].Free, d.nodes[i].Jobs = m.Free, m.Jobs
-			d.awake[m.Zone]++
+			if !m.Closed {
+				d.awake[m.Zone]++
+			}
+		}
+		if !m.Closed && s.Largest.Within(m.Capacity) {
+			d.largest = s.Largest
 		}
 		d.plan.Verdicts[i].Reason = first(m)
 	}
@@ -247,6 +254,21 @@ func (d *decision) wake(i int) {
 	d.nodes[i].Awake = true
 }
 
+// wakeForBound wakes machines that work was bound to while they went to sleep.
+func (d *decision) wakeForBound() {
+	for i := range d.Machines {
+		m := &d.Machines[i]
+		switch {
+		case m.Jobs == 0 || m.State != Asleep:
+		case d.Now.Before(m.retry()):
+			d.askAgain(m.retry())
+		default:
+			d.plan.Verdicts[i].Reason = Works
+			d.wake(i)
+		}
+	}
+}
+
 // count sums up what is free and in use.
 func (d *decision) count() {
 	for i := range d.nodes {
@@ -259,12 +281,15 @@ func (d *decision) count() {
 
 // rises counts the free room of a machine that comes up, or with by = -1 of one that goes down.
 func (d *decision) rises(i, by int) {
+	if d.Machines[i].Closed {
+		return
+	}
 	if free := d.nodes[i].Free; by > 0 {
 		d.free = d.free.Add(free)
 	} else {
 		d.free = d.free.Sub(free)
 	}
-	if d.Largest.Within(d.nodes[i].Free) {
+	if d.largest.Within(d.nodes[i].Free) {
 		d.roomy += by
 	}
 }
@@ -272,11 +297,13 @@ func (d *decision) rises(i, by int) {
 // wakeForHeadroom wakes the machines that draw least per core until there is room for what may come next.
 func (d *decision) wakeForHeadroom() {
 	for _, i := range d.best {
-		m, lacks := &d.Machines[i], d.lacks()
+		m := &d.Machines[i]
+		lacks, cramped := d.lacks()
 		switch {
-		case lacks == (sched.Resources{}):
+		case lacks == (sched.Resources{}) && !cramped:
 			return
-		case !d.sleeps(i), d.Now.Before(m.retry()), !d.helps(i, lacks):
+		case m.Closed, !d.sleeps(i), d.Now.Before(m.retry()),
+			!d.helps(i, lacks) && !(cramped && d.largest.Within(m.Capacity)):
 			continue
 		}
 		d.plan.Verdicts[i].Reason, d.plan.Verdicts[i].For = ForHeadroom, ""
@@ -292,18 +319,14 @@ func (d *decision) helps(i int, lacks sched.Resources) bool {
 	return lacks.MilliCPU > 0 && has.MilliCPU > 0 || lacks.Memory > 0 && has.Memory > 0 || lacks.GPU > 0 && has.GPU > 0
 }
 
-// lacks returns how much headroom is missing on the machines that are up.
-func (d *decision) lacks() sched.Resources {
+// lacks returns how much headroom is missing on the machines that are up, and whether none has room for the largest job.
+func (d *decision) lacks() (lack sched.Resources, cramped bool) {
 	if d.Policy.Headroom <= 0 {
-		return sched.Resources{}
+		return sched.Resources{}, false
 	}
 	share := func(of int64) int64 { return int64(d.Policy.Headroom * float64(of)) }
 	want := sched.Resources{MilliCPU: share(d.used.MilliCPU), Memory: share(d.used.Memory), GPU: share(d.used.GPU)}
-	lack := want.Sub(d.free).Max(sched.Resources{})
-	if d.roomy == 0 {
-		lack = lack.Max(d.Largest)
-	}
-	return lack
+	return want.Sub(d.free).Max(sched.Resources{}), d.roomy == 0 && d.largest != (sched.Resources{})
 }
 
 // rest sends machines to sleep that nothing needs, those first that draw most per core. What is yet to come up does not
@@ -319,14 +342,17 @@ func (d *decision) rest() {
 		if m.State != Awake || m.Jobs > 0 || d.taken[i] {
 			continue
 		}
-		v.Reason, v.Until = d.keeps(i)
+		if v.Reason, v.Until = d.keeps(i); v.Reason == Refused {
+			v.For = m.Keep
+		}
 		if v.Reason == JustEmptied {
 			d.askAgain(v.Until)
 		}
 		if v.Reason == Spare {
 			v.Do, d.up[i] = Sleep, false
-			d.awake[m.Zone]--
-			d.rises(i, -1)
+			if d.rises(i, -1); !m.Closed {
+				d.awake[m.Zone]--
+			}
 		}
 	}
 }
@@ -345,12 +371,14 @@ func (d *decision) keeps(i int) (why Reason, until time.Time) {
 		return JustEmptied, ripe
 	case d.Policy.MaxCycles > 0 && m.Sleeps >= d.Policy.MaxCycles:
 		return Cycled, time.Time{}
+	case m.Closed:
+		return Spare, time.Time{}
 	case d.awake[m.Zone] <= d.Policy.MinAwake:
 		return LeastAwake, time.Time{}
 	}
 	d.rises(i, -1)
 	defer d.rises(i, 1)
-	if d.lacks() != (sched.Resources{}) {
+	if lacks, cramped := d.lacks(); lacks != (sched.Resources{}) || cramped {
 		return ForHeadroom, time.Time{}
 	}
 	return Spare, time.Time{}

@@ -33,6 +33,7 @@ type Machine struct {
 	Capacity sched.Resources   `json:"capacity"`
 	Free     sched.Resources   `json:"free"` // while it is awake; else all of its capacity is
 	Jobs     int               `json:"jobs,omitempty"`
+	Closed   bool              `json:"closed,omitempty"` // to work of all kinds: it is cordoned, or for special work alone
 	Profile  *energy.Profile   `json:"profile"`
 	Speed    float64           `json:"speed,omitempty"`
 	PUE      float64           `json:"pue,omitempty"`
@@ -81,7 +82,7 @@ type Snapshot struct {
 	Machines []Machine `json:"machines"` // sorted by name
 	Needs    []Need    `json:"needs,omitempty"`
 	// Largest is the most of each resource that one job of the last hour asked for: headroom includes one machine with
-	// room for it.
+	// room for it, if any is so large.
 	Largest sched.Resources `json:"largest,omitzero"`
 }
 
@@ -99,7 +100,7 @@ const (
 type Verdict struct {
 	Do     Verb      `json:"do,omitempty"`
 	Reason Reason    `json:"reason"`
-	For    string    `json:"for,omitempty"`  // the job that it wakes for, or is kept awake for
+	For    string    `json:"for,omitempty"`  // the job that it wakes for, or what keeps it awake
 	Until  time.Time `json:"until,omitzero"` // when the reason may end by itself
 }
 
