@@ -21,6 +21,8 @@ import (
 	"github.com/kubenergy/kubenergy/controller/signal"
 )
 
+const stopPause = 5 * time.Second
+
 type wakeFlags struct {
 	clusterFlags
 	all, stop    bool
@@ -64,11 +66,18 @@ func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	if f.stop {
+	scale := func(ctx context.Context, replicas int) error {
 		_, err := c.AppsV1().Deployments(v1alpha1.SystemNamespace).Patch(ctx, power.Name, types.MergePatchType,
-			[]byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{}, "scale")
-		if err != nil && !apierrors.IsNotFound(err) {
+			fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{}, "scale")
+		return err
+	}
+	if f.stop {
+		if err := scale(ctx, 0); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("stopping Deployment %s: %s", power.Name, because(err))
+		}
+		select { // until its replicas have ended, which could send machines to sleep again
+		case <-ctx.Done():
+		case <-time.After(stopPause):
 		}
 	}
 	certificates, err := os.MkdirTemp("", "kubenergy-wake-")
@@ -90,6 +99,11 @@ func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
 		fmt.Fprintf(t.out, "node %s: %s\n", node, what)
 	}}
 	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
+		if f.stop { // what still sleeps may be needed
+			if err := scale(context.WithoutCancel(ctx), power.Replicas); err != nil && !apierrors.IsNotFound(err) {
+				fmt.Fprintf(t.err, "kubenergy: starting Deployment %s again: %s\n", power.Name, because(err))
+			}
+		}
 		return fmt.Errorf("%s woken, not all that were meant: %s", count(woken, "machine"), oneLine(err))
 	}
 	none := ""

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,9 @@ type System struct {
 	redfish
 
 	path string
+
+	at    string        // where it was when it was asked last
+	state redfishSystem // and what it said
 }
 
 // NewSystem returns a system at a path; "": the only one of the server.
@@ -34,7 +38,7 @@ func NewSystem(e Entry, path string, d *Deps) (*System, error) {
 		return nil, errors.Join(errs...)
 	}
 	v, err := newDevice(&e, d)
-	return &System{redfish{device: v}, path}, err
+	return &System{redfish: redfish{device: v}, path: path}, err
 }
 
 // redfishSystem is what is read of a system.
@@ -49,34 +53,38 @@ type redfishSystem struct {
 	} `json:"Actions"`
 }
 
-func (s *System) system(ctx context.Context) (at string, v redfishSystem, err error) {
-	if at = s.path; at == "" {
+// read asks for the system. Where its path is not configured it is looked for once.
+func (s *System) read(ctx context.Context) error {
+	if s.at = cmp.Or(s.path, s.at); s.at == "" {
 		var all redfishCollection
 		if err := s.resource(ctx, allSystems, &all); err != nil {
-			return "", v, err
+			return err
 		}
 		if len(all.Members) != 1 || !sameServer(all.Members[0].ID) {
-			return "", v, dial.Refuse(dial.ReasonMissing, "it has %d systems: name one by its path in system",
-				len(all.Members))
+			return dial.Refuse(dial.ReasonMissing, "it has %d systems: name one by its path in system", len(all.Members))
 		}
-		at = all.Members[0].ID
+		s.at = all.Members[0].ID
 	}
-	return at, v, s.resource(ctx, at, &v)
+	s.state = redfishSystem{}
+	err := s.resource(ctx, s.at, &s.state)
+	if err != nil {
+		s.at = ""
+	}
+	return err
 }
 
 // State says whether the system is on, and which one it is.
 func (s *System) State(ctx context.Context) (on bool, uuid string, err error) {
-	at, v, err := s.system(ctx)
-	if err != nil {
+	if err := s.read(ctx); err != nil {
 		return false, "", err
 	}
-	switch v.PowerState {
+	switch v := &s.state; v.PowerState {
 	case "On", "PoweringOn", "PoweringOff":
 		return true, v.UUID, nil
 	case "Off":
 		return false, v.UUID, nil
 	}
-	return false, "", dial.Refuse(dial.ReasonShape, "%s: PowerState is %.40q: want On or Off", at, v.PowerState)
+	return false, "", dial.Refuse(dial.ReasonShape, "%s: PowerState is %.40q: want On or Off", s.at, s.state.PowerState)
 }
 
 // On starts the system.
@@ -86,13 +94,15 @@ func (s *System) On(ctx context.Context) error { return s.reset(ctx, resetOn) }
 func (s *System) Off(ctx context.Context) error { return s.reset(ctx, resetGraceful) }
 
 func (s *System) reset(ctx context.Context, kind string) error {
-	at, v, err := s.system(ctx)
-	if err != nil {
-		return err
+	if s.state.Actions.Reset.Target == "" { // it was not asked just before
+		if err := s.read(ctx); err != nil {
+			return err
+		}
 	}
-	reset := v.Actions.Reset
+	reset := s.state.Actions.Reset
+	s.state = redfishSystem{}
 	if !sameServer(reset.Target) || len(reset.Types) > 0 && !slices.Contains(reset.Types, kind) {
-		return dial.Refuse(dial.ReasonMissing, "%s has no action ComputerSystem.Reset of type %s", at, kind)
+		return dial.Refuse(dial.ReasonMissing, "%s has no action ComputerSystem.Reset of type %s", s.at, kind)
 	}
 	payload, err := json.Marshal(map[string]string{"ResetType": kind})
 	if err != nil {

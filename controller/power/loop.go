@@ -49,7 +49,7 @@ type doubt struct {
 
 func newLoop(o Options, switches map[string]Switch) *loop {
 	l := &loop{
-		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: 16, switches: switches,
+		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: abreast, switches: switches,
 		uuids: map[string]string{},
 		empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
 		told: map[string]string{}, vain: map[vain]time.Time{}, kept: map[string]time.Time{},
@@ -59,6 +59,11 @@ func newLoop(o Options, switches map[string]Switch) *loop {
 	}
 	return l
 }
+
+const (
+	abreast   = 16 // machines that are dealt with at a time
+	mostAsked = 8  // machines that are asked in a round whether they can go to sleep: the others do not wait for them
+)
 
 // turn is what is done about one machine in a round.
 type turn struct {
@@ -110,6 +115,7 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 	if sound && l.Record != nil {
 		l.Record(&s, &plan)
 	}
+	asked := 0
 	for i, n := range nodes {
 		t := &turn{node: n, facts: l.facts(n, now)}
 		t.boot, t.want = unknown.BootTime(), sleep.Wake
@@ -126,6 +132,11 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 		}
 		if !t.would && (l.Mode != ModeEnforce || n.Labels[v1alpha1.LabelMaySleep] != "true") {
 			t.want, t.why = sleep.Wake, "it may sleep no longer"
+		}
+		if t.would || t.goes() {
+			if asked++; asked > mostAsked {
+				continue
+			}
 		}
 		turns = append(turns, t)
 	}
@@ -163,6 +174,8 @@ func because(v *sleep.Verdict) string {
 func (l *loop) tell(t *turn) {
 	switch told := l.told[t.node.Name]; {
 	case !t.leads || t.node.Labels[v1alpha1.LabelMaySleep] != "true":
+	case t.state != sleep.Awake && l.switches[t.node.Name] == nil:
+		l.say(t.node, reasonFailed, "the cluster's configuration binds no machine to it: start it by hand")
 	case t.keep != "" && t.keep != keptForPlanned:
 		l.say(t.node, reasonStays, t.keep)
 	case t.want == sleep.Sleep && l.Mode != ModeEnforce:

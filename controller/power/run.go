@@ -24,6 +24,9 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
+// Replicas is how many the chart has: both wake machines.
+const Replicas = 2
+
 // Name is that of the process, its Lease and its account.
 const Name = "kubenergy-power"
 
@@ -49,6 +52,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	defer closeAll(switches)
 	l := newLoop(o, switches)
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/controller/meter"
 )
@@ -51,6 +53,19 @@ func NewSwitches(all []Machine, keys dial.KeyReader, loopback bool) (map[string]
 		switches[m.Node] = power
 	}
 	return switches, errors.Join(errs...)
+}
+
+// closeAll ends sessions: management controllers have few.
+func closeAll(switches map[string]Switch) {
+	ctx, cancel := context.WithTimeout(context.Background(), usual.call)
+	defer cancel()
+	var work errgroup.Group
+	for _, s := range switches {
+		if system, ok := s.(*meter.System); ok {
+			work.Go(func() error { system.Close(ctx); return nil })
+		}
+	}
+	_ = work.Wait() // none has an error
 }
 
 // errUnsure is the answer of what cannot know whether a machine is on.

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,16 +55,28 @@ func (w *Waker) pass(ctx context.Context, name string) (left, err error) {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	found := name == ""
+	var mu sync.Mutex
+	var work errgroup.Group
+	work.SetLimit(abreast) // some controllers are silent for long
 	for i := range all.Items {
 		n := &all.Items[i]
 		found = found || n.Name == name
 		if name != "" && n.Name != name || stateOf(n) == sleep.Awake && !isTainted(n) && (name == "" || isReady(n)) {
 			continue
 		}
-		if err := w.wake(ctx, n); err != nil {
-			left = errors.Join(left, fmt.Errorf("node %s: %w", n.Name, err))
-		}
+		work.Go(func() error {
+			err := w.wake(ctx, n)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				left = errors.Join(left, fmt.Errorf("node %s: %w", n.Name, err))
+			} else {
+				w.Say(n.Name, "woken")
+			}
+			return nil
+		})
 	}
+	_ = work.Wait() // left has the errors
 	if !found {
 		return nil, fmt.Errorf("%w %s", errNoNode, name)
 	}
@@ -79,9 +93,6 @@ func (w *Waker) wake(ctx context.Context, n *v1.Node) error {
 	patch, err := s.patch(n)
 	if err == nil {
 		_, err = w.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	}
-	if err == nil {
-		w.Say(n.Name, "woken")
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
@@ -121,7 +122,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 		return e, nil
 	}
 	e.nodes = func(name string) (fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().Get(name) }
-	e.sleepers = &sleepers{handle, d.Clock}
+	e.sleepers = &sleepers{handle, d.Clock, lru.New(memorable)}
 	e.retries = d.newRetries(klog.FromContext(ctx), handle, &common.again)
 	e.shortlists = newShortlists(args.Shortlist, handle)
 	e.batch, err = d.newBatching(ctx, e, planners, handle)

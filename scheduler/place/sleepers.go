@@ -7,15 +7,16 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/policy"
 )
 
 // sleepers find machines that sleep. Nil sleepers find none.
 type sleepers struct {
 	handle fwk.Handle
 	clock  func() time.Time
+	since  *lru.Cache // when a pod fitted nowhere first, by UID: its condition may be older, from when it was gated
 }
 
 // bootPatience is for how long a pod that fits nowhere waits for a machine to wake before others may be evicted for it:
@@ -28,8 +29,12 @@ func (s *sleepers) find(ctx context.Context, state fwk.CycleState, pod *v1.Pod) 
 	if s == nil {
 		return ""
 	}
-	if c := policy.Scheduled(pod); c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable &&
-		s.clock().Sub(c.LastTransitionTime.Time) > bootPatience {
+	since, ok := s.since.Get(pod.UID)
+	if !ok {
+		since = s.clock()
+		s.since.Add(pod.UID, since)
+	}
+	if s.clock().Sub(since.(time.Time)) > bootPatience {
 		return ""
 	}
 	nodes, err := s.handle.SnapshotSharedLister().NodeInfos().List()

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
@@ -64,13 +65,16 @@ func TestAwaitBoot(t *testing.T) {
 		"for long":        {[]fwk.NodeInfo{asleep("a", "asleep")}, bootPatience + 1, fwk.Unschedulable},
 	} {
 		e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
-		e.sleepers = &sleepers{&cluster{nodes: c.nodes}, func() time.Time { return noon }}
+		now := noon
+		e.sleepers = &sleepers{&cluster{nodes: c.nodes}, func() time.Time { return now }, lru.New(10)}
 		pod := newPod()
+		pod.Status.Conditions = []v1.PodCondition{{ // it was gated for a day: its condition is as old
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+			LastTransitionTime: metav1.NewTime(noon.Add(-24 * time.Hour)),
+		}}
 		if c.waited > 0 {
-			pod.Status.Conditions = []v1.PodCondition{{
-				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
-				LastTransitionTime: metav1.NewTime(noon.Add(-c.waited)),
-			}}
+			e.PostFilter(t.Context(), newCycle(), pod, nil)
+			now = now.Add(c.waited)
 		}
 		if _, status := e.PostFilter(t.Context(), newCycle(), pod, nil); status.Code() != c.want {
 			t.Errorf("%s: %v", name, status)

@@ -93,8 +93,17 @@ func TestPowerWritesLittle(t *testing.T) {
 		"another's label":    {before: awake, after: asleep, only: [2]string{`"zone": "a"`, `"zone": "b"`}},
 		"a label more":       {before: awake, after: asleep, only: [2]string{`"zone": "a"`, `"zone": "a", "x": ""`}},
 		"an annotation more": {before: awake, after: asleep, only: [2]string{`"kubenergy.io/power": "{}"`, `"kubenergy.io/power": "{}", "x": ""`}},
-		"a cordon":           {before: awake, after: asleep, only: [2]string{`"providerID"`, `"unschedulable": true, "providerID"`}},
-		"another provider":   {before: awake, after: asleep, only: [2]string{`"providerID": "x"`, `"providerID": "y"`}},
+		"another's mark": {
+			before: strings.Replace(awake, `"zone": "a"`, `"node.kubernetes.io/exclude-disruption": ""`, 1),
+			after:  strings.Replace(awake, `"zone": "a"`, `"other": ""`, 1),
+			change: [2]string{`may-sleep": "true"`, `may-sleep": "false"`},
+		},
+		"an annotation where it may not sleep": {
+			before: awake, after: strings.Replace(awake, `}},`, `}, "annotations": {"kubenergy.io/power": "{}"}},`, 1),
+			change: [2]string{`may-sleep": "true"`, `may-sleep": "false"`},
+		},
+		"a cordon":         {before: awake, after: asleep, only: [2]string{`"providerID"`, `"unschedulable": true, "providerID"`}},
+		"another provider": {before: awake, after: asleep, only: [2]string{`"providerID": "x"`, `"providerID": "y"`}},
 	} {
 		before := strings.Replace(c.before, c.change[0], c.change[1], 1)
 		after := strings.Replace(strings.Replace(c.after, c.change[0], c.change[1], 1), c.only[0], c.only[1], 1)
