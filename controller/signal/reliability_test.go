@@ -27,9 +27,9 @@ func virtual(d Deps, now *time.Time, w wire) Deps {
 	d.Reach.tweak = func(f *fetcher) {
 		f.HTTP.Transport = w
 		f.Now = d.Clock
-		f.sleep = func(_ context.Context, wait time.Duration) error {
+		f.pause = func(_ context.Context, wait time.Duration) bool {
 			*now = now.Add(wait)
-			return nil
+			return true
 		}
 	}
 	return d
