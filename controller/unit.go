@@ -152,8 +152,8 @@ func (u *unit) addIntake(p *process) error {
 		},
 	})
 	u.ledger.OnBooked(u.live.Booked)
-	return p.registry.Register(panics.Collector(p.log,
-		&intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now}))
+	metrics := &intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now}
+	return p.registry.Register(panics.Collector(p.log, metrics.Collect))
 }
 
 // addMeters adds the meters on the network; the replica that leads reads them.
@@ -171,7 +171,7 @@ func (u *unit) addMeters(p *process) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.registry.Register(panics.Collector(p.log, u.meters)),
+	return errors.Join(p.registry.Register(panics.Collector(p.log, u.meters.Collect)),
 		p.manager.Add(manager.RunnableFunc(u.meters.Run)))
 }
 
