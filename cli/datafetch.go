@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/scenarios"
 )
 
@@ -104,10 +105,7 @@ func (f *fetcher) fetch(ctx context.Context, file *scenarios.DataFile, say io.Wr
 			return false, f.giveUp(err, path+partSuffix)
 		}
 		fmt.Fprintf(say, "%s: %v: trying again\n", file.Name, err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		kube.Pause(ctx, pause)
 		pause *= 2
 	}
 }

@@ -181,10 +181,8 @@ func (r *releaser) all(ctx context.Context, namespace string) error {
 			continue // there may be more
 		}
 		r.tell(ctx, cmp.Or(err, p.firstFailure()))
-		select {
-		case <-ctx.Done():
+		if !kube.Pause(ctx, r.pause) {
 			return p.unfinished(cmp.Or(err, ctx.Err()), total)
-		case <-time.After(r.pause):
 		}
 	}
 }

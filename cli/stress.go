@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 type stressFlags struct {
@@ -169,10 +171,7 @@ func (s *stress) work(ctx context.Context) {
 			}
 		}
 		if rest := stressPeriod - time.Since(began); rest > 0 {
-			select {
-			case <-ctx.Done():
-			case <-time.After(rest):
-			}
+			kube.Pause(ctx, rest)
 		}
 	}
 	runtime.KeepAlive(x)

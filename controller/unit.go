@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/controller/budget"
 	"github.com/kubenergy/kubenergy/controller/intake"
@@ -134,13 +133,7 @@ func (u *unit) addIntake(p *process) error {
 			return p.knowsWork() && p.nodesSynced.Load() > 0 && p.objects.Synced()
 		},
 		Rates: p.rates.Of, Envelope: envelope, Known: func(node string) bool { return p.nodes.Node(node) != nil },
-		Power: func(node string) string {
-			if n := p.nodes.Node(node); n != nil {
-				return n.Labels[v1alpha1.LabelPowerState]
-			}
-			return ""
-		},
-		Now: time.Now, Log: p.log, Registerer: p.registry,
+		Power: p.nodes.Power, Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	u.live = live.New(live.Options{
 		Now: time.Now, Container: p.directory.Container,
@@ -152,8 +145,8 @@ func (u *unit) addIntake(p *process) error {
 		},
 	})
 	u.ledger.OnBooked(u.live.Booked)
-	return p.registry.Register(panics.Collector(p.log,
-		&intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now}))
+	metrics := &intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now}
+	return p.registry.Register(panics.Collector(p.log, metrics.Collect))
 }
 
 // addMeters adds the meters on the network; the replica that leads reads them.
@@ -171,7 +164,7 @@ func (u *unit) addMeters(p *process) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.registry.Register(panics.Collector(p.log, u.meters)),
+	return errors.Join(p.registry.Register(panics.Collector(p.log, u.meters.Collect)),
 		p.manager.Add(manager.RunnableFunc(u.meters.Run)))
 }
 
@@ -234,7 +227,7 @@ func (u *unit) addAPI(p *process) (err error) {
 	}
 	u.handler = server.New(server.Config{
 		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches, View: p.objects.View,
-		Client: p.manager.GetClient(), Recorded: recorded,
+		Power: p.nodes.Power, Client: p.manager.GetClient(), Recorded: recorded,
 		JobNamespaces: o.Ingest,
 		Sidecar: server.SidecarConfig{
 			// What a sidecar tells of a node stands where no agent's batch does, or a node with both would count twice;

@@ -160,8 +160,8 @@ func (o *Objects) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-o.changed:
-			pause(ctx, settleFor)
-			pause(ctx, min(9*o.refresh(), maxRest))
+			Pause(ctx, settleFor)
+			Pause(ctx, min(9*o.refresh(), maxRest))
 		case <-ticker.C:
 			if state := o.state(time.Now()); state != before {
 				before = state
@@ -172,19 +172,7 @@ func (o *Objects) Run(ctx context.Context) error {
 }
 
 // poke says that something has changed.
-func (o *Objects) poke() {
-	select {
-	case o.changed <- struct{}{}:
-	default:
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
+func (o *Objects) poke() { Poke(o.changed) }
 
 // state is what may change without a change of any object.
 func (o *Objects) state(now time.Time) string {

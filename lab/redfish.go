@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched/sleep"
 	"github.com/kubenergy/kubenergy/sim"
 )
@@ -163,9 +164,7 @@ func (m *Machines) note(s *Machine, to sleep.State, at time.Time) {
 
 // turn stops or boots a machine, and asks the API server until it has done what follows from that.
 func (m *Machines) turn(ctx context.Context, s *Machine, to sleep.State, after time.Duration) {
-	select {
-	case <-time.After(after):
-	case <-ctx.Done():
+	if !kube.Pause(ctx, after) {
 		return
 	}
 	at, fails := time.Now(), s.state == sleep.Booting && to == sleep.Asleep

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
@@ -108,10 +109,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case <-e.booked:
-			select {
-			case <-ctx.Done():
-			case <-time.After(max(minGap, min(restFactor*took, every)) - time.Since(hurried)):
-			}
+			kube.Pause(ctx, max(minGap, min(restFactor*took, every))-time.Since(hurried))
 			hurried = time.Now()
 		}
 		began := time.Now()
@@ -123,10 +121,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // Booked says that the ledger has got something new, which is looked at soon.
 func (e *Engine) Booked() {
-	select {
-	case e.booked <- struct{}{}:
-	default:
-	}
+	kube.Poke(e.booked)
 }
 
 // safely keeps a panic in one part from ending the process.

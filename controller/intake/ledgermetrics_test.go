@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 )
@@ -26,7 +28,7 @@ func TestLedgerMetrics(t *testing.T) {
 		}}
 	}}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m)
+	registry.MustRegister(panics.Collector(slog.New(slog.DiscardHandler), m.Collect))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // A NodeBook holds the cluster's nodes for callers that must never wait: a batch is booked whether or not the API
@@ -16,6 +18,14 @@ func (b *NodeBook) Node(name string) *v1.Node {
 		return n.(*v1.Node)
 	}
 	return nil
+}
+
+// Power returns what the machine of a node does, by the node's label; "": it is awake.
+func (b *NodeBook) Power(name string) string {
+	if n := b.Node(name); n != nil {
+		return n.Labels[v1alpha1.LabelPowerState]
+	}
+	return ""
 }
 
 // Saw is told of every node that an informer adds or updates.

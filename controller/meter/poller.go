@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
@@ -58,7 +59,7 @@ const (
 // staleAfter returns when a meter that is asked each interval has nothing to say of now any more.
 func staleAfter(interval time.Duration) time.Duration { return max(stalePolls*interval, leastStale) }
 
-// Poller asks all meters. It is a prometheus.Collector.
+// Poller asks all meters. Collect shows them.
 type Poller struct {
 	deps            Deps
 	meters          []*meter
@@ -205,10 +206,8 @@ func (p *Poller) follow(ctx context.Context, m *meter) {
 	}()
 	wait := rand.N(m.entry.Interval.Duration)
 	for {
-		select {
-		case <-ctx.Done():
+		if !kube.Pause(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 		begun := p.deps.Uptime()
 		err := p.poll(ctx, m)

@@ -86,10 +86,8 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) error {
 		if err := l.round(ctx); err != nil {
 			l.Log.Warn("looking at the cluster", "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !kube.Pause(ctx, leastPause) {
 			return nil
-		case <-time.After(leastPause):
 		}
 		select {
 		case <-ctx.Done():
@@ -105,12 +103,7 @@ func (l *loop) follow(ctx context.Context, changed chan<- struct{}) (synced []ca
 	factory := informers.NewSharedInformerFactoryWithOptions(l.Client, 0, informers.WithTransform(trim))
 	nodes, pods := factory.Core().V1().Nodes(), factory.Core().V1().Pods()
 	jobs, volumes := factory.Batch().V1().Jobs(), factory.Core().V1().PersistentVolumes()
-	poke := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
+	poke := func() { kube.Poke(changed) }
 	handler := kube.Surviving(l.Log, cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { poke() }, UpdateFunc: func(any, any) { poke() }, DeleteFunc: func(any) { poke() },
 	})

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched/sleep"
 )
 
@@ -38,10 +39,8 @@ func (w *Waker) Wake(ctx context.Context, name string) error {
 		case err == nil:
 			last = left
 		}
-		select {
-		case <-ctx.Done():
+		if !kube.Pause(ctx, w.Pause) {
 			return cmp.Or(last, err)
-		case <-time.After(w.Pause):
 		}
 	}
 }

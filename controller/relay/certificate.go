@@ -26,6 +26,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // AuthorityName is the ConfigMap that says by which certificate the HTTP API is known. Agents and schedulers mount it,
@@ -267,10 +269,8 @@ func (a *Authority) Run(ctx context.Context) error {
 					AuthorityName, "error", err)
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !kube.Pause(ctx, wait) {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }

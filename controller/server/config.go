@@ -46,6 +46,7 @@ type Config struct {
 	Gate    Gate
 	Batches http.Handler // of POST /api/v1/batches; it tells callers apart by itself
 	View    func() *kube.View
+	Power   func(node string) string // what its machine does, by the label; "": it is awake
 	// Client reads nodes, pods and GridZones from a cache, and creates the Jobs of POST /ingest.
 	Client client.Client
 	// Recorded is told of decisions once they are written; nil: nothing is.

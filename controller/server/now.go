@@ -2,16 +2,13 @@ package server
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -108,23 +105,10 @@ func (s *server) serveNodes(w http.ResponseWriter, r *http.Request, _ *query) er
 
 func (s *server) serveNodesPower(w http.ResponseWriter, r *http.Request, _ *query) error {
 	answer := s.Live.Nodes()
-	var nodes v1.NodeList
-	if err := s.Client.List(r.Context(), &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
+	answer.Nodes = some(slices.Clone(answer.Nodes)) // it is shared
+	for i := range answer.Nodes {
+		answer.Nodes[i].PowerState = s.Power(answer.Nodes[i].Node)
 	}
-	states := map[string]string{}
-	for i := range nodes.Items {
-		if state := nodes.Items[i].Labels[v1alpha1.LabelPowerState]; state != "" {
-			states[nodes.Items[i].Name] = state
-		}
-	}
-	if len(states) > 0 {
-		answer.Nodes = slices.Clone(answer.Nodes) // it is shared
-		for i := range answer.Nodes {
-			answer.Nodes[i].PowerState = states[answer.Nodes[i].Node]
-		}
-	}
-	answer.Nodes = some(answer.Nodes)
 	return writeTagged(w, r, answer)
 }
 

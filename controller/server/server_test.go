@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -201,6 +202,11 @@ func newWorld(t testing.TB) *world {
 		Batches: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			access.Answer(w, http.StatusUnauthorized, "no")
 		}),
+		Power: func(node string) string {
+			var n v1.Node
+			_ = w.client.Get(t.Context(), types.NamespacedName{Name: node}, &n)
+			return n.Labels[v1alpha1.LabelPowerState]
+		},
 		JobNamespaces: []string{"a", "b"},
 		Sidecar: SidecarConfig{
 			Book: func(_ context.Context, b *batch.Batch) error {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // Bounds of a request.
@@ -46,7 +47,7 @@ type fetcher struct {
 	home    string                      // host that keys are for which name none
 	reserve func(context.Context) error // called before every request, retries included; nil: no limit
 	count   func(outcome string)        // called after every request; nil: none is counted
-	sleep   func(context.Context, time.Duration) error
+	pause   func(context.Context, time.Duration) bool
 }
 
 // request is what to get. Keys belong into key, header or secret, never into url, which appears in errors.
@@ -70,7 +71,7 @@ func newFetcher(reach Reach, private bool) *fetcher {
 			Policy:  dial.Policy{Private: private, Loopback: reach.Loopback},
 			Timeout: tryTimeout, Idle: idleTimeout, Roots: reach.Roots, Resolver: reach.resolver,
 		}), Timeout: tryTimeout, Now: time.Now},
-		plain: private || reach.Loopback, sleep: sleep,
+		plain: private || reach.Loopback, pause: kube.Pause,
 	}
 }
 
@@ -119,7 +120,7 @@ func (f *fetcher) get(ctx context.Context, r request) (body []byte, header http.
 		if !again || ctx.Err() != nil {
 			return body, header, err
 		}
-		if f.sleep(ctx, wait) != nil {
+		if !f.pause(ctx, wait) {
 			return nil, nil, err // rather than that we were stopped
 		}
 	}
@@ -200,14 +201,4 @@ func outcome(err error) string {
 		return "ok"
 	}
 	return string(dial.ReasonOf(err))
-}
-
-// sleep waits for d or until the context ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -34,9 +34,9 @@ func TestForgedRequests(t *testing.T) {
 	for _, p := range payloads {
 		t.Run(p.Name, func(t *testing.T) {
 			f := newFetcher(Reach{resolver: names.Resolver()}, true)
-			f.sleep = nil // it is not tried again
+			f.pause = nil // it is not tried again
 			if p.Numeric {
-				f.sleep = testFetcher(t, inside, nil).sleep
+				f.pause = testFetcher(t, inside, nil).pause
 			}
 			s, err := newHTTP("DE", &v1alpha1.HTTPSource{URL: p.URL, Value: "v", AllowPrivateAddress: true}, carbon, f)
 			if err != nil {
@@ -63,7 +63,7 @@ func TestReboundName(t *testing.T) {
 	f := newFetcher(Reach{
 		resolver: dialtest.Names{"good.example": {"127.0.0.1", "169.254.169.254"}}.Resolver(), Loopback: true,
 	}, false)
-	f.sleep = testFetcher(t, p.Server, nil).sleep
+	f.pause = testFetcher(t, p.Server, nil).pause
 	target := "http://good.example:" + u.Port() + "/"
 	if _, _, err := f.get(t.Context(), request{url: target}); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestPlainHTTPStaysInside(t *testing.T) {
 		f := newFetcher(Reach{resolver: names.Resolver()}, true)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		f.sleep = func(context.Context, time.Duration) error { return context.Canceled }
+		f.pause = func(context.Context, time.Duration) bool { return false }
 		_, _, err := f.get(ctx, request{url: "http://" + host + ":9/"})
 		if (dial.ReasonOf(err) == dial.ReasonAddress && strings.Contains(err.Error(), "want https")) != refused {
 			t.Errorf("%s: %v", host, err)

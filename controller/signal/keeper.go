@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 )
 
@@ -121,7 +122,7 @@ func (k *Keeper) Run(ctx context.Context, changed func()) {
 			return
 		}
 		changed()
-		if sleep(ctx, max(time.Second, next.Sub(k.deps.Clock()))) != nil {
+		if !kube.Pause(ctx, max(time.Second, next.Sub(k.deps.Clock()))) {
 			return
 		}
 	}

@@ -42,16 +42,7 @@ func NewMetrics(clock func() time.Time) *Metrics {
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (m *Metrics) Describe(ch chan<- *prom.Desc) {
-	m.requests.Describe(ch)
-	m.rejected.Describe(ch)
-	ch <- descAge
-	ch <- descCarbon
-	ch <- descPrice
-}
-
-// Collect implements prometheus.Collector.
+// Collect shows them, as [panics.Collector] wants.
 func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	m.requests.Collect(ch)
 	m.rejected.Collect(ch)

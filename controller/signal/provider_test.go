@@ -70,7 +70,7 @@ func testFetcher(t testing.TB, server *httptest.Server, keys map[string]string) 
 	t.Helper()
 	f := newFetcher(testReach(server), false)
 	f.keys = testKeys(keys)
-	f.sleep = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+	f.pause = func(ctx context.Context, _ time.Duration) bool { return ctx.Err() == nil }
 	return f
 }
 
@@ -126,7 +126,7 @@ func (b *endless) Reserve(context.Context, string, int, time.Time) (bool, time.T
 // quick makes the fetchers of a keeper not wait between tries.
 func quick(reach Reach, clock func() time.Time) Reach {
 	reach.tweak = func(f *fetcher) {
-		f.sleep = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+		f.pause = func(ctx context.Context, _ time.Duration) bool { return ctx.Err() == nil }
 		f.Now = clock
 	}
 	return reach

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	prom "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,9 +28,9 @@ func virtual(d Deps, now *time.Time, w wire) Deps {
 	d.Reach.tweak = func(f *fetcher) {
 		f.HTTP.Transport = w
 		f.Now = d.Clock
-		f.sleep = func(_ context.Context, wait time.Duration) error {
+		f.pause = func(_ context.Context, wait time.Duration) bool {
 			*now = now.Add(wait)
-			return nil
+			return true
 		}
 	}
 	return d
@@ -361,7 +362,7 @@ func TestMetricsOfTwoObjects(t *testing.T) {
 		d.Metrics.add(two)
 		one.poll(t.Context())
 		two.poll(t.Context())
-		if err := testutil.CollectAndCompare(d.Metrics, strings.NewReader(`
+		if err := testutil.CollectAndCompare(prom.CollectorFunc(d.Metrics.Collect), strings.NewReader(`
 # HELP kubenergy_grid_carbon_intensity_grams_per_kilowatthour Carbon intensity of electricity now.
 # TYPE kubenergy_grid_carbon_intensity_grams_per_kilowatthour gauge
 kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="estimated",signal="average",zone="DE"} 100

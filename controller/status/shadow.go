@@ -125,10 +125,8 @@ func (s *Shadow) Run(ctx context.Context) error {
 func (s *Shadow) wait(ctx context.Context, w newWork) bool {
 	pause := settleFor - time.Since(w.arrived)
 	for pause > 0 || !s.o.View().Settled() {
-		select {
-		case <-ctx.Done():
+		if !kube.Pause(ctx, max(pause, 100*time.Millisecond)) {
 			return false
-		case <-time.After(max(pause, 100*time.Millisecond)):
 		}
 		pause = 0
 	}

@@ -220,10 +220,7 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 func (z *Reconciler) run(ctx context.Context, name string, k keeper, changed func()) {
 	for ctx.Err() == nil {
 		panics.Survive(z.log, "signal", "the keeper of GridZone "+name, func() { k.Run(ctx, changed) })
-		select {
-		case <-ctx.Done():
-		case <-time.After(keeperPause):
-		}
+		kube.Pause(ctx, keeperPause)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 func (l *Loop) createReview(ctx context.Context, review *authenticationv1.SelfSubjectReview) error {
@@ -38,10 +40,8 @@ func (l *Loop) keepTime(ctx context.Context) {
 			}
 			waited, compared = 0, drift
 		}
-		select {
-		case <-ctx.Done():
+		if !kube.Pause(ctx, look) {
 			return
-		case <-time.After(look):
 		}
 	}
 }

@@ -205,10 +205,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.goes = func(f func(context.Context)) {
 		wg.Go(func() {
 			for !safely(logger, func() { f(ctx) }) && ctx.Err() == nil {
-				select {
-				case <-ctx.Done():
-				case <-time.After(afterPanic):
-				}
+				kube.Pause(ctx, afterPanic)
 			}
 		})
 	}
@@ -457,10 +454,7 @@ func (m *mailbox) post(f func()) {
 	m.mu.Lock()
 	m.mail = append(m.mail, f)
 	m.mu.Unlock()
-	select {
-	case m.ready <- struct{}{}:
-	default:
-	}
+	kube.Poke(m.ready)
 }
 
 func (m *mailbox) take() []func() {
