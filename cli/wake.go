@@ -114,7 +114,7 @@ func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
 	return err
 }
 
-// machines returns the machines and their keys, from files or from the cluster. Certificates of the Secret are written to
+// machines returns the machines and their keys, from files or from the cluster. Certificates of the Secret go into
 // a folder.
 func (f *wakeFlags) machines(ctx context.Context, c *cluster, certificates string,
 ) (config power.Config, keys dial.KeyReader, err error) {
@@ -149,8 +149,8 @@ func (f *wakeFlags) machines(ctx context.Context, c *cluster, certificates strin
 	return config, secretKeys(s.Data), nil
 }
 
-// mountedAt has machines whose certificates are mounted for kubenergy-power read them from a folder instead, and returns
-// their files there.
+// mountedAt has machines whose certificates are mounted for kubenergy-power read them from a folder instead, and
+// returns their files there.
 func mountedAt(machines []power.Machine, folder string) (files []string) {
 	for i := range machines {
 		if m := &machines[i]; filepath.Dir(m.CAFile) == power.KeysDir {

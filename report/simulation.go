@@ -212,8 +212,8 @@ func bootNotes(s *sim.Scenario) (notes []string) {
 		known[p] = true
 		switch {
 		case p.BootSeconds == 0:
-			notes = append(notes, fmt.Sprintf("Profile %s has no bootSeconds: its machines go to sleep at once and wake "+
-				"in no time. On a cluster they never sleep.", p.Name))
+			notes = append(notes, fmt.Sprintf("Profile %s has no bootSeconds: its machines go to sleep at once and "+
+				"wake in no time. On a cluster they never sleep.", p.Name))
 		case p.Booting() < p.Power(0):
 			notes = append(notes, fmt.Sprintf("Profile %s draws %s W while it boots, less than idle: wakeUpJoules is "+
 				"what the whole boot takes beyond sleepWatts.", p.Name, significant(float64(p.Booting()))))

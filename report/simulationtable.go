@@ -146,8 +146,8 @@ func (r *Report) emptyNote() string {
 	if !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Sleep != nil }) {
 		return "Empty machines stay on."
 	}
-	return fmt.Sprintf("Machines that sleep draw what their power profile says; those that take time to boot slept for "+
-		"%s of machine time in all runs; the %s took %s kWh and %s, which the figures include.",
+	return fmt.Sprintf("Machines that sleep draw what their power profile says; those that take time to boot slept "+
+		"for %s of machine time in all runs; the %s took %s kWh and %s, which the figures include.",
 		span(3600*sum.AsleepHours), plural(sum.Boots, "boot", "boots"), significant(sum.BootEnergyKWh),
 		span(3600*sum.BootHours))
 }

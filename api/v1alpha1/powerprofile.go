@@ -63,7 +63,8 @@ type PowerProfileSpec struct {
 	// +kubebuilder:validation:MinItems=2
 	// +kubebuilder:validation:MaxItems=101
 	Curve []CurvePoint `json:"curve,omitempty"`
-	// Power of a machine that sleeps; by default it never does. What kubenergy-power puts to sleep needs bootSeconds too.
+	// Power of a machine that sleeps; by default it never does. What kubenergy-power puts to sleep needs bootSeconds
+	// too.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	SleepWatts *float64 `json:"sleepWatts,omitempty"`

@@ -26,8 +26,8 @@ func main() {
 	file := flag.String("config", "/etc/kubenergy/power/machines.yaml",
 		"`file` with the mode, the policy and the machines")
 	keys := flag.String("keys-dir", power.KeysDir, "`folder` with a file for each passwordKey")
-	record := flag.String("record", "", "`file` to append decisions to, with all that they depend on, a line of JSON for each\n"+
-		"that differs from the one before; - is standard output")
+	record := flag.String("record", "", "`file` to append decisions to, with all that they depend on, a line of JSON "+
+		"for each\nthat differs from the one before; - is standard output")
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))

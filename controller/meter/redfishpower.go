@@ -61,7 +61,8 @@ func (s *System) read(ctx context.Context) error {
 			return err
 		}
 		if len(all.Members) != 1 || !sameServer(all.Members[0].ID) {
-			return dial.Refuse(dial.ReasonMissing, "it has %d systems: name one by its path in system", len(all.Members))
+			return dial.Refuse(dial.ReasonMissing, "it has %d systems: name one by its path in system",
+				len(all.Members))
 		}
 		s.at = all.Members[0].ID
 	}

@@ -230,8 +230,8 @@ func (f *facts) booting() step {
 	return step{}
 }
 
-// elapsed returns how long ago something was written with the state. Another replica may have written it, whose clock is
-// ahead.
+// elapsed returns how long ago something was written with the state. Another replica may have written it, whose clock
+// is ahead.
 func (f *facts) elapsed(since time.Time) time.Duration {
 	return min(f.now.Sub(since), f.now.Sub(f.seen))
 }

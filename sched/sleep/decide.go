@@ -319,7 +319,8 @@ func (d *decision) helps(i int, lacks sched.Resources) bool {
 	return lacks.MilliCPU > 0 && has.MilliCPU > 0 || lacks.Memory > 0 && has.Memory > 0 || lacks.GPU > 0 && has.GPU > 0
 }
 
-// lacks returns how much headroom is missing on the machines that are up, and whether none has room for the largest job.
+// lacks returns how much headroom is missing on the machines that are up, and whether none has room for the largest
+// job.
 func (d *decision) lacks() (lack sched.Resources, cramped bool) {
 	if d.Policy.Headroom <= 0 {
 		return sched.Resources{}, false

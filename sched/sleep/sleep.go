@@ -33,7 +33,7 @@ type Machine struct {
 	Capacity sched.Resources   `json:"capacity"`
 	Free     sched.Resources   `json:"free"` // while it is awake; else all of its capacity is
 	Jobs     int               `json:"jobs,omitempty"`
-	Closed   bool              `json:"closed,omitempty"` // to work of all kinds: it is cordoned, or for special work alone
+	Closed   bool              `json:"closed,omitempty"` // cordoned, or for special work alone
 	Profile  *energy.Profile   `json:"profile"`
 	Speed    float64           `json:"speed,omitempty"`
 	PUE      float64           `json:"pue,omitempty"`
