@@ -169,24 +169,29 @@ func (l *loop) waiting(pods []*v1.Pod, nodes []*v1.Node, machines []sleep.Machin
 			strings.Compare(a.Name, b.Name))
 	})
 	for _, p := range pods[:min(len(pods), mostNeeds)] {
-		need := sleep.Need{Job: p.Namespace + "/" + p.Name, Request: policy.PodRequest(p), Duration: usualTime}
-		need.Machines = suit(p, nodes, func(i int) bool { return l.mayHave(&machines[i], nodes[i], now) })
-		if len(need.Machines) > 0 {
-			needs = append(needs, need)
-		}
+		needs = append(needs, need(p, p, time.Time{}, nodes, func(i int) bool {
+			return l.mayHave(&machines[i], nodes[i], now)
+		})...)
 	}
 	return needs
 }
 
-// suit returns the nodes that a pod may run on once they are awake, of those that it may have.
-func suit(p *v1.Pod, nodes []*v1.Node, may func(i int) bool) (names []string) {
+// need returns what a pod of an object needs at an instant: one of those machines that it may have and run on once they
+// are awake. There is no such need where there are none.
+func need(of metav1.Object, p *v1.Pod, at time.Time, nodes []*v1.Node, may func(i int) bool) []sleep.Need {
+	n := sleep.Need{
+		Job: of.GetNamespace() + "/" + of.GetName(), At: at, Request: policy.PodRequest(p), Duration: usualTime,
+	}
 	admission := kube.AdmissionOf(p)
-	for i, n := range nodes {
-		if may(i) && admission.Admits(bare(n)) {
-			names = append(names, n.Name)
+	for i := range nodes {
+		if may(i) && admission.Admits(bare(nodes[i])) {
+			n.Machines = append(n.Machines, nodes[i].Name)
 		}
 	}
-	return names
+	if n.Machines == nil {
+		return nil
+	}
+	return []sleep.Need{n}
 }
 
 // mayHave reports whether a pod that waits may fit on a machine: kube-scheduler has looked at those that are awake, and
@@ -199,8 +204,7 @@ func (l *loop) mayHave(m *sleep.Machine, n *v1.Node, now time.Time) bool {
 func bare(n *v1.Node) *v1.Node {
 	b := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
 	b.Spec.Unschedulable = n.Spec.Unschedulable
-	b.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints),
-		func(t v1.Taint) bool { return v1alpha1.ForSleep(&t) })
+	b.Spec.Taints = v1alpha1.WithoutSleep(n.Spec.Taints)
 	return b
 }
 
@@ -215,24 +219,14 @@ func (l *loop) planned(j *batchv1.Job, nodes []*v1.Node, machines []sleep.Machin
 	if !slices.ContainsFunc(machines, func(m sleep.Machine) bool { return at.Before(now.Add(m.Horizon(&l.Policy))) }) {
 		return nil
 	}
-	pod := &v1.Pod{Spec: j.Spec.Template.Spec}
-	need := sleep.Need{
-		Job: j.Namespace + "/" + j.Name, At: at, Duration: usualTime, Request: policy.PodRequest(pod),
-		Machines: suit(pod, nodes, func(int) bool { return true }),
-	}
-	if len(need.Machines) == 0 {
-		return nil
-	}
-	return slices.Repeat([]sleep.Need{need}, min(int(*cmp.Or(j.Spec.Parallelism, new(int32(1)))), max(most, 0)))
+	one := need(j, &v1.Pod{Spec: j.Spec.Template.Spec}, at, nodes, func(int) bool { return true })
+	return slices.Repeat(one, min(int(*cmp.Or(j.Spec.Parallelism, new(int32(1)))), max(most, 0)))
 }
 
 func isReady(n *v1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == v1.NodeReady {
-			return c.Status == v1.ConditionTrue
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
+		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
+	})
 }
 
 func isTainted(n *v1.Node) bool {
