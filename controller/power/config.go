@@ -44,18 +44,18 @@ type Config struct {
 	KeysSecret string `json:"keysSecret,omitempty"`
 }
 
-// Policy is a [sleep.Policy] as people write it.
+// Policy is a [sleep.Policy] with durations as people write them.
 type Policy struct {
-	Headroom  *float64         `json:"headroom,omitempty"`
-	MinAwake  *int             `json:"minAwake,omitempty"`
-	After     *metav1.Duration `json:"after,omitempty"`
-	MaxCycles *int             `json:"maxCycles,omitempty"`
-	Lead      *metav1.Duration `json:"lead,omitempty"`
+	sleep.Policy
+	After metav1.Duration `json:"after,omitzero"`
+	Lead  metav1.Duration `json:"lead,omitzero"`
 }
 
 // ParseConfig reads a file of machines, strictly. The error names everything that is wrong.
 func ParseConfig(text []byte) (Config, error) {
-	var c Config
+	p := sleep.DefaultPolicy()
+	p.MinAwake = 1
+	c := Config{Policy: Policy{Policy: p, Lead: metav1.Duration{Duration: p.Lead}}}
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {
 		return Config{}, fmt.Errorf("reading machines: %w", err)
 	}
@@ -64,7 +64,7 @@ func ParseConfig(text []byte) (Config, error) {
 	if c.Mode != ModeShadow && c.Mode != ModeEnforce {
 		errs = append(errs, fmt.Errorf("mode is %.40q: have %s, %s", c.Mode, ModeShadow, ModeEnforce))
 	}
-	p := c.Policy.core()
+	p = c.Policy.core()
 	if !(p.Headroom >= 0 && p.Headroom <= 10) || p.MinAwake < 0 || p.MaxCycles < 0 || p.After < 0 || p.Lead < 0 {
 		errs = append(errs, errors.New("policy: want headroom 0 to 10, and no negative number"))
 	}
@@ -74,26 +74,17 @@ func ParseConfig(text []byte) (Config, error) {
 // Configured returns the options that a file of machines gives.
 func Configured(text []byte) (Options, error) {
 	c, err := ParseConfig(text)
-	return Options{Machines: c.Machines, Policy: c.Policy.core(), Mode: c.Mode, Identity: identity()}, err
+	host, _ := os.Hostname() // what follows tells replicas apart, too
+	return Options{
+		Machines: c.Machines, Policy: c.Policy.core(), Mode: c.Mode, Identity: host + "_" + string(uuid.NewUUID()),
+	}, err
 }
 
-// identity is that of this process in the Lease.
-func identity() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = Name
-	}
-	return host + "_" + string(uuid.NewUUID())
-}
-
-// core returns the policy with what holds where nothing is said.
+// core returns the policy that is decided by.
 func (p *Policy) core() sleep.Policy {
-	c := sleep.DefaultPolicy()
-	return sleep.Policy{
-		Headroom: *cmp.Or(p.Headroom, &c.Headroom), MinAwake: *cmp.Or(p.MinAwake, new(1)),
-		MaxCycles: *cmp.Or(p.MaxCycles, &c.MaxCycles), After: cmp.Or(p.After, &metav1.Duration{}).Duration,
-		Lead: cmp.Or(p.Lead, &metav1.Duration{Duration: c.Lead}).Duration,
-	}
+	c := p.Policy
+	c.After, c.Lead = p.After.Duration, p.Lead.Duration
+	return c
 }
 
 var uuidForm = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)

@@ -13,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
@@ -215,7 +214,7 @@ func (l *loop) take(ctx context.Context, t *turn) (err error) {
 	}
 	t.step = t.next()
 	if t.step.reason != "" {
-		if t.node, err = l.write(ctx, t.node, &t.step); err != nil {
+		if t.node, err = t.step.write(ctx, l.Client, t.node); err != nil {
 			return err
 		}
 		t.told = true
@@ -232,7 +231,7 @@ func (l *loop) take(ctx context.Context, t *turn) (err error) {
 			t.Sleeps = t.Sleeps[:len(t.Sleeps)-1]
 			t.step = t.to(sleep.Awake, reasonAbandoned, err.Error())
 			t.step.doubts, t.doubt = true, err.Error()
-			t.node, err = l.write(ctx, t.node, &t.step)
+			t.node, err = t.step.write(ctx, l.Client, t.node)
 		}
 		return err
 	}
@@ -284,18 +283,6 @@ func (l *loop) busy(ctx context.Context, node string) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-func (l *loop) write(ctx context.Context, n *v1.Node, s *step) (*v1.Node, error) {
-	patch, err := s.patch(n)
-	if err != nil {
-		return n, err
-	}
-	written, err := l.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		return n, fmt.Errorf("writing node %s: %w", n.Name, err)
-	}
-	return written, nil
 }
 
 // conclude tells of what was done about a machine.

@@ -1,12 +1,17 @@
 package power
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched/sleep"
@@ -263,6 +268,19 @@ const excludeDisruption = "node.kubernetes.io/exclude-disruption"
 
 // mostSleeps bounds the annotation where a policy allows any number of cycles.
 const mostSleeps = 200
+
+// write writes a step on a node as it was seen.
+func (s *step) write(ctx context.Context, client kubernetes.Interface, n *v1.Node) (*v1.Node, error) {
+	patch, err := s.patch(n)
+	if err != nil {
+		return n, err
+	}
+	written, err := client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return n, fmt.Errorf("writing the node: %w", err)
+	}
+	return written, nil
+}
 
 // patch returns the merge patch that writes a step on a node as it was seen, and on no other.
 func (s *step) patch(n *v1.Node) ([]byte, error) {

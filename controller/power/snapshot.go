@@ -188,13 +188,9 @@ func (l *loop) refuses(n *v1.Node, boots bool, now time.Time) string {
 func (l *loop) waiting(pods []*v1.Pod, nodes []*v1.Node, machines []sleep.Machine, now time.Time) (needs []sleep.Need) {
 	maps.DeleteFunc(l.vain, func(_ vain, at time.Time) bool { return now.Sub(at) >= usualTime })
 	for _, p := range inTurn(pods) {
-		need := sleep.Need{Job: p.Namespace + "/" + p.Name, Request: policy.PodRequest(p), Duration: usualTime}
-		need.Machines = suit(p, nodes, func(i int) bool {
-			return !l.isVain(p, &need, &machines[i], nodes[i], now) && l.mayHave(&machines[i], nodes[i], now)
-		})
-		if len(need.Machines) > 0 {
-			needs = append(needs, need)
-		}
+		needs = append(needs, need(p, p, time.Time{}, nodes, func(i int) bool {
+			return !l.isVain(p, &machines[i], nodes[i], now) && l.mayHave(&machines[i], nodes[i], now)
+		})...)
 		if len(needs) == mostNeeds {
 			break
 		}
@@ -219,10 +215,10 @@ func inTurn(pods []*v1.Pod) []*v1.Pod {
 
 // isVain reports whether kube-scheduler did not take a machine for a pod when it had been woken and had room: it knows
 // why, as of a volume or of pods that must be apart. The machine is tried again after an hour.
-func (l *loop) isVain(p *v1.Pod, need *sleep.Need, m *sleep.Machine, n *v1.Node, now time.Time) bool {
+func (l *loop) isVain(p *v1.Pod, m *sleep.Machine, n *v1.Node, now time.Time) bool {
 	key := vain{p.UID, n.Name}
 	if mem := remembered(n); stateOf(n) == sleep.Awake && now.Sub(mem.Wake) < usualTime &&
-		now.Sub(l.sight(n.Name, mem.Since, now)) >= l.limits.schedule && need.Request.Within(m.Free) {
+		now.Sub(l.sight(n.Name, mem.Since, now)) >= l.limits.schedule && policy.PodRequest(p).Within(m.Free) {
 		l.vain[key] = now
 	}
 	_, found := l.vain[key]
@@ -232,20 +228,27 @@ func (l *loop) isVain(p *v1.Pod, need *sleep.Need, m *sleep.Machine, n *v1.Node,
 // closed reports whether work of all kinds cannot go to a node.
 func closed(n *v1.Node) bool {
 	return n.Spec.Unschedulable || n.Labels[v1alpha1.LabelMaySleep] != "true" &&
-		slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
-			return t.Effect != v1.TaintEffectPreferNoSchedule && !v1alpha1.ForSleep(&t)
+		slices.ContainsFunc(v1alpha1.WithoutSleep(n.Spec.Taints), func(t v1.Taint) bool {
+			return t.Effect != v1.TaintEffectPreferNoSchedule
 		})
 }
 
-// suit returns the nodes that a pod may run on once they are awake, of those that it may have.
-func suit(p *v1.Pod, nodes []*v1.Node, may func(i int) bool) (names []string) {
+// need returns what a pod of an object needs at an instant: one of those machines that it may have and run on once they
+// are awake. There is no such need where there are none.
+func need(of metav1.Object, p *v1.Pod, at time.Time, nodes []*v1.Node, may func(i int) bool) []sleep.Need {
+	n := sleep.Need{
+		Job: of.GetNamespace() + "/" + of.GetName(), At: at, Request: policy.PodRequest(p), Duration: usualTime,
+	}
 	admission := kube.AdmissionOf(p)
-	for i, n := range nodes {
-		if may(i) && admission.Admits(bare(n)) {
-			names = append(names, n.Name)
+	for i := range nodes {
+		if may(i) && admission.Admits(bare(nodes[i])) {
+			n.Machines = append(n.Machines, nodes[i].Name)
 		}
 	}
-	return names
+	if n.Machines == nil {
+		return nil
+	}
+	return []sleep.Need{n}
 }
 
 // mayHave reports whether a pod that waits may fit on a machine: kube-scheduler has looked at those that are awake, and
@@ -258,8 +261,7 @@ func (l *loop) mayHave(m *sleep.Machine, n *v1.Node, now time.Time) bool {
 func bare(n *v1.Node) *v1.Node {
 	b := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
 	b.Spec.Unschedulable = n.Spec.Unschedulable
-	b.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints),
-		func(t v1.Taint) bool { return v1alpha1.ForSleep(&t) })
+	b.Spec.Taints = v1alpha1.WithoutSleep(n.Spec.Taints)
 	return b
 }
 
@@ -274,24 +276,14 @@ func (l *loop) planned(j *batchv1.Job, nodes []*v1.Node, machines []sleep.Machin
 	if !slices.ContainsFunc(machines, func(m sleep.Machine) bool { return at.Before(now.Add(m.Horizon(&l.Policy))) }) {
 		return nil
 	}
-	pod := &v1.Pod{Spec: j.Spec.Template.Spec}
-	need := sleep.Need{
-		Job: j.Namespace + "/" + j.Name, At: at, Duration: usualTime, Request: policy.PodRequest(pod),
-		Machines: suit(pod, nodes, func(int) bool { return true }),
-	}
-	if len(need.Machines) == 0 {
-		return nil
-	}
-	return slices.Repeat([]sleep.Need{need}, min(int(*cmp.Or(j.Spec.Parallelism, new(int32(1)))), max(most, 0)))
+	one := need(j, &v1.Pod{Spec: j.Spec.Template.Spec}, at, nodes, func(int) bool { return true })
+	return slices.Repeat(one, min(int(*cmp.Or(j.Spec.Parallelism, new(int32(1)))), max(most, 0)))
 }
 
 func isReady(n *v1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == v1.NodeReady {
-			return c.Status == v1.ConditionTrue
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
+		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
+	})
 }
 
 func isTainted(n *v1.Node) bool {

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/kube"
@@ -33,13 +32,10 @@ func (w *Waker) Wake(ctx context.Context, name string) error {
 	var last error
 	for {
 		left, err := w.pass(ctx, name)
-		switch {
-		case err == nil && left == nil, errors.Is(err, errNoNode):
-			return err
-		case err == nil:
+		if err == nil {
 			last = left
 		}
-		if !kube.Pause(ctx, w.Pause) {
+		if cmp.Or(left, err) == nil || errors.Is(err, errNoNode) || !kube.Pause(ctx, w.Pause) {
 			return cmp.Or(last, err)
 		}
 	}
@@ -89,10 +85,7 @@ func (w *Waker) wake(ctx context.Context, n *v1.Node) error {
 		return err
 	}
 	s.Since, s.Off, s.Why = w.Clock(), time.Time{}, "woken by hand"
-	patch, err := s.patch(n)
-	if err == nil {
-		_, err = w.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	}
+	_, err := s.write(ctx, w.Client, n)
 	return err
 }
 

@@ -2,7 +2,6 @@ package place
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -46,8 +45,7 @@ func (s *sleepers) find(ctx context.Context, state fwk.CycleState, pod *v1.Pod) 
 			continue
 		}
 		node := *n.Node()
-		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints),
-			func(t v1.Taint) bool { return v1alpha1.ForSleep(&t) })
+		node.Spec.Taints = v1alpha1.WithoutSleep(node.Spec.Taints)
 		awake := n.Snapshot()
 		awake.SetNode(&node)
 		if s.handle.RunFilterPlugins(ctx, state, pod, awake).IsSuccess() {
