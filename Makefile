@@ -181,7 +181,7 @@ e2e-real: ## Meter real pods: kubelet, containerd and runc on this machine, as r
 	KUBENERGY_REAL=1 go test ./test/real/... -run . -v -count=1 -timeout $(TIMEOUT)
 
 # The first time makes the disk of a virtual machine: two minutes more. Where it is emulated, all takes ten times as long.
-power-real: ## Send a real machine to sleep and wake it for a Job: a guest of QEMU with a kubelet, as root.
+power-real: ## Send a QEMU guest with a real kubelet to sleep and wake it for a Job: emulated where there is no KVM, as root.
 	KUBENERGY_REAL=1 go test ./test/guest -run . -v -count=1 -timeout 90m
 
 # Seeded: the same SEED tries the same places of the same code. Two hours; N= tries fewer.

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func TestPowerReadsItsConfiguration(t *testing.T) {
 	text, _ := config.Object.Object["data"].(map[string]any)["machines.yaml"].(string)
 	c, err := power.ParseConfig([]byte(text))
 	if err != nil || c.Mode != power.ModeShadow || c.KeysSecret != "bmcs" || len(c.Machines) != 1 ||
-		c.Policy.Lead.Seconds() != 30 || *c.Policy.MaxCycles != 12 {
+		c.Policy.Lead.Seconds() != 30 || c.Policy.MaxCycles != 12 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	set := documents[named(documents, "Deployment/kubenergy-power")]
@@ -52,6 +53,26 @@ func TestPowerReadsItsConfiguration(t *testing.T) {
 	} {
 		if named(documents, name) < 0 {
 			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
+// What kubenergy-power would refuse at its start, helm refuses.
+func TestMachinesThatCannotBe(t *testing.T) {
+	one := func(node, uuid, url string) string {
+		return fmt.Sprintf(`{"node":%q,"uuid":%q,"kind":"redfish","url":%q,"passwordKey":"k"}`, node, uuid, url)
+	}
+	const a, b, url = "4c4c4544-0042-3510-8054-b4c04f564433", "4c4c4544-0042-3510-8054-b4c04f564434", "https://bmc.lan"
+	for want, machines := range map[string]string{
+		"node n1 twice":            one("n1", a, url) + "," + one("n1", b, url),
+		"uuid " + a + " twice":     one("n1", a, url) + "," + one("n2", strings.ToUpper(a), url),
+		"with a password want":     one("n1", a, "http://bmc.lan"),
+		"the url of n1 has a user": one("n1", a, "https://u:p@bmc.lan"),
+	} {
+		_, err := Template(t.Context(), "--set", "power.enabled=true,power.keysSecret=bmcs", "--set-json",
+			"power.machines=["+machines+"]")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v", want, err)
 		}
 	}
 }
