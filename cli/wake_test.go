@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,8 +37,11 @@ func TestWake(t *testing.T) {
 	const nodes = "/api/v1/nodes"
 	var told []string
 	broken, stuck := "", ""
+	var mu sync.Mutex // machines are woken side by side
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
 		if broken != "" && strings.Contains(string(body), broken) || r.Header.Get("X-Kubenergy-Signature-256") == "" {
 			w.WriteHeader(http.StatusForbidden)
 			return

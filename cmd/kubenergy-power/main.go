@@ -38,11 +38,7 @@ func main() {
 }
 
 func run(file, record string, keys signal.KeyFolder, log *slog.Logger) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("reading machines: %w", err)
-	}
-	o, err := power.Configured(text)
+	o, err := power.Configured(file, record, log)
 	api, errAPI := config.GetConfig()
 	if err = errors.Join(err, errAPI); err != nil {
 		return err
@@ -51,19 +47,7 @@ func run(file, record string, keys signal.KeyFolder, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	switch record {
-	case "":
-	case "-":
-		o.Record = power.RecordTo(os.Stdout, log)
-	default:
-		f, err := os.OpenFile(record, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return fmt.Errorf("--record: %w", err)
-		}
-		defer f.Close()
-		o.Record = power.RecordTo(f, log)
-	}
-	o.View, o.Keys, o.Log, o.Client = objects.View, keys, log, kubernetes.NewForConfigOrDie(api)
+	o.View, o.Keys, o.Client = objects.View, keys, kubernetes.NewForConfigOrDie(api)
 	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	go func() { _ = objects.Run(ctx) }() // what it knows at first is nothing, with which no machine sleeps

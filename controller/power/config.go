@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"regexp"
 	"strings"
@@ -71,13 +72,27 @@ func ParseConfig(text []byte) (Config, error) {
 	return c, errors.Join(append(errs, checkMachines(c.Machines))...)
 }
 
-// Configured returns the options that a file of machines gives.
-func Configured(text []byte) (Options, error) {
+// Configured returns the options that a file of machines gives, and has decisions appended to another file, if one is
+// named; - is standard output.
+func Configured(file, record string, log *slog.Logger) (o Options, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return o, fmt.Errorf("reading machines: %w", err)
+	}
 	c, err := ParseConfig(text)
 	host, _ := os.Hostname() // what follows tells replicas apart, too
-	return Options{
+	o = Options{
 		Machines: c.Machines, Policy: c.Policy.core(), Mode: c.Mode, Identity: host + "_" + string(uuid.NewUUID()),
-	}, err
+		Log: log,
+	}
+	w := os.Stdout
+	if record != "" && record != "-" && err == nil {
+		w, err = os.OpenFile(record, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	}
+	if record != "" {
+		o.Record = RecordTo(w, log)
+	}
+	return o, err
 }
 
 // core returns the policy that is decided by.
