@@ -47,9 +47,7 @@ func (c *trialCell) load(interruptible bool) {
 	for i := range c.scenario.Jobs {
 		j := &c.scenario.Jobs[i]
 		j.Interruptible = interruptible || j.Scaling != nil
-		if t := j.LatestStart().Add(j.Duration); t.After(c.end) {
-			c.end = t
-		}
+		c.end = grid.Later(c.end, j.LatestStart().Add(j.Duration))
 	}
 	site := c.scenario.Sites[0]
 	for _, series := range [...]*grid.Series{site.Carbon.Series, site.Price.Series} {
@@ -139,9 +137,7 @@ func (c *Study) run(ctx context.Context, t *Planned) error {
 func align(trials []*Planned) error {
 	ends := map[*trialCell]time.Time{}
 	for _, t := range trials {
-		if t.Trial.Accounted.After(ends[t.cell]) {
-			ends[t.cell] = t.Trial.Accounted
-		}
+		ends[t.cell] = grid.Later(ends[t.cell], t.Trial.Accounted)
 	}
 	for _, t := range trials {
 		if end := ends[t.cell]; end.After(t.Trial.Accounted) {

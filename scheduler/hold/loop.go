@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
@@ -331,10 +332,10 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 
 // setBack handles a clock that was set back: times that were noted before would otherwise lie in the future.
 func (l *Loop) setBack(now time.Time) {
-	l.swept = earlier(l.swept, now)
-	l.startsChecked = earlier(l.startsChecked, now)
+	l.swept = grid.Earlier(l.swept, now)
+	l.startsChecked = grid.Earlier(l.startsChecked, now)
 	for _, st := range l.starts.Range {
-		st.(*start).at = earlier(st.(*start).at, now)
+		st.(*start).at = grid.Earlier(st.(*start).at, now)
 	}
 	for _, q := range [2]*queue{l.pods, l.jobs} {
 		q.congestion.setBack(now)
@@ -435,8 +436,8 @@ func (l *Loop) settle(h *hold, view *kube.View) {
 // setLatest changes the deadline of a hold and lets it be planned again.
 func (l *Loop) setLatest(h *hold, latest time.Time) {
 	q := h.queue
-	q.move(h, later(latest, h.submitted))
-	h.start = earlier(h.start, h.latest)
+	q.move(h, grid.Later(latest, h.submitted))
+	h.start = grid.Earlier(h.start, h.latest)
 	q.enter(h, h.state)
 	q.plan(h)
 }
