@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,9 +166,7 @@ type Shard struct{ Index, Count int }
 func (c *Study) Run(ctx context.Context, store *Store, part Shard, workers int,
 	tell func(done, all int),
 ) ([]*Planned, error) {
-	if workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
+	workers = cmp.Or(workers, runtime.GOMAXPROCS(0))
 	mine, err := c.runAll(ctx, store, part, workers, tell)
 	if closed := store.close(mine, err == nil); err == nil {
 		err = closed

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"runtime/debug"
 	"sync"
@@ -112,13 +113,9 @@ func New(c Config) *Loop {
 	if l.opinion == nil {
 		l.opinion = (*kube.View).Decide
 	}
-	if l.namespace == "" {
-		l.namespace = "kube-system"
-	}
+	l.namespace = cmp.Or(l.namespace, "kube-system")
 	l.gate.clock, l.gate.view, l.gate.max = l.clock, l.known, int64(c.MaxPods)
-	if l.gate.max == 0 {
-		l.gate.max = defaultMaxPods
-	}
+	l.gate.max = cmp.Or(l.gate.max, defaultMaxPods)
 	return l
 }
 
