@@ -2,6 +2,7 @@ package central
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -70,9 +71,7 @@ func New(o Options) (*Client, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Timeout == 0 {
-		o.Timeout = timeout
-	}
+	o.Timeout = cmp.Or(o.Timeout, timeout)
 	c := &Client{o: o, url: u.String()}
 	if o.Transport != nil {
 		c.client = newClient(o.Transport)

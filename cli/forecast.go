@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -230,9 +231,7 @@ func (f *forecastFlags) fromFile(t terminal) (*outlook, error) {
 			return nil, usageError{err}
 		}
 	}
-	if f.hours == 0 {
-		f.hours = offlineHours
-	}
+	f.hours = cmp.Or(f.hours, offlineHours)
 	made, err := forecast.Best(signal.Series, from, time.Duration(f.hours)*time.Hour)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("forecasting %s: %w", f.file, err)}

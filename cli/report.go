@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
@@ -389,9 +390,7 @@ func (c *centralUnit) decisions(ctx context.Context, q *ledger.Query, snapshots 
 			all = append(all, r)
 			since = r.At
 			// Others of the same instant may be on the next page.
-			if after := r.At.Add(time.Millisecond); after.Before(to) {
-				to = after
-			}
+			to = grid.Earlier(to, r.At.Add(time.Millisecond))
 		}
 		switch {
 		case fresh == 0 && len(page.Decisions) < full:

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -285,9 +286,7 @@ func (f *manifestFlags) check() error {
 		return fmt.Errorf("--name-prefix is %q: want up to %d small letters, digits and dashes", f.prefix,
 			maxNamePrefix)
 	}
-	if f.image == "" {
-		f.image = "busybox"
-	}
+	f.image = cmp.Or(f.image, "busybox")
 	return nil
 }
 

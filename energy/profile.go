@@ -140,10 +140,14 @@ const (
 // Validate reports everything that makes p unusable as a model.
 func (p *Profile) Validate() error {
 	var errs []error
-	bad := func(field string, v float64) {
-		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
-			errs = append(errs, fmt.Errorf("%s is %v: want a finite number that is not negative", field, v))
+	wrong := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
+	}
+	bad := func(field string, v float64) {
+		finite := !math.IsNaN(v) && !math.IsInf(v, 0)
+		wrong(!finite || v < 0, "%s is %v: want a finite number that is not negative", field, v)
 	}
 	bad("idle", float64(p.Idle))
 	bad("max", float64(p.Max))
@@ -153,29 +157,17 @@ func (p *Profile) Validate() error {
 	bad("bootSeconds", p.BootSeconds)
 	bad("gpuIdle", float64(p.GPUIdle))
 	bad("gpuMax", float64(p.GPUMax))
-	if len(p.Curve) == 0 && p.Max < p.Idle {
-		errs = append(errs, fmt.Errorf("max %v W is below idle %v W", float64(p.Max), float64(p.Idle)))
-	}
-	if idle := p.Power(0); p.Sleep > idle {
-		errs = append(errs, fmt.Errorf("sleep %v W is above idle %v W", float64(p.Sleep), float64(idle)))
-	}
-	if p.BootSeconds > maxBoot {
-		errs = append(errs, fmt.Errorf("bootSeconds is %v: want at most %d", p.BootSeconds, maxBoot))
-	}
-	if p.WakeUp > 0 && p.Sleep == p.Power(0) {
-		errs = append(errs, fmt.Errorf("wakeUp is %v J, but it never sleeps: sleep is its idle power",
-			float64(p.WakeUp)))
-	}
-	if p.Power(1) > megawatt {
-		errs = append(errs, fmt.Errorf("max %v W is beyond a megawatt", float64(p.Power(1))))
-	}
-	if p.GPUMax < p.GPUIdle {
-		errs = append(errs, fmt.Errorf("gpuMax %v W is below gpuIdle %v W", float64(p.GPUMax), float64(p.GPUIdle)))
-	}
+	idle, most := float64(p.Power(0)), float64(p.Power(1))
+	wrong(len(p.Curve) == 0 && p.Max < p.Idle, "max %v W is below idle %v W", float64(p.Max), float64(p.Idle))
+	wrong(float64(p.Sleep) > idle, "sleep %v W is above idle %v W", float64(p.Sleep), idle)
+	wrong(p.BootSeconds > maxBoot, "bootSeconds is %v: want at most %d", p.BootSeconds, maxBoot)
+	wrong(p.WakeUp > 0 && float64(p.Sleep) == idle, "wakeUp is %v J, but it never sleeps: sleep is its idle power",
+		float64(p.WakeUp))
+	wrong(most > megawatt, "max %v W is beyond a megawatt", most)
+	wrong(p.GPUMax < p.GPUIdle, "gpuMax %v W is below gpuIdle %v W", float64(p.GPUMax), float64(p.GPUIdle))
 	for _, class := range slices.Sorted(maps.Keys(p.GPUClasses)) {
-		if share := p.GPUClasses[class]; !(share >= 0 && share <= maxGPUShare) {
-			errs = append(errs, fmt.Errorf("gpuClasses[%q] is %v: want 0 to %v", class, share, maxGPUShare))
-		}
+		share := p.GPUClasses[class]
+		wrong(!(share >= 0 && share <= maxGPUShare), "gpuClasses[%q] is %v: want 0 to %v", class, share, maxGPUShare)
 	}
 	errs = append(errs, p.checkCurve()...)
 	if len(errs) > 0 {

@@ -1,6 +1,7 @@
 package energy
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -35,12 +36,8 @@ type Scale struct {
 // reads as a million: none). It panics if they are out of range: a factor that a person chose is checked by
 // [Millionths].
 func NewScale(unit uint64, factor int64) Scale {
-	if unit == 0 {
-		unit = 1
-	}
-	if factor == 0 {
-		factor = million
-	}
+	unit = cmp.Or(unit, 1)
+	factor = cmp.Or(factor, million)
 	if unit > maxUnit || factor < 1 || factor > maxFactor {
 		panic(fmt.Sprintf("energy: a scale of %d µJ times %d millionths", unit, factor))
 	}

@@ -90,10 +90,8 @@ func (o *Issuance) checkWeather() error {
 	if o.Model != WithWeather {
 		return nil
 	}
-	until := o.Until.Add(o.length())
-	if end := o.History.End(); until.After(end) {
-		until = end // what comes after the last hour that is known cannot be compared with anything
-	}
+	// What comes after the last hour that is known cannot be compared with anything.
+	until := grid.Earlier(o.Until.Add(o.length()), o.History.End())
 	return o.Weather.covers(o.History.Start(), until)
 }
 

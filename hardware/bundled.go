@@ -2,6 +2,7 @@ package hardware
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/csv"
 	"fmt"
@@ -47,9 +48,7 @@ func parseBundled() (*Catalog, error) {
 		if gpu.WorkloadTypes == nil {
 			gpu.WorkloadTypes = typicalClasses
 		}
-		if gpu.Source == "" {
-			gpu.Source = "board power of the data sheet"
-		}
+		gpu.Source = cmp.Or(gpu.Source, "board power of the data sheet")
 		gpu.Source += "; idle power is an estimate"
 		c.GPUs[model] = gpu
 	}

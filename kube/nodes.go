@@ -40,10 +40,7 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
 		return nil, 0, "there is no PowerProfile " + name
 	}
-	catalog := v.catalog
-	if catalog == nil {
-		catalog = hardware.Default()
-	}
+	catalog := cmp.Or(v.catalog, hardware.Default())
 	if own := v.nodePower[n.Name]; own != nil {
 		return own, catalog.DefaultPUE, own.Source
 	}

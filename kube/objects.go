@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -141,9 +142,7 @@ func (o *Objects) Synced() bool {
 // Run watches until ctx ends.
 func (o *Objects) Run(ctx context.Context) error {
 	o.began = time.Now()
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	var running sync.WaitGroup
 	defer running.Wait()
 	for i, w := range o.watches {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
@@ -326,10 +327,10 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 				return nil, fmt.Errorf("job %s of %s ran on %q, which is none of its nodes", j.ID, t.Strategy,
 					seen.node)
 			}
-			p := sim.Placement{Job: i, Node: name, Start: later(r.clock.ToTrace(seen.bound), j.Submitted)}
+			p := sim.Placement{Job: i, Node: name, Start: grid.Later(r.clock.ToTrace(seen.bound), j.Submitted)}
 			p.Released, p.Finish = j.Submitted, p.Start.Add(n.Runtime(j))
 			if !seen.released.IsZero() {
-				p.Released = later(r.clock.ToTrace(seen.released), j.Submitted)
+				p.Released = grid.Later(r.clock.ToTrace(seen.released), j.Submitted)
 			}
 			if seen.planned { // others were suspended just until the loop had seen them
 				p.Hold = p.Released
@@ -346,11 +347,4 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 		return nil, err
 	}
 	return results, nil
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

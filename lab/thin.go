@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 )
@@ -42,9 +43,7 @@ func span(s *sim.Scenario) time.Duration {
 	var end time.Time
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if t := j.LatestStart().Add(j.Duration); t.After(end) {
-			end = t
-		}
+		end = grid.Later(end, j.LatestStart().Add(j.Duration))
 	}
 	return end.Sub(s.Start)
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // What KubEnergy also writes when a budget in Compute Gardener's words is used up.
@@ -203,9 +204,7 @@ func closings(budgets []*v1alpha1.EnergyBudget) map[string][]closing {
 			continue
 		}
 		until := b.Status.ClosedUntil.Time
-		if until.After(endOfTime) {
-			until = endOfTime
-		}
+		until = grid.Earlier(until, endOfTime)
 		all[b.Namespace] = append(all[b.Namespace], closing{b.Name, b.Spec.Scope, until, b.Status.AsOf.Time})
 	}
 	return all

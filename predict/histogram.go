@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -43,9 +44,7 @@ const rescaleAt = 1e12
 
 // add counts one, after which all before it weigh keep times as much as they did.
 func (h *histogram) add(bin int, keep float64) {
-	if h.unit == 0 {
-		h.unit = 1
-	}
+	h.unit = cmp.Or(h.unit, 1)
 	h.seen++
 	h.unit /= keep
 	h.bins[bin] += h.unit

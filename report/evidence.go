@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -52,9 +53,7 @@ func (e *Evidence) index() *found {
 		if answer == nil {
 			continue
 		}
-		if answer.AsOf.After(f.asOf) {
-			f.asOf = answer.AsOf
-		}
+		f.asOf = grid.Later(f.asOf, answer.AsOf)
 		for i := range answer.Rows {
 			if key := answer.Rows[i].Key; len(key) > 0 && key[len(key)-1] != "" {
 				rows[joinKey(key...)] = &answer.Rows[i]
@@ -129,12 +128,8 @@ func bookedMean(all map[rateKey]float64, site, of string, w sched.Window) (rate 
 			return 0, false
 		}
 		begin, end := hour, hour.Add(time.Hour)
-		if begin.Before(from) {
-			begin = from
-		}
-		if end.After(to) {
-			end = to
-		}
+		begin = grid.Later(begin, from)
+		end = grid.Earlier(end, to)
 		sum += value * end.Sub(begin).Seconds()
 	}
 	return sum / to.Sub(from).Seconds(), true

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -112,9 +113,7 @@ func (j *job) turnaround(f *found) (took time.Duration, ended time.Time, ok bool
 	}
 	created := j.first.At
 	for _, r := range append([]*ledger.Record{j.first}, j.holds...) {
-		if r.At.Before(created) {
-			created = r.At
-		}
+		created = grid.Earlier(created, r.At)
 		if len(r.Snapshot) == 0 {
 			continue
 		}

@@ -168,16 +168,10 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 func period(results []*sim.Result) (start, end time.Time) {
 	start, end = results[0].Scenario.Start, results[0].Accounted
 	for _, r := range results {
-		if r.Scenario.Start.Before(start) {
-			start = r.Scenario.Start
-		}
-		if r.Accounted.After(end) {
-			end = r.Accounted
-		}
+		start = grid.Earlier(start, r.Scenario.Start)
+		end = grid.Later(end, r.Accounted)
 	}
-	if least := start.Add(time.Minute); end.Before(least) {
-		end = least
-	}
+	end = grid.Later(end, start.Add(time.Minute))
 	return start.UTC(), end.UTC()
 }
 

@@ -1,6 +1,10 @@
 package sched
 
-import "time"
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+)
 
 // closed holds a job that may wait while its budget is used up: until new work may start again, and no longer than
 // until its latest start, which comes before every budget. No signal is needed for that.
@@ -9,9 +13,7 @@ func (s *Snapshot) closed(j *Job) (w Window, r Reason, held bool) {
 	if !until.After(s.Now) || j.Released || j.AllowedDelay <= 0 || !latest.After(s.Now) {
 		return Window{}, Reason{}, false
 	}
-	if latest.Before(until) {
-		until = latest
-	}
+	until = grid.Earlier(until, latest)
 	return j.window(until), Reason{Kind: BudgetUsedUp, Until: until, Latest: latest, Budget: s.Policy.Budget}, true
 }
 

@@ -1,6 +1,10 @@
 package sched
 
-import "time"
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+)
 
 // horizon returns the latest instant that a decision may look at.
 func (s *Snapshot) horizon() time.Time {
@@ -10,9 +14,7 @@ func (s *Snapshot) horizon() time.Time {
 	for i := range s.Queue {
 		j := &s.Queue[i]
 		latest := s.Policy.latestStart(j)
-		if latest.Before(s.Now) {
-			latest = s.Now
-		}
+		latest = grid.Later(latest, s.Now)
 		length := max(j.Duration, j.remaining())
 		longest := time.Duration(min(float64(length)/slowest, float64(maxDuration)))
 		for _, t := range [...]time.Time{
@@ -20,9 +22,7 @@ func (s *Snapshot) horizon() time.Time {
 			latest.Add(length), s.latest(j).Add(length), s.Now.Add(longest), s.Now.Add(aDay),
 			s.latest(j).Add(j.planned(slot)),
 		} {
-			if t.After(until) {
-				until = t
-			}
+			until = grid.Later(until, t)
 		}
 	}
 	return until

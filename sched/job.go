@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // Resources are amounts of what a node has and a job asks for, in the units of Kubernetes' scheduler.
@@ -93,9 +94,7 @@ func (j *Job) Nominal() energy.Watts {
 func (j *Job) LatestStart() time.Time {
 	latest := j.Submitted.Add(j.AllowedDelay)
 	if !j.FinishBy.IsZero() {
-		if t := j.FinishBy.Add(-j.Duration); t.Before(latest) {
-			latest = t
-		}
+		latest = grid.Earlier(latest, j.FinishBy.Add(-j.Duration))
 	}
 	if latest.Before(j.Submitted) {
 		return j.Submitted

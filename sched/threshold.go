@@ -181,9 +181,7 @@ func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []piece) 
 // quantile returns the least value of the series such that what is not above it holds for at least share p of the time
 // between now and until, as far as the series goes; it must cover now. The buffer is reused.
 func quantile(series *grid.Series, now, until time.Time, p float64, buffer []piece) (float64, []piece) {
-	if end := series.End(); end.Before(until) {
-		until = end
-	}
+	until = grid.Earlier(until, series.End())
 	buffer = piecesOf(buffer[:0], series, now, until)
 	slices.SortFunc(buffer, func(a, b piece) int { return cmp.Compare(a.rate, b.rate) })
 	want, held := p*float64(until.Sub(now)), time.Duration(0)

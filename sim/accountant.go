@@ -90,9 +90,7 @@ func (a *accountant) chart(site *sched.Site, power energy.Watts, w sched.Window)
 	for w.Start.Before(w.End) {
 		k := w.Start.Sub(a.start) / a.step
 		part := sched.Window{Start: w.Start, End: a.start.Add((k + 1) * a.step)}
-		if part.End.After(w.End) {
-			part.End = w.End
-		}
+		part.End = grid.Earlier(part.End, w.End)
 		a.bin(w.Start, site.Account(power, 0, part))
 		w.Start = part.End
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/forecast"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/predict"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/workload"
@@ -159,8 +160,6 @@ func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site in
 	}
 	last := s.lastEnd()
 	o.Until = last.Add(max(last.Sub(s.Start), 7*24*time.Hour)).Truncate(time.Hour).Add(time.Hour)
-	if end := o.History.End(); end.Before(o.Until) {
-		o.Until = end
-	}
+	o.Until = grid.Earlier(o.Until, o.History.End())
 	return forecast.Issue(ctx, o)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // Validate reports everything that keeps a scenario from being run.
@@ -108,9 +110,7 @@ func (s *Scenario) timelineStep() time.Duration {
 // lastEnd returns when the last job ends if none has to wait for room.
 func (s *Scenario) lastEnd() (last time.Time) {
 	for i := range s.Jobs {
-		if t := s.Jobs[i].LatestStart().Add(s.Jobs[i].Duration); t.After(last) {
-			last = t
-		}
+		last = grid.Later(last, s.Jobs[i].LatestStart().Add(s.Jobs[i].Duration))
 	}
 	return last
 }

@@ -131,9 +131,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 
 func wrongType(e *json.UnmarshalTypeError) string {
 	field, is := e.Field, e.Value
-	if field == "" {
-		field = "the document"
-	}
+	field = cmp.Or(field, "the document")
 	if number, ok := strings.CutPrefix(is, "number "); ok {
 		is = number
 	}

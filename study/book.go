@@ -96,9 +96,7 @@ func ReadParts(dirs []string) (*Book, []*Planned, error) {
 				tails[p.Key] = p.Tail
 			}
 		}
-		if book == nil {
-			book = b
-		}
+		book = cmp.Or(book, b)
 		trials, unread, err := ReadTrials(dir)
 		if err != nil {
 			return nil, nil, err

@@ -159,16 +159,12 @@ func (f *File) zoneNames() (names []string) {
 
 // chooseStarts reads which starts are run, as 0-3,8.
 func (f *File) chooseStarts(text string) error {
-	if f.Starts.Count == 0 {
-		f.Starts.Count = 1
-	}
+	f.Starts.Count = cmp.Or(f.Starts.Count, 1)
 	if f.Starts.Count < 0 || f.Starts.Count > 100_000 {
 		return f.fault(fmt.Errorf("starts.count is %d: want 1 to 100000", f.Starts.Count))
 	}
 	f.indices = nil
-	if text == "" {
-		text = fmt.Sprintf("0-%d", f.Starts.Count-1)
-	}
+	text = cmp.Or(text, fmt.Sprintf("0-%d", f.Starts.Count-1))
 	for part := range strings.SplitSeq(text, ",") {
 		low, high, both := strings.Cut(part, "-")
 		if !both {
@@ -193,9 +189,7 @@ func (f *File) check() error {
 	if err := cmp.Or(f.checkFields(), f.checkZones()); err != nil {
 		return f.fault(err)
 	}
-	if f.Baseline == "" {
-		f.Baseline = f.Strategies[0]
-	}
+	f.Baseline = cmp.Or(f.Baseline, f.Strategies[0])
 	if !slices.Contains(f.Strategies, f.Baseline) {
 		f.Strategies = append([]string{f.Baseline}, f.Strategies...)
 	}

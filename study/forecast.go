@@ -51,9 +51,7 @@ func (c *Study) issue(ctx context.Context, z *zone, model, out string) (sim.Fore
 		Lag: c.file.lag,
 	}
 	for _, s := range spans {
-		if s.Until.After(o.Until) {
-			o.Until = s.Until
-		}
+		o.Until = grid.Later(o.Until, s.Until)
 	}
 	if model == forecast.WithWeather {
 		if o.Weather, err = forecast.ReadWeather(z.Weather); err != nil {
@@ -93,13 +91,9 @@ func (z *zone) until(scenario *sim.Scenario) time.Time {
 	last := scenario.Start.Add(time.Hour)
 	for i := range scenario.Jobs {
 		j := &scenario.Jobs[i]
-		if t := j.Submitted.Add(j.AllowedDelay + 2*j.Duration); t.After(last) {
-			last = t // restarts and slow nodes take time, too
-		}
+		last = grid.Later(last, j.Submitted.Add(j.AllowedDelay+2*j.Duration)) // restarts and slow nodes take time, too
 	}
-	if end := z.series.End(); last.After(end) {
-		last = end
-	}
+	last = grid.Earlier(last, z.series.End())
 	return last
 }
 
@@ -112,8 +106,6 @@ type untilThen struct {
 
 // At returns what is known at now.
 func (f untilThen) At(now time.Time) grid.Signal {
-	if now.After(f.last) {
-		now = f.last
-	}
+	now = grid.Earlier(now, f.last)
 	return f.Foresight.At(now)
 }

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,7 @@ func (c *trialCell) load(interruptible bool) {
 	for i := range c.scenario.Jobs {
 		j := &c.scenario.Jobs[i]
 		j.Interruptible = interruptible || j.Scaling != nil
-		if t := j.LatestStart().Add(j.Duration); t.After(c.end) {
-			c.end = t
-		}
+		c.end = grid.Later(c.end, j.LatestStart().Add(j.Duration))
 	}
 	site := c.scenario.Sites[0]
 	for _, series := range [...]*grid.Series{site.Carbon.Series, site.Price.Series} {
@@ -139,9 +138,7 @@ func (c *Study) run(ctx context.Context, t *Planned) error {
 func align(trials []*Planned) error {
 	ends := map[*trialCell]time.Time{}
 	for _, t := range trials {
-		if t.Trial.Accounted.After(ends[t.cell]) {
-			ends[t.cell] = t.Trial.Accounted
-		}
+		ends[t.cell] = grid.Later(ends[t.cell], t.Trial.Accounted)
 	}
 	for _, t := range trials {
 		if end := ends[t.cell]; end.After(t.Trial.Accounted) {
@@ -169,9 +166,7 @@ type Shard struct{ Index, Count int }
 func (c *Study) Run(ctx context.Context, store *Store, part Shard, workers int,
 	tell func(done, all int),
 ) ([]*Planned, error) {
-	if workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
+	workers = cmp.Or(workers, runtime.GOMAXPROCS(0))
 	mine, err := c.runAll(ctx, store, part, workers, tell)
 	if closed := store.close(mine, err == nil); err == nil {
 		err = closed

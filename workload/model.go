@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -90,9 +91,7 @@ func (m *Model) fitArrivals(jobs []sched.Job) {
 	begin, end := jobs[0].Submitted, jobs[len(jobs)-1].Submitted
 	for t := begin; t.Before(end); {
 		next := t.Truncate(time.Hour).Add(time.Hour)
-		if next.After(end) {
-			next = end
-		}
+		next = grid.Earlier(next, end)
 		hours[hourOfWeek(t)] += next.Sub(t).Hours()
 		t = next
 	}

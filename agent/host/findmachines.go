@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"path"
@@ -214,10 +215,7 @@ func groupsOf(text []byte) (paths [3]string) {
 // addMachine adds the machine of a QEMU process, by its group if it has one for itself.
 func (h *Host) addMachine(f find) {
 	key := pidKey + strconv.Itoa(f.pid)
-	name := f.name
-	if name == "" {
-		name = key
-	}
+	name := cmp.Or(f.name, key)
 	dir := filepath.Join(h.opts.Proc, strconv.Itoa(f.pid))
 	if old := h.byDir[dir]; old != nil {
 		h.refind(old, f)

@@ -107,9 +107,7 @@ func Open(opts Options, log *slog.Logger) (*Host, error) {
 	opts.Root = cmp.Or(opts.Root, "/sys/fs/cgroup")
 	opts.Proc = cmp.Or(opts.Proc, "/proc")
 	opts.Max = cmp.Or(opts.Max, defaultMax)
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	globs, err := parseGlobs(opts.Groups)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -105,9 +106,7 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	}
 	now := s.o.Now()
 	asOf := b.Batch.End
-	if b.Received.Before(asOf) {
-		asOf = b.Received // a clock that is ahead does not make a value younger
-	}
+	asOf = grid.Earlier(asOf, b.Received) // a clock that is ahead does not make a value younger
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now)
@@ -138,9 +137,7 @@ func (s *State) Wall(name string, power energy.Watts, asOf time.Time, quality en
 	if !(power >= 0) || math.IsInf(float64(power), 1) {
 		return
 	}
-	if asOf.After(now) {
-		asOf = now
-	}
+	asOf = grid.Earlier(asOf, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.node(name)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -34,10 +35,7 @@ func (c *counted) of(rt *route, next http.Handler) http.Handler {
 		began := time.Now()
 		answer := &seen{ResponseWriter: w}
 		defer func() {
-			status := answer.status
-			if status == 0 {
-				status = http.StatusInternalServerError // it panicked, or the caller has gone
-			}
+			status := cmp.Or(answer.status, http.StatusInternalServerError) // it panicked, or the caller has gone
 			c.requests.WithLabelValues(rt.method, rt.path, strconv.Itoa(status)).Inc()
 			seconds.Observe(time.Since(began).Seconds())
 		}()

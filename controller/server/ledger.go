@@ -147,10 +147,7 @@ func (s *server) serveLedger(w http.ResponseWriter, r *http.Request, q *query) e
 	if err != nil {
 		return err
 	}
-	format := q.text("format")
-	if format == "" {
-		format = accepted(r.Header.Values("Accept"))
-	}
+	format := cmp.Or(q.text("format"), accepted(r.Header.Values("Accept")))
 	var out bytes.Buffer
 	if err := s.ask(r.Context(), asked, func(answer *ledger.Answer) error {
 		return encode(&out, answer, format)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"net/http"
@@ -210,9 +211,7 @@ func (d *describer) structure(t reflect.Type) object {
 		if !f.IsExported() || tag == "-" || f.Anonymous && tag == "" {
 			continue
 		}
-		if tag == "" {
-			tag = f.Name
-		}
+		tag = cmp.Or(tag, f.Name)
 		properties[tag] = d.schema(f.Type)
 		if !strings.Contains(options, "omit") {
 			required = append(required, tag)

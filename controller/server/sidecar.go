@@ -156,9 +156,7 @@ func (s *server) bookPost(ctx context.Context, name string, t *nodePost) (Sideca
 		}
 	}
 	i := n.next(t, now.Sub(s.sidecar.began))
-	if answer.Note == "" {
-		answer.Note = i.note
-	}
+	answer.Note = cmp.Or(answer.Note, i.note)
 	if i.end <= i.start {
 		return answer, nil
 	}

@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -33,9 +34,7 @@ func (d Deps) withDefaults() Deps {
 	if d.Clock == nil {
 		d.Clock = time.Now
 	}
-	if d.Log == nil {
-		d.Log = slog.New(slog.DiscardHandler)
-	}
+	d.Log = cmp.Or(d.Log, slog.New(slog.DiscardHandler))
 	if d.Metrics == nil {
 		d.Metrics = NewMetrics(d.Clock)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 const (
@@ -66,7 +67,7 @@ func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 			return nil, dial.Refuse(dial.ReasonTime, "a rate is from %s to %s: want half hours",
 				start.Format(time.RFC3339), end.Format(time.RFC3339))
 		}
-		for t := later(start, from); t.Before(end); t = t.Add(octopusSlot) {
+		for t := grid.Later(start, from); t.Before(end); t = t.Add(octopusSlot) {
 			points = append(points, Point{Time: t, Value: r.ValueIncVAT.value / 100})
 		}
 		if len(points) > maxPoints {
@@ -78,11 +79,4 @@ func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 			until.Format(time.RFC3339))
 	}
 	return points, nil
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,10 +92,7 @@ func NewTariff(spec *v1alpha1.TariffSource, currency string) (grid.Tariff, error
 	t := grid.Tariff{Price: grid.Price(*spec.Price), Currency: currency}
 	var errs []error
 	for i, s := range spec.Schedules {
-		zone := s.TimeZone
-		if zone == "" {
-			zone = spec.TimeZone
-		}
+		zone := cmp.Or(s.TimeZone, spec.TimeZone)
 		schedule, err := newSchedule(s, zone)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("schedules[%d]: %w", i, err))
@@ -248,9 +246,7 @@ type pricedWeek struct {
 
 func (s pricingSchedule) week() (w pricedWeek, err error) {
 	w = pricedWeek{text: s, zone: s.TimeZone}
-	if w.zone == "" {
-		w.zone = "UTC"
-	}
+	w.zone = cmp.Or(w.zone, "UTC")
 	if s.DayOfWeek == "" {
 		return w, errors.New(`dayOfWeek is missing: want days as in "1-5"`)
 	}

@@ -80,7 +80,7 @@ func (t *Track) During(start, end time.Time) *grid.Series {
 func (t *Track) add(a *Answer, now time.Time) {
 	oldest := now.Add(-t.Span)
 	for i, p := range a.Points {
-		for at := later(p.Time, oldest); !at.After(now) && at.Before(p.Time.Add(a.hold(i))); at = at.Add(slot) {
+		for at := grid.Later(p.Time, oldest); !at.After(now) && at.Before(p.Time.Add(a.hold(i))); at = at.Add(slot) {
 			t.set(slotOf(at), p.Value)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 const (
@@ -54,7 +55,7 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	}
 	return Answer{
 		Points: supplement(past.Points, s.ahead.Points), Step: wattTimeStep, Marginal: true, Lacks: cmp.Or(more, lacks),
-		IssuedAt: later(newest(past.Points, now), s.ahead.IssuedAt),
+		IssuedAt: grid.Later(newest(past.Points, now), s.ahead.IssuedAt),
 	}, nil
 }
 

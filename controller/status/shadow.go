@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -274,9 +275,7 @@ func (s *Shadow) status(namespace string) *v1alpha1.ShadowStatus {
 	}
 	all := s.elsewhere.DeepCopy()
 	for _, c := range s.counts {
-		if all == nil {
-			all = &v1alpha1.ShadowStatus{}
-		}
+		all = cmp.Or(all, &v1alpha1.ShadowStatus{})
 		add(all, c)
 	}
 	return all

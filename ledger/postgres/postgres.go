@@ -65,13 +65,9 @@ func Open(ctx context.Context, source string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the address of the database: %w", err) // without its password
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	connections := max(cmp.Or(o.Connections, defaultConnections), leastConnections)
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectTimeout
-	}
+	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, connectTimeout)
 	config.DialFunc = (&net.Dialer{Timeout: config.ConnectTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: keepaliveIdle, Interval: keepaliveInterval, Count: keepaliveCount,
 	}}).DialContext

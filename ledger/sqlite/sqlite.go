@@ -5,6 +5,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -62,9 +63,7 @@ type Store struct {
 // back a backup, or set Options.Damaged to read what is left. If only the last transactions cannot be read any more,
 // it goes on with what was before them, and Audit tells of it: agents then send numbers beyond those that are booked.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err

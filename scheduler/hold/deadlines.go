@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // deadlines are holds in the order of their deadlines; of equal ones, the older first. What comes and goes within a
@@ -130,19 +132,5 @@ func (d *deadline) lastCall(early bool) time.Time {
 	if early {
 		return by
 	}
-	return earlier(by.Add(standbyLag), latest)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
+	return grid.Earlier(by.Add(standbyLag), latest)
 }

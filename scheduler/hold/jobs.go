@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
@@ -220,7 +221,7 @@ func (l *Loop) takeJob(seen *hold) {
 		h.latest = h.firstDeadline(view)
 		h.start = h.latest
 		if !h.told.IsZero() {
-			h.start, h.basis = earlier(h.told, h.latest), fixed
+			h.start, h.basis = grid.Earlier(h.told, h.latest), fixed
 		}
 		l.jobs.add(h)
 	}
@@ -249,7 +250,7 @@ func (h *hold) firstDeadline(view *kube.View) time.Time {
 		latest = job.Submitted.Add(unknownDelay)
 	}
 	if !h.latest.IsZero() {
-		latest = earlier(latest, h.latest) // that knew the limits, and the schedule of its CronJob
+		latest = grid.Earlier(latest, h.latest) // that knew the limits, and the schedule of its CronJob
 	}
 	return latest
 }
@@ -287,7 +288,7 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 		case !latest.After(l.clock.Now()):
 			l.jobs.free(h, "it is to end before the next run of its CronJob")
 		default:
-			l.setLatest(h, earlier(latest, job.LatestStart()))
+			l.setLatest(h, grid.Earlier(latest, job.LatestStart()))
 		}
 	})
 }
@@ -337,11 +338,9 @@ func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
 		now := l.clock.Now()
 		retry := now.Add(retryRelease << h.failures)
 		soon := now.Add(retryOverdue)
-		if overdue := h.latest.Add(retryOverdue); overdue.After(soon) {
-			soon = overdue
-		}
+		soon = grid.Later(soon, h.latest.Add(retryOverdue))
 		h.failures = min(h.failures+1, maxDoublings)
-		l.jobs.fail(h, earlier(retry, soon))
+		l.jobs.fail(h, grid.Earlier(retry, soon))
 		return
 	}
 	if l.jobs.byUID[h.UID] == h {

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"runtime/debug"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
@@ -111,13 +113,9 @@ func New(c Config) *Loop {
 	if l.opinion == nil {
 		l.opinion = (*kube.View).Decide
 	}
-	if l.namespace == "" {
-		l.namespace = "kube-system"
-	}
+	l.namespace = cmp.Or(l.namespace, "kube-system")
 	l.gate.clock, l.gate.view, l.gate.max = l.clock, l.known, int64(c.MaxPods)
-	if l.gate.max == 0 {
-		l.gate.max = defaultMaxPods
-	}
+	l.gate.max = cmp.Or(l.gate.max, defaultMaxPods)
 	return l
 }
 
@@ -331,10 +329,10 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 
 // setBack handles a clock that was set back: times that were noted before would otherwise lie in the future.
 func (l *Loop) setBack(now time.Time) {
-	l.swept = earlier(l.swept, now)
-	l.startsChecked = earlier(l.startsChecked, now)
+	l.swept = grid.Earlier(l.swept, now)
+	l.startsChecked = grid.Earlier(l.startsChecked, now)
 	for _, st := range l.starts.Range {
-		st.(*start).at = earlier(st.(*start).at, now)
+		st.(*start).at = grid.Earlier(st.(*start).at, now)
 	}
 	for _, q := range [2]*queue{l.pods, l.jobs} {
 		q.congestion.setBack(now)
@@ -435,8 +433,8 @@ func (l *Loop) settle(h *hold, view *kube.View) {
 // setLatest changes the deadline of a hold and lets it be planned again.
 func (l *Loop) setLatest(h *hold, latest time.Time) {
 	q := h.queue
-	q.move(h, later(latest, h.submitted))
-	h.start = earlier(h.start, h.latest)
+	q.move(h, grid.Later(latest, h.submitted))
+	h.start = grid.Earlier(h.start, h.latest)
 	q.enter(h, h.state)
 	q.plan(h)
 }

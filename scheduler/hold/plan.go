@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
@@ -80,7 +81,7 @@ func notHeld(d *sched.Decision, job *sched.Job, now time.Time) string {
 
 // keep lets a hold wait for the window that was decided.
 func (l *Loop) keep(h *hold, now time.Time, d *sched.Decision) {
-	start := earlier(d.Window.Start, h.latest)
+	start := grid.Earlier(d.Window.Start, h.latest)
 	if h.basis != unplanned && !start.Equal(h.start) {
 		h.moved = now
 	}

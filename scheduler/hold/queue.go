@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -273,7 +274,7 @@ func (q *queue) next(now time.Time, early bool) time.Time {
 	}
 	if h := q.heaps[opened].first(); h != nil && q.attempts < mostAttempts {
 		if room := q.congestion.nextRelease(now); !room.IsZero() {
-			sooner(later(room, q.limits.when(now, q.draw(h))))
+			sooner(grid.Later(room, q.limits.when(now, q.draw(h))))
 		}
 	}
 	return at

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -179,7 +180,7 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 		for i, h := range there {
 			by := h.latest.Add(-lead)
 			for k := i + 1; k < len(there); k++ {
-				by = earlier(by, there[k].latest.Add(-lead-time.Duration(k-i)*gap))
+				by = grid.Earlier(by, there[k].latest.Add(-lead-time.Duration(k-i)*gap))
 			}
 			if e := sorted[i]; e.hold != h || e.by != by.UnixNano() {
 				t.Fatalf("seed %d: place %d is %s, by %v: want %s, by %v", seed, i, e.hold.UID, time.Unix(0, e.by),

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -60,9 +61,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 	defer f.client.Close()
 	rest := func(ctx context.Context, pause time.Duration) {
-		if pause == 0 {
-			pause = time.Duration(float64(period) * (1 + jitter*(2*rand.Float64()-1)))
-		}
+		pause = cmp.Or(pause, time.Duration(float64(period)*(1+jitter*(2*rand.Float64()-1))))
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -158,9 +159,7 @@ func (e *Energy) read(pod *v1.Pod) *request {
 	if settings.Weights == (sched.Weights{}) {
 		settings.Weights = e.args.Weights
 	}
-	if settings.Where == "" {
-		settings.Where = e.args.Strategy
-	}
+	settings.Where = cmp.Or(settings.Where, e.args.Strategy)
 	return &request{view: view, job: job, settings: settings}
 }
 

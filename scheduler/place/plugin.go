@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -44,9 +45,7 @@ func New(d Deps) map[string]Factory {
 	if d.Clock == nil {
 		d.Clock = time.Now
 	}
-	if d.Log == nil {
-		d.Log = slog.New(slog.DiscardHandler)
-	}
+	d.Log = cmp.Or(d.Log, slog.New(slog.DiscardHandler))
 	if d.Go == nil {
 		d.Go = func(ctx context.Context, _ string, run func(context.Context) error) { go func() { _ = run(ctx) }() }
 	}

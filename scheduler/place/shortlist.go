@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -122,9 +123,7 @@ func decides(handle fwk.Handle) bool {
 
 // sampleSize is how many nodes that fit kube-scheduler looks at, of a cluster's nodes.
 func sampleSize(nodes, percentage int) int {
-	if percentage == 0 {
-		percentage = max(5, 50-nodes/125)
-	}
+	percentage = cmp.Or(percentage, max(5, 50-nodes/125))
 	return max(fewNodes, nodes*percentage/100)
 }
 

@@ -45,12 +45,8 @@ func NewCapacity(c *grid.Series, cores float64, jobs []sched.Job) (*Capacity, er
 		if width(j) > cores {
 			return nil, fmt.Errorf("job %s asks for %v cores, there are %v: %w", j.ID, width(j), cores, ErrOverfull)
 		}
-		if j.Submitted.Before(first) {
-			first = j.Submitted
-		}
-		if end := deadline(j); end.After(last) {
-			last = end
-		}
+		first = grid.Earlier(first, j.Submitted)
+		last = grid.Later(last, deadline(j))
 	}
 	if first.Before(c.Start()) {
 		return nil, fmt.Errorf("the first job comes at %s, before the intensity begins", first.Format(time.RFC3339))
@@ -86,12 +82,8 @@ func (p *Capacity) overlap(j *sched.Job, from, to time.Time, dst []want) []want 
 	cores := width(j)
 	for k := int(from.Sub(p.start) / p.step); k < len(p.value) && p.at(k).Before(to); k++ {
 		begin, end := p.at(k), p.at(k+1)
-		if begin.Before(from) {
-			begin = from
-		}
-		if end.After(to) {
-			end = to
-		}
+		begin = grid.Later(begin, from)
+		end = grid.Earlier(end, to)
 		dst = append(dst, want{k, cores * end.Sub(begin).Seconds()})
 	}
 	return dst
