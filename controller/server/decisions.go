@@ -139,7 +139,7 @@ func checkRecord(r *ledger.Record) error {
 	}
 	for name, number := range map[string]float64{
 		"energyJoules": float64(r.Energy), "carbonGrams": float64(r.Carbon), "cost": r.Cost,
-		"carbonIntensity": r.Intensity,
+		"carbonIntensity": r.Intensity, "saving": r.Saving, "savedGrams": float64(r.Saved),
 	} {
 		if math.IsNaN(number) || math.Abs(number) > largest {
 			return fmt.Errorf("%s is %v", name, number)
