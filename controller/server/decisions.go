@@ -11,14 +11,10 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/ledger"
 )
-
-// Decisions is the answer of GET /api/v1/decisions, and what POST takes.
-type Decisions struct {
-	Decisions []ledger.Record `json:"decisions"`
-}
 
 func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query) error {
 	const usual, most, mostSnapshots = 1000, 10_000, 200
@@ -51,7 +47,7 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	if err != nil {
 		return askedBadly(err)
 	}
-	return writeJSON(w, http.StatusOK, Decisions{some(records)})
+	return writeJSON(w, http.StatusOK, api.Decisions{Decisions: some(records)})
 }
 
 // may refuses a caller who may not do what is needed, in the words that are given.
@@ -99,7 +95,7 @@ func readDecisions(data []byte) ([]ledger.Record, error) {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); bytes.HasPrefix(trimmed, []byte("[")) {
 		err = json.Unmarshal(data, &records)
 	} else {
-		var all Decisions
+		var all api.Decisions
 		err = json.Unmarshal(data, &all)
 		records = all.Decisions
 	}
