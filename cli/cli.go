@@ -29,8 +29,9 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Run executes one command line and returns the exit code of the process.
 func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
-	return run(ctx, args, terminal{name: programName(os.Args[0]), env: env, out: stdout, err: stderr, now: time.Now,
-		after: time.After})
+	return run(ctx, args, terminal{
+		name: programName(os.Args[0]), env: env, out: stdout, err: stderr, now: time.Now, after: time.After,
+	})
 }
 
 func run(ctx context.Context, args []string, t terminal) int {

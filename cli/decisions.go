@@ -166,10 +166,10 @@ func (f *decisionsFlags) goOn(ctx context.Context, t terminal, c *centralUnit, q
 ) error {
 	seen := map[string]time.Time{}
 	q.Limit = mostRecords
-	for failed := false; ; {
-		if err := f.add(t, list, seen); err != nil {
-			return err
-		}
+	if err := f.add(t, list, seen); err != nil {
+		return err
+	}
+	for failed := false; ctx.Err() == nil; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -185,8 +185,8 @@ func (f *decisionsFlags) goOn(ctx context.Context, t terminal, c *centralUnit, q
 		list.Decisions.Decisions, _, err = c.decisions(ctx, q, f.wants)
 		refused, _ := errors.AsType[*refusedError](err)
 		switch {
-		case ctx.Err() != nil:
-			return nil
+		case ctx.Err() != nil: // whatever went wrong, it is over
+			continue
 		case refused != nil && refused.status == http.StatusUnauthorized: // a token is good for ten minutes
 			if c, err = f.connect(ctx, t); err != nil {
 				return err
@@ -197,7 +197,11 @@ func (f *decisionsFlags) goOn(ctx context.Context, t terminal, c *centralUnit, q
 			fmt.Fprintf(t.err, "%v: asking again\n", err)
 		}
 		failed = err != nil
+		if err := f.add(t, list, seen); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // add prints what was not seen yet, the oldest first.

@@ -112,7 +112,9 @@ func TestDecisionsAreCounted(t *testing.T) {
 			return all.GetAggregatedSampleCount(), all.GetAggregatedSampleSum()
 		}
 		wants := [][2]string{
-			{record.Hold, "CheaperLater"}, {record.Release, reasonReleased}, {record.Refuse, "NothingToSave"},
+			{record.Hold, "CheaperLater"},
+			{record.Release, reasonReleased},
+			{record.Refuse, "NothingToSave"},
 			{record.Refuse, reasonNoEffect},
 		}
 		var before []float64
