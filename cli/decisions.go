@@ -181,27 +181,35 @@ func (f *decisionsFlags) goOn(ctx context.Context, t terminal, c *centralUnit, q
 			}
 		}
 		maps.DeleteFunc(seen, func(_ string, at time.Time) bool { return at.Before(q.From) })
-		var err error
-		list.Decisions.Decisions, _, err = c.decisions(ctx, q, f.wants)
-		refused, _ := errors.AsType[*refusedError](err)
-		switch {
-		case ctx.Err() != nil: // whatever went wrong, it is over
-			continue
-		case refused != nil && refused.status == http.StatusUnauthorized: // a token is good for ten minutes
-			if c, err = f.connect(ctx, t); err != nil {
+		records, _, failure := c.decisions(ctx, q, f.wants)
+		if failure != nil && ctx.Err() == nil {
+			var err error
+			if c, err = f.again(ctx, t, c, failure, failed); err != nil {
 				return err
 			}
-		case refused != nil && refused.status < http.StatusInternalServerError:
-			return err
-		case err != nil && !failed:
-			fmt.Fprintf(t.err, "%v: asking again\n", err)
 		}
-		failed = err != nil
+		failed, list.Decisions.Decisions = failure != nil, records
 		if err := f.add(t, list, seen); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// again returns what to ask after a failure; an error where asking again is of no use. A token is good for ten minutes.
+func (f *decisionsFlags) again(ctx context.Context, t terminal, c *centralUnit, failure error,
+	told bool,
+) (*centralUnit, error) {
+	refused, ok := errors.AsType[*refusedError](failure)
+	switch {
+	case ok && refused.status == http.StatusUnauthorized:
+		return f.connect(ctx, t)
+	case ok && refused.status < http.StatusInternalServerError && refused.status != http.StatusTooManyRequests:
+		return nil, failure
+	case !told:
+		fmt.Fprintf(t.err, "%v: asking again\n", failure)
+	}
+	return c, nil
 }
 
 // add prints what was not seen yet, the oldest first.
@@ -264,7 +272,7 @@ func (f *decisionsFlags) printSnapshot(ctx context.Context, t terminal, c *centr
 	case err != nil:
 		return err
 	case len(full) == 0 || len(full[0].Snapshot) == 0:
-		return fmt.Errorf("decision %s is recorded without its snapshot: %s", r.ID, cmp.Or(printable(r.Message), "none"))
+		return fmt.Errorf("decision %s is recorded without its snapshot: %s", r.ID, reasonOf(r, true))
 	}
 	text, err := report.Unpacked(&full[0])
 	if err != nil {
@@ -298,8 +306,8 @@ func (l *decisionList) Text(wide, _ bool) string {
 	for i := range l.Decisions.Decisions {
 		r := &l.Decisions.Decisions[i]
 		cells := []string{
-			r.At.UTC().Format(time.RFC3339), r.Action, r.Namespace, r.OwnerName(), cmp.Or(r.Node, "–"), windowOf(r, wide),
-			r.Strategy, quantityOr(r.Saving, "%.0f%%", 100),
+			r.At.UTC().Format(time.RFC3339), r.Action, r.Namespace, r.OwnerName(), cmp.Or(r.Node, "–"),
+			windowOf(r, wide), r.Strategy, quantityOr(r.Saving, "%.0f%%", 100),
 		}
 		if wide {
 			cells = append(cells, quantityOr(float64(r.Saved), "%.3g", 1), r.ID)
@@ -388,8 +396,8 @@ func reasonOf(r *ledger.Record, wide bool) string {
 
 // CSV writes everything but snapshots, under the names that the fields have in JSON: replay reads those.
 func (l *decisionList) CSV(w io.Writer) error {
-	t := report.Sheet("id", "at", "action", "namespace", "ownerKind", "owner", "uid", "strategy", "node", "start", "end",
-		"energyJoules", "carbonGrams", "cost", "carbonIntensity", "saving", "savedGrams", "reason", "message", "digest",
+	t := report.Sheet("id", "at", "action", "namespace", "ownerKind", "owner", "uid", "strategy", "node", "start",
+		"end", "energyJoules", "carbonGrams", "cost", "carbonIntensity", "saving", "savedGrams", "reason", "message", "digest",
 		"quality")
 	for i := range l.Decisions.Decisions {
 		r := &l.Decisions.Decisions[i]

@@ -63,8 +63,8 @@ func (c *fakeUnit) decided(t *testing.T) *book {
 	place := recorded(t, "place", "b", at.Add(2*time.Hour+time.Second), "thrifty", "carbon")
 	place.Start, place.End, place.Reason = place.At, place.At.Add(26*time.Hour), "Cheapest"
 	evil := ledger.Record{
-		ID: "evil", Action: "place", At: at.Add(time.Minute), Namespace: "home", OwnerKind: "Pod", Owner: "x\x1b[2J", UID: "u",
-		Strategy: "energy", Node: "wasteful", Reason: "NoOpinion", Message: "=1+1",
+		ID: "evil", Action: "place", At: at.Add(time.Minute), Namespace: "home", OwnerKind: "Pod", Owner: "x\x1b[2J",
+		UID: "u", Strategy: "energy", Node: "wasteful", Reason: "NoOpinion", Message: "=1+1",
 	}
 	b := &book{}
 	b.add(hold, release, place, evil)
@@ -134,7 +134,7 @@ func TestSnapshotOfADecision(t *testing.T) {
 	for name, want := range map[string]string{
 		"none":  "no decision none with a snapshot is recorded since 2",
 		"job/x": "no decision job/x with a snapshot",
-		"evil":  "decision evil is recorded without its snapshot: =1+1",
+		"evil":  "decision evil is recorded without its snapshot: no opinion: the default scheduler decides; =1+1",
 	} {
 		if code, _, stderr := c.run(t, withToken, "decisions", "--snapshot", name); code != 1 ||
 			!strings.Contains(stderr, want) {
@@ -161,8 +161,8 @@ func (s *shared) String() string {
 	return s.b.String()
 }
 
-// With --follow no line comes twice, what comes late comes, in order, a token that has run out is made anew, an outage
-// is waited out, and the end of the context is the end.
+// With --follow no line comes twice, what comes late comes, a token that has run out is made anew, an outage and a
+// limit of requests are waited out, a refusal is not, and the end of the context is the end.
 func TestFollow(t *testing.T) {
 	c := newCentralUnit(t)
 	b := c.decided(t)
@@ -196,8 +196,8 @@ func TestFollow(t *testing.T) {
 	}
 	place := func(id string, ago time.Duration) ledger.Record {
 		return ledger.Record{
-			ID: id, At: testNow.Add(-ago), Action: "place", Namespace: "home", OwnerKind: "Job", Owner: "a-longer-name-" + id,
-			UID: id, Strategy: "carbon", Node: "thrifty", Reason: "Cheapest",
+			ID: id, At: testNow.Add(-ago), Action: "place", Namespace: "home", OwnerKind: "Job",
+			Owner: "a-longer-name-" + id, UID: id, Strategy: "carbon", Node: "thrifty", Reason: "Cheapest",
 		}
 	}
 	await("thrifty")
@@ -208,6 +208,7 @@ func TestFollow(t *testing.T) {
 	await("-late")
 	fail <- refusal{http.StatusServiceUnavailable, "starting"}
 	await("not ready: starting: asking again")
+	fail <- refusal{http.StatusTooManyRequests, "later"}
 	b.add(place("last", time.Second))
 	await("-last")
 	cancel()
@@ -225,7 +226,13 @@ func TestFollow(t *testing.T) {
 	}; !slices.Equal(order, want) {
 		t.Errorf("printed %v:\n%s", order, stdout.String())
 	}
-	if c.made != 2 {
-		t.Errorf("%d tokens were made: want one more after the first had run out", c.made)
+	fail <- refusal{http.StatusForbidden, "not for you"}
+	if code := run(t.Context(), []string{"decisions", "-A", "--follow", "--kubeconfig", path}, terminal{
+		out: &stdout, err: &stderr, now: time.Now,
+	}); code != 1 || !strings.Contains(stderr.String(), "not for you") {
+		t.Errorf("without the right: exit code %d, %s", code, stderr.String())
+	}
+	if c.made != 3 {
+		t.Errorf("%d tokens: want one more after the first had run out, one for the second command", c.made)
 	}
 }

@@ -147,8 +147,8 @@ func (f *foretold) look(s *grid.Series, was *signal.Track, now time.Time, tell f
 		f.of = map[time.Time][]float64{}
 	}
 	over := hour.Add(-time.Hour)
-	if real := was.During(over, hour); real != nil && real.Mean(over, hour) > 0 {
-		is := real.Mean(over, hour)
+	if known := was.During(over, hour); known != nil && known.Mean(over, hour) > 0 {
+		is := known.Mean(over, hour)
 		for i, said := range f.of[over] {
 			if !math.IsNaN(said) {
 				tell(horizons[i].name, math.Abs(said-is)/is)

@@ -28,8 +28,9 @@ func Run(ctx context.Context, service string, gather prometheus.Gatherer, log *s
 		os.Getenv("OTEL_METRICS_EXPORTER") == "none" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return nil
 	}
-	if p := first("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); p != "" && p != "http/protobuf" {
-		return fmt.Errorf("pushing metrics: OTEL_EXPORTER_OTLP_PROTOCOL is %q: want http/protobuf", p)
+	const takes = "http/protobuf"
+	if p := first("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); p != "" && p != takes {
+		return fmt.Errorf("pushing metrics: OTEL_EXPORTER_OTLP_PROTOCOL is %q: want %s", p, takes)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.WarnContext(ctx, "Metrics were not pushed", "error", err)
@@ -40,8 +41,8 @@ func Run(ctx context.Context, service string, gather prometheus.Gatherer, log *s
 	}
 	host, _ := os.Hostname() // "" says as much
 	about, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.instance.id", host)),
-		resource.WithTelemetrySDK(), resource.WithFromEnv())
+		resource.WithAttributes(attribute.String("service.name", service),
+			attribute.String("service.instance.id", host)), resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		return fmt.Errorf("pushing metrics: OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}

@@ -147,7 +147,7 @@ func TestOff(t *testing.T) {
 			for k, v := range tc.env {
 				t.Setenv(k, v)
 			}
-			err := Run(t.Context(), "kubenergy-test", prometheus.NewRegistry(), slog.New(slog.DiscardHandler)) // does not block
+			err := Run(t.Context(), "test", prometheus.NewRegistry(), slog.New(slog.DiscardHandler)) // it returns
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v", err)
 			}

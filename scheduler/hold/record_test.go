@@ -96,8 +96,8 @@ func TestDecisionsAreCounted(t *testing.T) {
 		const strategy = "carbon+window"
 		count := func(action, reason string) float64 {
 			t.Helper()
-			of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer, "kubenergy_decisions_total",
-				map[string]string{"action": action, "strategy": strategy}, "reason")
+			of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer,
+				"kubenergy_decisions_total", map[string]string{"action": action, "strategy": strategy}, "reason")
 			if err != nil {
 				return 0 // nothing was counted yet
 			}
