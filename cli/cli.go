@@ -29,7 +29,9 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Run executes one command line and returns the exit code of the process.
 func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
-	return run(ctx, args, terminal{name: programName(os.Args[0]), env: env, out: stdout, err: stderr, now: time.Now})
+	return run(ctx, args, terminal{
+		name: programName(os.Args[0]), env: env, out: stdout, err: stderr, now: time.Now, after: time.After,
+	})
 }
 
 func run(ctx context.Context, args []string, t terminal) int {
@@ -76,6 +78,7 @@ func newRoot(t terminal) *cobra.Command {
 		newSimulate(t),
 		newCompare(t),
 		newData(t),
+		newDecisions(t),
 		newStrategies(t),
 		newExplain(t),
 		newForecast(t),
@@ -161,6 +164,7 @@ type terminal struct {
 	env      []string
 	out, err io.Writer
 	now      func() time.Time
+	after    func(time.Duration) <-chan time.Time
 }
 
 // print writes a document to standard output.

@@ -157,6 +157,7 @@ func (p *process) addReconcilers() error {
 	api := p.manager.GetClient()
 	return errors.Join(
 		p.registry.Register(panics.Collector(p.log, signals.Collect)), p.registry.Register(panics.Metrics()),
+		p.registry.Register(p.history),
 		zone.New(api, p.objects.View, zone.CarbonOf(deps), zone.PriceOf(deps), p.log).SetUp(p.manager),
 		(&status.Profiles{Client: api, View: p.objects.View, Now: time.Now}).SetUp(p.manager),
 		status.NewPolicies(status.PolicyOptions{
