@@ -75,6 +75,7 @@ func newRoot(t terminal) *cobra.Command {
 	root.AddCommand(
 		newSimulate(t),
 		newCompare(t),
+		newDashboard(t),
 		newData(t),
 		newStrategies(t),
 		newExplain(t),

@@ -15,23 +15,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 )
 
 // heldWork is a Job or a pod that is held.
-type heldWork struct {
-	Namespace    string     `json:"namespace"`
-	Kind         string     `json:"kind"`
-	Name         string     `json:"name"`
-	Since        time.Time  `json:"since"`
-	PlannedStart *time.Time `json:"plannedStart,omitempty"`
-	LatestStart  *time.Time `json:"latestStart,omitempty"`
-	Saving       *float64   `json:"saving,omitempty"` // share
-	SavedGrams   *float64   `json:"savedGrams,omitempty"`
-	Why          string     `json:"why,omitempty"`
-}
+type heldWork = dashboard.Held
 
 // heldList is all that is held.
 type heldList struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/lab/kubelet"
 	"github.com/kubenergy/kubenergy/report"
@@ -156,10 +157,16 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 		"time until machines sleep, hold Kubernetes' latencies so many times over. Energy is modelled from the "+
 		"placements, not metered.",
 		KubernetesVersion, factor)
-	written, err := report.WriteDir(filepath.Join(o.dir, "report"), summary, results)
+	folder := filepath.Join(o.dir, "report")
+	written, err := report.WriteDir(folder, summary, results)
 	if err != nil {
 		return err
 	}
+	page, err := dashboard.NewResults(summary, results).Write(folder)
+	if err != nil {
+		return err
+	}
+	written = append(written, page)
 	if err := report.Write(cmd.OutOrStdout(), summary, o.output, false); err != nil {
 		return err
 	}

@@ -233,9 +233,9 @@ func (r *Replay) Text(_, colours bool) string {
 		"no\nchoice", "compared\n", "energy\nkWh", "emissions\ngCO2e", "cost\n")
 	signed := func(v float64) string {
 		if v > 0 {
-			return "+" + significant(v)
+			return "+" + Significant(v)
 		}
-		return significant(v)
+		return Significant(v)
 	}
 	for i := range r.Strategies {
 		s := &r.Strategies[i]

@@ -389,7 +389,7 @@ func (d *Difference) within(a, b float64) {
 // String renders a difference with its interval, in a unit that the reader knows.
 func (d *Difference) String() string {
 	if d.Low == nil || d.High == nil {
-		return significant(d.Saved)
+		return Significant(d.Saved)
 	}
-	return fmt.Sprintf("%s (%s to %s)", significant(d.Saved), significant(*d.Low), significant(*d.High))
+	return fmt.Sprintf("%s (%s to %s)", Significant(d.Saved), Significant(*d.Low), Significant(*d.High))
 }
