@@ -103,6 +103,7 @@ type explainer struct {
 	now    time.Time
 
 	view *kube.View
+	job  sched.Job // as it was settled
 	out  *explanation
 
 	// what the user may not read
@@ -165,6 +166,7 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 	e.view = view
 	e.warn(ctx, s)
 	job, settings := view.Settle(&s.work)
+	e.job = job
 	e.out.Mode = string(settings.Mode)
 	if e.noMode {
 		e.out.Mode = unknownMode

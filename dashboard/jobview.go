@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/report"
@@ -17,6 +16,9 @@ var whatIf = []time.Duration{
 	0, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 8 * time.Hour, 12 * time.Hour, 18 * time.Hour,
 	24 * time.Hour, 36 * time.Hour, 48 * time.Hour,
 }
+
+// muchMore is how much more time a page speaks of.
+const muchMore = 6 * time.Hour
 
 // Weigh adds what a signal says of every start from an instant on: the mean over the run, and the best start within
 // other allowed delays, which count from submission. What the signal does not cover is left out.
@@ -39,12 +41,9 @@ func (v *JobView) Weigh(s *Signal, submitted, from time.Time, duration, allowed 
 	}
 	v.Curve, v.Unit = curve, s.Unit
 	first := curve.Points[0].Value
-	delays := slices.Clone(whatIf)
-	if !slices.Contains(delays, allowed) {
-		delays = append(delays, allowed)
-		slices.Sort(delays)
-	}
-	for _, d := range delays {
+	delays := append(slices.Clone(whatIf), allowed, allowed+muchMore)
+	slices.Sort(delays)
+	for _, d := range slices.Compact(delays) {
 		latest := later(submitted.Add(d), from)
 		if latest.After(curve.Until) {
 			break // the signal ends before
@@ -99,8 +98,8 @@ func (v *JobView) delaySentence() string {
 	text := fmt.Sprintf("With the allowed delay of %s the best start has %s %s over its run, %s less than a start at "+
 		"once.", report.Rounded(set.Allowed), short(set.Value), v.Unit, percent(set.Saving))
 	for _, d := range v.Delays[i+1:] {
-		if d.Allowed >= set.Allowed+6*time.Hour || d == v.Delays[len(v.Delays)-1] {
-			more := strings.TrimSuffix(report.Rounded(d.Allowed-set.Allowed), " ")
+		if d.Allowed == set.Allowed+muchMore || d == v.Delays[len(v.Delays)-1] {
+			more := report.Rounded(d.Allowed - set.Allowed)
 			if d.Value >= set.Value {
 				return text + fmt.Sprintf(" %s more would bring nothing.", more)
 			}

@@ -311,9 +311,8 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 	}
 	p.View = "job"
 	p.job(v)
-	if _, may := s.source.(Actor); may && v.State == "held" {
-		link := url.Values{"do": {DoRunNow}, "kind": {kind}, "namespace": {namespace}, "name": {name}}
-		p.Actions = []option{{"Run now", "/act?" + link.Encode(), "shows first what that means"}}
+	if _, may := s.source.(Actor); may {
+		p.Actions = v.actions()
 	}
 	s.write(w, p)
 }

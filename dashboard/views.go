@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"maps"
 	"math"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -427,6 +428,25 @@ func (p *page) job(v *JobView) {
 	if v.Command != "" {
 		p.Commands = []string{v.Command}
 	}
+}
+
+// actions are what a page offers: each shows first what it means.
+func (v *JobView) actions() (all []option) {
+	link := func(do, mode string) string {
+		return "/act?" + url.Values{
+			"do": {do}, "mode": {mode}, "kind": {v.Object}, "namespace": {v.Namespace}, "name": {v.Name},
+		}.Encode()
+	}
+	if v.State == "held" {
+		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows first what is lost"})
+	}
+	for _, mode := range []string{"shadow", "enforce"} {
+		if mode != v.Mode {
+			all = append(all, option{"Switch " + v.Namespace + " to " + mode + " …", link(DoMode, mode),
+				"shows first what that means"})
+		}
+	}
+	return all
 }
 
 // curve draws what each start would meet, and marks the one that was planned and the latest.

@@ -1,0 +1,327 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/dashboard"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// observed is a cluster of two sites whose ledger holds a day: 100 W for work and 50 W idle in every hour, at 200 g/kWh,
+// a fifth of it estimated.
+func observed(t *testing.T) *apiServer {
+	t.Helper()
+	a := twoSites(t)
+	policy := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
+	policy.Spec.Mode = v1alpha1.ModeEnforce
+	a.add(t, policiesPath, policy)
+	a.add(t, jobsIn("ns"), workJob("nightly"))
+	a.add(t, jobsIn("other"), workJob("import"))
+	for name, percent := range map[string]float64{"month": 20, "soon": 90} {
+		b := &v1alpha1.EnergyBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}}
+		b.Spec.Period.Type, b.Status.Percent = v1alpha1.PeriodMonth, percent
+		b.Status.PeriodStart = new(metav1.NewTime(testNow.Add(-9 * 24 * time.Hour)))
+		b.Status.PeriodEnd = new(metav1.NewTime(testNow.Add(21 * 24 * time.Hour)))
+		a.add(t, "/apis/kubenergy.io/v1alpha1/namespaces/ns/energybudgets", b)
+	}
+	a.central = map[string]any{
+		"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{
+			{Node: "de-small", Watts: 90, AsOf: testNow}, {Node: "de-big", Watts: 70, AsOf: testNow},
+			{Node: "full", Watts: 999, AsOf: testNow.Add(-time.Hour)},
+		}},
+		"/api/v1/ledger":    func(q *http.Request) any { return booked(q.URL.Query()) },
+		"/api/v1/decisions": map[string]any{"decisions": []ledger.Record{}},
+	}
+	return a
+}
+
+func booked(q url.Values) *ledger.Answer {
+	from, _ := time.Parse(time.RFC3339, q.Get("from"))
+	to, _ := time.Parse(time.RFC3339, q.Get("to"))
+	answer := &ledger.Answer{From: from, To: to, AsOf: testNow, Resolution: time.Hour, Rows: []ledger.Row{}}
+	row := func(dynamic, idle energy.Joules, key ...string) {
+		r := ledger.Row{Key: key}
+		r.Dynamic, r.Idle = dynamic.Microjoules(), idle.Microjoules()
+		r.Facility, r.Estimated = r.Energy(), r.Energy()/5
+		r.Emit("average", ledger.Micrograms(float64(r.Facility)/3.6e12*200*1e6))
+		answer.Rows = append(answer.Rows, r)
+	}
+	if slices.Equal(q["groupBy"], []string{"namespace"}) {
+		for i := range 7 {
+			row(energy.Joules(3.6e6*float64(i+1)), 0, fmt.Sprint("ns-", i))
+		}
+		return answer
+	}
+	for at := from.Truncate(time.Hour); at.Before(to); at = at.Add(time.Hour) {
+		row(100*3600, 0, at.Format(time.RFC3339), "DE", "workload")
+		row(50*3600, 0, at.Format(time.RFC3339), "DE", "idle")
+	}
+	return answer
+}
+
+func liveOf(t *testing.T, a *apiServer, f centralFlags) dashboard.Source {
+	t.Helper()
+	f.kubeconfig = a.kubeconfig
+	f.component = v1alpha1.SystemNamespace
+	s, err := openLive(t.Context(), terminal{
+		name: "kubenergy", out: io.Discard, err: io.Discard, now: func() time.Time { return testNow },
+	}, &f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func modelOf(t *testing.T, s dashboard.Source, v dashboard.View) *dashboard.Model {
+	t.Helper()
+	m, err := s.Model(t.Context(), dashboard.Query{View: v, Run: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// The page of a cluster says what the API, held, explain and doctor say.
+func TestDashboardOfACluster(t *testing.T) {
+	a := observed(t)
+	m := modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Overview)
+	if m.Mode != "enforce" || !m.From.Equal(testNow.Add(-24*time.Hour)) || !m.To.Equal(testNow.Add(48*time.Hour)) {
+		t.Errorf("mode %s, %s to %s", m.Mode, m.From, m.To)
+	}
+	if len(m.Jobs) != 2 || m.Jobs[0].Name != "nightly" || m.Jobs[0].Saving == nil ||
+		!m.Jobs[0].PlannedEnd.Equal(testNow.Add(5*time.Hour)) {
+		t.Errorf("held: %+v", m.Jobs)
+	}
+	carbon := m.Zones[0].Carbon
+	if m.Zones[0].Name != "DE" || carbon.Stale || *carbon.Now != 300 || *carbon.AgeSeconds != 600 {
+		t.Errorf("zone %+v", m.Zones[0])
+	}
+	for at, want := range map[time.Duration]float64{-20 * time.Hour: 200, 0: 300, 4 * time.Hour: 100} {
+		if v, ok := carbon.At(testNow.Add(at)); !ok || v != want {
+			t.Errorf("%v from now the intensity is %v, want %v", at, v, want)
+		}
+	}
+	p := m.Power
+	if len(p.Points) != 24 || p.Points[3].Dynamic != 100 || p.Points[3].Idle != 50 || p.Nodes != 3 || p.Late != 1 ||
+		*p.Now != 160 || p.Estimated != 0.2 {
+		t.Errorf("power %+v", p)
+	}
+	if len(m.Namespaces) != 5 || m.Namespaces[0].Name != "ns-6" || m.Namespaces[0].KWh != 7 || *m.Namespaces[0].Kg != 1.4 {
+		t.Errorf("namespaces %+v", m.Namespaces)
+	}
+	if b := m.Budgets; len(b) != 2 || b[0].Name != "soon" || !b[0].UsedUp.Equal(testNow.Add(24*time.Hour)) ||
+		b[1].UsedUp != nil {
+		t.Errorf("budgets %+v", b)
+	}
+	if found := modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Doctor).Findings; len(found) < len(checks) {
+		t.Errorf("%d findings of %d checks", len(found), len(checks))
+	}
+	if a.writes > 0 {
+		t.Errorf("the page wrote %d times", a.writes)
+	}
+}
+
+// What the user may not see is named, and the rest is shown.
+func TestDashboardWithoutRights(t *testing.T) {
+	a := observed(t)
+	a.central = nil
+	a.refused["list gridzones"], a.refused["list energybudgets"], a.refused["list pods"] = true, true, true
+	m := modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Overview)
+	said := strings.Join(m.Unseen, "\n")
+	for _, want := range []string{"the grid", "budgets", "pods", "what was drawn"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not named:\n%s", want, said)
+		}
+	}
+	if len(m.Jobs) != 2 {
+		t.Errorf("%d Jobs", len(m.Jobs))
+	}
+}
+
+// A page of one namespace asks for nothing of others.
+func TestDashboardOfANamespace(t *testing.T) {
+	a := observed(t)
+	var asked []string
+	for _, path := range []string{"ledger", "decisions"} {
+		a.central["/api/v1/"+path] = func(q *http.Request) any { asked = append(asked, q.URL.Path); return nil }
+		a.central["/api/v1/namespaces/ns/"+path] = func(q *http.Request) any { return booked(q.URL.Query()) }
+	}
+	a.central["/api/v1/nodes/power"] = a.central["/api/v1/ledger"]
+	s := liveOf(t, a, centralFlags{clusterFlags: clusterFlags{namespace: "ns"}})
+	m := modelOf(t, s, dashboard.Overview)
+	if len(m.Jobs) != 1 || m.Jobs[0].Namespace != "ns" || m.Power == nil || len(m.Power.Points) != 24 {
+		t.Errorf("%+v", m)
+	}
+	modelOf(t, s, dashboard.Decisions)
+	if len(asked) > 0 {
+		t.Errorf("asked for %v", asked)
+	}
+}
+
+// browse serves a source, and returns a browser that has opened it.
+func browse(t *testing.T, s dashboard.Source) (client *http.Client, address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := dashboard.NewServer(s, listener.Addr(), func() time.Time { return testNow })
+	server := httptest.NewUnstartedServer(page.Handler())
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client = &http.Client{Jar: jar}
+	read(t, client, page.Address())
+	return client, server.URL
+}
+
+func read(t *testing.T, client *http.Client, address string) string {
+	t.Helper()
+	answer, err := client.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d: %v: %s", address, answer.StatusCode, err, data)
+	}
+	return string(data)
+}
+
+// A Job's page answers why and when; run-now and another mode show their effect before anything is written, and are
+// written with a form of the page alone.
+func TestDashboardActs(t *testing.T) {
+	a := observed(t)
+	client, address := browse(t, liveOf(t, a, centralFlags{}))
+	job := read(t, client, address+"/job?kind=job&namespace=ns&name=nightly")
+	x := explained(t, a, "job", "nightly")
+	for _, want := range []string{
+		x.Sentence, "Why this node", "de-small", "With the allowed delay of 8 h", "6 h more would bring", "Run now",
+	} {
+		if !strings.Contains(job, want) {
+			t.Errorf("the page of the Job does not say %q", want)
+		}
+	}
+	for _, act := range []struct{ query, says string }{
+		{"do=run-now&kind=job&namespace=ns&name=nightly", "What waiting is expected to save is lost"},
+		{"do=mode&namespace=ns&mode=shadow", "In shadow mode decisions are counted"},
+	} {
+		form := read(t, client, address+"/act?"+act.query)
+		if !strings.Contains(form, act.says) || a.writes > 0 {
+			t.Fatalf("%d writes, and the page says\n%s", a.writes, form)
+		}
+		values, err := url.ParseQuery(act.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := client.PostForm(address+"/act", values); err != nil || answer.StatusCode != 403 || a.writes > 0 {
+			t.Fatalf("without the form's secret: %v, %+v, %d writes", err, answer, a.writes)
+		}
+		values.Set("csrf", regexp.MustCompile(`name="csrf" value="(\w+)"`).FindStringSubmatch(form)[1])
+		if answer, err := client.PostForm(address+"/act", values); err != nil || answer.StatusCode != 200 || a.writes != 1 {
+			t.Fatalf("%v, %+v, %d writes", err, answer, a.writes)
+		}
+		a.writes = 0
+	}
+	if note := a.get(t, jobsIn("ns")+"/nightly").GetAnnotations()[v1alpha1.AnnotationRunNow]; note != "true" {
+		t.Errorf("run-now is %q", note)
+	}
+	if mode := a.get(t, "/api/v1/namespaces/ns").GetLabels()[v1alpha1.LabelMode]; mode != "shadow" {
+		t.Errorf("the mode is %q", mode)
+	}
+}
+
+// locked is a buffer that a command writes while a test reads.
+type locked struct {
+	sync.Mutex
+	bytes.Buffer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.Buffer.Write(p)
+}
+
+func (l *locked) text() string {
+	l.Lock()
+	defer l.Unlock()
+	return l.String()
+}
+
+// The command serves what simulate has written until it is interrupted.
+func TestDashboardCommand(t *testing.T) {
+	dir := t.TempDir()
+	if code, _, stderr := execute(t, "simulate", "-f", "../scenarios/demo/scenario.yaml", "--out", dir); code != 0 {
+		t.Fatal(stderr)
+	}
+	if _, err := os.Stat(filepath.Join(dir, dashboard.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, errs locked
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"dashboard", "--dir", dir, "--no-browser"}, terminal{
+			name: "kubenergy", out: &out, err: &errs, now: time.Now,
+		})
+	}()
+	for deadline := time.Now().Add(20 * time.Second); out.text() == "" && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page := read(t, &http.Client{Jar: jar}, strings.TrimSpace(out.text())); !strings.Contains(page, "5.062") {
+		t.Errorf("the page lacks what was saved: %.2000s", page)
+	}
+	cancel()
+	if code := <-ended; code != 0 {
+		t.Errorf("exit code %d: %s", code, errs.text())
+	}
+	for args, says := range map[string]string{
+		"--dir " + t.TempDir():       "--out",
+		"--listen 0.0.0.0:0":         "others would reach it",
+		"--listen 8080":              "want an address of this machine",
+		"--dir x --listen [::]:8080": "others would reach it",
+	} {
+		code, _, stderr := execute(t, append([]string{"dashboard", "--no-browser"}, strings.Fields(args)...)...)
+		if code != 2 || !strings.Contains(stderr, says) {
+			t.Errorf("%s: exit code %d: %s", args, code, stderr)
+		}
+	}
+}
+
+func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, terminal{name: "kubenergy", out: &out, err: &errs, now: time.Now})
+	return code, out.String(), errs.String()
+}
