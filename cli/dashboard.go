@@ -2,13 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"os/exec"
-	"runtime"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +39,7 @@ browser. The command runs until it is interrupted.`,
 			if err != nil {
 				return err
 			}
-			return serveDashboard(cmd.Context(), t, source, address, noBrowser)
+			return dashboard.Serve(cmd.Context(), source, address, !noBrowser, t.out, t.err)
 		},
 	}
 	flags := cmd.Flags()
@@ -79,47 +74,4 @@ func openSource(ctx context.Context, t terminal, f *centralFlags, dir string) (d
 		return nil, usageError{fmt.Errorf("--dir: %w", err)}
 	}
 	return folder, nil
-}
-
-// serveDashboard serves until it is interrupted, which is no failure.
-func serveDashboard(ctx context.Context, t terminal, source dashboard.Source, at *net.TCPAddr, noBrowser bool) error {
-	listener, err := net.ListenTCP("tcp", at)
-	if err != nil {
-		return fmt.Errorf("--listen %s: %w", at, err)
-	}
-	page := dashboard.NewServer(source, listener.Addr(), t.now)
-	server := &http.Server{
-		Handler: page.Handler(), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 32 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	fmt.Fprintln(t.out, page.Address())
-	fmt.Fprintln(t.err, "The page is served until you press Ctrl-C. The address is good for once.")
-	if !noBrowser {
-		if err := openBrowser(page.Address()); err != nil {
-			fmt.Fprintf(t.err, "no browser could be opened (%v): open the address yourself\n", err)
-		}
-	}
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving the page: %w", err)
-	}
-	return nil
-}
-
-// openBrowser shows an address as this system does.
-func openBrowser(address string) error {
-	name, args := "xdg-open", []string{address}
-	switch runtime.GOOS {
-	case "darwin":
-		name = "open"
-	case "windows":
-		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
-	}
-	cmd := exec.Command(name, args...)
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	go func() { _ = cmd.Wait() }() // it ends when it has told the browser
-	return nil
 }

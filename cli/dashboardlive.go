@@ -397,7 +397,9 @@ func (r *liveReader) drawn(ctx context.Context, c *centralUnit) {
 			p.Late++
 			continue
 		}
-		sum += n.Watts
+		if sum += n.Watts; n.Implausible {
+			p.Odd++
+		}
 		if n.PowerState != "" {
 			p.Asleep++
 		}

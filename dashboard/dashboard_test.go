@@ -196,10 +196,10 @@ func TestPageOfAFolder(t *testing.T) {
 	s.want("/savings", saved, "Sleep", "Placement", "Timing")
 	s.want("/compare", "least-allocated, machines stay on", "carbon+window, machines sleep")
 	s.want("/decisions?q=demo-005", "place", "demo-005", "2 decisions, of 371 known")
-	s.want("/how", "One run has no interval", "from the scenario's file")
+	s.want("/how", "One run has no interval", "the scenario's file")
 	s.want("/?run=0", "This run is the baseline")
 	s.want("/?from=2026-06-01T11:00:00Z&to=2026-06-01T14:00:00Z", "show all")
-	for _, path := range []string{"/?run=x", "/?from=yesterday", "/?from=2026-06-02&to=2026-06-01", "/csv?band=x",
+	for _, path := range []string{"/?run=x", "/?from=yesterday", "/?from=2026-06-02&to=2026-06-01", "/csv?of=x",
 		"/model.json?view=x", "/job?kind=node&name=x"} {
 		if status, _, body := s.get(path); status != http.StatusBadRequest {
 			t.Errorf("%s: %d: %s", path, status, body)
@@ -396,8 +396,11 @@ func TestManyJobs(t *testing.T) {
 		f.model.Jobs[i].Team = fmt.Sprintf("team-%d", i%9)
 	}
 	s := serve(t, f)
-	s.want("/", "10000 Jobs are held", "starts planned in each interval", "others", "And 9500 more: the CSV has all.")
+	s.want("/", "10000 Jobs are held", "Starts planned in each interval", "others", "And 9500 more: the CSV has all.")
 	_, _, body := s.get("/")
+	if _, _, csv := s.get("/csv?of=work"); strings.Count(csv, "\n") != 10_001 {
+		t.Errorf("the CSV has %d lines", strings.Count(csv, "\n"))
+	}
 	if strings.Count(body, `class="job`) > 0 || len(body) > 400_000 {
 		t.Errorf("%d bars, %d bytes", strings.Count(body, `class="job`), len(body))
 	}
@@ -440,12 +443,15 @@ func TestModelIsOneSchema(t *testing.T) {
 		t.Errorf("the page of what was saved differs:\n%s\n%s", a, b)
 	}
 	for band, first := range map[string]string{
-		"grid": `time (UTC),"SYNTHETIC, gCO2e/kWh"`, "power": "time (UTC),for work", "work": "Job,team,created",
+		"decisions": "time (UTC),what,work", "grid": `time (UTC),"SYNTHETIC, gCO2e/kWh"`, "power": "time (UTC),for work", "work": "Job,team,created",
 	} {
-		if _, _, csv := s.get("/csv?band=" + band); !strings.HasPrefix(csv, first) || strings.Count(csv, "\n") < 10 {
+		if _, _, csv := s.get("/csv?of=" + band); !strings.HasPrefix(csv, first) || strings.Count(csv, "\n") < 10 {
 			t.Errorf("%s: %.200s", band, csv)
 		}
-		if _, header, svg := s.get("/svg?band=" + band); !strings.HasPrefix(svg, "<svg xmlns=") ||
+		if band == "decisions" {
+			continue // it has no picture
+		}
+		if _, header, svg := s.get("/svg?of=" + band); !strings.HasPrefix(svg, "<svg xmlns=") ||
 			!strings.Contains(header.Get("Content-Disposition"), band+".svg") {
 			t.Errorf("%s: %.200s", band, svg)
 		}

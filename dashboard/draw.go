@@ -32,6 +32,9 @@ type drawing struct {
 	span float64 // seconds
 	top  float64 // value at the upper edge
 	low  float64 // and at the lower one
+
+	labels strings.Builder // above all else
+	small  bool            // there is room for one label
 }
 
 func newDrawing(m *Model) *drawing {
@@ -52,27 +55,40 @@ func pc(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) + "%" }
 
 func px(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-// scale fits values, and draws the lines of the axes with what they stand for.
-func (d *drawing) scale(m *Model, values ...float64) {
+// scale fits values, and draws the lines of the axes with what they stand for. show writes a value; nil: as the mark is.
+func (d *drawing) scale(m *Model, unit string, show func(float64) string, values ...float64) {
 	lo, hi := math.Min(0, slices.Min(append(values, 0))), slices.Max(append(values, 0))
 	if hi-lo <= 0 {
 		hi = lo + 1
 	}
 	ticks := report.NumberTicks(lo, hi+0.04*(hi-lo))
 	d.low, d.top = math.Min(lo, ticks[0].Value), math.Max(hi*1.04, lo+1e-9)
+	d.upright(m)
+	for i, t := range ticks {
+		if t.Value > d.top || len(ticks) > 4 && i%2 == 1 && !d.small {
+			continue
+		}
+		y, label := d.y(t.Value), t.Label
+		fmt.Fprintf(d, `<line class="mark" x1="0" x2="100%%" y1="%s" y2="%s"/>`, pc(y), pc(y))
+		if show != nil {
+			label = show(t.Value)
+		}
+		if highest := i+1 == len(ticks) || ticks[i+1].Value > d.top; t.Value != 0 && (highest || !d.small) {
+			fmt.Fprintf(&d.labels, `<text class="tick" x="4" y="%s" dy="%d">%s</text>`, pc(y),
+				map[bool]int{true: 12, false: -3}[y < 10], html.EscapeString(label))
+		}
+	}
+	if unit != "" {
+		fmt.Fprintf(&d.labels, `<text class="tick" x="100%%" dx="-3" y="11" text-anchor="end">%s</text>`,
+			html.EscapeString(unit))
+	}
+}
+
+// upright draws the lines at the marks of the axis of time.
+func (d *drawing) upright(m *Model) {
 	for _, t := range report.TimeTicks(m.From, d.span) {
 		at := pc(100 * t.Value / d.span)
 		fmt.Fprintf(d, `<line class="mark" x1="%s" x2="%s" y1="0" y2="100%%"/>`, at, at)
-	}
-	for i, t := range ticks {
-		if t.Value > d.top || len(ticks) > 4 && i%2 == 1 {
-			continue
-		}
-		y := d.y(t.Value)
-		fmt.Fprintf(d, `<line class="mark" x1="0" x2="100%%" y1="%s" y2="%s"/>`, pc(y), pc(y))
-		if y > 8 && t.Value != 0 {
-			fmt.Fprintf(d, `<text class="tick" x="4" y="%s" dy="-3">%s</text>`, pc(y), html.EscapeString(t.Label))
-		}
 	}
 }
 
@@ -218,14 +234,20 @@ func earlier(a, b time.Time) time.Time {
 
 // picture ends a drawing. The sentence that stands beside it tells what it shows.
 func (d *drawing) picture(id, name string) template.HTML {
+	role := "img"
+	if strings.Contains(d.String(), "<a ") {
+		role = "group" // what is in a picture cannot be reached
+	}
 	//nolint:gosec // all texts in it are escaped
-	return template.HTML(fmt.Sprintf(`<svg class="plot" id="%s" role="img" aria-label="%s" width="100%%" height="100%%">`,
-		id, html.EscapeString(name)) + d.String() + "</svg>")
+	return template.HTML(fmt.Sprintf(`<svg class="plot" id="%s" role="%s" aria-label="%s" width="100%%" height="100%%">`,
+		id, role, html.EscapeString(name)) +
+		d.String() + d.labels.String() + "</svg>")
 }
 
 // drawGrid draws signals of the zones: carbon intensities, or prices.
 func drawGrid(m *Model, id, name string, of func(*Zone) *Signal) template.HTML {
 	d := newDrawing(m)
+	d.small = id == "price"
 	var shown []*Signal
 	var values []float64
 	for i := range m.Zones {
@@ -237,7 +259,7 @@ func drawGrid(m *Model, id, name string, of func(*Zone) *Signal) template.HTML {
 	if len(values) == 0 {
 		return ""
 	}
-	d.scale(m, values...)
+	d.scale(m, shown[0].Unit, nil, values...)
 	d.stretched(func() {
 		for i, s := range shown {
 			l := s.thinned(m.From, m.To)
@@ -298,7 +320,7 @@ func drawPower(m *Model) template.HTML {
 	}
 	d.WriteString(`<defs><pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" ` +
 		`patternTransform="rotate(45)"><line class="hatch" x1="0" x2="0" y1="0" y2="7"/></pattern></defs>`)
-	d.scale(m, values...)
+	d.scale(m, "", watts, values...)
 	d.stretched(func() {
 		below := make([]float64, len(w))
 		for _, part := range parts {
@@ -457,10 +479,7 @@ func drawWork(m *Model) template.HTML {
 }
 
 func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
-	for _, t := range report.TimeTicks(m.From, d.span) {
-		at := pc(100 * t.Value / d.span)
-		fmt.Fprintf(d, `<line class="mark" x1="%s" x2="%s" y1="0" y2="100%%"/>`, at, at)
-	}
+	d.upright(m)
 	row := math.Min(100/float64(len(jobs)), 9)
 	for i, j := range jobs {
 		middle := (float64(i) + 0.5) * row
@@ -485,7 +504,7 @@ func (d *drawing) name(j *Job, start, end, middle float64) {
 	if end > 75 {
 		x, anchor, dx = start, "end", "-5"
 	}
-	fmt.Fprintf(d, `<text x="%s" dx="%s" y="%s" dy="4" text-anchor="%s">%s</text>`, pc(x), dx, pc(middle), anchor,
+	fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="4" text-anchor="%s">%s</text>`, pc(x), dx, pc(middle), anchor,
 		html.EscapeString(shortened(j.Name)))
 }
 
@@ -512,7 +531,7 @@ func (d *drawing) density(m *Model, jobs []*Job, class map[string]string) {
 		}
 		values = append(values, sum)
 	}
-	d.scale(m, values...)
+	d.scale(m, "Jobs", nil, values...)
 	d.stretched(func() {
 		for c := range starts {
 			next := make([]float64, slots)
@@ -550,6 +569,9 @@ func drawAxis(m *Model) template.HTML {
 	d := newDrawing(m)
 	for _, t := range report.TimeTicks(m.From, d.span) {
 		clock, date, _ := strings.Cut(t.Label, "\n")
+		if day, err := time.Parse("2 Jan 2006", date); err == nil {
+			date = day.Format("Mon 2 Jan") // the year is known
+		}
 		x := 100 * t.Value / d.span
 		anchor := "middle"
 		switch {

@@ -97,6 +97,9 @@ func (v *JobView) delaySentence() string {
 	set := &v.Delays[i]
 	text := fmt.Sprintf("With the allowed delay of %s the best start has %s %s over its run, %s less than a start at "+
 		"once.", report.Rounded(set.Allowed), short(set.Value), v.Unit, percent(set.Saving))
+	if set.Allowed == 0 {
+		text = fmt.Sprintf("No delay is allowed: a start at once has %s %s over its run.", short(set.Value), v.Unit)
+	}
 	for _, d := range v.Delays[i+1:] {
 		if d.Allowed == set.Allowed+muchMore || d == v.Delays[len(v.Delays)-1] {
 			more := report.Rounded(d.Allowed - set.Allowed)

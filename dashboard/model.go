@@ -91,7 +91,8 @@ type Power struct {
 	Where     string         `json:"where"` // at nodes, or at the sites' meters
 	Nodes     int            `json:"nodes"`
 	Asleep    int            `json:"asleep"`
-	Late      int            `json:"late"` // nodes whose power is too old to be decided by
+	Late      int            `json:"late"`        // nodes whose power is too old to be decided by
+	Odd       int            `json:"implausible"` // nodes whose power a model of their hardware contradicts
 }
 
 // Watts is what is drawn until the next one.

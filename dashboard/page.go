@@ -33,6 +33,7 @@ type page struct {
 	Cards   []card
 	Axis    template.HTML
 	Filter  *filter
+	CSV     string   // of the table
 	Actions []option // of the filter, or what can be done
 
 	Figures  []pageFigure
@@ -103,8 +104,20 @@ type table struct {
 	ID, Caption string
 	Header      []column
 	Rows        []row
+	Limit       int // of rows that a page shows; 0: all. A download has all
 	More        string
 }
+
+// Visible are the rows that a page shows.
+func (t *table) Visible() []row {
+	if t.Limit > 0 && len(t.Rows) > t.Limit {
+		return t.Rows[:t.Limit]
+	}
+	return t.Rows
+}
+
+// Left is how many rows are in the download alone.
+func (t *table) Left() int { return len(t.Rows) - len(t.Visible()) }
 
 type column struct {
 	Name   string
@@ -114,6 +127,7 @@ type column struct {
 type row struct {
 	Cells       []string
 	Link, Class string
+	LinkAt      int // the cell that leads there
 }
 
 // Numbered reports whether a column holds numbers.
@@ -162,11 +176,13 @@ func (p *page) Views() (links []viewLink) {
 // Here is the address of a view, of the same run and time.
 func (p *page) Here(v View) string { return address(viewPath(v), p.query, "run", "from", "to") }
 
-// address keeps some of a query.
+// address keeps some of a query, and adds what is said as name=value.
 func address(path string, q url.Values, keep ...string) string {
 	kept := url.Values{}
 	for _, name := range keep {
-		if q.Get(name) != "" {
+		if name, value, said := strings.Cut(name, "="); said {
+			kept.Set(name, value)
+		} else if q.Get(name) != "" {
 			kept.Set(name, q.Get(name))
 		}
 	}
@@ -242,7 +258,7 @@ func more(n int) string {
 
 func (m *Model) tiles(p *page) []tile {
 	how := func(id string) string { return address("/how", p.query, "run", "from", "to") + "#" + id }
-	saved := tile{Name: "Saved", Value: "unknown", Text: m.savedSentence(), Link: p.Here(Savings)}
+	saved := tile{Name: "Saved", Value: "unknown", Text: "no decision can be compared yet", Link: p.Here(Savings)}
 	if s := m.Saved; s != nil && (!m.Past || m.Run > 0) {
 		d, unit := s.Emissions, "kgCO2e"
 		if d == nil {
@@ -260,17 +276,17 @@ func (m *Model) tiles(p *page) []tile {
 			saved.Name = "Would have saved"
 		}
 	} else if s != nil {
-		saved.Value = "–"
+		saved.Value, saved.Text = "–", m.savedSentence()
 	}
-	waited := tile{Name: "Waited", Value: "–", Text: m.workSentence(), Link: how("waited")}
+	waited := tile{Name: "Waited", Value: "–", Text: m.heldBriefly(), Link: how("waited")}
 	if s := m.Saved; s != nil && s.MeanWait != nil {
 		waited.Value, waited.Unit = report.Span(*s.MeanWait), "on average"
-		if s.Late != nil {
+		if m.Past && s.Late != nil {
 			waited.Text = fmt.Sprintf("%s held; %s too late", areHeld(s.Held, "was", "were"),
 				count(*s.Late, "start"))
 		}
 	} else {
-		waited.Name, waited.Value, waited.Unit = "Waits now", strconv.Itoa(len(m.heldJobs())), "Jobs held"
+		waited.Name, waited.Value, waited.Unit = "Waits now", strconv.Itoa(len(m.heldJobs())), "held"
 	}
 	estimated := tile{Name: "Estimated", Value: "unknown", Text: "no energy is known", Link: how("estimated")}
 	if m.Power != nil {
@@ -300,15 +316,8 @@ func (m *Model) tiles(p *page) []tile {
 }
 
 func (p *page) exports(b *band) {
-	b.CSV = address("/csv", p.query, "run", "from", "to")
-	b.SVG = address("/svg", p.query, "run", "from", "to")
-	for _, link := range []*string{&b.CSV, &b.SVG} {
-		join := "?"
-		if len(*link) > len("/csv") {
-			join = "&"
-		}
-		*link += join + "band=" + b.ID
-	}
+	b.CSV = address("/csv", p.query, "run", "from", "to", "of="+b.ID)
+	b.SVG = address("/svg", p.query, "run", "from", "to", "of="+b.ID)
 }
 
 func (m *Model) gridBand(p *page) band {
@@ -338,7 +347,7 @@ func (m *Model) gridBand(p *page) band {
 			}
 			b.Table.Header = append(b.Table.Header, column{z.Name + ", " + s.Unit, true})
 			if i == 0 {
-				b.Notes = append(b.Notes, note{s.provenance(), s.Stale})
+				b.Notes = append(b.Notes, note{s.provenance() + ".", s.Stale})
 			}
 		}
 	}
@@ -348,7 +357,7 @@ func (m *Model) gridBand(p *page) band {
 			b.Sentence = z.Name + ": " + m.gridSentence(z.Carbon)
 		}
 		if z.Price != nil {
-			b.Sentence += ". Price: " + m.gridSentence(z.Price)
+			b.Sentence += ". " + m.gridSentence(z.Price)
 		}
 		b.Sentence += "."
 	}
@@ -408,17 +417,17 @@ func (m *Model) powerBand(p *page) band {
 	if m.Power == nil {
 		return b
 	}
-	sums, _ := m.Power.sums(m)
+	sums, used := m.Power.sums(m)
 	for i, part := range parts {
 		if sums[i] > 0 {
-			b.Keys = append(b.Keys, keyed{part.name, part.class})
+			b.Keys = append(b.Keys, keyed{part.name + " " + percent(sums[i]/used), part.class})
 		}
 	}
 	if m.Power.Baseline != nil {
 		b.Keys = append(b.Keys, keyed{m.Power.Instead, "k-instead"})
 	}
 	if m.Power.Estimated > 0 {
-		b.Notes = append(b.Notes, note{"hatched: estimated", false})
+		b.Keys = append(b.Keys, keyed{"estimated " + percent(m.Power.Estimated), "k-guessed"})
 	}
 	b.Table = &table{
 		Caption: "Watts of all machines, " + m.Power.Where,
@@ -465,8 +474,8 @@ func (m *Model) workBand(p *page) band {
 	b := band{
 		ID: "work", Name: "Work", Plot: drawWork(m), Sentence: m.workSentence(), Empty: m.workSentence(),
 		Table: &table{
-			Caption: "Held Jobs, by planned start",
-			Header:  columns(7, "Job", "team", "created", "planned start", "latest start", "started", "why"),
+			Caption: "Held Jobs, by planned start", Limit: 500,
+			Header: columns(7, "Job", "team", "created", "planned start", "latest start", "started", "why"),
 		},
 	}
 	if !m.Past {
@@ -482,16 +491,11 @@ func (m *Model) workBand(p *page) band {
 	}
 	switch {
 	case len(jobs) > mostBars:
-		b.Notes = append(b.Notes, note{"starts planned in each interval", false})
+		b.Notes = append(b.Notes, note{"Starts planned in each interval.", false})
 	case len(jobs) > 0:
-		b.Notes = append(b.Notes, note{"line: created to deadline; bar: planned, solid: ran", false})
+		b.Notes = append(b.Notes, note{"Line: created to deadline. Bar: planned; solid: ran.", false})
 	}
-	const most = 500
-	for i, j := range jobs {
-		if i == most {
-			b.Table.More = fmt.Sprintf("And %d more: the CSV has all.", len(jobs)-most)
-			break
-		}
+	for _, j := range jobs {
 		b.Table.Rows = append(b.Table.Rows, m.jobRow(j))
 	}
 	p.exports(&b)
@@ -548,7 +552,22 @@ func (m *Model) cards(p *page) (all []card) {
 			budget.Class = "over"
 		}
 	}
-	return append(all, used, budget)
+	return append(all, used, budget, m.nextCard())
+}
+
+// nextCard lists what starts next.
+func (m *Model) nextCard() card {
+	const most = 3
+	c := card{Name: "Starts next", Class: "next"}
+	for _, j := range m.heldJobs() {
+		if len(c.Rows) < most && j.PlannedStart != nil {
+			c.Rows = append(c.Rows, cardRow{Name: j.path(), Link: jobLink(m, j), Text: m.clock(*j.PlannedStart)})
+		}
+	}
+	if len(c.Rows) == 0 {
+		c.Text = "Nothing that is held has a planned start."
+	}
+	return c
 }
 
 func (m *Model) budgetSentence(b *Budget) string {

@@ -13,6 +13,9 @@ import (
 // clock shows an instant and how far off it is.
 func (m *Model) clock(t time.Time) string {
 	text := t.UTC().Format("2 Jan 15:04")
+	if !m.Past && t.UTC().Format(time.DateOnly) == m.Now.UTC().Format(time.DateOnly) {
+		text = t.UTC().Format("15:04")
+	}
 	switch d := t.Sub(m.Now); {
 	case m.Past:
 		return text
@@ -97,7 +100,7 @@ func short(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.3g", v),
 func (s *Signal) provenance() string {
 	said := []string{s.Quality}
 	if s.Source != "" {
-		said = append(said, "from "+s.Source)
+		said = append(said, s.Source)
 	}
 	if s.Forecast != "" {
 		said = append(said, "forecast by "+s.Forecast)
@@ -129,24 +132,17 @@ func (m *Model) powerSentence() string {
 		}
 		said = append(said, text)
 	}
-	sums, used := p.sums(m)
-	text := fmt.Sprintf("%s kWh in the time shown", report.Significant(used))
-	var of []string
-	for i, part := range parts {
-		if used > 0 && sums[i] > 0 {
-			of = append(of, percent(sums[i]/used)+" "+part.name)
-		}
-	}
-	if len(of) > 0 {
-		text += " (" + strings.Join(of, ", ") + ")"
-	}
+	_, used := p.sums(m)
+	text := fmt.Sprintf("%s kWh in the time shown, %s", report.Significant(used), p.Where)
 	if p.Baseline != nil {
 		text += fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, report.Significant(p.Baseline.kWh(m)))
 	}
 	said = append(said, text)
-	said = append(said, percent(p.Estimated)+" estimated, "+p.Where)
+	if p.Odd > 0 {
+		said = append(said, count(p.Odd, "node")+" report what their hardware cannot draw")
+	}
 	if p.Late > 0 {
-		said = append(said, count(p.Late, "node")+" report too late to be decided by")
+		said = append(said, count(p.Late, "node")+" report too late")
 	}
 	return strings.Join(said, ". ") + "."
 }
@@ -209,6 +205,19 @@ func (m *Model) workSentence() string {
 		text += "; all start by " + m.clock(last)
 	}
 	return text + "."
+}
+
+// heldBriefly says what waits now in a few words.
+func (m *Model) heldBriefly() string {
+	jobs := m.heldJobs()
+	if len(jobs) == 0 {
+		return "nothing waits for a better hour"
+	}
+	text := areHeld(len(jobs), "is", "are") + " held"
+	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.PlannedStart != nil }); i >= 0 {
+		text += "; next " + m.clock(*jobs[i].PlannedStart)
+	}
+	return text
 }
 
 func areHeld(n int, one, many string) string {
@@ -325,6 +334,9 @@ func (m *Model) stale() (names []string) {
 	slices.Sort(names)
 	if m.Power != nil && m.Power.Late > 0 {
 		names = append(names, "power of "+count(m.Power.Late, "node"))
+	}
+	if m.Power != nil && m.Power.Odd > 0 {
+		names = append(names, "implausible power of "+count(m.Power.Odd, "node"))
 	}
 	return names
 }

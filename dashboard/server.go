@@ -371,38 +371,56 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(m)
 }
 
-// bandOf returns the band that a download is of.
-func (s *Server) bandOf(w http.ResponseWriter, r *http.Request) (*band, bool) {
-	p, ok := s.start(w, r, Overview)
+// downloaded returns the page that a download is of, and which of its bands, or nil.
+func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b *band) {
+	of, v := r.URL.Query().Get("of"), Overview
+	if of == string(Decisions) {
+		v = Decisions
+	}
+	p, ok := s.start(w, r, v)
 	if !ok {
-		return nil, false
+		return nil, nil
+	}
+	w.Header().Set("Content-Disposition", "attachment; filename=kubenergy-"+path.Base(of)+"."+r.URL.Path[1:])
+	if v == Decisions {
+		p.decisions()
+		return p, nil
 	}
 	p.overview()
-	name := r.URL.Query().Get("band")
 	for i := range p.Bands {
-		if p.Bands[i].ID == name {
-			w.Header().Set("Content-Disposition", "attachment; filename=kubenergy-"+name+path.Ext("."+r.URL.Path[1:]))
-			return &p.Bands[i], true
+		if p.Bands[i].ID == of {
+			return p, &p.Bands[i]
 		}
 	}
-	refuse(w, http.StatusBadRequest, "band is not grid, power or work")
-	return nil, false
+	w.Header().Del("Content-Disposition")
+	refuse(w, http.StatusBadRequest, "of is not grid, power, work or decisions")
+	return nil, nil
 }
 
 func (s *Server) csv(w http.ResponseWriter, r *http.Request) {
-	b, ok := s.bandOf(w, r)
-	if !ok || b.Table == nil {
+	p, b := s.downloaded(w, r)
+	if p == nil {
 		return
 	}
+	var shown *table
+	switch {
+	case b != nil:
+		shown = b.Table
+	case len(p.Tables) > 0:
+		shown = p.Tables[0]
+	}
+	if shown == nil {
+		shown = &table{Header: columns(1, "nothing is known")}
+	}
 	var names []string
-	for _, c := range b.Table.Header {
+	for _, c := range shown.Header {
 		names = append(names, c.Name)
 	}
 	t := report.Sheet(names...)
-	for _, row := range b.Table.Rows {
+	for _, row := range shown.Rows {
 		cells := make([]any, len(names))
 		for i := range cells {
-			cells[i] = row.Cells[i]
+			cells[i] = strings.ReplaceAll(row.Cells[i], "\u00a0", " ")
 		}
 		t.Add(cells...)
 	}
@@ -412,8 +430,8 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) {
 
 // svg serves a band as a file of its own, with its style inside.
 func (s *Server) svg(w http.ResponseWriter, r *http.Request) {
-	b, ok := s.bandOf(w, r)
-	if !ok {
+	_, b := s.downloaded(w, r)
+	if b == nil {
 		return
 	}
 	style, err := assets.ReadFile("assets/style.css")

@@ -16,7 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 )
 
-const mostDecisions = 300 // that are shown; the CSV has all
+const mostDecisions = 300 // that are shown
 
 // actions that a decision may be.
 var actions = []string{"any", "hold", "release", "place"}
@@ -32,15 +32,12 @@ func (p *page) decisions() {
 	found := m.filtered(p.Filter)
 	p.Said = []string{fmt.Sprintf("%s, of %d known, the youngest first.", count(len(found), "decision"),
 		len(m.Decisions))}
-	t := &table{Caption: "Decisions", Header: columns(7, "time (UTC)", "what", "work", "strategy", "node", "start", "why",
-		"kWh", "gCO2e")}
-	for i, d := range found {
-		if i == mostDecisions {
-			t.More = fmt.Sprintf("And %d more: filter, or take the CSV.", len(found)-mostDecisions)
-			break
-		}
+	t := &table{Caption: "Decisions", Limit: mostDecisions, Header: columns(7, "time (UTC)", "what", "work", "strategy",
+		"node", "start", "why", "kWh", "gCO2e")}
+	for _, d := range found {
 		t.Rows = append(t.Rows, m.decisionRow(d))
 	}
+	p.CSV = address("/csv", p.query, "run", "from", "to", "q", "action", "of=decisions")
 	if len(t.Rows) > 0 {
 		p.Tables = []*table{t}
 	}
@@ -59,7 +56,7 @@ func (m *Model) decisionRow(d *ledger.Record) row {
 	if !d.Start.IsZero() {
 		start = stamp(d.Start)
 	}
-	return row{Link: jobLink(m, &work), Cells: []string{
+	return row{Link: jobLink(m, &work), LinkAt: 2, Cells: []string{
 		stamp(d.At), d.Action, work.path(), d.Strategy, d.Node, start, why, expected(d.Energy.KWh()),
 		expected(float64(d.Carbon)),
 	}}
@@ -107,7 +104,7 @@ func (p *page) savings() {
 	}
 	all := &table{
 		Caption: "Used, and what " + s.Against + " would have used",
-		Header:  columns(1, "", "used", "baseline", "saved", "95 % from", "to"),
+		Header:  columns(1, "quantity", "used", "baseline", "saved", "95 % from", "to"),
 	}
 	for _, d := range []struct {
 		name string
@@ -291,11 +288,11 @@ func drawPareto(all []Strategy) template.HTML {
 			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(fmt.Sprintf("%s: %s kgCO2e, waits %s", s.Name,
 				report.Significant(s.Kg), report.Span(3600*s.WaitHours))))
 		if s.Best {
-			anchor, dx := "start", "10"
+			anchor, dx := "start", "4"
 			if x(s.WaitHours) > 70 {
-				anchor, dx = "end", "-10"
+				anchor, dx = "end", "-4"
 			}
-			fmt.Fprintf(d, `<text x="%s" dx="%s" y="%s" dy="4" text-anchor="%s">%s</text>`, pc(x(s.WaitHours)), dx,
+			fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="-9" text-anchor="%s">%s</text>`, pc(x(s.WaitHours)), dx,
 				pc(y(s.Kg)), anchor, html.EscapeString(shortened(s.Name)))
 		}
 	}
@@ -370,7 +367,7 @@ func (p *page) how() {
 		saved,
 		{ID: "waited", Name: "Waited", Lines: []string{m.workSentence(),
 			"From submission to start, of all work; what waits for room counts, too."}},
-		{ID: "estimated", Name: "Energy", Lines: []string{m.powerSentence(),
+		{ID: "estimated", Name: "Energy", Lines: []string{m.powerSentence(), m.meterSentence(),
 			"A meter's counter gives joules of an interval; those are divided among pods by the CPU time of their " +
 				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is what " +
 				"the site's meter sees; times the carbon intensity of that window, emissions; times its price, cost. " +
@@ -390,6 +387,20 @@ func (p *page) how() {
 	if len(m.Unseen) > 0 {
 		p.Sources = append(p.Sources, source{ID: "unseen", Name: "Not seen", Lines: m.Unseen})
 	}
+}
+
+// meterSentence says how far what is drawn can be believed.
+func (m *Model) meterSentence() string {
+	p := m.Power
+	if p == nil {
+		return "No meter reports."
+	}
+	text := percent(p.Estimated) + " of it is estimated, the rest measured."
+	if !m.Past {
+		text += fmt.Sprintf(" Of %s, %d report too late and %d what their hardware cannot draw.", count(p.Nodes, "node"),
+			p.Late, p.Odd)
+	}
+	return text
 }
 
 // job fills the page of one Job.
@@ -458,9 +469,9 @@ func (v *JobView) curve() (axis, plot template.HTML) {
 	for _, p := range v.Curve.Points {
 		values = append(values, p.Value)
 	}
-	d.scale(m, values...)
+	d.scale(m, "", nil, values...)
 	d.stretched(func() { d.path("line c0", d.steps(v.Curve)) })
-	for _, mark := range []struct {
+	for i, mark := range []struct {
 		at   *time.Time
 		name string
 	}{{v.HeldUntil, "planned"}, {v.LatestStart, "latest"}} {
@@ -471,9 +482,9 @@ func (v *JobView) curve() (axis, plot template.HTML) {
 		if x > 85 {
 			anchor = "end"
 		}
-		fmt.Fprintf(d, `<line class="now" x1="%s" x2="%s" y1="0" y2="100%%"/><text x="%s" dx="%s" y="12" `+
-			`text-anchor="%s">%s</text>`, pc(x), pc(x), pc(x), map[string]string{"start": "4", "end": "-4"}[anchor], anchor,
-			mark.name)
+		fmt.Fprintf(d, `<line class="now" x1="%s" x2="%s" y1="0" y2="100%%"/>`, pc(x), pc(x))
+		fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%d" text-anchor="%s">%s</text>`, pc(x),
+			map[string]string{"start": "4", "end": "-4"}[anchor], 12+14*i, anchor, mark.name)
 	}
 	return drawAxis(m), d.picture("curve", "Mean intensity over its run, by start")
 }
