@@ -99,7 +99,8 @@ func (s *liveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.M
 	m := &dashboard.Model{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: dashboard.KindDashboard, Title: s.title(), Now: now,
 		From: now.Add(-before).Truncate(time.Hour), To: now.Add(after).Truncate(time.Hour),
-		Zones: []dashboard.Zone{}, Jobs: []dashboard.Job{}, Namespaces: []dashboard.Use{}, Budgets: []dashboard.Budget{},
+		Zones: []dashboard.Zone{}, Jobs: []dashboard.Job{}, Namespaces: []dashboard.Use{},
+		Budgets: []dashboard.Budget{},
 	}
 	if !q.From.IsZero() {
 		m.From = q.From
@@ -597,14 +598,17 @@ func (r *liveReader) decisions(ctx context.Context) {
 }
 
 // Job explains a Job or a pod as explain does, and weighs other delays.
-func (s *liveSource) Job(ctx context.Context, _ dashboard.Query, kind, namespace, name string) (*dashboard.JobView, error) {
+func (s *liveSource) Job(ctx context.Context, _ dashboard.Query,
+	kind, namespace, name string,
+) (*dashboard.JobView, error) {
 	e := &explainer{client: s.cluster, config: s.config, now: s.t.now()}
 	found, err := e.explain(ctx, kind, namespace, name)
 	if err != nil {
 		return nil, err
 	}
 	v := &dashboard.JobView{
-		Explanation: found.Explanation, Now: e.now.UTC(), Command: "kubenergy explain " + kind + " " + name + " -n " + namespace,
+		Explanation: found.Explanation, Now: e.now.UTC(),
+		Command: "kubenergy explain " + kind + " " + name + " -n " + namespace,
 	}
 	site := e.view.DefaultSite()
 	if found.State != stateHeld && found.State != stateWaiting || site == nil || site.Carbon.Series == nil {
@@ -629,7 +633,8 @@ func (s *liveSource) Effect(ctx context.Context, a dashboard.Act) (effect, comma
 		}
 		effect = found.Sentence + " It would start now, and not be held any more."
 		if d := found.Decision; d != nil && d.Held && d.Grams > 0 {
-			effect += fmt.Sprintf(" What waiting is expected to save is lost: %.3g g of CO2e, %.0f %%.", d.Grams, 100*d.Saving)
+			effect += fmt.Sprintf(" What waiting is expected to save is lost: %.3g g of CO2e, %.0f %%.", d.Grams,
+				100*d.Saving)
 		}
 		return effect, fmt.Sprintf("kubenergy run-now %s %s -n %s", a.Kind, a.Name, a.Namespace), nil
 	case a.Do == dashboard.DoMode && slices.Contains(modes, v1alpha1.Mode(a.Mode)) && a.Namespace != "":
@@ -642,7 +647,8 @@ func (s *liveSource) Effect(ctx context.Context, a dashboard.Act) (effect, comma
 		if mode != v1alpha1.ModeEnforce && len(h.items) > 0 {
 			effect += fmt.Sprintf(" %s held there now, and would start.", areOf(len(h.items), "object"))
 		}
-		return effect, fmt.Sprintf("kubectl label --overwrite namespace %s %s=%s", a.Namespace, v1alpha1.LabelMode, mode), nil
+		command = fmt.Sprintf("kubectl label --overwrite namespace %s %s=%s", a.Namespace, v1alpha1.LabelMode, mode)
+		return effect, command, nil
 	}
 	return "", "", errors.New("want run-now of a job or a pod, or a mode of a namespace: shadow, advise or enforce")
 }

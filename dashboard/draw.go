@@ -55,7 +55,8 @@ func pc(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) + "%" }
 
 func px(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-// scale fits values, and draws the lines of the axes with what they stand for. show writes a value; nil: as the mark is.
+// scale fits values, and draws the lines of the axes with what they stand for. show writes a value; nil: as the mark
+// is.
 func (d *drawing) scale(m *Model, unit string, show func(float64) string, values ...float64) {
 	lo, hi := math.Min(0, slices.Min(append(values, 0))), slices.Max(append(values, 0))
 	if hi-lo <= 0 {
@@ -239,8 +240,9 @@ func (d *drawing) picture(id, name string) template.HTML {
 		role = "group" // what is in a picture cannot be reached
 	}
 	//nolint:gosec // all texts in it are escaped
-	return template.HTML(fmt.Sprintf(`<svg class="plot" id="%s" role="%s" aria-label="%s" width="100%%" height="100%%">`,
-		id, role, html.EscapeString(name)) +
+	return template.HTML(fmt.Sprintf(
+		`<svg class="plot" id="%s" role="%s" aria-label="%s" width="100%%" height="100%%">`, id, role,
+		html.EscapeString(name)) +
 		d.String() + d.labels.String() + "</svg>")
 }
 
@@ -504,8 +506,8 @@ func (d *drawing) name(j *Job, start, end, middle float64) {
 	if end > 75 {
 		x, anchor, dx = start, "end", "-5"
 	}
-	fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="4" text-anchor="%s">%s</text>`, pc(x), dx, pc(middle), anchor,
-		html.EscapeString(shortened(j.Name)))
+	fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="4" text-anchor="%s">%s</text>`, pc(x), dx, pc(middle),
+		anchor, html.EscapeString(shortened(j.Name)))
 }
 
 // shortened is a name that fits beside a bar.

@@ -235,8 +235,8 @@ func (m *Model) banner() *banner {
 	switch {
 	case !m.Past && len(m.Zones) == 0 && m.Power == nil && len(m.Jobs) == 0:
 		return &banner{
-			"", "Nothing is known yet.", "No GridZone has a signal, no node reports what it draws, and nothing is held. " +
-				"See what is missing:", "kubenergy doctor",
+			"", "Nothing is known yet.", "No GridZone has a signal, no node reports what it draws, and nothing is " +
+				"held. See what is missing:", "kubenergy doctor",
 		}
 	case m.Mode == "shadow":
 		return &banner{

@@ -158,7 +158,8 @@ func (m *Model) ofOutcomes(r *sim.Result) {
 		if !job.Unscheduled {
 			job.Started, job.Finished = new(o.Start.UTC()), new(o.Finish.UTC())
 			d := record(j, "place", o.Start, o.Placed.Reason.String(), "", r.Strategy, o.Start)
-			d.Node, d.End, d.Energy, d.Carbon = o.Placed.Node, o.Finish.UTC(), o.Placed.Cost.Energy, o.Placed.Cost.Carbon
+			d.Node, d.End = o.Placed.Node, o.Finish.UTC()
+			d.Energy, d.Carbon = o.Placed.Cost.Energy, o.Placed.Cost.Carbon
 			m.Decisions = append(m.Decisions, d)
 		}
 		m.Jobs = append(m.Jobs, job)
@@ -166,7 +167,9 @@ func (m *Model) ofOutcomes(r *sim.Result) {
 	slices.SortStableFunc(m.Decisions, func(a, b ledger.Record) int { return b.At.Compare(a.At) })
 }
 
-func record(j *sched.Job, action string, start time.Time, reason, message, strategy string, at time.Time) ledger.Record {
+func record(j *sched.Job, action string, start time.Time, reason, message, strategy string,
+	at time.Time,
+) ledger.Record {
 	return ledger.Record{
 		ID: action + "-" + j.ID, At: at.UTC(), Action: action, OwnerKind: "Job", Owner: j.ID, Strategy: strategy,
 		Start: start.UTC(), Reason: reason, Message: message, Quality: energy.Estimated,
@@ -203,9 +206,11 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 	}
 	where, when, timed := strings.Cut(run.Strategy, "+")
 	if timed {
-		placed := runOf(r, func(o *report.Run) bool { return o.Strategy == where && o.EmptyNodes == run.EmptyNodes })
+		isPlaced := func(o *report.Run) bool { return o.Strategy == where && o.EmptyNodes == run.EmptyNodes }
+		placed := runOf(r, isPlaced)
 		if placed == nil { // as carbon on one site does
-			placed = runOf(r, func(o *report.Run) bool { return o.Strategy == "energy" && o.EmptyNodes == run.EmptyNodes })
+			where = "energy"
+			placed = runOf(r, isPlaced)
 		}
 		if placed != nil {
 			step("Placement", placed.Strategy+" chooses the machine", placed)
@@ -294,8 +299,8 @@ func OpenFolder(dir string) (*Folder, error) {
 	if err := readJSON(filepath.Join(dir, "comparison.json"), &s); err == nil {
 		return &Folder{[]*Model{ofSweep(&s)}}, nil
 	}
-	return nil, fmt.Errorf("%s holds neither %s nor comparison.json: name a folder that simulate or compare wrote with "+
-		"--out, or a lab's report folder", dir, FileName)
+	return nil, fmt.Errorf("%s holds neither %s nor comparison.json: name a folder that simulate or compare wrote "+
+		"with --out, or a lab's report folder", dir, FileName)
 }
 
 func readJSON(file string, into any) error {

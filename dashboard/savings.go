@@ -8,7 +8,8 @@ import (
 // its own hours is placement's, the rest of what it saved is timing's, and jobs that lost are counted apart.
 func SavedOf(c *report.Comparison) *Saved {
 	s := &Saved{
-		Against: c.Baseline, Energy: &c.Total.Energy, Jobs: c.Jobs, Held: c.Held, Left: c.Left, Method: c.Method, Unit: "kWh",
+		Against: c.Baseline, Energy: &c.Total.Energy, Jobs: c.Jobs, Held: c.Held, Left: c.Left, Method: c.Method,
+		Unit: "kWh",
 	}
 	signal := most(c.Total.Emissions)
 	if signal != "" {

@@ -117,8 +117,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case r.URL.Query().Get(keyName) != "":
 			s.enter(w, r)
 		case !s.entered(r):
-			refuse(w, http.StatusForbidden, "open the address that kubenergy dashboard printed; it is good for once, in one "+
-				"browser. Start the command again for another one")
+			refuse(w, http.StatusForbidden, "open the address that kubenergy dashboard printed; it is good for once, "+
+				"in one browser. Start the command again for another one")
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -95,7 +95,8 @@ func (p *page) savings() {
 	}
 	if plot := drawSteps(s); plot != "" {
 		p.Figures = []pageFigure{{
-			"From what " + s.Against + " would have caused, in " + s.Unit + ", step by step to what was caused", "steps", plot,
+			"From what " + s.Against + " would have caused, in " + s.Unit + ", step by step to what was caused",
+			"steps", plot,
 		}}
 	}
 	t := &table{Caption: "Where it came from", Header: []column{{"part", false}, {s.Unit, true}, {"because", false}}}
@@ -164,12 +165,13 @@ func drawSteps(s *Saved) template.HTML {
 	i := 0
 	bar := func(class, name string, from, to float64, text string) {
 		x, upper, lower := (float64(i)+0.5)*width, math.Max(from, to), math.Min(from, to)
-		fmt.Fprintf(w, `<rect class="bar %s" x="%s" width="%s" y="%s" height="%s" rx="2"><title>%s</title></rect>`, class,
-			pc(x-0.32*width), pc(0.64*width), pc(0.9*w.y(upper)), pc(0.9*(w.y(lower)-w.y(upper))),
+		fmt.Fprintf(w, `<rect class="bar %s" x="%s" width="%s" y="%s" height="%s" rx="2"><title>%s</title></rect>`,
+			class, pc(x-0.32*width), pc(0.64*width), pc(0.9*w.y(upper)), pc(0.9*(w.y(lower)-w.y(upper))),
 			html.EscapeString(name+": "+text))
 		fmt.Fprintf(w, `<text x="%s" y="%s" dy="-5" text-anchor="middle">%s</text>`, pc(x), pc(0.9*w.y(upper)),
 			html.EscapeString(text))
-		fmt.Fprintf(w, `<text class="tick" x="%s" y="97%%" text-anchor="middle">%s</text>`, pc(x), html.EscapeString(name))
+		fmt.Fprintf(w, `<text class="tick" x="%s" y="97%%" text-anchor="middle">%s</text>`, pc(x),
+			html.EscapeString(name))
 		i++
 	}
 	bar("whole", "baseline", 0, d.Baseline, report.Significant(d.Baseline))
@@ -259,7 +261,8 @@ func drawPareto(all []Strategy) template.HTML {
 			continue
 		}
 		fmt.Fprintf(d, `<line class="mark" x1="6%%" x2="100%%" y1="%s" y2="%s"/>`, pc(y(t.Value)), pc(y(t.Value)))
-		fmt.Fprintf(d, `<text class="tick" x="5.4%%" y="%s" dy="4" text-anchor="end">%s</text>`, pc(y(t.Value)), t.Label)
+		fmt.Fprintf(d, `<text class="tick" x="5.4%%" y="%s" dy="4" text-anchor="end">%s</text>`, pc(y(t.Value)),
+			t.Label)
 	}
 	for _, t := range report.NumberTicks(0, longest) {
 		if t.Value <= longest*1.01 {
@@ -292,8 +295,8 @@ func drawPareto(all []Strategy) template.HTML {
 			if x(s.WaitHours) > 70 {
 				anchor, dx = "end", "-4"
 			}
-			fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="-9" text-anchor="%s">%s</text>`, pc(x(s.WaitHours)), dx,
-				pc(y(s.Kg)), anchor, html.EscapeString(shortened(s.Name)))
+			fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="-9" text-anchor="%s">%s</text>`,
+				pc(x(s.WaitHours)), dx, pc(y(s.Kg)), anchor, html.EscapeString(shortened(s.Name)))
 		}
 	}
 	return d.picture("pareto", "Strategies by mean wait and emissions")
@@ -369,17 +372,18 @@ func (p *page) how() {
 			"From submission to start, of all work; what waits for room counts, too."}},
 		{ID: "estimated", Name: "Energy", Lines: []string{m.powerSentence(), m.meterSentence(),
 			"A meter's counter gives joules of an interval; those are divided among pods by the CPU time of their " +
-				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is what " +
-				"the site's meter sees; times the carbon intensity of that window, emissions; times its price, cost. " +
-				"Where there is no meter, a power profile estimates, and that share is called estimated."}},
+				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is " +
+				"what the site's meter sees; times the carbon intensity of that window, emissions; times its price, " +
+				"cost. Where there is no meter, a power profile estimates, and that share is called estimated."}},
 		{ID: "stale", Name: "Signals", Lines: []string{stale,
 			"Of a forecast, the band is from the tenth to the ninetieth percentile, where its source gives them."},
 			Table: signals},
 	}
 	if m.Mode != "" {
 		p.Sources = append(p.Sources, source{ID: "mode", Name: "Mode", Lines: []string{
-			"The mode of the cluster's policy is " + m.Mode + ". In shadow decisions are counted and nothing is touched; " +
-				"in advise they are written on the work; in enforce work is held. A namespace may have its own mode."}})
+			"The mode of the cluster's policy is " + m.Mode + ". In shadow decisions are counted and nothing is " +
+				"touched; in advise they are written on the work; in enforce work is held. A namespace may have its " +
+				"own mode."}})
 	}
 	if m.Note != "" {
 		p.Sources[2].Lines = append(p.Sources[2].Lines, m.Note)
@@ -397,8 +401,8 @@ func (m *Model) meterSentence() string {
 	}
 	text := percent(p.Estimated) + " of it is estimated, the rest measured."
 	if !m.Past {
-		text += fmt.Sprintf(" Of %s, %d report too late and %d what their hardware cannot draw.", count(p.Nodes, "node"),
-			p.Late, p.Odd)
+		text += fmt.Sprintf(" Of %s, %d report too late and %d what their hardware cannot draw.",
+			count(p.Nodes, "node"), p.Late, p.Odd)
 	}
 	return text
 }
@@ -420,8 +424,8 @@ func (p *page) job(v *JobView) {
 		p.Axis, p.CurvePlot = v.curve()
 	}
 	if len(v.Delays) > 0 {
-		t := &table{ID: "delays", Caption: "The best start within other allowed delays", Header: columns(2, "allowed delay",
-			"start (UTC)", v.Unit, "less than at once")}
+		t := &table{ID: "delays", Caption: "The best start within other allowed delays", Header: columns(2,
+			"allowed delay", "start (UTC)", v.Unit, "less than at once")}
 		for i, d := range v.Delays {
 			r := row{Cells: []string{
 				report.Rounded(d.Allowed), stamp(d.Start), short(d.Value), percent(d.Saving),
