@@ -47,7 +47,8 @@ func observed(t *testing.T) *apiServer {
 	}
 	a.central = map[string]any{
 		"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{
-			{Node: "de-small", Watts: 90, AsOf: testNow}, {Node: "de-big", Watts: 70, AsOf: testNow},
+			{Node: "de-small", Watts: 90, AsOf: testNow},
+			{Node: "de-big", Watts: 70, AsOf: testNow},
 			{Node: "full", Watts: 999, AsOf: testNow.Add(-time.Hour)},
 		}},
 		"/api/v1/ledger":    func(q *http.Request) any { return booked(q.URL.Query()) },

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -199,8 +200,10 @@ func TestPageOfAFolder(t *testing.T) {
 	s.want("/how", "One run has no interval", "the scenario's file")
 	s.want("/?run=0", "This run is the baseline")
 	s.want("/?from=2026-06-01T11:00:00Z&to=2026-06-01T14:00:00Z", "show all")
-	for _, path := range []string{"/?run=x", "/?from=yesterday", "/?from=2026-06-02&to=2026-06-01", "/csv?of=x",
-		"/model.json?view=x", "/job?kind=node&name=x"} {
+	for _, path := range []string{
+		"/?run=x", "/?from=yesterday", "/?from=2026-06-02&to=2026-06-01", "/csv?of=x",
+		"/model.json?view=x", "/job?kind=node&name=x",
+	} {
 		if status, _, body := s.get(path); status != http.StatusBadRequest {
 			t.Errorf("%s: %d: %s", path, status, body)
 		}
@@ -348,7 +351,7 @@ func live(names ...string) *fixed {
 func TestHostileNames(t *testing.T) {
 	var names []string
 	for i := range 1000 {
-		names = append(names, fmt.Sprintf("%d", i)+[]string{
+		names = append(names, strconv.Itoa(i)+[]string{
 			`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, "\u202eevil\u202c",
 			`javascript:alert(1)`, `{{.}}`, `</svg><style>*{display:none}</style>`, `&lt;script&gt;`, `//evil.example/`,
 			"a\r\nSet-Cookie: x=y",
@@ -461,7 +464,8 @@ func TestModelIsOneSchema(t *testing.T) {
 func TestComparison(t *testing.T) {
 	dir := t.TempDir()
 	sweep := &report.Sweep{Name: "year", Baseline: "stock", Trials: 4, Strategies: []report.SweepRow{
-		{Strategy: "stock", Grams: 3000}, {Strategy: "carbon+window", Grams: 2000, MeanWaitHours: 2},
+		{Strategy: "stock", Grams: 3000},
+		{Strategy: "carbon+window", Grams: 2000, MeanWaitHours: 2},
 		{Strategy: "worse", Grams: 2500, MeanWaitHours: 3},
 	}}
 	data, err := json.Marshal(sweep)

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -200,10 +201,7 @@ func (p *page) Whole() string { return address(viewPath(p.View), p.query, "run")
 
 // OtherTheme is the address that changes between light and dark.
 func (p *page) OtherTheme() string {
-	q := url.Values{}
-	for name, values := range p.query {
-		q[name] = values
-	}
+	q := maps.Clone(p.query)
 	q.Set("theme", map[string]string{"dark": "light"}[p.Theme])
 	if p.Theme != "dark" {
 		q.Set("theme", "dark")
@@ -225,9 +223,9 @@ func (p *page) overview() {
 		p.Heading = "Overview"
 	}
 	p.Banner = m.banner()
-	p.Tiles = m.tiles(p)
+	p.Tiles = p.tiles()
 	p.Bands = []band{m.gridBand(p), m.powerBand(p), m.workBand(p)}
-	p.Cards = m.cards(p)
+	p.Cards = m.cards()
 }
 
 // banner says what a reader has to know before all else.
@@ -256,63 +254,92 @@ func more(n int) string {
 	return fmt.Sprintf(" (and %d more: see where the figures come from)", n)
 }
 
-func (m *Model) tiles(p *page) []tile {
-	how := func(id string) string { return address("/how", p.query, "run", "from", "to") + "#" + id }
-	saved := tile{Name: "Saved", Value: "unknown", Text: "no decision can be compared yet", Link: p.Here(Savings)}
-	if s := m.Saved; s != nil && (!m.Past || m.Run > 0) {
-		d, unit := s.Emissions, "kgCO2e"
-		if d == nil {
-			d, unit = s.Energy, "kWh"
-		}
-		if d != nil {
-			saved.Value, saved.Unit = report.Significant(d.Saved), unit
-			saved.Text = s.brief(d)
-			if d.Low != nil && d.High != nil {
-				saved.Unit += fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
-			}
-			saved.Class = map[bool]string{true: "good", false: "bad"}[d.Saved >= 0]
-		}
-		if s.Shadow {
-			saved.Name = "Would have saved"
-		}
-	} else if s != nil {
-		saved.Value, saved.Text = "–", m.savedSentence()
+// tiles say plainly what matters most.
+func (p *page) tiles() []tile {
+	tiles := []tile{p.savedTile(), p.waitedTile(), p.estimatedTile(), p.staleTile()}
+	if p.Past {
+		tiles[3] = p.usedTile()
 	}
-	waited := tile{Name: "Waited", Value: "–", Text: m.heldBriefly(), Link: how("waited")}
-	if s := m.Saved; s != nil && s.MeanWait != nil {
-		waited.Value, waited.Unit = report.Span(*s.MeanWait), "on average"
-		if m.Past && s.Late != nil {
-			waited.Text = fmt.Sprintf("%s held; %s too late", areHeld(s.Held, "was", "were"),
-				count(*s.Late, "start"))
-		}
-	} else {
-		waited.Name, waited.Value, waited.Unit = "Waits now", strconv.Itoa(len(m.heldJobs())), "held"
+	return tiles
+}
+
+// source is where a figure comes from.
+func (p *page) source(id string) string {
+	return address("/how", p.query, "run", "from", "to") + "#" + id
+}
+
+func (p *page) savedTile() tile {
+	t := tile{Name: "Saved", Value: "unknown", Text: "no decision can be compared yet", Link: p.Here(Savings)}
+	s := p.Saved
+	switch {
+	case s == nil:
+		return t
+	case p.Past && p.Run == 0:
+		t.Value, t.Text = "–", p.savedSentence()
+		return t
+	case s.Shadow:
+		t.Name = "Would have saved"
 	}
-	estimated := tile{Name: "Estimated", Value: "unknown", Text: "no energy is known", Link: how("estimated")}
-	if m.Power != nil {
-		estimated.Value, estimated.Unit = percent(m.Power.Estimated), "of energy"
-		estimated.Text = "the rest is measured"
-		if m.Power.Estimated >= 1 {
-			estimated.Text = "from power profiles, not metered"
+	d, unit := s.Emissions, "kgCO2e"
+	if d == nil {
+		d, unit = s.Energy, "kWh"
+	}
+	if d == nil {
+		return t
+	}
+	t.Value, t.Unit, t.Text = report.Significant(d.Saved), unit, s.brief(d)
+	t.Class = map[bool]string{true: "good", false: "bad"}[d.Saved >= 0]
+	if d.Low != nil && d.High != nil {
+		t.Unit += fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
+	}
+	return t
+}
+
+func (p *page) waitedTile() tile {
+	t := tile{Name: "Waited", Text: p.heldBriefly(), Link: p.source("waited")}
+	s := p.Saved
+	if s == nil || s.MeanWait == nil {
+		t.Name, t.Value, t.Unit = "Waits now", strconv.Itoa(len(p.heldJobs())), "held"
+		return t
+	}
+	if t.Value, t.Unit = report.Span(*s.MeanWait), "on average"; p.Past && s.Late != nil {
+		t.Text = fmt.Sprintf("%s held; %s too late", areHeld(s.Held, "was", "were"), count(*s.Late, "start"))
+	}
+	return t
+}
+
+func (p *page) estimatedTile() tile {
+	t := tile{Name: "Estimated", Value: "unknown", Text: "no energy is known", Link: p.source("estimated")}
+	if p.Power == nil {
+		return t
+	}
+	t.Value, t.Unit, t.Text = percent(p.Power.Estimated), "of energy", "the rest is measured"
+	if p.Power.Estimated >= 1 {
+		t.Text = "from power profiles, not metered"
+	}
+	return t
+}
+
+func (p *page) staleTile() tile {
+	t := tile{Name: "Stale", Value: "nothing", Text: "all signals are young enough", Link: p.source("stale")}
+	if names := p.stale(); len(names) > 0 {
+		t.Value, t.Unit, t.Class = strconv.Itoa(len(names)), "too old", "bad"
+		if t.Text = report.Few(3, names); p.Power != nil && p.Power.Odd > 0 {
+			t.Unit = "too old or implausible"
 		}
 	}
-	stale := tile{Name: "Stale", Value: "nothing", Text: "all signals are young enough", Link: how("stale")}
-	if names := m.stale(); len(names) > 0 {
-		stale.Value, stale.Unit = strconv.Itoa(len(names)), "too old"
-		stale.Text, stale.Class = report.Few(3, names), "bad"
-	}
-	if m.Past {
-		stale = tile{
-			Name: "Used", Value: "unknown", Text: "at the sites' meters", Link: how("estimated"),
-		}
-		if m.Saved != nil && m.Saved.Energy != nil {
-			stale.Value, stale.Unit = report.Significant(m.Saved.Energy.Used), "kWh"
-			if m.Saved.Emissions != nil {
-				stale.Text = report.Significant(m.Saved.Emissions.Used) + " kgCO2e, at the sites' meters"
-			}
+	return t
+}
+
+func (p *page) usedTile() tile {
+	t := tile{Name: "Used", Value: "unknown", Text: "at the sites' meters", Link: p.source("estimated")}
+	if p.Saved != nil && p.Saved.Energy != nil {
+		t.Value, t.Unit = report.Significant(p.Saved.Energy.Used), "kWh"
+		if p.Saved.Emissions != nil {
+			t.Text = report.Significant(p.Saved.Emissions.Used) + " kgCO2e, " + t.Text
 		}
 	}
-	return []tile{saved, waited, estimated, stale}
+	return t
 }
 
 func (p *page) exports(b *band) {
@@ -513,7 +540,7 @@ func (m *Model) jobRow(j *Job) row {
 const MostNamespaces = 5
 
 // cards are beside the bands: who used most and which budget ends next, or the runs there are.
-func (m *Model) cards(p *page) (all []card) {
+func (m *Model) cards() (all []card) {
 	if len(m.Runs) > 1 {
 		return []card{m.runsCard()}
 	}

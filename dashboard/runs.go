@@ -264,17 +264,18 @@ func ofSweep(s *report.Sweep) *Model {
 	}
 	for i := range s.Strategies {
 		row := &s.Strategies[i]
-		name := row.Strategy
-		for _, more := range []string{row.Forecast, map[bool]string{true: "machines stay on"}[row.StayOn]} {
-			if more != "" && more != "perfect" {
-				name += ", " + more
-			}
+		name := []string{row.Strategy}
+		if row.Forecast != "" && row.Forecast != "perfect" {
+			name = append(name, row.Forecast)
+		}
+		if row.StayOn {
+			name = append(name, "machines stay on")
 		}
 		if row.RestartCost > 0 {
-			name += ", restart costs " + report.Rounded(row.RestartCost)
+			name = append(name, "restart costs "+report.Rounded(row.RestartCost))
 		}
 		m.Strategies = append(m.Strategies, Strategy{
-			Name: name, WaitHours: row.MeanWaitHours, Kg: row.Grams / 1000, KWh: row.EnergyKWh, Saving: &row.Saving,
+			Name: strings.Join(name, ", "), WaitHours: row.MeanWaitHours, Kg: row.Grams / 1000, KWh: row.EnergyKWh, Saving: &row.Saving,
 			Baseline: row.Strategy == s.Baseline,
 		})
 	}

@@ -353,7 +353,8 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) {
 	if err == nil && !slices.ContainsFunc(views, func(known struct {
 		view View
 		name string
-	}) bool {
+	},
+	) bool {
 		return known.view == v
 	}) {
 		err = fmt.Errorf("view is %.40q: want overview, decisions, savings, compare or doctor", v)

@@ -368,22 +368,31 @@ func (p *page) how() {
 	}
 	p.Sources = []source{
 		saved,
-		{ID: "waited", Name: "Waited", Lines: []string{m.workSentence(),
-			"From submission to start, of all work; what waits for room counts, too."}},
-		{ID: "estimated", Name: "Energy", Lines: []string{m.powerSentence(), m.meterSentence(),
+		{ID: "waited", Name: "Waited", Lines: []string{
+			m.workSentence(),
+			"From submission to start, of all work; what waits for room counts, too.",
+		}},
+		{ID: "estimated", Name: "Energy", Lines: []string{
+			m.powerSentence(), m.meterSentence(),
 			"A meter's counter gives joules of an interval; those are divided among pods by the CPU time of their " +
 				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is " +
 				"what the site's meter sees; times the carbon intensity of that window, emissions; times its price, " +
-				"cost. Where there is no meter, a power profile estimates, and that share is called estimated."}},
-		{ID: "stale", Name: "Signals", Lines: []string{stale,
-			"Of a forecast, the band is from the tenth to the ninetieth percentile, where its source gives them."},
-			Table: signals},
+				"cost. Where there is no meter, a power profile estimates, and that share is called estimated.",
+		}},
+		{
+			ID: "stale", Name: "Signals", Lines: []string{
+				stale,
+				"Of a forecast, the band is from the tenth to the ninetieth percentile, where its source gives them.",
+			},
+			Table: signals,
+		},
 	}
 	if m.Mode != "" {
 		p.Sources = append(p.Sources, source{ID: "mode", Name: "Mode", Lines: []string{
 			"The mode of the cluster's policy is " + m.Mode + ". In shadow decisions are counted and nothing is " +
 				"touched; in advise they are written on the work; in enforce work is held. A namespace may have its " +
-				"own mode."}})
+				"own mode.",
+		}})
 	}
 	if m.Note != "" {
 		p.Sources[2].Lines = append(p.Sources[2].Lines, m.Note)
@@ -457,8 +466,10 @@ func (v *JobView) actions() (all []option) {
 	}
 	for _, mode := range []string{"shadow", "enforce"} {
 		if mode != v.Mode {
-			all = append(all, option{"Switch " + v.Namespace + " to " + mode + " …", link(DoMode, mode),
-				"shows first what that means"})
+			all = append(all, option{
+				"Switch " + v.Namespace + " to " + mode + " …", link(DoMode, mode),
+				"shows first what that means",
+			})
 		}
 	}
 	return all
@@ -565,8 +576,14 @@ func (v *JobView) settings() *table {
 
 func (v *JobView) signals() *table {
 	t := &table{Caption: "Signals that this rests on", Header: []column{
-		{"zone", false}, {"quantity", false}, {"now", true}, {"unit", false}, {"age", false}, {"source", false},
-		{"forecast by", false}, {"quality", false},
+		{"zone", false},
+		{"quantity", false},
+		{"now", true},
+		{"unit", false},
+		{"age", false},
+		{"source", false},
+		{"forecast by", false},
+		{"quality", false},
 	}}
 	for _, s := range v.Signals {
 		t.Rows = append(t.Rows, row{Cells: []string{
