@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"html"
 	"io"
+	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -25,6 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -255,6 +259,146 @@ func TestDashboardActs(t *testing.T) {
 	}
 	if mode := a.get(t, "/api/v1/namespaces/ns").GetLabels()[v1alpha1.LabelMode]; mode != "shadow" {
 		t.Errorf("the mode is %q", mode)
+	}
+}
+
+// TestEightQuestions asks what people ask, of five clusters that differ. Each answer stands in the text of a page that is
+// at most two clicks from the first one, and is what the API, explain and doctor say.
+func TestEightQuestions(t *testing.T) {
+	for seed := range uint64(5) {
+		rng := rand.New(rand.NewPCG(seed, 21))
+		a := observed(t)
+		job := workJob("asked")
+		job.Annotations[v1alpha1.AnnotationHeldUntil] =
+			testNow.Add(time.Duration(1+rng.IntN(5)) * time.Hour).Format(time.RFC3339)
+		job.Annotations[v1alpha1.AnnotationHeldReason] = fmt.Sprintf("cleaner by %d percent", 1+rng.IntN(90))
+		a.add(t, jobsIn("ns"), job)
+		edit(t, a, zonePath+"/DE", func(z *v1alpha1.GridZone) {
+			for i := range z.Status.Carbon.Values {
+				z.Status.Carbon.Values[i] = math.Round(100 + 400*rng.Float64())
+			}
+			z.Status.Carbon.Low, z.Status.Carbon.High = nil, nil
+		})
+		edit(t, a, "/apis/kubenergy.io/v1alpha1/namespaces/ns/energybudgets/soon", func(b *v1alpha1.EnergyBudget) {
+			b.Status.Percent = 40 + 59*rng.Float64()
+		})
+		if seed%2 == 1 {
+			a.add(t, leasePath, lease(schedulerName, time.Hour)) // it is not renewed
+		}
+		unit := newCentralUnit(t)
+		unit.history(t)
+		booked := a.central["/api/v1/ledger"].(func(*http.Request) any)
+		recorded := unit.answers["/api/v1/ledger"].(func(*http.Request) any)
+		a.central["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
+		a.central["/api/v1/ledger"] = func(q *http.Request) any {
+			switch strings.Join(q.URL.Query()["groupBy"], ",") {
+			case "namespace", "hour,site,kind":
+				return booked(q)
+			}
+			return recorded(q)
+		}
+		s := liveOf(t, a, centralFlags{})
+		client, address := browse(t, s)
+		first := text(t, client, address+"/")
+		page := text(t, client, address+"/job?kind=job&namespace=ns&name=asked")
+		x := explained(t, a, "job", "asked")
+		m := modelOf(t, s, dashboard.Overview)
+
+		want := func(question, page, answer string) {
+			t.Helper()
+			if !strings.Contains(page, answer) {
+				t.Errorf("cluster %d: %s The page does not say %q:\n%s", seed, question, answer, page)
+			}
+		}
+		want("When does this Job run, and why not now?", page, x.Sentence)
+		want("Who used most this week?", first, m.Namespaces[0].Name+" 7.000 kWh")
+		want("Is the meter lying?", text(t, client, address+"/how"),
+			"20 % of it is estimated, the rest measured. Of 3 nodes, 1 report too late and 0 what")
+		saved := modelOf(t, s, dashboard.Savings).Saved
+		want("What did we save, and how sure?", text(t, client, address+"/savings"),
+			fmt.Sprintf("Saved %.3f kgCO2e", saved.Emissions.Saved))
+		var budget v1alpha1.EnergyBudget
+		if err := getJSON(t.Context(), s.(*liveSource).cluster,
+			"/apis/kubenergy.io/v1alpha1/namespaces/ns/energybudgets/soon", &budget); err != nil {
+			t.Fatal(err)
+		}
+		ends := budget.Status.PeriodStart.Add(time.Duration(9 * 24 * float64(time.Hour) * 100 / budget.Status.Percent))
+		if !ends.Before(budget.Status.PeriodEnd.Time) {
+			t.Fatal("the budget lasts")
+		}
+		want("Which budget ends when?", first, "ns/soon")
+		want("Which budget ends when?", first, "used up "+ends.UTC().Format("2 Jan 15:04"))
+		best := x.Placement.Ranked[0]
+		want("Why this node?", page, fmt.Sprintf("%s %s %s 1 ", best.Node, best.Site, best.Profile))
+		want("What would six more hours bring?", page, sixMore(t, a))
+		failed := 0
+		for _, f := range modelOf(t, s, dashboard.Doctor).Findings {
+			if f.Status == statusFail {
+				failed++
+			}
+		}
+		broken := "Nothing is broken"
+		if seed%2 == 1 {
+			broken = count(failed, "check") + " failed"
+		}
+		if failed > 0 != (seed%2 == 1) {
+			t.Errorf("cluster %d: %d checks failed", seed, failed)
+		}
+		want("Is anything broken?", text(t, client, address+"/doctor"), broken)
+	}
+}
+
+// sixMore is what six more hours bring a Job of two hours that may wait for eight and was created an hour ago, found by
+// trying every quarter of an hour.
+func sixMore(t *testing.T, a *apiServer) string {
+	t.Helper()
+	zones, err := listZones(t.Context(), liveOf(t, a, centralFlags{}).(*liveSource).cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := zones[slices.IndexFunc(zones, func(z v1alpha1.GridZone) bool { return z.Name == "DE" })].Status.Carbon
+	series, err := grid.NewSeries(s.Start.Time, s.Step.Duration, s.Values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	best := func(hours int) float64 {
+		lowest := math.Inf(1)
+		for at := testNow; !at.After(testNow.Add(time.Duration(hours-1) * time.Hour)); at = at.Add(15 * time.Minute) {
+			lowest = min(lowest, series.Mean(at, at.Add(2*time.Hour)))
+		}
+		return lowest
+	}
+	if best(14) >= best(8) {
+		return "6 h more would bring nothing."
+	}
+	return fmt.Sprintf("6 h more would bring it to %.3g gCO2e/kWh", best(14))
+}
+
+// text is what a person reads on a page.
+func text(t *testing.T, client *http.Client, address string) string {
+	t.Helper()
+	bare := regexp.MustCompile(`<svg.*?</svg>|<[^>]*>`).ReplaceAllString(read(t, client, address), " ")
+	return strings.Join(strings.Fields(strings.ReplaceAll(html.UnescapeString(bare), "\u00a0", " ")), " ")
+}
+
+// A decision's page shows all that it depended on.
+func TestDashboardDecision(t *testing.T) {
+	a := observed(t)
+	unit := newCentralUnit(t)
+	unit.history(t)
+	a.central["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
+	client, address := browse(t, liveOf(t, a, centralFlags{}))
+	link := regexp.MustCompile(`/decision\?[^"]*id=placea[^"]*`).FindString(read(t, client, address+"/decisions"))
+	if link == "" {
+		t.Fatal("there is no link to the decision")
+	}
+	page := text(t, client, address+html.UnescapeString(link))
+	for _, want := range []string{
+		"place home/a", "by carbon", "It asked for 5 cores and 1 GiB for 1 h", "thrifty de", "wasteful de", "de 300",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q:\n%s", want, page)
+		}
 	}
 }
 

@@ -619,6 +619,33 @@ func (s *liveSource) Job(ctx context.Context, _ dashboard.Query,
 	return v, nil
 }
 
+// Decision asks for a decision with its snapshot, and without it where the user may not see all nodes.
+func (s *liveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.Record) (*ledger.Record, error) {
+	c, err := s.central(ctx)
+	if err != nil {
+		return nil, err
+	}
+	about := s.namespaces()
+	for _, snapshots := range []string{"true", "false"} {
+		query := url.Values{
+			"from": {d.At.Add(-time.Second).Format(time.RFC3339)}, "to": {d.At.Add(2 * time.Second).Format(time.RFC3339)},
+			"snapshots": {snapshots}, "limit": {strconv.Itoa(pageOfSnapshots)},
+		}
+		if d.UID != "" {
+			query.Set("uid", d.UID)
+		}
+		var answer struct{ Decisions []ledger.Record }
+		_, err = c.get(ctx, route(about, "decisions", query), query, &answer)
+		if i := slices.IndexFunc(answer.Decisions, func(r ledger.Record) bool { return r.ID == d.ID }); err == nil && i >= 0 {
+			return &answer.Decisions[i], nil
+		}
+		if err == nil {
+			return nil, nil
+		}
+	}
+	return nil, err
+}
+
 // modes are those that a page switches between.
 var modes = []v1alpha1.Mode{v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce}
 

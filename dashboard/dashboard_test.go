@@ -22,6 +22,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/kubenergy/kubenergy/dashboard"
+	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
@@ -197,12 +198,13 @@ func TestPageOfAFolder(t *testing.T) {
 	s.want("/savings", saved, "Sleep", "Placement", "Timing")
 	s.want("/compare", "least-allocated, machines stay on", "carbon+window, machines sleep")
 	s.want("/decisions?q=demo-005", "place", "demo-005", "2 decisions, of 371 known")
+	s.want("/decision?run=5&id=place-demo-005&at=2026-06-01T06:05:19Z", "place demo-005", "no snapshot is kept")
 	s.want("/how", "One run has no interval", "the scenario's file")
 	s.want("/?run=0", "This run is the baseline")
 	s.want("/?from=2026-06-01T11:00:00Z&to=2026-06-01T14:00:00Z", "show all")
 	for _, path := range []string{
 		"/?run=x", "/?from=yesterday", "/?from=2026-06-02&to=2026-06-01", "/csv?of=x",
-		"/model.json?view=x", "/job?kind=node&name=x",
+		"/model.json?view=x", "/job?kind=node&name=x", "/decision?id=x&at=x",
 	} {
 		if status, _, body := s.get(path); status != http.StatusBadRequest {
 			t.Errorf("%s: %d: %s", path, status, body)
@@ -330,6 +332,10 @@ func (f *fixed) Job(_ context.Context, _ dashboard.Query, kind, namespace, name 
 	return &dashboard.JobView{Now: now, Explanation: dashboard.Explanation{
 		Object: kind, Namespace: namespace, Name: name, State: "held", Sentence: name, Warnings: []string{name},
 	}}, nil
+}
+
+func (f *fixed) Decision(context.Context, dashboard.Query, *ledger.Record) (*ledger.Record, error) {
+	return nil, nil
 }
 
 // live is a model of a cluster with held Jobs of these names.

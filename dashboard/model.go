@@ -215,6 +215,8 @@ type Source interface {
 	Model(ctx context.Context, q Query) (*Model, error)
 	// Job tells of one Job or pod; nil: there is none.
 	Job(ctx context.Context, q Query, kind, namespace, name string) (*JobView, error)
+	// Decision returns one decision with what it depended on, if the user may see that; nil: there is none.
+	Decision(ctx context.Context, q Query, d *ledger.Record) (*ledger.Record, error)
 	// Live reports whether anything can change.
 	Live() bool
 }

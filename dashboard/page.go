@@ -126,9 +126,9 @@ type column struct {
 }
 
 type row struct {
-	Cells       []string
-	Link, Class string
-	LinkAt      int // the cell that leads there
+	Cells []string
+	Links map[int]string // of cells
+	Class string
 }
 
 // Numbered reports whether a column holds numbers.
@@ -530,7 +530,7 @@ func (m *Model) workBand(p *page) band {
 }
 
 func (m *Model) jobRow(j *Job) row {
-	return row{Link: jobLink(m, j), Cells: []string{
+	return row{Links: map[int]string{0: jobLink(m, j)}, Cells: []string{
 		j.path(), j.team(), stamp(j.Since), stampOf(j.PlannedStart), stampOf(j.LatestStart), stampOf(j.Started),
 		because(j.Why),
 	}}

@@ -330,6 +330,15 @@ func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
 	return &m, nil
 }
 
+// Decision returns a decision of a run, of which no snapshot is kept.
+func (f *Folder) Decision(_ context.Context, q Query, d *ledger.Record) (*ledger.Record, error) {
+	m := f.run(q)
+	if i := slices.IndexFunc(m.Decisions, func(r ledger.Record) bool { return r.ID == d.ID }); i >= 0 {
+		return &m.Decisions[i], nil
+	}
+	return nil, nil
+}
+
 func (f *Folder) run(q Query) *Model {
 	if q.Run < 0 || q.Run >= len(f.models) {
 		return f.models[len(f.models)-1]

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/report"
 )
 
@@ -83,6 +84,7 @@ func (s *Server) Handler() http.Handler {
 	}
 	mux.HandleFunc("GET /how", s.viewOf("how"))
 	mux.HandleFunc("GET /job", s.job)
+	mux.HandleFunc("GET /decision", s.decision)
 	mux.HandleFunc("GET /search", s.search)
 	mux.HandleFunc("GET /model.json", s.model)
 	mux.HandleFunc("GET /csv", s.csv)
@@ -315,6 +317,32 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 		p.Actions = v.actions()
 	}
 	s.write(w, p)
+}
+
+// decision serves the page of one decision.
+func (s *Server) decision(w http.ResponseWriter, r *http.Request) {
+	p, ok := s.start(w, r, "decision")
+	if !ok {
+		return
+	}
+	q, _ := s.query(r, "decision") // it was read above
+	values := r.URL.Query()
+	asked := &ledger.Record{ID: values.Get("id"), UID: values.Get("uid"), Namespace: values.Get("namespace")}
+	var err error
+	if asked.At, err = time.Parse(time.RFC3339, values.Get("at")); err != nil {
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("at is %.40q: want RFC 3339", values.Get("at")))
+		return
+	}
+	d, err := s.source.Decision(r.Context(), q, asked)
+	switch {
+	case err != nil:
+		refuse(w, http.StatusBadGateway, err.Error())
+	case d == nil:
+		refuse(w, http.StatusNotFound, "there is no such decision, or it is no longer kept")
+	default:
+		p.decision(d)
+		s.write(w, p)
+	}
 }
 
 // search leads to the Job that a text names, or to the decisions about all that contain it.

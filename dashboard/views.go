@@ -56,10 +56,22 @@ func (m *Model) decisionRow(d *ledger.Record) row {
 	if !d.Start.IsZero() {
 		start = stamp(d.Start)
 	}
-	return row{Link: jobLink(m, &work), LinkAt: 2, Cells: []string{
+	return row{Links: map[int]string{0: m.decisionLink(d), 2: jobLink(m, &work)}, Cells: []string{
 		stamp(d.At), d.Action, work.path(), d.Strategy, d.Node, start, why, expected(d.Energy.KWh()),
 		expected(float64(d.Carbon)),
 	}}
+}
+
+// decisionLink is the address of a decision's page.
+func (m *Model) decisionLink(d *ledger.Record) string {
+	q := url.Values{"id": {d.ID}, "uid": {d.UID}, "at": {d.At.UTC().Format(time.RFC3339Nano)}}
+	if d.Namespace != "" {
+		q.Set("namespace", d.Namespace)
+	}
+	if m.Past {
+		q.Set("run", strconv.Itoa(m.Run))
+	}
+	return "/decision?" + q.Encode()
 }
 
 func expected(v float64) string {

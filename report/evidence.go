@@ -145,8 +145,8 @@ func kWh(e energy.Microjoules) float64 { return e.Joules().KWh() }
 // maxUnpacked is far above what a snapshot of 64 nodes has.
 const maxUnpacked = 16 << 20
 
-// readSnapshot returns what a decision was made on. Whether it is what was recorded then, its digest says.
-func readSnapshot(r *ledger.Record) (*sched.Snapshot, error) {
+// ReadSnapshot returns what a decision was made on. Whether it is what was recorded then, its digest says.
+func ReadSnapshot(r *ledger.Record) (*sched.Snapshot, error) {
 	z, err := gzip.NewReader(bytes.NewReader(r.Snapshot))
 	if err != nil {
 		return nil, fmt.Errorf("unpacking the snapshot of record %s: %w", r.ID, err)

@@ -115,7 +115,7 @@ func replayable(r *ledger.Record) (*sched.Snapshot, error) {
 	if len(r.Snapshot) == 0 {
 		return nil, errors.New(leftNoSnapshot)
 	}
-	s, err := readSnapshot(r)
+	s, err := ReadSnapshot(r)
 	if err != nil {
 		return nil, err
 	}
