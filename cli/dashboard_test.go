@@ -269,8 +269,7 @@ func TestEightQuestions(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 21))
 		a := observed(t)
 		job := workJob("asked")
-		job.Annotations[v1alpha1.AnnotationHeldUntil] =
-			testNow.Add(time.Duration(1+rng.IntN(5)) * time.Hour).Format(time.RFC3339)
+		job.Annotations[v1alpha1.AnnotationHeldUntil] = testNow.Add(time.Duration(1+rng.IntN(5)) * time.Hour).Format(time.RFC3339)
 		job.Annotations[v1alpha1.AnnotationHeldReason] = fmt.Sprintf("cleaner by %d percent", 1+rng.IntN(90))
 		a.add(t, jobsIn("ns"), job)
 		edit(t, a, zonePath+"/DE", func(z *v1alpha1.GridZone) {

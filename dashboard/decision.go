@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -36,8 +37,8 @@ func (p *page) decision(d *ledger.Record) {
 		return
 	}
 	job := &s.Queue[0]
-	p.Said = append(p.Said, fmt.Sprintf("It asked for %.3g cores and %.3g GiB for %s, may wait %s, and was submitted %s.",
-		float64(job.Request.MilliCPU)/1000, float64(job.Request.Memory)/(1<<30), report.Rounded(job.Duration),
+	const asked = "It asked for %.3g cores and %.3g GiB for %s, may wait %s, and was submitted %s."
+	p.Said = append(p.Said, fmt.Sprintf(asked, float64(job.Request.MilliCPU)/1000, float64(job.Request.Memory)/(1<<30), report.Rounded(job.Duration),
 		report.Rounded(job.AllowedDelay), p.clock(job.Submitted)))
 	p.Tables = []*table{candidates(s, job, d.Node), grids(s)}
 }
@@ -60,7 +61,7 @@ func candidates(s *sched.Snapshot, job *sched.Job, chosen string) *table {
 	})
 	for _, n := range nodes {
 		r := row{Cells: []string{
-			n.Name, "–", "–", short(float64(n.Free.MilliCPU) / 1000), fmt.Sprint(n.Jobs), "–", "–", "–",
+			n.Name, "–", "–", short(float64(n.Free.MilliCPU) / 1000), strconv.Itoa(n.Jobs), "–", "–", "–",
 		}}
 		if n.Site != nil {
 			r.Cells[1] = n.Site.Name

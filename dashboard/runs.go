@@ -275,7 +275,8 @@ func ofSweep(s *report.Sweep) *Model {
 			name = append(name, "restart costs "+report.Rounded(row.RestartCost))
 		}
 		m.Strategies = append(m.Strategies, Strategy{
-			Name: strings.Join(name, ", "), WaitHours: row.MeanWaitHours, Kg: row.Grams / 1000, KWh: row.EnergyKWh, Saving: &row.Saving,
+			Name: strings.Join(name, ", "), WaitHours: row.MeanWaitHours,
+			Kg: row.Grams / 1000, KWh: row.EnergyKWh, Saving: &row.Saving,
 			Baseline: row.Strategy == s.Baseline,
 		})
 	}
