@@ -405,7 +405,7 @@ func TestManyJobs(t *testing.T) {
 		f.model.Jobs[i].Team = fmt.Sprintf("team-%d", i%9)
 	}
 	s := serve(t, f)
-	s.want("/", "10000 Jobs are held", "Starts planned in each interval", "others", "And 9500 more: the CSV has all.")
+	s.want("/", "10000 Jobs are held", "Starts planned in each interval", "others", "And 9500 more.")
 	_, _, body := s.get("/")
 	if _, _, csv := s.get("/csv?of=work"); strings.Count(csv, "\n") != 10_001 {
 		t.Errorf("the CSV has %d lines", strings.Count(csv, "\n"))

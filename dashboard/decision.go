@@ -38,8 +38,9 @@ func (p *page) decision(d *ledger.Record) {
 	}
 	job := &s.Queue[0]
 	const asked = "It asked for %.3g cores and %.3g GiB for %s, may wait %s, and was submitted %s."
-	p.Said = append(p.Said, fmt.Sprintf(asked, float64(job.Request.MilliCPU)/1000, float64(job.Request.Memory)/(1<<30), report.Rounded(job.Duration),
-		report.Rounded(job.AllowedDelay), p.clock(job.Submitted)))
+	p.Said = append(p.Said, fmt.Sprintf(asked, float64(job.Request.MilliCPU)/1000,
+		float64(job.Request.Memory)/(1<<30), report.Rounded(job.Duration), report.Rounded(job.AllowedDelay),
+		p.clock(job.Submitted)))
 	p.Tables = []*table{candidates(s, job, d.Node), grids(s)}
 }
 
@@ -59,7 +60,8 @@ func candidates(s *sched.Snapshot, job *sched.Job, chosen string) *table {
 	slices.SortStableFunc(nodes, func(a, b *sched.Node) int {
 		return cmp.Or(cmp.Compare(estimates[a].Carbon, estimates[b].Carbon), cmp.Compare(a.Name, b.Name))
 	})
-	for _, n := range nodes {
+	t.fill(len(nodes), false, func(i int) row {
+		n := nodes[i]
 		r := row{Cells: []string{
 			n.Name, "–", "–", short(float64(n.Free.MilliCPU) / 1000), strconv.Itoa(n.Jobs), "–", "–", "–",
 		}}
@@ -75,8 +77,8 @@ func candidates(s *sched.Snapshot, job *sched.Job, chosen string) *table {
 		if n.Name == chosen {
 			r.Class = "set"
 		}
-		t.Rows = append(t.Rows, r)
-	}
+		return r
+	})
 	return t
 }
 

@@ -410,8 +410,12 @@ func teams(jobs []*Job) (names []string, class map[string]string) {
 // team is whose a job is: that of its team, else its namespace.
 func (j *Job) team() string { return cmp.Or(j.Team, j.Namespace, "no team") }
 
-// heldJobs are the jobs that are or were held, by planned start.
+// heldJobs are the jobs that are or were held, by planned start. They are put in order once: a model is a page's own.
 func (m *Model) heldJobs() (held []*Job) {
+	if m.held != nil {
+		return m.held
+	}
+	held = []*Job{}
 	for i := range m.Jobs {
 		j := &m.Jobs[i]
 		if j.PlannedStart != nil || j.Started == nil && !j.Unscheduled && !m.Past {
@@ -421,6 +425,7 @@ func (m *Model) heldJobs() (held []*Job) {
 	slices.SortStableFunc(held, func(a, b *Job) int {
 		return cmp.Or(a.begin().Compare(b.begin()), a.Since.Compare(b.Since), strings.Compare(a.Name, b.Name))
 	})
+	m.held = held
 	return held
 }
 

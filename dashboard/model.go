@@ -39,6 +39,8 @@ type Model struct {
 	Findings   []Finding       `json:"findings,omitempty"`
 	Strategies []Strategy      `json:"strategies,omitempty"`
 	Unseen     []string        `json:"unseen,omitempty"` // what cannot be said, and why
+
+	held []*Job // of Jobs; nil: not looked for yet
 }
 
 // KindDashboard is the kind of a model as a document.

@@ -52,6 +52,7 @@ type page struct {
 	Back         string
 
 	query url.Values // of the address
+	whole bool       // it is made for a download
 }
 
 type banner struct{ Class, Head, Text, Command string }
@@ -105,20 +106,20 @@ type table struct {
 	ID, Caption string
 	Header      []column
 	Rows        []row
-	Limit       int // of rows that a page shows; 0: all. A download has all
+	Limit       int // of rows that a page shows; 0: all
+	Left        int // rows that are in the download alone
 	More        string
 }
 
-// Visible are the rows that a page shows.
-func (t *table) Visible() []row {
-	if t.Limit > 0 && len(t.Rows) > t.Limit {
-		return t.Rows[:t.Limit]
+// fill makes a row of each of n things: of all in a download, of as many as the limit on a page.
+func (t *table) fill(n int, whole bool, of func(i int) row) {
+	if t.Limit > 0 && n > t.Limit && !whole {
+		n, t.Left = t.Limit, n-t.Limit
 	}
-	return t.Rows
+	for i := range n {
+		t.Rows = append(t.Rows, of(i))
+	}
 }
-
-// Left is how many rows are in the download alone.
-func (t *table) Left() int { return len(t.Rows) - len(t.Visible()) }
 
 type column struct {
 	Name   string
@@ -522,9 +523,7 @@ func (m *Model) workBand(p *page) band {
 	case len(jobs) > 0:
 		b.Notes = append(b.Notes, note{"Line: created to deadline. Bar: planned; solid: ran.", false})
 	}
-	for _, j := range jobs {
-		b.Table.Rows = append(b.Table.Rows, m.jobRow(j))
-	}
+	b.Table.fill(len(jobs), p.whole, func(i int) row { return m.jobRow(jobs[i]) })
 	p.exports(&b)
 	return b
 }

@@ -410,6 +410,7 @@ func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b 
 	if !ok {
 		return nil, nil
 	}
+	p.whole = true
 	w.Header().Set("Content-Disposition", "attachment; filename=kubenergy-"+path.Base(of)+"."+r.URL.Path[1:])
 	if v == Decisions {
 		p.decisions()

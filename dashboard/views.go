@@ -34,9 +34,7 @@ func (p *page) decisions() {
 		len(m.Decisions))}
 	t := &table{Caption: "Decisions", Limit: mostDecisions, Header: columns(7, "time (UTC)", "what", "work", "strategy",
 		"node", "start", "why", "kWh", "gCO2e")}
-	for _, d := range found {
-		t.Rows = append(t.Rows, m.decisionRow(d))
-	}
+	t.fill(len(found), p.whole, func(i int) row { return m.decisionRow(found[i]) })
 	p.CSV = address("/csv", p.query, "run", "from", "to", "q", "action", "of=decisions")
 	if len(t.Rows) > 0 {
 		p.Tables = []*table{t}
