@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -144,6 +145,25 @@ func TestDashboardOfACluster(t *testing.T) {
 	}
 	if a.writes > 0 {
 		t.Errorf("the page wrote %d times", a.writes)
+	}
+}
+
+// In shadow mode the page tells what would have been saved, until a namespace enforces.
+func TestDashboardOfAShadow(t *testing.T) {
+	a := observed(t)
+	edit(t, a, policiesPath+"/"+v1alpha1.PolicyName, func(p *v1alpha1.EnergyPolicy) {
+		p.Spec.Mode = v1alpha1.ModeShadow
+		p.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 9, Held: 4, SavedGrams: 1500}
+	})
+	m := modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Overview)
+	if m.Mode != "shadow" || m.Enforcing != 1 || m.Saved != nil {
+		t.Errorf("mode %s, %d enforce, saved %+v; want what namespace ns has saved, of which nothing is recorded", m.Mode,
+			m.Enforcing, m.Saved)
+	}
+	edit(t, a, "/api/v1/namespaces/ns", func(n *v1.Namespace) { n.Labels = nil })
+	m = modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Overview)
+	if m.Enforcing != 0 || m.Saved == nil || !m.Saved.Shadow || m.Saved.Emissions.Saved != 1.5 {
+		t.Errorf("%d enforce, saved %+v", m.Enforcing, m.Saved)
 	}
 }
 

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/dashboard"
@@ -36,7 +38,9 @@ func (r *liveReader) overview(ctx context.Context) {
 	}
 	r.m.Jobs = append(r.m.Jobs, h.items...)
 	r.m.Unseen = append(r.m.Unseen, h.unseen...)
-	r.mode(ctx)
+	if h.view != nil && !h.noPolicy {
+		r.modeOf(ctx, h.view)
+	}
 	r.zones(ctx, h)
 	r.budgets(ctx)
 	c, err := r.central(ctx)
@@ -60,8 +64,32 @@ func (r *liveReader) mode(ctx context.Context) {
 		}
 	}
 	if err == nil {
-		mode, _ := view.Mode(r.only)
-		r.m.Mode = string(mode)
+		r.modeOf(ctx, view)
+	}
+}
+
+// modeOf tells the mode, and how many namespaces enforce on their own.
+func (r *liveReader) modeOf(ctx context.Context, view *kube.View) {
+	mode, _ := view.Mode(r.only)
+	r.m.Mode = string(mode)
+	if r.only != "" || mode == v1alpha1.ModeEnforce {
+		return
+	}
+	names := map[string]bool{}
+	for name := range view.Policies() {
+		names[name] = true
+	}
+	// Without the right to list namespaces, those with a policy are counted; the lists of what is held name the lack.
+	_ = eachPage(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelMode}, r.CoreV1().Namespaces().List,
+		func(page *v1.NamespaceList) {
+			for i := range page.Items {
+				names[page.Items[i].Name] = true
+			}
+		})
+	for name := range names {
+		if own, _ := view.Mode(name); own == v1alpha1.ModeEnforce {
+			r.m.Enforcing++
+		}
 	}
 }
 

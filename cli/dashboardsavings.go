@@ -14,7 +14,8 @@ import (
 
 // savings adds what decisions saved, as far as it is known before patience ends; it is computed on for later.
 func (r *liveReader) savings(ctx context.Context, patience time.Duration) {
-	if r.m.Mode == string(v1alpha1.ModeShadow) || r.m.Mode == string(v1alpha1.ModeAdvise) {
+	mode := v1alpha1.Mode(r.m.Mode)
+	if r.m.Enforcing == 0 && (mode == v1alpha1.ModeShadow || mode == v1alpha1.ModeAdvise) {
 		r.shadowed(ctx)
 		return
 	}

@@ -101,11 +101,12 @@ type holdings struct {
 	client kubernetes.Interface
 	now    time.Time
 
-	view   *kube.View
-	noMode bool // modes of namespaces are not known
-	noPods bool // pods are not seen
-	items  []dashboard.Job
-	unseen []string
+	view     *kube.View
+	noMode   bool // modes of namespaces are not known
+	noPolicy bool // that of the cluster is not known
+	noPods   bool // pods are not seen
+	items    []dashboard.Job
+	unseen   []string
 }
 
 // read reads Jobs and pods, and what is needed to say what their starts save.
@@ -120,6 +121,8 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 		switch u.Resource {
 		case "gridzones":
 			h.unseen = append(h.unseen, oneLine(u.Err)+": what is saved cannot be said")
+		case "energypolicies":
+			h.noPolicy = true
 		case "namespaces":
 			h.noMode = !u.Own
 		}

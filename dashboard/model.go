@@ -24,10 +24,11 @@ type Model struct {
 	Now        time.Time `json:"now"`
 	From       time.Time `json:"from"`
 	To         time.Time `json:"to"`
-	Past       bool      `json:"past,omitempty"` // nothing changes any more: Now is the end
-	Mode       string    `json:"mode,omitempty"` // of the cluster: shadow, advise, enforce
-	Runs       []string  `json:"runs,omitempty"` // that there are to look at
-	Run        int       `json:"run"`            // the one of them that this is
+	Past       bool      `json:"past,omitempty"`      // nothing changes any more: Now is the end
+	Mode       string    `json:"mode,omitempty"`      // of the cluster: shadow, advise, enforce
+	Enforcing  int       `json:"enforcing,omitempty"` // namespaces that enforce where the cluster does not
+	Runs       []string  `json:"runs,omitempty"`      // that there are to look at
+	Run        int       `json:"run"`                 // the one of them that this is
 
 	Zones      []Zone          `json:"zones"`
 	Power      *Power          `json:"power,omitempty"` // nil: unknown

@@ -237,7 +237,7 @@ func (m *Model) banner() *banner {
 			"", "Nothing is known yet.", "No GridZone has a signal, no node reports what it draws, and nothing is " +
 				"held. See what is missing:", "kubenergy doctor",
 		}
-	case m.Mode == "shadow":
+	case m.Mode == "shadow" && m.Enforcing == 0:
 		return &banner{
 			"", "Shadow mode:", "decisions are counted and nothing is touched; what would be held starts at once. " +
 				"To let KubEnergy act on one namespace:", "kubectl label namespace NAME kubenergy.io/mode=enforce",

@@ -401,7 +401,7 @@ func (p *page) how() {
 		p.Sources = append(p.Sources, source{ID: "mode", Name: "Mode", Lines: []string{
 			"The mode of the cluster's policy is " + m.Mode + ". In shadow decisions are counted and nothing is " +
 				"touched; in advise they are written on the work; in enforce work is held. A namespace may have its " +
-				"own mode.",
+				"own mode; of those, " + strconv.Itoa(m.Enforcing) + " enforce where the cluster does not.",
 		}})
 	}
 	if m.Note != "" {
