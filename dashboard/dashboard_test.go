@@ -488,6 +488,24 @@ func TestComparison(t *testing.T) {
 	}
 }
 
+// What a page copies for Prometheus are metrics that there are.
+func TestPromQL(t *testing.T) {
+	known, err := os.ReadFile("../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, body := serve(t, live("a")).get("/")
+	found := regexp.MustCompile(`kubenergy_\w+`).FindAllString(body, -1)
+	if len(found) == 0 {
+		t.Error("no metric is named")
+	}
+	for _, name := range found {
+		if !strings.Contains(string(known), "`"+name+"`") {
+			t.Errorf("%s is no metric of ours", name)
+		}
+	}
+}
+
 // What a browser loads is small, and its colours are those of all our figures.
 func TestAssets(t *testing.T) {
 	files, err := filepath.Glob("assets/*")

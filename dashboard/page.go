@@ -65,7 +65,7 @@ type band struct {
 	Notes                     []note
 	Plot, Second              template.HTML
 	Table                     *table
-	CSV, SVG, Command         string
+	CSV, SVG, Command, PromQL string
 }
 
 type keyed struct{ Name, Class string }
@@ -358,7 +358,7 @@ func (m *Model) gridBand(p *page) band {
 		b.Plot, b.Second = b.Second, ""
 	}
 	if !m.Past {
-		b.Command = "kubenergy forecast"
+		b.Command, b.PromQL = "kubenergy forecast", "kubenergy_grid_carbon_intensity_grams_per_kilowatthour"
 	}
 	b.Table = &table{
 		Caption: "Grid: carbon intensity and price, hour by hour",
@@ -375,7 +375,7 @@ func (m *Model) gridBand(p *page) band {
 			}
 			b.Table.Header = append(b.Table.Header, column{z.Name + ", " + s.Unit, true})
 			if i == 0 {
-				b.Notes = append(b.Notes, note{s.provenance() + ".", s.Stale})
+				b.Notes = append(b.Notes, note{s.Unit + ": " + s.provenance() + ".", s.Stale})
 			}
 		}
 	}
@@ -440,7 +440,7 @@ func (m *Model) powerBand(p *page) band {
 		Empty: "No node reports what it draws, and nothing was booked in this time.",
 	}
 	if !m.Past {
-		b.Command = "kubenergy top nodes"
+		b.Command, b.PromQL = "kubenergy top nodes", "sum(kubenergy_node_power_watts)"
 	}
 	if m.Power == nil {
 		return b
@@ -507,7 +507,7 @@ func (m *Model) workBand(p *page) band {
 		},
 	}
 	if !m.Past {
-		b.Command = "kubenergy held -A"
+		b.Command, b.PromQL = "kubenergy held -A", "sum by (namespace) (kubenergy_held_jobs)"
 	}
 	names, class := teams(jobs)
 	for i, name := range names {

@@ -458,21 +458,32 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) {
 	_ = t.CSV(w)
 }
 
-// svg serves a band as a file of its own, with its style inside.
+// svg serves a band as a file of its own, with its axis, and its style inside.
 func (s *Server) svg(w http.ResponseWriter, r *http.Request) {
-	_, b := s.downloaded(w, r)
+	p, b := s.downloaded(w, r)
 	if b == nil {
 		return
 	}
 	style, err := assets.ReadFile("assets/style.css")
 	if err != nil || b.Plot == "" {
+		w.Header().Del("Content-Disposition")
 		http.NotFound(w, r)
 		return
 	}
-	head := `<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="260" font-family="sans-serif"><style>` +
-		template.HTMLEscapeString(string(style)) + `</style>`
 	w.Header().Set("Content-Type", "image/svg+xml")
-	_, _ = w.Write([]byte(head + string(b.Plot) + "</svg>"))
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="360" font-family="sans-serif">`+
+		`<style>%s</style><rect width="1000" height="360" fill="var(--card)"/>`, template.HTMLEscapeString(string(style)))
+	y := 0
+	for _, part := range []struct {
+		drawn  template.HTML
+		height int
+	}{{b.Plot, 220}, {b.Second, 80}, {p.Axis, 30}} {
+		if part.drawn != "" {
+			fmt.Fprintf(w, `<svg y="%d" width="1000" height="%d">%s</svg>`, y, part.height, part.drawn)
+			y += part.height + 10
+		}
+	}
+	_, _ = w.Write([]byte("</svg>"))
 }
 
 // events tells a page when there is something else to see.
