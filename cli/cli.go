@@ -77,6 +77,7 @@ func newRoot(t terminal) *cobra.Command {
 	root.AddCommand(
 		newSimulate(t),
 		newCompare(t),
+		newDashboard(t),
 		newData(t),
 		newDecisions(t),
 		newStrategies(t),

@@ -140,8 +140,8 @@ func kWh(e energy.Microjoules) float64 { return e.Joules().KWh() }
 // maxUnpacked is far above what a snapshot of 64 nodes has.
 const maxUnpacked = 16 << 20
 
-// readSnapshot returns what a decision was made on. Whether it is what was recorded then, its digest says.
-func readSnapshot(r *ledger.Record) (*sched.Snapshot, error) {
+// ReadSnapshot returns what a decision was made on. Whether it is what was recorded then, its digest says.
+func ReadSnapshot(r *ledger.Record) (*sched.Snapshot, error) {
 	data, err := Unpacked(r)
 	if err != nil {
 		return nil, err
