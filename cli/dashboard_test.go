@@ -223,8 +223,10 @@ func TestDashboardOfATenant(t *testing.T) {
 		ID: "own", At: testNow, Action: "hold", Namespace: "ns", OwnerKind: "Job", Owner: "nightly",
 	}}}
 	client, address := browse(t, liveOf(t, a, centralFlags{clusterFlags: clusterFlags{namespace: "ns"}}))
-	seen, next := map[string]bool{}, []string{"/", "/model.json", "/model.json?view=decisions", "/model.json?view=doctor",
-		"/model.json?view=savings", "/search?q=hidden-job", "/csv?of=work", "/svg?of=work"}
+	seen, next := map[string]bool{}, []string{
+		"/", "/model.json", "/model.json?view=decisions", "/model.json?view=doctor",
+		"/model.json?view=savings", "/search?q=hidden-job", "/csv?of=work", "/svg?of=work",
+	}
 	for len(next) > 0 {
 		path := next[0]
 		next = next[1:]
