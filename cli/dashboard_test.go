@@ -204,6 +204,59 @@ func TestDashboardOfANamespace(t *testing.T) {
 	}
 }
 
+// A tenant, who may see one namespace, finds nothing of others on any page that can be reached, and in no download.
+func TestDashboardOfATenant(t *testing.T) {
+	a := observed(t)
+	a.add(t, jobsIn("hidden-ns"), workJob("hidden-job"))
+	a.add(t, "/apis/kubenergy.io/v1alpha1/namespaces/hidden-ns/energybudgets", &v1alpha1.EnergyBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "hidden-budget", Namespace: "hidden-ns"},
+	})
+	for _, kind := range []string{"jobs", "pods", "namespaces", "energybudgets", "energypolicies", "events"} {
+		a.refused["list all "+kind] = true
+	}
+	others := func(*http.Request) any {
+		return map[string]any{"decisions": []ledger.Record{{ID: "x", Namespace: "hidden-ns", Owner: "hidden-job"}}}
+	}
+	a.central["/api/v1/decisions"], a.central["/api/v1/ledger"] = others, others
+	a.central["/api/v1/namespaces/ns/ledger"] = func(q *http.Request) any { return booked(q.URL.Query()) }
+	a.central["/api/v1/namespaces/ns/decisions"] = map[string]any{"decisions": []ledger.Record{{
+		ID: "own", At: testNow, Action: "hold", Namespace: "ns", OwnerKind: "Job", Owner: "nightly",
+	}}}
+	client, address := browse(t, liveOf(t, a, centralFlags{clusterFlags: clusterFlags{namespace: "ns"}}))
+	seen, next := map[string]bool{}, []string{
+		"/", "/model.json", "/model.json?view=decisions", "/model.json?view=doctor",
+		"/model.json?view=savings", "/search?q=hidden-job", "/csv?of=work", "/svg?of=work",
+	}
+	for len(next) > 0 {
+		path := next[0]
+		next = next[1:]
+		if seen[path] || len(seen) > 200 {
+			continue
+		}
+		seen[path] = true
+		answer, err := client.Get(address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := strings.ReplaceAll(string(data), "q=hidden-job", "") // what was searched for
+		body = strings.ReplaceAll(body, `value="hidden-job"`, "")
+		if strings.Contains(body, "hidden-") {
+			t.Errorf("%s tells of others:\n%s", path, body)
+		}
+		for _, link := range regexp.MustCompile(`(?:href|action)="(/[^"#]*)`).FindAllStringSubmatch(body, -1) {
+			next = append(next, html.UnescapeString(link[1]))
+		}
+	}
+	if len(seen) < 20 {
+		t.Errorf("only %d pages were reached", len(seen))
+	}
+}
+
 // browse serves a source, and returns a browser that has opened it.
 func browse(t *testing.T, s dashboard.Source) (client *http.Client, address string) {
 	t.Helper()

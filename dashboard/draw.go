@@ -491,8 +491,12 @@ func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
 	for i, j := range jobs {
 		middle := (float64(i) + 0.5) * row
 		start, end := d.x(j.begin()), d.x(j.end())
-		fmt.Fprintf(d, `<a href="%s" class="job %s"><title>%s</title>`, html.EscapeString(jobLink(m, j)),
-			class[j.team()], html.EscapeString(j.sentence(m)))
+		passed := "" // by the tabulator: the table has the same links
+		if len(jobs) > mostNamed {
+			passed = ` tabindex="-1"`
+		}
+		fmt.Fprintf(d, `<a href="%s" class="job %s"%s><title>%s</title>`, html.EscapeString(jobLink(m, j)),
+			class[j.team()], passed, html.EscapeString(j.sentence(m)))
 		fmt.Fprintf(d, `<line x1="%s" x2="%s" y1="%s" y2="%s"/>`, pc(d.x(j.Since)),
 			pc(d.x(later(deref(j.LatestStart), j.begin()))), pc(middle), pc(middle))
 		fmt.Fprintf(d, `<rect class="%s" x="%s" width="%s" y="%s" height="%s" rx="1.5"/>`,

@@ -472,7 +472,8 @@ func (s *Server) svg(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")
 	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="360" font-family="sans-serif">`+
-		`<style>%s</style><rect width="1000" height="360" fill="var(--card)"/>`, template.HTMLEscapeString(string(style)))
+		`<style>%s</style><rect width="1000" height="360" fill="var(--card)"/>`,
+		template.HTMLEscapeString(string(style)))
 	y := 0
 	for _, part := range []struct {
 		drawn  template.HTML

@@ -443,7 +443,7 @@ func (p *page) job(v *JobView) {
 		p.Axis, p.CurvePlot = v.curve()
 	}
 	if len(v.Delays) > 0 {
-		t := &table{ID: "delays", Caption: "The best start within other allowed delays", Header: columns(2,
+		t := &table{ID: "delays", Caption: "The best start within other allowed delays", Header: columns(1,
 			"allowed delay", "start (UTC)", v.Unit, "less than at once")}
 		for i, d := range v.Delays {
 			r := row{Cells: []string{
