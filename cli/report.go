@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kubenergy/kubenergy/central/api"
-	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
@@ -397,7 +396,9 @@ func (c *centralUnit) decisions(ctx context.Context, q *ledger.RecordQuery,
 			}
 			since = r.At
 			// Others of the same instant may be on the next page.
-			to = grid.Earlier(to, r.At.Add(time.Millisecond))
+			if after := r.At.Add(time.Millisecond); to.IsZero() || after.Before(to) {
+				to = after
+			}
 		}
 		switch {
 		case fresh == 0 && len(page.Decisions) < full:
