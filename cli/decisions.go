@@ -397,8 +397,8 @@ func reasonOf(r *ledger.Record, wide bool) string {
 // CSV writes everything but snapshots, under the names that the fields have in JSON: replay reads those.
 func (l *decisionList) CSV(w io.Writer) error {
 	t := report.Sheet("id", "at", "action", "namespace", "ownerKind", "owner", "uid", "strategy", "node", "start",
-		"end", "energyJoules", "carbonGrams", "cost", "carbonIntensity", "saving", "savedGrams", "reason", "message", "digest",
-		"quality")
+		"end", "energyJoules", "carbonGrams", "cost", "carbonIntensity", "saving", "savedGrams", "reason", "message",
+		"digest", "quality")
 	for i := range l.Decisions.Decisions {
 		r := &l.Decisions.Decisions[i]
 		t.Add(r.ID, r.At, r.Action, r.Namespace, r.OwnerKind, r.Owner, r.UID, r.Strategy, r.Node, r.Start, r.End,
