@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 
@@ -126,7 +127,12 @@ func TestDecisionsAreCounted(t *testing.T) {
 		w.job("j", marked(3*time.Hour))
 		w.job("at-once", marked(time.Minute)) // the window is beyond its delay
 		w.job("wrong", map[string]string{v1alpha1.AnnotationAllowedDelay: "soon"})
+		others := count(record.Refuse, reasonNotHeld)
+		w.job("resumed", marked(3*time.Hour), func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) // by its owner
 		time.Sleep(2 * time.Hour)
+		if got := count(record.Refuse, reasonNotHeld) - others; got != 0 {
+			t.Errorf("%v refusals are counted of a Job that its owner resumed", got)
+		}
 		for i, w := range wants {
 			if got := count(w[0], w[1]) - before[i]; got != 1 {
 				t.Errorf("%v was counted %v times", w, got)

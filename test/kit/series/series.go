@@ -39,7 +39,7 @@ var most = map[string]int{
 var fewer = map[string]int{
 	"kubenergy_decisions_total":       most["strategy"] * most["reason"], // a reason belongs to one action
 	"kubenergy_signal_rejected_total": Zones * 2 * 3 * 12,                // chains of three sources; reasons of answers
-	"kubenergy_budget_usage_ratio":    (Namespaces + 1000) * 3,           // budget.maxSeries workloads, and shared budgets
+	"kubenergy_budget_usage_ratio":    (Namespaces + 1000) * 3,           // workloads at most, and shared budgets
 	// a meter on each node, of one kind
 	"kubenergy_meter_up": Nodes, "kubenergy_meter_power_watts": Nodes, "kubenergy_meter_energy_joules_total": Nodes,
 	"kubenergy_meter_age_seconds": Nodes, "kubenergy_meter_polls_total": Nodes * most["outcome"],
