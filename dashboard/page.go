@@ -239,8 +239,8 @@ func (m *Model) banner() *banner {
 		}
 	case m.Mode == "shadow" && m.Enforcing == 0:
 		return &banner{
-			"", "Shadow mode:", "decisions are counted and nothing is touched; what would be held starts at once. " +
-				"To let KubEnergy act on one namespace:", "kubectl label namespace NAME kubenergy.io/mode=enforce",
+			"", "Shadow mode:", "decisions are counted, nothing is touched. To let it act on one namespace:",
+			"kubectl label namespace NAME kubenergy.io/mode=enforce",
 		}
 	case len(m.Unseen) > 0:
 		return &banner{"", "Not seen:", m.Unseen[0] + more(len(m.Unseen)-1), ""}

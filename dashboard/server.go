@@ -147,6 +147,10 @@ func (s *Server) cookie() string {
 
 // enter takes the secret, once.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
+	if foreign(r.RemoteAddr, s.host) {
+		refuse(w, http.StatusForbidden, "this page is another account's")
+		return
+	}
 	given := r.URL.Query().Get(keyName)
 	s.mu.Lock()
 	right := s.key != "" && subtle.ConstantTimeCompare([]byte(given), []byte(s.key)) == 1

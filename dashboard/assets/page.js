@@ -44,7 +44,11 @@ async function read(t) {
 
 const share = (room, x) => Math.min(1, Math.max(0, (x - room.getBoundingClientRect().left) / room.clientWidth))
 
+let listening // to the window, for the bands that are shown
+
 function bands() {
+  listening?.abort()
+  listening = new AbortController()
   const all = $('#bands')
   if (!all) return
   const rooms = [...all.querySelectorAll('.band:not(.axis) .room')]
@@ -83,7 +87,7 @@ function bands() {
       all.dataset.brushed = '1'
       show(from + Math.min(a, b) * (to - from), from + Math.max(a, b) * (to - from))
     } else clear()
-  })
+  }, { signal: listening.signal })
 }
 
 function keys(e) {
@@ -107,7 +111,7 @@ function whatIf() {
   const tell = () => {
     const row = $('#delays').tBodies[0].rows[slider.value]
     const [delay, start, value, saving] = [...row.cells].map(c => c.textContent)
-    $('#delayed').textContent = `${delay}: starts ${start}, ${value} ${$('#delays').dataset.unit ?? ''} over its run, ${saving} less than at once`
+    $('#delayed').textContent = `${delay}: starts ${start}, ${value} ${$('#delays').tHead.rows[0].cells[2].textContent} over its run, ${saving} less than at once`
   }
   slider?.addEventListener('input', tell)
   if (slider) tell()
