@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -76,7 +75,7 @@ func TestRulesReadMetricsThatExist(t *testing.T) {
 			if (r.Alert == "") == (r.Record == "") || r.Expr == "" {
 				t.Errorf("%s: want a name of one kind and an expression", name)
 			}
-			read := metricsOf(r.Expr)
+			read := Metrics(r.Expr)
 			if len(read) == 0 {
 				t.Errorf("%s reads no metric: %s", name, r.Expr)
 			}
@@ -85,7 +84,7 @@ func TestRulesReadMetricsThatExist(t *testing.T) {
 					t.Errorf("%s reads %s, which nothing of ours publishes", name, metric)
 				}
 			}
-			if err := balanced(r.Expr); err != nil {
+			if err := Balanced(r.Expr); err != nil {
 				t.Errorf("%s: %v: %s", name, err, r.Expr)
 			}
 			if r.Alert == "" {
@@ -126,47 +125,6 @@ func TestGardenerNames(t *testing.T) {
 			}
 		}
 	}
-}
-
-var (
-	metricName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b|\bup\b`)
-	quoted     = regexp.MustCompile(`"[^"]*"`)
-	suffixes   = regexp.MustCompile(`_(bucket|sum|count)$`)
-	functions  = []string{"label_replace", "histogram_quantile"}
-	lists      = regexp.MustCompile(`\b(by|on|without|ignoring) *\([^)]*\)`)
-)
-
-// metricsOf returns the metrics that an expression reads.
-func metricsOf(expr string) []string {
-	plain := lists.ReplaceAllString(quoted.ReplaceAllString(expr, `""`), "")
-	plain = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(plain, "")
-	var names []string
-	for _, name := range metricName.FindAllString(plain, -1) {
-		if !slices.Contains(functions, name) {
-			names = append(names, suffixes.ReplaceAllString(name, ""))
-		}
-	}
-	return names
-}
-
-func balanced(expr string) error {
-	var open []rune
-	closes := map[rune]rune{')': '(', '}': '{', ']': '['}
-	for _, c := range quoted.ReplaceAllString(expr, `""`) {
-		switch c {
-		case '(', '{', '[':
-			open = append(open, c)
-		case ')', '}', ']':
-			if len(open) == 0 || open[len(open)-1] != closes[c] {
-				return fmt.Errorf("a %c too many", c)
-			}
-			open = open[:len(open)-1]
-		}
-	}
-	if len(open) > 0 {
-		return fmt.Errorf("%c is not closed", open[len(open)-1])
-	}
-	return nil
 }
 
 // registeredMetrics returns the names that our programs give to metrics, as their source has them.

@@ -1,0 +1,259 @@
+package grafana
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/test/chart"
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/reference"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the dashboards of the chart anew, and what documents say of them")
+
+// TestDashboardsAreCurrent holds the chart's files to the tables.
+func TestDashboardsAreCurrent(t *testing.T) {
+	folder := filepath.Join(chart.Folder, "files", "grafana")
+	var names []string
+	for i := range dashboards {
+		d := &dashboards[i]
+		now, err := d.json()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(folder, d.name+".json")
+		names = append(names, path)
+		if *rewrite {
+			if err := errorOf(os.MkdirAll(folder, 0o755), os.WriteFile(path, now, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		was, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(was, now) {
+			t.Errorf("%s is not current: go test ./test/grafana -rewrite\n%s", path, cmp.Diff(string(was), string(now)))
+		}
+	}
+	slices.Sort(names)
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	if diff := cmp.Diff(names, files); err != nil || diff != "" {
+		t.Errorf("there are other files: %v\n%s", err, diff)
+	}
+}
+
+func errorOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// imported is what a test reads of a file as Grafana does.
+type imported struct {
+	UID        string
+	Tags       []string
+	Refresh    string
+	Time       struct{ From, To string }
+	Templating struct {
+		List []struct{ Name, Type string }
+	}
+	Links []struct {
+		Type     string
+		Tags     []string
+		KeepTime bool
+	}
+	Panels []struct {
+		ID                       int
+		Type, Title, Description string
+		GridPos                  struct{ X, Y, W, H int }
+		Datasource               struct{ Type, UID string }
+		FieldConfig              struct{ Defaults struct{ Unit string } }
+		Targets                  []struct {
+			Expr       string
+			Datasource struct{ UID string }
+		}
+	}
+}
+
+func read(t *testing.T, d *dashboard) (b imported) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chart.Folder, "files", "grafana", d.name+".json"))
+	if err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestPanelsAreWhole checks each file: every panel says what it shows, in which unit and how well it is known, asks the
+// Prometheus that the variable names, and stands beside the others on the grid.
+func TestPanelsAreWhole(t *testing.T) {
+	uids := map[string]bool{}
+	for i := range dashboards {
+		b := read(t, &dashboards[i])
+		name := dashboards[i].name
+		if uids[b.UID] || b.UID == "" || len(b.UID) > 40 {
+			t.Errorf("%s has the uid %q", name, b.UID)
+		}
+		uids[b.UID] = true
+		if len(b.Links) == 0 || !slices.Equal(b.Links[0].Tags, b.Tags) || !b.Links[0].KeepTime ||
+			b.Refresh == "" || b.Time.From == "" {
+			t.Errorf("%s lacks links, a refresh or a time", name)
+		}
+		if len(b.Templating.List) == 0 || b.Templating.List[0].Name != "datasource" ||
+			b.Templating.List[0].Type != "datasource" {
+			t.Errorf("%s does not let its reader choose the Prometheus", name)
+		}
+		taken, ids := map[[2]int]string{}, map[int]bool{}
+		for _, p := range b.Panels {
+			what := fmt.Sprintf("%s, panel %d %q", name, p.ID, p.Title)
+			if ids[p.ID] || p.Title == "" {
+				t.Errorf("%s: the number is taken, or the title is empty", what)
+			}
+			ids[p.ID] = true
+			for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+				for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+					if other := taken[[2]int{x, y}]; other != "" || x >= columns {
+						t.Fatalf("%s stands outside, or on %s", what, other)
+					}
+					taken[[2]int{x, y}] = what
+				}
+			}
+			if p.Type == "row" {
+				continue
+			}
+			if len(p.Description) < 30 || p.FieldConfig.Defaults.Unit == "" || p.Datasource.UID != "${datasource}" {
+				t.Errorf("%s lacks a description or a unit, or asks a Prometheus of its own", what)
+			}
+			for _, q := range p.Targets {
+				if q.Datasource.UID != "${datasource}" || chart.Balanced(q.Expr) != nil {
+					t.Errorf("%s: %s", what, q.Expr)
+				}
+			}
+			if len(p.Targets) == 0 {
+				t.Errorf("%s has no query", what)
+			}
+		}
+	}
+}
+
+// foreign are metrics of others that panels read.
+var foreign = []string{
+	"up", "leader_election_master_status", "process_resident_memory_bytes", "process_cpu_seconds_total",
+	"scheduler_cache_size", "scheduler_schedule_attempts_total", "scheduler_scheduling_attempt_duration_seconds",
+}
+
+// undocumented returns the metrics of an expression that docs/reference/metrics.md does not have.
+func undocumented(t *testing.T, expr string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(kit.Root, "docs/reference/metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := regexp.MustCompile(`\bkubenergy_[a-z_]+`).FindAllString(string(text), -1)
+	for _, name := range chart.Metrics(expr) {
+		if !slices.Contains(documented, name) && !slices.Contains(foreign, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func TestPanelsReadMetricsThatAreDocumented(t *testing.T) {
+	read := map[string]bool{}
+	for i := range dashboards {
+		for _, r := range dashboards[i].rows {
+			for _, p := range r.panels {
+				for _, q := range p.queries {
+					for _, name := range undocumented(t, q.expr) {
+						t.Errorf("%s/%s reads %s, which docs/reference/metrics.md does not have", dashboards[i].name,
+							p.title, name)
+					}
+					for _, name := range chart.Metrics(q.expr) {
+						read[name] = true
+					}
+				}
+			}
+		}
+	}
+	// The test finds what it looks for.
+	for name := range read {
+		broken := "sum by (node) (rate(" + name + "s_broken{node=~\"a\"}[$__rate_interval])) / 2"
+		if got := undocumented(t, broken); !slices.Equal(got, []string{name + "s_broken"}) {
+			t.Errorf("of %s it says %q", broken, got)
+		}
+	}
+}
+
+// TestQuietPanels lists in the documents what may be empty on a cluster that is well.
+func TestQuietPanels(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| dashboard | panel | is empty where |\n|---|---|---|\n")
+	for i := range dashboards {
+		for _, r := range dashboards[i].rows {
+			for _, p := range r.panels {
+				if p.quiet != "" {
+					fmt.Fprintf(&b, "| %s | %s | %s |\n", dashboards[i].title, p.title, p.quiet)
+				}
+			}
+		}
+	}
+	reference.Hold(t, "docs/how-to/grafana.md", "./test/grafana -run TestQuietPanels", b.String(), *rewrite)
+}
+
+// TestConfigMaps checks what Grafana's sidecar finds.
+func TestConfigMaps(t *testing.T) {
+	of := func(args ...string) map[string]chart.Document {
+		documents, err := chart.Template(t.Context(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]chart.Document{}
+		for _, d := range documents {
+			if strings.HasPrefix(d.Object.GetName(), "kubenergy-dashboard-") {
+				found[d.Object.GetName()] = d
+			}
+		}
+		return found
+	}
+	if found := of(); len(found) > 0 {
+		t.Errorf("without the value there are %d", len(found))
+	}
+	found := of("--set", "metrics.dashboards.enabled=true,metrics.dashboards.namespace=monitoring",
+		"--set", "metrics.dashboards.annotations.grafana_folder=KubEnergy")
+	for i := range dashboards {
+		d := found["kubenergy-dashboard-"+dashboards[i].name]
+		if d.Object == nil || d.Object.GetNamespace() != "monitoring" ||
+			d.Object.GetLabels()["grafana_dashboard"] != "1" ||
+			d.Object.GetAnnotations()["grafana_folder"] != "KubEnergy" {
+			t.Fatalf("%s: %v", dashboards[i].name, d.Text)
+		}
+		want, err := dashboards[i].json()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _ := d.Object.Object["data"].(map[string]any)
+		if diff := cmp.Diff(map[string]any{"kubenergy-" + dashboards[i].name + ".json": string(want)}, data); diff != "" {
+			t.Errorf("%s is not the file:\n%.2000s", dashboards[i].name, diff)
+		}
+	}
+	if len(found) != len(dashboards) {
+		t.Errorf("%d ConfigMaps, want %d", len(found), len(dashboards))
+	}
+}
