@@ -1,0 +1,111 @@
+package chart
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// promtool runs a file of cases, with PREFIX replaced, on groups of rules. The summary alone is compared of what alerts
+// say: descriptions stand in the chart and in docs/reference/alerts.md.
+func promtool(t *testing.T, cases, prefix string, groups map[string][]rule) (out string, err error) {
+	t.Helper()
+	program, dir := kit.Prometheus(t, "promtool"), t.TempDir()
+	var file struct {
+		Groups []map[string]any `json:"groups"`
+	}
+	for name, rules := range groups {
+		var brief []map[string]any
+		for _, r := range rules {
+			one := map[string]any{"expr": r.Expr, "labels": r.Labels}
+			if r.Record != "" {
+				one["record"] = r.Record
+			} else {
+				one["alert"], one["annotations"] = r.Alert, map[string]string{"summary": r.Annotations["summary"]}
+				if r.For != "" {
+					one["for"] = r.For
+				}
+			}
+			brief = append(brief, one)
+		}
+		file.Groups = append(file.Groups, map[string]any{"name": name, "rules": brief})
+	}
+	text, err := yaml.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kit.Write(t, filepath.Join(dir, "rules.yaml"), text)
+	path := kit.Write(t, filepath.Join(dir, "cases.yaml"), strings.ReplaceAll(casesOf(t, cases), "PREFIX", prefix))
+	output, err := exec.CommandContext(t.Context(), program, "test", "rules", path).CombinedOutput()
+	return string(output), err
+}
+
+func casesOf(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// broken is a rule whose metrics are all misspelt.
+func broken(r rule) rule {
+	for _, name := range Metrics(r.Expr) {
+		r.Expr = strings.ReplaceAll(r.Expr, name, "broken_"+name)
+	}
+	return r
+}
+
+// TestAlertsFire has Prometheus' own tool decide when alerts fire and when not. An alert whose metrics are misspelt
+// does not pass its cases.
+func TestAlertsFire(t *testing.T) {
+	groups := rules(t, "--set", "agent.enabled=true")
+	if out, err := promtool(t, "alerts.yaml", "", groups); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cases := casesOf(t, "alerts.yaml")
+	for _, rules := range groups {
+		for _, r := range rules {
+			for _, name := range []string{r.Alert + " fires\n", r.Alert + " is silent\n"} {
+				if !strings.Contains(cases, "- name: "+name) {
+					t.Errorf("there is no case in which %s", name)
+				}
+			}
+			out, err := promtool(t, "alerts.yaml", "", map[string][]rule{"mutant": {broken(r)}})
+			if err == nil || !strings.Contains(out, r.Alert) {
+				t.Errorf("%s passes with misspelt metrics:\n%s", r.Alert, out)
+			}
+		}
+	}
+}
+
+// TestGardenerNamesShow does the same with the recording rules, under both prefixes.
+func TestGardenerNamesShow(t *testing.T) {
+	groups := rules(t, "--set",
+		"metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true")
+	cases := casesOf(t, "gardener.yaml")
+	for group, prefix := range map[string]string{
+		"compute-gardener-code": "compute_gardener_scheduler", "compute-gardener-documents": "scheduler_compute_gardener",
+	} {
+		if out, err := promtool(t, "gardener.yaml", prefix, groups); err != nil {
+			t.Errorf("%s: %v\n%s", group, err, out)
+		}
+		for i, r := range groups[group] {
+			if !strings.Contains(cases, "- expr: "+strings.Replace(r.Record, prefix, "PREFIX", 1)+"\n") {
+				t.Errorf("there is no case of %s", r.Record)
+			}
+			groups[group][i] = broken(r)
+			if out, err := promtool(t, "gardener.yaml", prefix, groups); err == nil {
+				t.Errorf("%s passes with misspelt metrics:\n%s", r.Record, out)
+			}
+			groups[group][i] = r
+		}
+	}
+}
