@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab generate verify clean manifests images chart-test \
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab prometheus grafana generate verify clean manifests images chart-test \
         test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold bench-mincost lemon upstream agent-long central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
@@ -154,6 +154,17 @@ lemon: ## Fetch the headers of LEMON, whose network simplex ours is compared wit
 	  mkdir -p out/lemon; cd out/lemon; \
 	  { command -v apt-get >/dev/null && { apt-get -qq download liblemon-dev || { apt-get -qq update && apt-get -qq download liblemon-dev; }; } && dpkg -x liblemon-dev_*.deb .; } \
 	    || echo "== no LEMON: what is compared with it is skipped"
+
+# Unpacked, nothing is installed; an installed one is used first.
+prometheus: ## Unpack Debian's Prometheus and promtool into out/, which tests of dashboards and alerts run.
+	@if command -v prometheus promtool >/dev/null || [ -e out/prometheus/usr/bin/prometheus ]; then exit 0; fi; \
+	  mkdir -p out/prometheus; cd out/prometheus; \
+	  { command -v apt-get >/dev/null && { apt-get -qq download prometheus || { apt-get -qq update && apt-get -qq download prometheus; }; } && dpkg -x prometheus_*.deb .; } \
+	    || echo "== no Prometheus: tests that need it are skipped"
+
+grafana: prometheus ## Show that every panel has data on a real Prometheus, alerts fire and not fire, and Grafana's types read the files.
+	go test ./test/chart -run 'AlertsFire|GardenerNames' -v -count=1 -timeout $(TIMEOUT)
+	KUBENERGY_LONG=1 go test ./test/grafana -run . -v -count=1 -timeout $(TIMEOUT)
 
 bench-mincost: lemon ## Compare our minimum-cost flow with LEMON's: cost on 10,000 instances, and speed.
 	KUBENERGY_LONG=1 go test ./test/lemon -run Equal -v -count=1 -timeout 60m

@@ -450,7 +450,7 @@ var healthBoard = dashboard{
 				most("node", "kubenergy_agent_delivery_oldest_age_seconds"+ofNode), "{{node}}"),
 			graph(8, "Failed deliveries", minutes, counted, "By reason.",
 				perMinute("node, reason", "kubenergy_agent_delivery_failures_total"+ofNode),
-				"{{node}} {{reason}}").unless("every batch was delivered at once"),
+				"{{node}} {{reason}}"),
 			graph(8, "Consumers", plain, counted, "Containers, machines and other groups with series of their own.",
 				most("node, state", "kubenergy_agent_consumers"+ofNode), "{{node}} {{state}}"),
 		}},

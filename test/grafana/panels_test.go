@@ -1,0 +1,208 @@
+package grafana
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// absent are panels that stay empty here, by dashboard and title: there is nothing wrong, nothing on the network, and
+// no hour passes. All others that may be empty are shown.
+var absent = []string{
+	"nodes/Meters at the wall", "nodes/Wall over agent", "nodes/Temperature",
+	"decisions/Cycles narrowed to few nodes", "decisions/Plans over all waiting pods",
+	"savings/Pods not wholly accounted for", "savings/Error of forecasts", "holds/Overdue",
+	"health/Alerts", "health/Requests to sources", "health/Answers not believed",
+}
+
+// A prometheus scrapes our programs and is asked what Grafana would ask.
+type prometheus struct {
+	*kit.Process
+	url string
+}
+
+func startPrometheus(t *testing.T, w *world) *prometheus {
+	t.Helper()
+	program, dir := kit.Prometheus(t, "prometheus"), t.TempDir()
+	controller, scheduler, agents := w.programs(t)
+	job := func(name, scheme string, targets ...map[string]any) map[string]any {
+		return map[string]any{
+			"job_name": name, "scheme": scheme, "tls_config": map[string]any{"insecure_skip_verify": true},
+			"static_configs": targets,
+		}
+	}
+	target := func(address string, labels map[string]string) map[string]any {
+		return map[string]any{"targets": []string{address}, "labels": labels}
+	}
+	withToken := job("kubenergy-controller", "https", target(controller, nil))
+	withToken["authorization"] = map[string]any{
+		"credentials_file": kit.Write(t, filepath.Join(dir, "token"), w.scraper(t)),
+	}
+	var nodes []map[string]any
+	for node, address := range agents {
+		nodes = append(nodes, target(address, map[string]string{"node": node, "instance": node}))
+	}
+	// The node's name comes from the target, whatever a page says, as in docs/reference/metrics.md.
+	ofAgents := job("kubenergy-agent", "http", nodes...)
+	ofAgents["metric_relabel_configs"] = []map[string]any{
+		{"action": "labeldrop", "regex": "(exported_)+(node|instance|job)"},
+	}
+	config, err := yaml.Marshal(map[string]any{
+		"global": map[string]any{"scrape_interval": "2s", "evaluation_interval": "5s"},
+		"scrape_configs": []map[string]any{
+			withToken, job("kubenergy-scheduler", "https", target(scheduler, nil)), ofAgents,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := kit.Address(t)
+	p := &prometheus{url: "http://" + address}
+	p.Process = kit.Start(t, w.Dir, "prometheus", exec.Command(program,
+		"--config.file="+kit.Write(t, filepath.Join(dir, "prometheus.yml"), config),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address))
+	kit.Eventually(t, time.Minute, "Prometheus answers", func() bool {
+		status, _ := kit.Get(t.Context(), http.DefaultClient, p.url+"/-/ready", "")
+		return status == http.StatusOK
+	}, p.Process)
+	return p
+}
+
+// query returns how many series an expression gives now that are numbers.
+func (p *prometheus) query(ctx context.Context, expr string) (n int, err error) {
+	var answer struct {
+		Error string
+		Data  struct {
+			Result []struct{ Value [2]any }
+		}
+	}
+	status, body := kit.Get(ctx, http.DefaultClient, p.url+"/api/v1/query?"+url.Values{"query": {expr}}.Encode(), "")
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK {
+		return 0, fmt.Errorf("%s: %d %s%s", expr, status, answer.Error, body[:min(len(body), 200)])
+	}
+	for _, r := range answer.Data.Result {
+		if r.Value[1] != "NaN" {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// asGrafana fills in what Grafana does: its variables with All, and times.
+func asGrafana(expr string) string {
+	return strings.NewReplacer("$__rate_interval", "20s", "$__range", "10m", "$node", ".*", "$namespace", ".*",
+		"$signal", "average").Replace(expr)
+}
+
+// TestEveryPanelShows has a real Prometheus scrape our real programs while Jobs come, and asks it what Grafana would
+// ask: every query of every panel of the chart's files must give a number at some time.
+func TestEveryPanelShows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	if *rewrite {
+		t.Skip("nothing here is written")
+	}
+	kit.Prometheus(t, "prometheus") // or skips, before anything starts
+	for _, name := range absent {
+		if !slices.Contains(quietPanels(), name) {
+			t.Errorf("%s is no panel that may be empty", name)
+		}
+	}
+	w := start(t)
+	p := startPrometheus(t, w)
+	waits, quiet := map[string]string{}, map[string]string{}
+	for i := range dashboards {
+		for _, panel := range read(t, &dashboards[i]).Panels {
+			name := dashboards[i].name + "/" + panel.Title
+			for j, q := range panel.Targets {
+				to := waits
+				if slices.Contains(absent, name) {
+					to = quiet
+				}
+				to[fmt.Sprintf("%s/%d/%c", name, panel.ID, 'A'+j)] = asGrafana(q.Expr)
+			}
+		}
+	}
+	all, began, next := len(waits), time.Now(), time.Now()
+	kit.Await(t, 8*time.Minute, "every panel has shown something", func(ctx context.Context) (bool, error) {
+		if time.Now().After(next) {
+			w.submit(t)
+			next = time.Now().Add(10 * time.Second)
+		}
+		for name, expr := range waits {
+			n, err := p.query(ctx, expr)
+			if err != nil {
+				return false, err
+			}
+			if n > 0 {
+				delete(waits, name)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		return len(waits) == 0, fmt.Errorf("%d of %d queries have given nothing yet: %q", len(waits), all,
+			slices.Sorted(maps.Keys(waits)))
+	}, p.Process)
+	for name, expr := range quiet {
+		n, err := p.query(t.Context(), expr)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		t.Logf("%s gives %d series here", name, n)
+	}
+	t.Logf("%d queries have given numbers within %v; %d may be empty", all, time.Since(began).Round(time.Second), len(quiet))
+	p.variables(t)
+	// What the test looks for it finds: a misspelt metric gives nothing.
+	if n, err := p.query(t.Context(), "sum(kubenergy_helt)"); n != 0 || err != nil {
+		t.Errorf("a metric that is not there has %d series, %v", n, err)
+	}
+}
+
+// variables checks that each one offers something to choose.
+func (p *prometheus) variables(t *testing.T) {
+	t.Helper()
+	for name, want := range map[string]string{"namespace": "team-a", "node": "node-3"} {
+		match, seen := "", 0
+		for i := range dashboards {
+			for _, v := range dashboards[i].variables {
+				if v["name"] != name {
+					continue
+				}
+				seen++
+				list, _ := v["query"].(object)["query"].(string)
+				match = strings.TrimSuffix(strings.TrimPrefix(list, "label_values("), ", "+name+")")
+			}
+		}
+		_, body := kit.Get(t.Context(), http.DefaultClient, p.url+"/api/v1/label/"+name+"/values?"+
+			url.Values{"match[]": {match}}.Encode(), "")
+		if seen == 0 || !strings.Contains(body, `"`+want+`"`) {
+			t.Errorf("the variable %s offers %s", name, body)
+		}
+	}
+}
+
+func quietPanels() (names []string) {
+	for i := range dashboards {
+		for _, r := range dashboards[i].rows {
+			for _, p := range r.panels {
+				if p.quiet != "" {
+					names = append(names, dashboards[i].name+"/"+p.title)
+				}
+			}
+		}
+	}
+	return names
+}
