@@ -86,7 +86,7 @@ static:
 # The race detector slows tests down ten- to thirty-fold. It finds nothing where no goroutine starts: in the core, which
 # test/layers watches, in report and scenarios, and in most tests of `alone`. Of forecast it sees the tests on several processors.
 core  := /(energy|grid|mincost|sched|forecast|report|scenarios)$$
-alone := ^Test(Compare(GoesOnWhereItWas|InParts|AlignsTrials)|Release.*Cluster|ReleaseNoticesALongerWay|ManyHolds.*|Failing.*|FullDisk|Faults)$$
+alone := ^Test(Compare(GoesOnWhereItWas|InParts|AlignsTrials)|Release.*Cluster|ReleaseNoticesALongerWay|ManyHolds.*|Failing.*|FullDisk|Faults|SeriesAreBounded)$$
 
 test-light:
 ifeq ($(RACE),)
@@ -98,7 +98,7 @@ else
 	@$(go_test) $(RACE) -timeout $(TIMEOUT) -run 'OnAnyNumberOfProcessors' ./forecast
 	@echo "== tests that it would slow down: the core, what the ledger holds, what comparisons say, long releases"
 	@$(light_packages); $(go_test) -p $(ABREAST) -timeout $(TIMEOUT) $$(grep -E '$(core)' <<<"$$light") ./ledger/sqlite ./ledger/sqlstore
-	@$(go_test) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./cli ./scheduler/hold ./controller/power
+	@$(go_test) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./cli ./scheduler/hold ./controller/power ./controller
 endif
 
 # Vetting compiles what the tests need, in parallel. Control planes mostly wait, so several stand side by side; what

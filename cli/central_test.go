@@ -139,6 +139,12 @@ func withNothing(*clientcmdapi.AuthInfo) {}
 // run runs a command line with a kubeconfig of this server.
 func (c *fakeUnit) run(t *testing.T, auth how, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return runCentral(t, append(args, "--kubeconfig", c.kubeconfig(t, auth))...)
+}
+
+// kubeconfig writes one of this server.
+func (c *fakeUnit) kubeconfig(t *testing.T, auth how) (path string) {
+	t.Helper()
 	config := clientcmdapi.NewConfig()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.server.Certificate().Raw})
 	config.Clusters["test"] = &clientcmdapi.Cluster{Server: c.server.URL, CertificateAuthorityData: authority}
@@ -147,11 +153,11 @@ func (c *fakeUnit) run(t *testing.T, auth how, args ...string) (code int, stdout
 	config.AuthInfos["test"] = info
 	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test", Namespace: "home"}
 	config.CurrentContext = "test"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
+	path = filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}
-	return runCentral(t, append(args, "--kubeconfig", path)...)
+	return path
 }
 
 func runCentral(t *testing.T, args ...string) (code int, stdout, stderr string) {

@@ -29,7 +29,9 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Run executes one command line and returns the exit code of the process.
 func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
-	return run(ctx, args, terminal{name: programName(os.Args[0]), env: env, out: stdout, err: stderr, now: time.Now})
+	return run(ctx, args, terminal{
+		name: programName(os.Args[0]), env: env, out: stdout, err: stderr, now: time.Now, after: time.After,
+	})
 }
 
 func run(ctx context.Context, args []string, t terminal) int {
@@ -75,7 +77,9 @@ func newRoot(t terminal) *cobra.Command {
 	root.AddCommand(
 		newSimulate(t),
 		newCompare(t),
+		newDashboard(t),
 		newData(t),
+		newDecisions(t),
 		newStrategies(t),
 		newExplain(t),
 		newForecast(t),
@@ -161,6 +165,7 @@ type terminal struct {
 	env      []string
 	out, err io.Writer
 	now      func() time.Time
+	after    func(time.Duration) <-chan time.Time
 }
 
 // print writes a document to standard output.

@@ -17,25 +17,21 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
 // status is how bad a finding is.
-type status string
+type status = dashboard.Status
 
 const (
-	statusOK   status = "ok"
-	statusWarn status = "warn" // works, but not as it should
-	statusFail status = "fail" // does not work
+	statusOK   = dashboard.StatusOK
+	statusWarn = dashboard.StatusWarn
+	statusFail = dashboard.StatusFail
 )
 
 // finding is the outcome of one check: what is, and what to do about it.
-type finding struct {
-	Check   string `json:"check"`
-	Status  status `json:"status"`
-	Message string `json:"message"`
-	Advice  string `json:"advice,omitempty"`
-}
+type finding = dashboard.Finding
 
 // doctor looks at a cluster. It changes nothing.
 type doctor struct {

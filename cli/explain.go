@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
@@ -23,72 +24,21 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// explanation is what is known about one object.
-type explanation struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Object     string `json:"object"` // pod, job, cronjob, deployment or namespace
-	Namespace  string `json:"namespace"`
-	Name       string `json:"name"`
+// explanation is what is known about one object, as a document. Pages show the same.
+type explanation struct{ dashboard.Explanation }
 
-	State       string     `json:"state"`
-	Sentence    string     `json:"sentence"`
-	HeldUntil   *time.Time `json:"heldUntil,omitempty"`
-	LatestStart *time.Time `json:"latestStart,omitempty"`
-	Planned     *time.Time `json:"plannedStart,omitempty"` // of a Job that was held and has started
-	Started     *time.Time `json:"started,omitempty"`
-	NextRun     *time.Time `json:"nextRun,omitempty"` // of a CronJob
-	Node        string     `json:"node,omitempty"`
-	Mode        string     `json:"mode"`
-
-	Settings  []setting      `json:"settings,omitempty"`
-	Decision  *decision      `json:"decisionNow,omitempty"`
-	Compare   []comparison   `json:"nowAndThen,omitempty"`
-	Signals   []signalSource `json:"signals,omitempty"`
-	Placement *placement     `json:"placement,omitempty"`
-	Events    []told         `json:"events,omitempty"`
-	Budgets   []usedBudget   `json:"budgets,omitempty"` // of a namespace
-	Warnings  []string       `json:"warnings,omitempty"`
-	Unseen    []string       `json:"unseen,omitempty"` // what the user may not read
-}
-
-type setting struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-	From  string `json:"from"`
-}
-
-// decision is what the same code that runs in the scheduler says now.
-type decision struct {
-	Held   bool      `json:"held"`
-	Until  time.Time `json:"until"`
-	Reason string    `json:"reason"` // CamelCase
-	Text   string    `json:"text"`
-	Saving float64   `json:"saving,omitempty"` // share
-	Grams  float64   `json:"savedGrams,omitempty"`
-}
-
-// comparison is what the signals of one site say of a start now and of the start that was chosen.
-type comparison struct {
-	Site       string   `json:"site"`
-	CarbonNow  *float64 `json:"carbonNow,omitempty"` // gCO2e/kWh at this moment
-	CarbonOver *float64 `json:"carbonIfStartedNow,omitempty"`
-	CarbonThen *float64 `json:"carbonIfStartedThen,omitempty"`
-	PriceOver  *float64 `json:"priceIfStartedNow,omitempty"`
-	PriceThen  *float64 `json:"priceIfStartedThen,omitempty"`
-}
-
-// signalSource is what one figure rests on.
-type signalSource struct {
-	Zone     string  `json:"zone"`
-	Quantity string  `json:"quantity"`
-	Now      float64 `json:"now"`
-	Unit     string  `json:"unit"`
-	Age      string  `json:"age"`
-	Source   string  `json:"source"`
-	Forecast string  `json:"forecast,omitempty"`
-	Quality  string  `json:"quality"`
-}
+// What an explanation is made of.
+type (
+	setting      = dashboard.Setting
+	decision     = dashboard.Decision
+	comparison   = dashboard.Comparison
+	signalSource = dashboard.SignalSource
+	placement    = dashboard.Placement
+	nodeRank     = dashboard.NodeRank
+	nodeOut      = dashboard.NodeOut
+	told         = dashboard.Told
+	usedBudget   = dashboard.UsedBudget
+)
 
 // States of a workload, as people ask for them.
 const (
@@ -153,6 +103,7 @@ type explainer struct {
 	now    time.Time
 
 	view *kube.View
+	job  sched.Job // as it was settled
 	out  *explanation
 
 	// what the user may not read
@@ -198,10 +149,10 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 	if err != nil {
 		return nil, err
 	}
-	e.out = &explanation{
+	e.out = &explanation{dashboard.Explanation{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: "Explanation", Object: kind, Namespace: s.object.GetNamespace(),
 		Name: name,
-	}
+	}}
 	defaults, errDefaults := readDefaults(ctx, e.client)
 	view, unseen, err := kube.ListView(ctx, e.config, e.out.Namespace, defaults)
 	if err != nil {
@@ -215,6 +166,7 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 	e.view = view
 	e.warn(ctx, s)
 	job, settings := view.Settle(&s.work)
+	e.job = job
 	e.out.Mode = string(settings.Mode)
 	if e.noMode {
 		e.out.Mode = unknownMode
@@ -263,11 +215,11 @@ func settingsOf(said []policy.Origin, settings *policy.Settings) []setting {
 	}
 	var all []setting
 	for _, o := range said {
-		all = append(all, setting{o.Setting, o.Value, o.From})
+		all = append(all, setting{Name: o.Setting, Value: o.Value, From: o.From})
 		delete(builtIn, o.Setting)
 	}
 	for name, value := range builtIn {
-		all = append(all, setting{name, value, "built in"})
+		all = append(all, setting{Name: name, Value: value, From: "built in"})
 	}
 	slices.SortFunc(all, func(a, b setting) int { return strings.Compare(a.Name, b.Name) })
 	return all

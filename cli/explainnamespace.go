@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,15 +10,6 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/policy"
 )
-
-// usedBudget is an EnergyBudget of a namespace, and how much of it is used.
-type usedBudget struct {
-	Name        string     `json:"name"`
-	Period      string     `json:"period"`
-	Percent     float64    `json:"percent"`
-	ClosedUntil *time.Time `json:"closedUntil,omitempty"` // new work that may wait does not start before
-	Suspended   int32      `json:"suspended,omitempty"`   // Jobs
-}
 
 // namespaceState says what holds in a namespace for a Job that says nothing.
 func (e *explainer) namespaceState(ctx context.Context, s *subject, settings *policy.Settings) {

@@ -15,13 +15,6 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// told is an event of ours about an object.
-type told struct {
-	At     time.Time `json:"at"`
-	Reason string    `json:"reason"`
-	Text   string    `json:"text"`
-}
-
 // events reads what the scheduler and the controller told about the object. The API server keeps that for an hour.
 func (e *explainer) events(ctx context.Context, s *subject) {
 	list, err := e.client.CoreV1().Events(s.object.GetNamespace()).List(ctx, metav1.ListOptions{
@@ -34,7 +27,7 @@ func (e *explainer) events(ctx context.Context, s *subject) {
 	for i := range list.Items {
 		event := &list.Items[i]
 		if strings.HasPrefix(event.ReportingController, "kubenergy-") {
-			e.out.Events = append(e.out.Events, told{timeOf(event), event.Reason, event.Message})
+			e.out.Events = append(e.out.Events, told{At: timeOf(event), Reason: event.Reason, Text: event.Message})
 		}
 	}
 	slices.SortFunc(e.out.Events, func(a, b told) int { return a.At.Compare(b.At) })

@@ -15,31 +15,6 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// placement is how the nodes suit a pod now.
-type placement struct {
-	Strategy string     `json:"strategy"`
-	Note     string     `json:"note,omitempty"`
-	Ranked   []nodeRank `json:"ranked"`
-	Out      []nodeOut  `json:"out,omitempty"`
-}
-
-// nodeRank is a node that could take the pod. What running it there adds is estimated from the power profile.
-type nodeRank struct {
-	Rank      int      `json:"rank,omitempty"` // 0: the strategy has no opinion
-	Node      string   `json:"node"`
-	Site      string   `json:"site,omitempty"`
-	Zone      string   `json:"zone,omitempty"`
-	Profile   string   `json:"profile,omitempty"`
-	Cost      *float64 `json:"cost,omitempty"` // in the strategy's own unit
-	WattHours *float64 `json:"wattHours,omitempty"`
-	Grams     *float64 `json:"grams,omitempty"`
-}
-
-type nodeOut struct {
-	Node string `json:"node"`
-	Why  string `json:"why"`
-}
-
 const modelNote = "a model of feasibility: requests, node selector, affinity, taints and our own limits; the real " +
 	"scheduler checks more"
 
@@ -64,7 +39,7 @@ func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 		load := used[nodes.Items[i].Name]
 		node, why := ask.Consider(&nodes.Items[i], &load)
 		if why != "" {
-			p.Out = append(p.Out, nodeOut{nodes.Items[i].Name, why})
+			p.Out = append(p.Out, nodeOut{Node: nodes.Items[i].Name, Why: why})
 			continue
 		}
 		feasible = append(feasible, node)

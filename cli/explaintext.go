@@ -56,7 +56,7 @@ func (x *explanation) Text(_, colours bool) string {
 		fmt.Fprintf(&b, "\n%s\n%s\n", bold("Signals"), rows.Open())
 	}
 	if x.Placement != nil {
-		x.Placement.text(&b, bold)
+		textPlacement(x.Placement, &b, bold)
 	}
 	x.textEvents(&b, bold)
 	for _, u := range x.Unseen {
@@ -118,7 +118,7 @@ func (x *explanation) textNowAndThen(b *strings.Builder, bold func(string) strin
 	}
 }
 
-func (p *placement) text(b *strings.Builder, bold func(string) string) {
+func textPlacement(p *placement, b *strings.Builder, bold func(string) string) {
 	fmt.Fprintf(b, "\n%s\n", bold("Nodes by "+p.Strategy))
 	rows := report.Heads(7, "rank", "node", "site", "cost", "gCO2e", "Wh", "profile")
 	for _, r := range p.Ranked[:min(len(p.Ranked), maxRows)] {

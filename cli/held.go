@@ -15,23 +15,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 )
 
 // heldWork is a Job or a pod that is held.
-type heldWork struct {
-	Namespace    string     `json:"namespace"`
-	Kind         string     `json:"kind"`
-	Name         string     `json:"name"`
-	Since        time.Time  `json:"since"`
-	PlannedStart *time.Time `json:"plannedStart,omitempty"`
-	LatestStart  *time.Time `json:"latestStart,omitempty"`
-	Saving       *float64   `json:"saving,omitempty"` // share
-	SavedGrams   *float64   `json:"savedGrams,omitempty"`
-	Why          string     `json:"why,omitempty"`
-}
+type heldWork = dashboard.Held
 
 // heldList is all that is held.
 type heldList struct {
@@ -79,7 +70,7 @@ rights. kubenergy explain says more of one of them; run-now lets one start.`,
 }
 
 func printHeld(ctx context.Context, t terminal, c *cluster, namespace, format string) error {
-	h := &holdings{client: c, now: t.now(), items: []heldWork{}}
+	h := &holdings{client: c, now: t.now()}
 	if err := h.read(ctx, c, namespace); err != nil {
 		return err
 	}
@@ -98,7 +89,10 @@ func printHeld(ctx context.Context, t terminal, c *cluster, namespace, format st
 		_, err := fmt.Fprintln(t.err, said+".")
 		return err
 	}
-	list := &heldList{"kubenergy.io/v1alpha1", h.items, "HeldList", t.now(), namespace == v1.NamespaceAll}
+	list := &heldList{"kubenergy.io/v1alpha1", []heldWork{}, "HeldList", t.now(), namespace == v1.NamespaceAll}
+	for i := range h.items {
+		list.Items = append(list.Items, h.items[i].Held)
+	}
 	return t.print(list, format)
 }
 
@@ -107,11 +101,12 @@ type holdings struct {
 	client kubernetes.Interface
 	now    time.Time
 
-	view   *kube.View
-	noMode bool // modes of namespaces are not known
-	noPods bool // pods are not seen
-	items  []heldWork
-	unseen []string
+	view     *kube.View
+	noMode   bool // modes of namespaces are not known
+	noPolicy bool // that of the cluster is not known
+	noPods   bool // pods are not seen
+	items    []dashboard.Job
+	unseen   []string
 }
 
 // read reads Jobs and pods, and what is needed to say what their starts save.
@@ -126,6 +121,8 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 		switch u.Resource {
 		case "gridzones":
 			h.unseen = append(h.unseen, oneLine(u.Err)+": what is saved cannot be said")
+		case "energypolicies":
+			h.noPolicy = true
 		case "namespaces":
 			h.noMode = !u.Own
 		}
@@ -146,7 +143,7 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 		}); err != nil {
 		h.noPods, h.unseen = true, append(h.unseen, "pods: "+because(err))
 	}
-	slices.SortStableFunc(h.items, func(a, b heldWork) int {
+	slices.SortStableFunc(h.items, func(a, b dashboard.Job) int {
 		return strings.Compare(a.Namespace+" "+a.Name, b.Namespace+" "+b.Name)
 	})
 	return nil
@@ -155,10 +152,11 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 func (h *holdings) addJob(job *batchv1.Job) {
 	work, err := policy.ReadJob(job)
 	w := readWritten(job.Annotations)
-	item := heldWork{
+	item := dashboard.Job{MayWait: true, Held: heldWork{
 		Namespace: job.Namespace, Kind: "Job", Name: job.Name, Since: job.CreationTimestamp.UTC(),
 		PlannedStart: w.until, LatestStart: w.latest, Why: w.reason,
-	}
+	}}
+	item.Team = h.view.TeamOf(job.Namespace, policy.TeamOf(job.Spec.Template.Labels))
 	if err == nil {
 		h.save(&item, &work)
 	}
@@ -177,10 +175,11 @@ func (h *holdings) addPod(pod *v1.Pod) {
 		return
 	}
 	start, latest := h.view.Decide(h.now, job, settings).Window.Start.UTC(), job.LatestStart().UTC()
-	item := heldWork{
+	item := dashboard.Job{MayWait: true, Held: heldWork{
 		Namespace: pod.Namespace, Kind: "Pod", Name: pod.Name, Since: pod.CreationTimestamp.UTC(), LatestStart: &latest,
 		Why: message,
-	}
+	}}
+	item.Team = h.view.TeamOf(pod.Namespace, policy.TeamOf(pod.Labels))
 	if start.After(h.now) {
 		item.PlannedStart = &start
 	}
@@ -189,11 +188,12 @@ func (h *holdings) addPod(pod *v1.Pod) {
 }
 
 // save says what the planned start saves, as far as that is known.
-func (h *holdings) save(item *heldWork, work *policy.Work) {
+func (h *holdings) save(item *dashboard.Job, work *policy.Work) {
 	if item.PlannedStart == nil {
 		return
 	}
 	job, settings := h.view.Settle(work)
+	item.PlannedEnd = new(item.PlannedStart.Add(job.Duration))
 	if share, carbon, ok := h.view.Saving(h.now, job, settings, *item.PlannedStart); ok {
 		item.Saving, item.SavedGrams = &share, new(float64(carbon))
 	}

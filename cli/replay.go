@@ -100,7 +100,7 @@ func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record,
 	if err != nil {
 		return nil, err
 	}
-	records, since, err := c.decisions(ctx, q, true, f.decisions)
+	records, since, err := c.decisions(ctx, recordsOf(q, true, f.decisions), nil)
 	if err != nil {
 		return nil, err
 	}

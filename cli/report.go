@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
@@ -338,12 +338,12 @@ func (c *centralUnit) evidence(ctx context.Context, q *ledger.Query, savings boo
 func (c *centralUnit) recorded(ctx context.Context, q *ledger.Query, snapshots bool,
 	most int,
 ) (records []ledger.Record, since time.Time, without string, err error) {
-	records, since, err = c.decisions(ctx, q, snapshots, most)
+	records, since, err = c.decisions(ctx, recordsOf(q, snapshots, most), nil)
 	refused, ok := errors.AsType[*refusedError](err)
 	if !snapshots || !ok || refused.status != http.StatusForbidden {
 		return records, since, "", err
 	}
-	bare, from, again := c.decisions(ctx, q, false, most)
+	bare, from, again := c.decisions(ctx, recordsOf(q, false, most), nil)
 	if again != nil {
 		return nil, since, "", err // the first says more
 	}
@@ -357,25 +357,29 @@ const (
 	mostRecords     = 100_000
 )
 
-// decisions fetches records, the youngest first, page by page. since is the instant of the oldest one if there are more
-// than could be fetched, else zero.
-func (c *centralUnit) decisions(ctx context.Context, q *ledger.Query, snapshots bool,
-	most int,
+// recordsOf asks for the decisions of a time, and for the holds that led to them.
+func recordsOf(q *ledger.Query, snapshots bool, most int) *ledger.RecordQuery {
+	return &ledger.RecordQuery{
+		From: q.From.Add(-report.HoldsBefore), To: q.To, Namespaces: q.Namespaces, Snapshots: snapshots, Limit: most,
+	}
+}
+
+// decisions fetches records, the youngest first, page by page; of these, keep says which are wanted, nil: all. since is
+// the instant of the oldest one if there are more than could be fetched, else zero. A query without To is up to now.
+func (c *centralUnit) decisions(ctx context.Context, q *ledger.RecordQuery,
+	keep func(*ledger.Record) bool,
 ) (all []ledger.Record, since time.Time, err error) {
 	seen := map[string]bool{}
 	to, full := q.To, pageOfRecords
-	if snapshots {
+	if q.Snapshots {
 		full = pageOfSnapshots
 	}
-	for len(all) <= most {
-		query := url.Values{
-			"from": {q.From.Add(-report.HoldsBefore).Format(time.RFC3339)}, "to": {to.Format(time.RFC3339Nano)},
-			"limit": {strconv.Itoa(full)},
-		}
-		if snapshots {
-			query.Set("snapshots", "true")
-		}
-		var page struct{ Decisions []ledger.Record }
+	if keep == nil {
+		full = min(full, q.Limit+1)
+	}
+	for len(all) <= q.Limit {
+		var page api.Decisions
+		query := recordParameters(q, to, full)
 		if _, err := c.get(ctx, route(q.Namespaces, "decisions", query), query, &page); err != nil {
 			return nil, time.Time{}, err
 		}
@@ -387,10 +391,14 @@ func (c *centralUnit) decisions(ctx context.Context, q *ledger.Query, snapshots 
 			}
 			seen[r.ID] = true
 			fresh++
-			all = append(all, r)
+			if keep == nil || keep(&r) {
+				all = append(all, r)
+			}
 			since = r.At
 			// Others of the same instant may be on the next page.
-			to = grid.Earlier(to, r.At.Add(time.Millisecond))
+			if after := r.At.Add(time.Millisecond); to.IsZero() || after.Before(to) {
+				to = after
+			}
 		}
 		switch {
 		case fresh == 0 && len(page.Decisions) < full:
@@ -399,6 +407,24 @@ func (c *centralUnit) decisions(ctx context.Context, q *ledger.Query, snapshots 
 			return all, since, nil
 		}
 	}
-	all = all[:most]
-	return all, all[most-1].At, nil
+	all = all[:q.Limit]
+	return all, all[q.Limit-1].At, nil
+}
+
+// recordParameters are the parameters of the API for a page of records before an instant.
+func recordParameters(q *ledger.RecordQuery, to time.Time, most int) url.Values {
+	query := url.Values{"from": {q.From.Format(time.RFC3339Nano)}, "limit": {strconv.Itoa(most)}}
+	if !to.IsZero() {
+		query.Set("to", to.Format(time.RFC3339Nano))
+	}
+	if q.UID != "" {
+		query.Set("uid", q.UID)
+	}
+	for _, s := range q.Strategies {
+		query.Add("strategy", s)
+	}
+	if q.Snapshots {
+		query.Set("snapshots", "true")
+	}
+	return query
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
@@ -82,7 +83,8 @@ which says how often the queue is planned and for how many jobs at once.`,
 	flags.Uint64Var(&f.seed, "seed", 0,
 		"breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
 	f.output = output(flags, "table", "wide", "json", "csv")
-	flags.StringVar(&f.out, "out", "", "directory for decisions.csv, summary.json and plots")
+	flags.StringVar(&f.out, "out", "", "directory for decisions.csv, summary.json, plots and what "+
+		"dashboard shows")
 	return cmd
 }
 
@@ -166,7 +168,11 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(t.err, "wrote", strings.Join(written, ", "))
+		page, err := dashboard.NewResults(summary, results).Write(f.out)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(t.err, "wrote", strings.Join(append(written, page), ", "))
 	}
 	return t.print(summary, f.output.value)
 }

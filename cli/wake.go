@@ -66,20 +66,35 @@ func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
+	if !f.stop {
+		return f.wake(ctx, t, c, args)
+	}
 	scale := func(ctx context.Context, replicas int) error {
 		_, err := c.AppsV1().Deployments(v1alpha1.SystemNamespace).Patch(ctx, power.Name, types.MergePatchType,
 			fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{}, "scale")
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
 		return err
 	}
-	if f.stop {
-		if err := scale(ctx, 0); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("stopping Deployment %s: %s", power.Name, because(err))
-		}
-		select { // until its replicas have ended, which could send machines to sleep again
-		case <-ctx.Done():
-		case <-time.After(stopPause):
+	if err := scale(ctx, 0); err != nil {
+		return fmt.Errorf("stopping Deployment %s: %s", power.Name, because(err))
+	}
+	select { // until its replicas have ended, which could send machines to sleep again
+	case <-ctx.Done():
+	case <-time.After(stopPause):
+	}
+	err = f.wake(ctx, t, c, args)
+	if err != nil { // what still sleeps may be needed
+		if err := scale(context.WithoutCancel(ctx), power.Replicas); err != nil {
+			fmt.Fprintf(t.err, "kubenergy: starting Deployment %s again: %s\n", power.Name, because(err))
 		}
 	}
+	return err
+}
+
+// wake wakes the machine of the node that is named, or all.
+func (f *wakeFlags) wake(ctx context.Context, t terminal, c *cluster, args []string) error {
 	certificates, err := os.MkdirTemp("", "kubenergy-wake-")
 	if err != nil {
 		return err
@@ -99,11 +114,6 @@ func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
 		fmt.Fprintf(t.out, "node %s: %s\n", node, what)
 	}}
 	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
-		if f.stop { // what still sleeps may be needed
-			if err := scale(context.WithoutCancel(ctx), power.Replicas); err != nil && !apierrors.IsNotFound(err) {
-				fmt.Fprintf(t.err, "kubenergy: starting Deployment %s again: %s\n", power.Name, because(err))
-			}
-		}
 		return fmt.Errorf("%s woken, not all that were meant: %s", count(woken, "machine"), oneLine(err))
 	}
 	none := ""

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,6 +127,24 @@ func TestTheWholeWay(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("any"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	for _, scope := range [][]string{{"-A"}, {"-n", "shop"}} {
+		args := append([]string{"decisions", "--server", unit.URL, "--token-file", token, "-o", "json"}, scope...)
+		code, stdout, stderr := runCentral(t, args...)
+		var listed api.Decisions
+		if err := json.Unmarshal([]byte(stdout), &listed); err != nil || code != 0 {
+			t.Fatalf("%v: exit code %d: %s%v", args, code, stderr, err)
+		}
+		if d := listed.Decisions; len(d) != 2 || d[0].UID != "the-pod" || d[1].UID != "the-job" || d[0].Energy <= 0 ||
+			d[0].Snapshot != nil {
+			t.Errorf("%v: decisions are %+v", args, d)
+		}
+		args = append([]string{
+			"decisions", "--server", unit.URL, "--token-file", token, "--action", "hold", "--snapshot", "job/nightly",
+		}, scope...)
+		if code, stdout, stderr := runCentral(t, args...); code != 0 || !strings.Contains(stdout, `"wasteful"`) {
+			t.Errorf("%v: exit code %d: %s%s", args, code, stdout, stderr)
+		}
 	}
 	for _, namespace := range [][]string{nil, {"-n", "shop"}} {
 		args := append([]string{

@@ -46,7 +46,7 @@ var served = map[string]map[string]string{
 	"authentication.k8s.io/v1": {"selfsubjectreviews": "SelfSubjectReview"},
 	"kubenergy.io/v1alpha1": {
 		"gridzones": "GridZone", "powerprofiles": "PowerProfile",
-		"energypolicies": "EnergyPolicy",
+		"energypolicies": "EnergyPolicy", "energybudgets": "EnergyBudget",
 	},
 }
 
@@ -308,7 +308,7 @@ func (s *apiServer) write(w http.ResponseWriter, r *http.Request, path string, c
 }
 
 func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
-	changes := make(chan change, 2000)
+	changes := make(chan change, 10_000) // more than any test has objects of a kind
 	gv, kind := kindOf(r.URL.Path)
 	s.mu.Lock()
 	if r.URL.Query().Get("sendInitialEvents") == "true" {

@@ -25,6 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/estimate"
 	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/controller/meter"
+	"github.com/kubenergy/kubenergy/controller/power"
 	"github.com/kubenergy/kubenergy/controller/release"
 	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/controller/status"
@@ -156,7 +157,8 @@ func (p *process) addReconcilers() error {
 	}
 	api := p.manager.GetClient()
 	return errors.Join(
-		p.registry.Register(panics.Collector(p.log, signals.Collect)), p.registry.Register(panics.Metrics()),
+		p.registry.Register(panics.Collector(p.log, signals)), p.registry.Register(panics.Metrics()),
+		p.registry.Register(p.history),
 		zone.New(api, p.objects.View, zone.CarbonOf(deps), zone.PriceOf(deps), p.log).SetUp(p.manager),
 		(&status.Profiles{Client: api, View: p.objects.View, Now: time.Now}).SetUp(p.manager),
 		status.NewPolicies(status.PolicyOptions{
@@ -185,10 +187,9 @@ func (p *process) addRunners() error {
 	follow := func(kind client.Object, h toolscache.ResourceEventHandler, synced *atomic.Int32) everywhere {
 		return func(ctx context.Context) error { return cached.Follow(ctx, p.manager, kind, h, synced, p.log) }
 	}
-	nodes := &estimate.NodePower{
+	err := errors.Join(p.registry.Register(panics.Collector(p.log, &estimate.NodePower{
 		Client: p.manager.GetClient(), View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
-	}
-	err := p.registry.Register(panics.Collector(p.log, nodes.Collect))
+	})), p.registry.Register(panics.Collector(p.log, &power.Machines{Nodes: p.listNodes, Leads: p.leads})))
 	for _, run := range []everywhere{
 		p.objects.Run, p.kept("overdue", overdue.Run), p.kept("shadow", p.shadow.Run),
 		p.kept("account", p.workloads.Run), p.kept("history", func(ctx context.Context) error {

@@ -36,6 +36,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/cached"
 	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/otlp"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
@@ -47,6 +48,14 @@ const leaseName = "kubenergy-controller"
 func Run(ctx context.Context, api *rest.Config, o Options, log *slog.Logger) error {
 	p, err := build(ctx, api, o, log, metrics.Registry)
 	if err != nil {
+		return err
+	}
+	if err := p.manager.Add(p.kept("otlp", func(ctx context.Context) error {
+		if err := otlp.Run(ctx, leaseName, metrics.Registry, log); err != nil {
+			log.ErrorContext(ctx, "Metrics are not pushed", "error", err) // they can be scraped
+		}
+		return nil
+	})); err != nil {
 		return err
 	}
 	return p.run(ctx)

@@ -118,11 +118,11 @@ func TestController(t *testing.T) {
 		func() bool { n, known := summary(); return known && n.Delays })
 	s.put("/apis/batch/v1/namespaces/team/jobs/job", kit.Job("team", "job", time.Now()))
 	kit.Eventually(t, 20*time.Second, "the Job is decided on for the record",
-		func() bool { return series(t, registry)["kubenergy_shadow_decisions_total"] > 0 })
+		func() bool { return count(t, registry)["kubenergy_shadow_decisions_total"] > 0 })
 	s.remove("/api/v1/namespaces/team")
 	kit.Eventually(t, time.Second, "admission is told that the namespace is gone",
 		func() bool { _, known := summary(); return !known })
-	if all := series(t, registry); all["kubenergy_signal_age_seconds"] != 2 ||
+	if all := count(t, registry); all["kubenergy_signal_age_seconds"] != 2 ||
 		all["kubenergy_shadow_decisions_total"] != 0 {
 		t.Errorf("series are %v", all)
 	}
@@ -148,8 +148,8 @@ func TestBudgetsOfWorkloadsAreIndexed(t *testing.T) {
 	})
 }
 
-// series counts the series of each metric.
-func series(t *testing.T, registry *prometheus.Registry) map[string]int {
+// count counts the series of each metric.
+func count(t *testing.T, registry *prometheus.Registry) map[string]int {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {

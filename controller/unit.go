@@ -145,8 +145,8 @@ func (u *unit) addIntake(p *process) error {
 		},
 	})
 	u.ledger.OnBooked(u.live.Booked)
-	metrics := &intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now}
-	return p.registry.Register(panics.Collector(p.log, metrics.Collect))
+	return p.registry.Register(panics.Collector(p.log,
+		&intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now}))
 }
 
 // addMeters adds the meters on the network; the replica that leads reads them.
@@ -164,7 +164,7 @@ func (u *unit) addMeters(p *process) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.registry.Register(panics.Collector(p.log, u.meters.Collect)),
+	return errors.Join(p.registry.Register(panics.Collector(p.log, u.meters)),
 		p.manager.Add(manager.RunnableFunc(u.meters.Run)))
 }
 

@@ -81,6 +81,7 @@ type commandFlags struct {
 	hours           float64
 	minutes, factor float64
 	output          string
+	shows           bool // the page of the results, to a person at the terminal
 }
 
 func (o *commandFlags) inputFlags(cmd *cobra.Command) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/lab/kubelet"
 	"github.com/kubenergy/kubenergy/report"
@@ -70,7 +72,7 @@ func newDemo() *cobra.Command {
   kubenergy-lab demo --workload jobs.csv --grid DE_2022.csv.gz --zone DE`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.dir = cmp.Or(o.dir, filepath.Join("out", "demo"))
+			o.dir, o.shows = cmp.Or(o.dir, filepath.Join("out", "demo")), true
 			file, err := o.bundled(o.dir)
 			if err != nil {
 				return err
@@ -156,15 +158,34 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 		"time until machines sleep, hold Kubernetes' latencies so many times over. Energy is modelled from the "+
 		"placements, not metered.",
 		KubernetesVersion, factor)
-	written, err := report.WriteDir(filepath.Join(o.dir, "report"), summary, results)
+	folder := filepath.Join(o.dir, "report")
+	written, err := report.WriteDir(folder, summary, results)
 	if err != nil {
 		return err
 	}
+	page, err := dashboard.NewResults(summary, results).Write(folder)
+	if err != nil {
+		return err
+	}
+	written = append(written, page)
 	if err := report.Write(cmd.OutOrStdout(), summary, o.output, false); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s\n", strings.Join(written, "\n      "))
-	return nil
+	return o.show(cmd, folder)
+}
+
+// show serves the page of the results to a person at the terminal, until it is interrupted.
+func (o *commandFlags) show(cmd *cobra.Command, folder string) error {
+	if !o.shows || os.Getenv("CI") != "" || !isTerminal(os.Stdin) || !isTerminal(cmd.OutOrStdout()) {
+		return nil
+	}
+	results, err := dashboard.OpenFolder(folder)
+	if err != nil {
+		return err
+	}
+	return dashboard.Serve(cmd.Context(), results, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, true, cmd.OutOrStdout(),
+		cmd.ErrOrStderr())
 }
 
 // play starts our scheduler beside the stock one and replays the trace under both.
@@ -229,10 +250,15 @@ func rehearse(ctx context.Context, s *sim.Scenario) error {
 	return err
 }
 
+// isTerminal reports whether a person reads or writes here.
+func isTerminal(at any) bool {
+	file, ok := at.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
 // progressTo prints a line that overwrites itself on a terminal, and one now and then elsewhere.
 func progressTo(w io.Writer, jobs int) func(Progress) {
-	file, ok := w.(*os.File)
-	terminal := ok && term.IsTerminal(int(file.Fd()))
+	terminal := isTerminal(w)
 	var last time.Time
 	return func(p Progress) {
 		done := true

@@ -23,6 +23,8 @@ type Record struct {
 	Carbon    energy.Grams   `json:"carbonGrams"`
 	Cost      float64        `json:"cost"`
 	Intensity float64        `json:"carbonIntensity,omitempty"` // gCO2e per kWh at the chosen site when it was decided
+	Saving    float64        `json:"saving,omitempty"`          // of a hold: share of a start at once, expected
+	Saved     energy.Grams   `json:"savedGrams,omitempty"`      // and of emissions
 	Reason    string         `json:"reason"`
 	Message   string         `json:"message,omitempty"`
 	Digest    string         `json:"digest"`             // SHA-256 of the snapshot, in hex

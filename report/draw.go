@@ -137,15 +137,15 @@ func newPlot(x, y string, upright draw.LineStyle) *plot.Plot {
 		axis.Min, axis.Max, axis.Padding, axis.LineStyle = 0, 0, 0, strong
 		axis.Label.TextStyle.Font, axis.Tick.Label.Font = lettering.Font, lettering.Font
 		axis.Label.Padding, axis.Tick.Length, axis.Tick.LineStyle = 4, 4, strong
-		axis.Tick.Marker, axis.AutoRescale = plot.TickerFunc(numberTicks), true
+		axis.Tick.Marker, axis.AutoRescale = plot.TickerFunc(NumberTicks), true
 	}
 	p.X.Label.Text, p.Y.Label.Text, p.Title.TextStyle.Font = x, y, lettering.Font
 	p.Add(&plotter.Grid{Vertical: upright, Horizontal: faint})
 	return p
 }
 
-// numberTicks marks about five round numbers, from the last one that is not above lo to the first that is not below hi.
-func numberTicks(lo, hi float64) (ticks []plot.Tick) {
+// NumberTicks marks about five round numbers, from the last one that is not above lo to the first that is not below hi.
+func NumberTicks(lo, hi float64) (ticks []plot.Tick) {
 	const most, slip = 5, 1e-9 // slip is what rounding may do to a quotient of two multiples
 	step := (hi - lo) / most
 	power := math.Pow(10, math.Floor(math.Log10(step)))
@@ -163,11 +163,11 @@ func numberTicks(lo, hi float64) (ticks []plot.Tick) {
 }
 
 // wholeTicks marks numbers of things: no fractions.
-func wholeTicks(lo, hi float64) []plot.Tick { return numberTicks(lo, max(hi, lo+5)) }
+func wholeTicks(lo, hi float64) []plot.Tick { return NumberTicks(lo, max(hi, lo+5)) }
 
-// timeTicks marks round instants of the span, given in seconds: at most nine. The date, or the year, stands below the
+// TimeTicks marks round instants of the span, given in seconds: at most nine. The date, or the year, stands below the
 // first mark and wherever it is new.
-func timeTicks(start time.Time, span float64) (ticks plot.ConstantTicks) {
+func TimeTicks(start time.Time, span float64) (ticks plot.ConstantTicks) {
 	const day, month = 24 * time.Hour, 30 * 24 * time.Hour
 	steps := []time.Duration{
 		10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute,
@@ -206,7 +206,7 @@ func timeTicks(start time.Time, span float64) (ticks plot.ConstantTicks) {
 
 // overTime puts plots above each other over one axis of time, which is that of the lowest one.
 func overTime(start time.Time, span float64, plots ...*plot.Plot) (rows [][]*plot.Plot) {
-	ticks := timeTicks(start, span)
+	ticks := TimeTicks(start, span)
 	for i, p := range plots {
 		p.X.Min, p.X.Max, p.X.AutoRescale, p.X.Tick.Marker = 0, span, false, ticks
 		if i < len(plots)-1 {
@@ -247,7 +247,7 @@ func barCharts(charts []chart, names []string, colours []color.Color) figure {
 	f, slot := figureOfBars(len(charts), names)
 	for _, c := range charts {
 		p := newPlot("", c.label, draw.LineStyle{})
-		figures := each(c.values, significant)
+		figures := each(c.values, Significant)
 		upright := slices.ContainsFunc(figures, func(s string) bool { return lettering.Width(s) > slot-2 })
 		for i, v := range c.values {
 			p.Add(&plotter.BarChart{

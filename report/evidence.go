@@ -140,8 +140,24 @@ func kWh(e energy.Microjoules) float64 { return e.Joules().KWh() }
 // maxUnpacked is far above what a snapshot of 64 nodes has.
 const maxUnpacked = 16 << 20
 
-// readSnapshot returns what a decision was made on. Whether it is what was recorded then, its digest says.
-func readSnapshot(r *ledger.Record) (*sched.Snapshot, error) {
+// ReadSnapshot returns what a decision was made on. Whether it is what was recorded then, its digest says.
+func ReadSnapshot(r *ledger.Record) (*sched.Snapshot, error) {
+	data, err := Unpacked(r)
+	if err != nil {
+		return nil, err
+	}
+	s, err := sched.Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("record %s: %w", r.ID, err)
+	}
+	if len(s.Queue) != 1 {
+		return nil, errors.New("the snapshot is not of one job")
+	}
+	return s, nil
+}
+
+// Unpacked returns the snapshot of a record as it was written, in JSON.
+func Unpacked(r *ledger.Record) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(r.Snapshot))
 	if err != nil {
 		return nil, fmt.Errorf("unpacking the snapshot of record %s: %w", r.ID, err)
@@ -155,12 +171,5 @@ func readSnapshot(r *ledger.Record) (*sched.Snapshot, error) {
 	case sched.Digest(data) != r.Digest:
 		return nil, fmt.Errorf("the snapshot of record %s has another digest", r.ID)
 	}
-	s, err := sched.Decode(data)
-	if err != nil {
-		return nil, fmt.Errorf("record %s: %w", r.ID, err)
-	}
-	if len(s.Queue) != 1 {
-		return nil, errors.New("the snapshot is not of one job")
-	}
-	return s, nil
+	return data, nil
 }

@@ -117,7 +117,7 @@ func (j *job) turnaround(f *found) (took time.Duration, ended time.Time, ok bool
 		if len(r.Snapshot) == 0 {
 			continue
 		}
-		if s, err := readSnapshot(r); err == nil && s.Queue[0].Submitted.Before(created) &&
+		if s, err := ReadSnapshot(r); err == nil && s.Queue[0].Submitted.Before(created) &&
 			!s.Queue[0].Submitted.IsZero() {
 			created = s.Queue[0].Submitted
 		}

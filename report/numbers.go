@@ -41,8 +41,8 @@ func fixed(v float64, decimals int) string {
 	return text
 }
 
-// significant shows four digits, and no exponent for what people pay.
-func significant(v float64) string {
+// Significant shows four digits, and no exponent for what people pay.
+func Significant(v float64) string {
 	switch a := max(v, -v); {
 	case a >= 1000:
 		return fixed(v, 0)
@@ -58,8 +58,8 @@ func significant(v float64) string {
 	return fixed(v, 3) // less than that is what is left of a sum of figures that cancel out
 }
 
-// span shows seconds with two units at most.
-func span(seconds float64) string {
+// Span shows seconds with two units at most.
+func Span(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
 	case d < time.Minute:

@@ -115,7 +115,7 @@ func replayable(r *ledger.Record) (*sched.Snapshot, error) {
 	if len(r.Snapshot) == 0 {
 		return nil, errors.New(leftNoSnapshot)
 	}
-	s, err := readSnapshot(r)
+	s, err := ReadSnapshot(r)
 	if err != nil {
 		return nil, err
 	}
@@ -233,9 +233,9 @@ func (r *Replay) Text(_, colours bool) string {
 		"no\nchoice", "compared\n", "energy\nkWh", "emissions\ngCO2e", "cost\n")
 	signed := func(v float64) string {
 		if v > 0 {
-			return "+" + significant(v)
+			return "+" + Significant(v)
 		}
-		return significant(v)
+		return Significant(v)
 	}
 	for i := range r.Strategies {
 		s := &r.Strategies[i]

@@ -196,7 +196,7 @@ func (b *comparison) option(j *job, place *ledger.Record) (o option, why string)
 	if len(place.Snapshot) == 0 {
 		return o, leftNoSnapshot
 	}
-	s, err := readSnapshot(place)
+	s, err := ReadSnapshot(place)
 	if err != nil {
 		return o, leftDamaged
 	}
@@ -214,7 +214,7 @@ func (b *comparison) option(j *job, place *ledger.Record) (o option, why string)
 	start, forecasts := s.Now, s
 	if hold := j.held(place); hold != nil {
 		start = hold.At
-		if known, err := readSnapshot(hold); err == nil {
+		if known, err := ReadSnapshot(hold); err == nil {
 			forecasts = known
 			if d := b.whole.Plan(known)[0]; d.Held(known.Now) {
 				start = d.Window.Start // the baseline would have held it, too
@@ -389,7 +389,7 @@ func (d *Difference) within(a, b float64) {
 // String renders a difference with its interval, in a unit that the reader knows.
 func (d *Difference) String() string {
 	if d.Low == nil || d.High == nil {
-		return significant(d.Saved)
+		return Significant(d.Saved)
 	}
-	return fmt.Sprintf("%s (%s to %s)", significant(d.Saved), significant(*d.Low), significant(*d.High))
+	return fmt.Sprintf("%s (%s to %s)", Significant(d.Saved), Significant(*d.Low), Significant(*d.High))
 }

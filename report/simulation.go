@@ -216,7 +216,7 @@ func bootNotes(s *sim.Scenario) (notes []string) {
 				"wake in no time. On a cluster they never sleep.", p.Name))
 		case p.Booting() < p.Power(0):
 			notes = append(notes, fmt.Sprintf("Profile %s draws %s W while it boots, less than idle: wakeUpJoules is "+
-				"what the whole boot takes beyond sleepWatts.", p.Name, significant(float64(p.Booting()))))
+				"what the whole boot takes beyond sleepWatts.", p.Name, Significant(float64(p.Booting()))))
 		}
 	}
 	return notes

@@ -292,9 +292,9 @@ func runStyle(results []*sim.Result, i int) draw.LineStyle {
 	return style
 }
 
-// palette is Okabe and Ito's, whose colours people with any kind of colour vision can tell apart. Its yellow is left
+// Palette is Okabe and Ito's, whose colours people with any kind of colour vision can tell apart. Its yellow is left
 // out: it is too pale for a line on white.
-var palette = [...]color.RGBA{
+var Palette = [...]color.RGBA{
 	{0x00, 0x72, 0xB2, 0xFF}, // blue
 	{0xE6, 0x9F, 0x00, 0xFF}, // orange
 	{0x00, 0x9E, 0x73, 0xFF}, // bluish green
@@ -311,9 +311,9 @@ var dashes = [...][]vg.Length{nil, {6, 3}, {2, 2}, {9, 2, 2, 2}}
 // thinner: the earlier one shows as its rim.
 func strategyStyle(i, n int) draw.LineStyle {
 	return draw.LineStyle{
-		Color:  palette[i%len(palette)],
+		Color:  Palette[i%len(Palette)],
 		Width:  vg.Points(1.3 + min(0.8, 2/float64(n))*float64(n-1-i)),
-		Dashes: dashes[i/len(palette)%len(dashes)],
+		Dashes: dashes[i/len(Palette)%len(dashes)],
 	}
 }
 

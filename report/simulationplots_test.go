@@ -396,7 +396,7 @@ func TestNumberTicks(t *testing.T) {
 		{-3, 0, "-3 -2 -1 0"},
 	} {
 		var got []string
-		for _, tick := range numberTicks(test.lo, test.hi) {
+		for _, tick := range NumberTicks(test.lo, test.hi) {
 			got = append(got, tick.Label)
 		}
 		if s := strings.Join(got, " "); s != test.want {
@@ -426,7 +426,7 @@ func TestTimeTicks(t *testing.T) {
 		{20 * 365 * 24 * time.Hour, "Jan/2030 Jan/2035 Jan/2040 Jan/2045"},
 	} {
 		var got []string
-		for _, tick := range timeTicks(start, test.span.Seconds()) {
+		for _, tick := range TimeTicks(start, test.span.Seconds()) {
 			got = append(got, strings.ReplaceAll(tick.Label, "\n", "/"))
 		}
 		if s := strings.Join(got, " "); s != test.want {

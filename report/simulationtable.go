@@ -36,12 +36,12 @@ func (r *Report) Text(wide, colours bool) string {
 		}
 		var cost, saved any // columns that say nothing in any row are left out
 		if run.Priced {
-			cost, saved = significant(run.Cost), share(run.Savings.Cost)
+			cost, saved = Significant(run.Cost), share(run.Savings.Cost)
 		}
-		t.Add(run.Strategy, machinesDo[run.EmptyNodes], significant(run.EnergyKWh), share(run.Savings.Energy),
-			significant(run.EmissionsKg),
-			share(run.Savings.Emissions), cost, saved, span(run.MeanWaitSeconds), span(run.P95WaitSeconds),
-			span(run.MeanCompletionSeconds), span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation),
+		t.Add(run.Strategy, machinesDo[run.EmptyNodes], Significant(run.EnergyKWh), share(run.Savings.Energy),
+			Significant(run.EmissionsKg),
+			share(run.Savings.Emissions), cost, saved, Span(run.MeanWaitSeconds), Span(run.P95WaitSeconds),
+			Span(run.MeanCompletionSeconds), Span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation),
 			strconv.Itoa(run.HeldJobs), strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines,
 			run.Suspensions, run.Tolerated, run.UnplacedJobs, slept.Boots, slept.FailedBoots, run.DecisionsPerSecond)
 	}
@@ -148,8 +148,8 @@ func (r *Report) emptyNote() string {
 	}
 	return fmt.Sprintf("Machines that sleep draw what their power profile says; those that take time to boot slept "+
 		"for %s of machine time in all runs; the %s took %s kWh and %s, which the figures include.",
-		span(3600*sum.AsleepHours), plural(sum.Boots, "boot", "boots"), significant(sum.BootEnergyKWh),
-		span(3600*sum.BootHours))
+		Span(3600*sum.AsleepHours), plural(sum.Boots, "boot", "boots"), Significant(sum.BootEnergyKWh),
+		Span(3600*sum.BootHours))
 }
 
 // unplacedNotes tell what no node is large enough for from what only found no room: energy is lower for either.

@@ -198,7 +198,7 @@ func (s *Statement) explain() {
 		note("Average and marginal emissions are different things and are not added.")
 	}
 	if s.Total.Unmeasured > 0 {
-		note("Meters gave no value for " + span(s.Total.Unmeasured) + " of the nodes' time.")
+		note("Meters gave no value for " + Span(s.Total.Unmeasured) + " of the nodes' time.")
 	}
 	if s.Total.Jobs > 0 {
 		note("Turnaround is from a job's creation to the end of its energy, for jobs that were placed by us and have " +

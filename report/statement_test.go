@@ -154,7 +154,7 @@ func TestFromDecisionsToAReport(t *testing.T) {
 	var estimate float64
 	for i := range r.records {
 		if r.records[i].Action == actionPlace {
-			snapshot, err := readSnapshot(&r.records[i])
+			snapshot, err := ReadSnapshot(&r.records[i])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -49,7 +49,7 @@ func (s *Statement) bars(t *shown) *bars {
 		row := &s.Rows[i]
 		b.All = append(b.All, bar{
 			Name: shortened(strings.Join(t.Rows[i][:t.Words], " · ")),
-			Text: significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
+			Text: Significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
 			Width: math.Max(0, row.EnergyKWh/most*barRoom),
 		})
 	}
@@ -75,7 +75,7 @@ func (c *Comparison) jobs() *shown {
 		j := &c.PerJob[i]
 		var held, emissions, cost string
 		if j.Held > 0 {
-			held = span(j.Held)
+			held = Span(j.Held)
 		}
 		if j.Emissions != nil {
 			emissions = j.Emissions.String() + " (" + j.Signal + ")"

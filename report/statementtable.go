@@ -34,9 +34,9 @@ func (s *Statement) table() *Table {
 	for i, d := range s.GroupBy {
 		t.add(Column{Name: d, Field: d, Words: true}, func(r *StatementRow) any { return s.key(r, i) })
 	}
-	t.add(Column{Name: "energy\nkWh", Field: "energy_kwh", Show: significant},
+	t.add(Column{Name: "energy\nkWh", Field: "energy_kwh", Show: Significant},
 		func(r *StatementRow) any { return r.EnergyKWh })
-	t.add(Column{Name: "facility\nkWh", Field: "facility_kwh", Show: significant, Wide: true},
+	t.add(Column{Name: "facility\nkWh", Field: "facility_kwh", Show: Significant, Wide: true},
 		func(r *StatementRow) any { return r.FacilityKWh })
 	t.add(Column{
 		Name: "intensity\ng/kWh", Field: "intensity_g_per_kwh",
@@ -48,11 +48,11 @@ func (s *Statement) table() *Table {
 		if len(signals) > 1 {
 			name = signal + " emissions"
 		}
-		t.add(Column{Name: name + "\nkgCO2e", Field: "emissions_kg_" + word(signal), Show: significant},
+		t.add(Column{Name: name + "\nkgCO2e", Field: "emissions_kg_" + word(signal), Show: Significant},
 			func(r *StatementRow) any { return entry(r.EmissionsKg, signal) })
 	}
 	for _, currency := range slices.Sorted(maps.Keys(s.Total.Costs)) {
-		t.add(Column{Name: "cost\n" + currency, Field: "cost_" + word(currency), Show: significant},
+		t.add(Column{Name: "cost\n" + currency, Field: "cost_" + word(currency), Show: Significant},
 			func(r *StatementRow) any { return entry(r.Costs, currency) })
 	}
 	t.add(Column{Name: "jobs\nended", Field: "jobs", Wide: true}, func(r *StatementRow) any {
@@ -63,7 +63,7 @@ func (s *Statement) table() *Table {
 	})
 	t.add(Column{
 		Name: "turnaround\nmean", Field: "turnaround_hours",
-		Show: func(hours float64) string { return span(hours * time.Hour.Seconds()) },
+		Show: func(hours float64) string { return Span(hours * time.Hour.Seconds()) },
 	}, func(r *StatementRow) any { return r.TurnaroundHours })
 	s.addSaved(t)
 	notZero := func(v float64) string {
@@ -72,7 +72,7 @@ func (s *Statement) table() *Table {
 		}
 		return percent(v)
 	}
-	t.add(Column{Name: "CPU\nhours", Field: "cpu_hours", Show: significant, Wide: true},
+	t.add(Column{Name: "CPU\nhours", Field: "cpu_hours", Show: Significant, Wide: true},
 		func(r *StatementRow) any { return r.CPUHours })
 	t.add(Column{Name: "est.\n%", Field: "estimated_share", Show: percent},
 		func(r *StatementRow) any { return r.EstimatedShare })

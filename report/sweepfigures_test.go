@@ -180,10 +180,10 @@ func TestColoursOfStrategies(t *testing.T) {
 		}
 	}
 	s.Strategies = nil
-	for i := range 3 * len(palette) {
+	for i := range 3 * len(Palette) {
 		s.Strategies = append(s.Strategies, SweepRow{Strategy: strings.Repeat("x", 1+i)})
 	}
-	if c := s.colours(); c[0] == c[len(palette)] || c[len(palette)] == c[2*len(palette)] {
+	if c := s.colours(); c[0] == c[len(Palette)] || c[len(Palette)] == c[2*len(Palette)] {
 		t.Errorf("more strategies than colours: %v", c)
 	}
 }

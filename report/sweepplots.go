@@ -104,7 +104,7 @@ func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 }
 
 // colours gives every row that of its strategy, the same in all figures. Under further forecasts and restart costs it
-// is paler; where strategies outnumber the palette, it comes again, darker.
+// is paler; where strategies outnumber the Palette, it comes again, darker.
 func (s *Sweep) colours() []color.Color {
 	variants := map[string]int{}
 	for i := range s.Strategies {
@@ -116,8 +116,8 @@ func (s *Sweep) colours() []color.Color {
 		if _, ok := numbers[name]; !ok {
 			numbers[name] = len(numbers)
 		}
-		round := numbers[name] / len(palette)
-		c := blend(palette[numbers[name]%len(palette)], 0x00, min(0.8, 0.4*float64(round)))
+		round := numbers[name] / len(Palette)
+		c := blend(Palette[numbers[name]%len(Palette)], 0x00, min(0.8, 0.4*float64(round)))
 		c = blend(c, 0xFF, 0.65*float64(seen[name])/float64(variants[name]))
 		seen[name]++
 		return c
@@ -209,7 +209,7 @@ func (s *Sweep) nodesFigure() figure {
 	var keys []key
 	var below *plotter.BarChart
 	for i, name := range slices.Sorted(maps.Keys(types)) {
-		chart := &plotter.BarChart{Width: 0.68 * slot, Color: palette[i%len(palette)]}
+		chart := &plotter.BarChart{Width: 0.68 * slot, Color: Palette[i%len(Palette)]}
 		for k := range s.Strategies {
 			chart.Values = append(chart.Values, s.Strategies[k].NodeEnergy[name])
 		}

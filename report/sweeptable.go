@@ -71,7 +71,7 @@ func (s *Sweep) published() *Table {
 			cost, _ := p.check() // a wrong one was refused
 			row = append(row, cost)
 		}
-		t.Add(append(row, p.Figure, p.Source, significant(p.Value), significant(p.Measured))...)
+		t.Add(append(row, p.Figure, p.Source, Significant(p.Value), Significant(p.Measured))...)
 	}
 	return t
 }
@@ -97,14 +97,14 @@ func (s *Sweep) overall() *Table {
 		r := &s.Strategies[i]
 		var adjusted any
 		if r.AdjustedCost != nil {
-			adjusted = significant(*r.AdjustedCost)
+			adjusted = Significant(*r.AdjustedCost)
 		}
 		t.Add(r.Strategy, only(s.sleeps(), machinesDo[s.empty(r)]), cmp.Or(r.Forecast, "–"),
-			only(restarts, r.RestartCost.String()), significant(r.Grams/1000),
+			only(restarts, r.RestartCost.String()), Significant(r.Grams/1000),
 			shownInterval(&r.Saving, 100, 2), only(rated, shownInterval(r.Eta, 1, 3)),
 			only(rated, shownShare(r.EtaMean.value())), only(rated, worst(r)), only(rated, shownShare(r.EtaOther)),
-			only(rated, shownShare(r.EtaInterruptible.value())), span(3600*r.MeanWaitHours), span(3600*r.P95WaitHours),
-			span(3600*r.TurnaroundHours), only(priced, significant(r.Cost)), adjusted,
+			only(rated, shownShare(r.EtaInterruptible.value())), Span(3600*r.MeanWaitHours), Span(3600*r.P95WaitHours),
+			Span(3600*r.TurnaroundHours), only(priced, Significant(r.Cost)), adjusted,
 			fmt.Sprintf("%.2f", r.Suspensions), r.Violations, only(s.sleeps(), strconv.Itoa(r.Boots)),
 			only(s.sleeps(), strconv.Itoa(r.FailedBoots)))
 	}

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -70,6 +71,14 @@ func (k ReasonKind) String() string {
 		return reasonNames[k]
 	}
 	return fmt.Sprintf("Reason(%d)", uint8(k))
+}
+
+// InWords returns what a reason's name says to people, as far as that needs no number; else the name.
+func InWords(name string) string {
+	if i := slices.Index(reasonNames[:], name); i >= 0 && i < len(plainReasons) && plainReasons[i] != "" {
+		return plainReasons[i]
+	}
+	return name
 }
 
 // Reason says why, with the numbers that the decision turned on.

@@ -27,6 +27,23 @@ type accountant struct {
 type bin struct {
 	energy energy.Joules
 	carbon energy.Grams
+	parts  parts
+}
+
+// parts are how much of some energy, or which share of it, machines drew for being awake and for being asleep.
+type parts struct{ idle, asleep float64 }
+
+// partsOf says which shares of what a node draws it would also draw without a job, or draws asleep.
+func partsOf(n *sched.Node, power energy.Watts) parts {
+	switch {
+	case power <= 0:
+		return parts{}
+	case n.Jobs == 0 && !n.Awake && n.Profile.Sleeps():
+		return parts{asleep: 1}
+	}
+	bare := *n
+	bare.Free, bare.Jobs, bare.Awake = n.Capacity, 0, true
+	return parts{idle: min(1, float64(bare.Power()/power))}
 }
 
 func newAccountant(start time.Time, nodes []sched.Node, u *use, step time.Duration) *accountant {
@@ -56,14 +73,14 @@ func (a *accountant) settle(i int, n *sched.Node, t time.Time) error {
 				window.End.Format(time.RFC3339))
 		}
 	}
-	e := site.Account(power, 0, window)
+	e, shares := site.Account(power, 0, window), partsOf(n, power)
 	a.book(i, e)
 	// it mostly lies in one interval
 	if k := window.Start.Sub(a.start) / a.step; !t.After(a.start.Add((k + 1) * a.step)) {
-		a.bin(window.Start, e)
+		a.bin(window.Start, e, shares)
 		return nil
 	}
-	a.chart(site, power, window)
+	a.chart(site, power, shares, window)
 	return nil
 }
 
@@ -74,7 +91,7 @@ func (a *accountant) wake(i int, n *sched.Node, t time.Time) energy.Joules {
 	}
 	e := a.sites[i].Account(0, n.Profile.WakeUp, sched.Window{Start: t, End: t})
 	a.book(i, e)
-	a.bin(t, e)
+	a.bin(t, e, parts{})
 	return e.Energy
 }
 
@@ -86,22 +103,24 @@ func (a *accountant) book(i int, e sched.Estimate) {
 }
 
 // chart spreads a window over the bins of the timeline.
-func (a *accountant) chart(site *sched.Site, power energy.Watts, w sched.Window) {
+func (a *accountant) chart(site *sched.Site, power energy.Watts, shares parts, w sched.Window) {
 	for w.Start.Before(w.End) {
 		k := w.Start.Sub(a.start) / a.step
 		part := sched.Window{Start: w.Start, End: a.start.Add((k + 1) * a.step)}
 		part.End = grid.Earlier(part.End, w.End)
-		a.bin(w.Start, site.Account(power, 0, part))
+		a.bin(w.Start, site.Account(power, 0, part), shares)
 		w.Start = part.End
 	}
 }
 
 // bin adds to the interval of the timeline that t lies in.
-func (a *accountant) bin(t time.Time, e sched.Estimate) {
+func (a *accountant) bin(t time.Time, e sched.Estimate, shares parts) {
 	k := int(t.Sub(a.start) / a.step)
 	for len(a.bins) <= k {
 		a.bins = append(a.bins, bin{})
 	}
 	a.bins[k].energy += e.Energy
 	a.bins[k].carbon += e.Carbon
+	a.bins[k].parts.idle += shares.idle * float64(e.Energy)
+	a.bins[k].parts.asleep += shares.asleep * float64(e.Energy)
 }

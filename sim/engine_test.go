@@ -89,6 +89,10 @@ func TestAccountingByHand(t *testing.T) {
 			length = r.Timeline[i+1].Time.Sub(sample.Time)
 		}
 		charted += sample.Power.For(length)
+		if rest := sample.Power - sample.Idle - sample.Asleep; sample.Idle < 0 || sample.Asleep < 0 || rest < -1e-9 {
+			t.Errorf("at %v %v W are drawn, of them %v idle and %v asleep", sample.Time, sample.Power, sample.Idle,
+				sample.Asleep)
+		}
 	}
 	if math.Abs(charted.KWh()-wantKWh) > 1e-9 {
 		t.Errorf("the timeline holds %v kWh, the total is %v", charted.KWh(), wantKWh)

@@ -131,6 +131,8 @@ func (o *Outcome) Overdue(j *sched.Job) time.Duration {
 type Sample struct {
 	Time      time.Time
 	Power     energy.Watts   // mean over the interval, at the sites' meters
+	Idle      energy.Watts   // of it: what machines that are awake would draw without a job
+	Asleep    energy.Watts   // of it: what machines draw that sleep
 	Intensity grid.Intensity // mean of the sites, weighted with their power
 	Running   int            // at Time
 	Queued    int

@@ -82,7 +82,9 @@ func (e *engine) fill() {
 		s := &r.Timeline[k]
 		s.Time = e.scenario.Start.Add(time.Duration(k) * e.account.step)
 		length := min(e.account.step, r.Accounted.Sub(s.Time))
-		s.Power = energy.Watts(float64(b.energy) / max(length.Seconds(), 1e-9))
+		seconds := max(length.Seconds(), 1e-9)
+		s.Power = energy.Watts(float64(b.energy) / seconds)
+		s.Idle, s.Asleep = energy.Watts(b.parts.idle/seconds), energy.Watts(b.parts.asleep/seconds)
 		if b.energy > 0 {
 			s.Intensity = grid.Intensity(float64(b.carbon) / b.energy.KWh())
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/ledger"
 )
 
 // NodesPower is the answer of GET /api/v1/nodes/power.
@@ -70,6 +71,11 @@ type PodPower struct {
 	AsOf      time.Time      `json:"asOf"`
 	Quality   energy.Quality `json:"quality"`
 	Source    string         `json:"source"`
+}
+
+// Decisions is the answer of GET /api/v1/decisions, and what POST takes.
+type Decisions struct {
+	Decisions []ledger.Record `json:"decisions"`
 }
 
 // Error is the body of every answer that is no success.

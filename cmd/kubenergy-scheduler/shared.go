@@ -10,11 +10,13 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/otlp"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/scheduler/hold"
 	"github.com/kubenergy/kubenergy/scheduler/place"
@@ -70,6 +72,9 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 	s.run(ctx, "hold loop", loop.Run)
 	s.run(ctx, "recorder", recorder.Run)
 	s.run(ctx, "live watts", feed.Run)
+	s.run(ctx, "push of metrics", func(ctx context.Context) error {
+		return otlp.Run(ctx, "kubenergy-scheduler", legacyregistry.DefaultGatherer, s.log)
+	})
 	awaitSettled(ctx, knowledge)
 	return place.Deps{
 		View: knowledge, Gate: loop, Clock: loop.Now, Log: s.log, Live: feed, Recorder: recorder, Go: s.run,

@@ -11,15 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/controller/cached"
-	"github.com/kubenergy/kubenergy/controller/power"
 	"github.com/kubenergy/kubenergy/controller/release"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// NodePower shows nodes, machines and held Jobs as they are at each scrape. It remembers nothing, so nothing outlives
-// its object.
+// NodePower shows nodes and held Jobs as they are at each scrape. It remembers nothing, so nothing outlives its object.
 type NodePower struct {
 	Client client.Client // with an index of pods by node
 	View   func() *kube.View
@@ -39,7 +37,14 @@ var (
 	heldNow = prometheus.NewDesc("kubenergy_held_jobs", "Jobs that are held.", []string{labelNamespace}, nil)
 )
 
-// Collect shows them, as [panics.Collector] wants.
+// Describe implements prometheus.Collector.
+func (c *NodePower) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{nodePower, nodePUE, nodeEfficiency, heldNow} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
 func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 	if !c.Leads() {
 		return
@@ -54,7 +59,6 @@ func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
 		c.Log.Warn("listing nodes for metrics", "error", err)
 		return
 	}
-	power.Collect(nodes.Items, ch)
 	view := c.View()
 	for i := range nodes.Items {
 		n := &nodes.Items[i]

@@ -34,7 +34,10 @@ const gaugesEvery = time.Minute
 // staleAfter is when watts are no longer decided by.
 const staleAfter = 45 * time.Second
 
-// Collect shows them, as [panics.Collector] wants.
+// Describe implements prometheus.Collector. It says nothing: what is shown is described as it is.
+func (*LedgerMetrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
 func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	show := func(kind prometheus.ValueType, v float64, name, help string, label ...string) {

@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 )
@@ -28,7 +26,7 @@ func TestLedgerMetrics(t *testing.T) {
 		}}
 	}}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(panics.Collector(slog.New(slog.DiscardHandler), m.Collect))
+	registry.MustRegister(m)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

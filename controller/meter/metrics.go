@@ -18,7 +18,14 @@ var (
 		"Power at the wall over the power that the node's agent tells, of the last minutes.", []string{"node"}, nil)
 )
 
-// Collect shows them, as [panics.Collector] wants.
+// Describe implements prometheus.Collector.
+func (p *Poller) Describe(ch chan<- *prom.Desc) {
+	for _, d := range []*prom.Desc{descUp, descPower, descEnergy, descAge, descPolls, descRatio} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
 func (p *Poller) Collect(ch chan<- prom.Metric) {
 	for _, m := range p.meters {
 		p.collect(m, ch)

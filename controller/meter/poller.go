@@ -59,7 +59,7 @@ const (
 // staleAfter returns when a meter that is asked each interval has nothing to say of now any more.
 func staleAfter(interval time.Duration) time.Duration { return max(stalePolls*interval, leastStale) }
 
-// Poller asks all meters. Collect shows them.
+// Poller asks all meters. It is a prometheus.Collector.
 type Poller struct {
 	deps            Deps
 	meters          []*meter

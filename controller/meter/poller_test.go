@@ -183,7 +183,7 @@ func TestPolling(t *testing.T) {
 
 func registry(p *Poller) *prom.Registry {
 	r := prom.NewRegistry()
-	r.MustRegister(prom.CollectorFunc(p.Collect))
+	r.MustRegister(p)
 	return r
 }
 

@@ -119,27 +119,33 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 		t := &turn{node: n, facts: l.facts(n, now)}
 		t.boot, t.want = unknown.BootTime(), sleep.Wake
 		if sound {
-			t.boot, t.want, t.why = s.Machines[i].BootTime(), plan.Verdicts[i].Do, because(&plan.Verdicts[i])
-			t.keep = s.Machines[i].Keep
-		}
-		if sound && plan.Verdicts[i].Reason == sleep.ForPlanned {
-			l.kept[n.Name] = now
+			l.judge(t, &s.Machines[i], &plan.Verdicts[i])
 		}
 		l.tell(t)
-		if l.switches[n.Name] == nil && t.state == sleep.Awake && !t.tainted {
-			continue
-		}
 		if !t.would && (l.Mode != ModeEnforce || n.Labels[v1alpha1.LabelMaySleep] != "true") {
 			t.want, t.why = sleep.Wake, "it may sleep no longer"
 		}
 		if t.would || t.goes() {
-			if asked++; asked > mostAsked {
-				continue
-			}
+			asked++
 		}
-		turns = append(turns, t)
+		if l.concerns(t) && (asked <= mostAsked || !t.would && !t.goes()) {
+			turns = append(turns, t)
+		}
 	}
 	return turns
+}
+
+// concerns reports whether there may be anything to do about a machine.
+func (l *loop) concerns(t *turn) bool {
+	return l.switches[t.node.Name] != nil || t.state != sleep.Awake || t.tainted
+}
+
+// judge has a turn do what was decided.
+func (l *loop) judge(t *turn, m *sleep.Machine, v *sleep.Verdict) {
+	t.boot, t.want, t.why, t.keep = m.BootTime(), v.Do, because(v), m.Keep
+	if v.Reason == sleep.ForPlanned {
+		l.kept[m.Name] = t.now
+	}
 }
 
 // facts returns what a node says of its machine.

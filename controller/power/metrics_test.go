@@ -1,11 +1,11 @@
 package power
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 )
@@ -13,12 +13,18 @@ import (
 func TestMetrics(t *testing.T) {
 	w, r := one(t, 3)
 	w.live(t, r, 40*time.Second)
-	var all []v1.Node
-	for _, n := range w.nodes {
-		all = append(all, *n)
+	leads := false
+	m := &Machines{Leads: func() bool { return leads }, Nodes: func(context.Context) (all []v1.Node, err error) {
+		for _, n := range w.nodes {
+			all = append(all, *n)
+		}
+		return all, nil
+	}}
+	if n := testutil.CollectAndCount(m); n != 0 {
+		t.Errorf("%d series of a replica that does not lead", n)
 	}
-	collect := prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) { Collect(all, ch) })
-	if err := testutil.CollectAndCompare(collect, strings.NewReader(`
+	leads = true
+	if err := testutil.CollectAndCompare(m, strings.NewReader(`
 		# HELP kubenergy_power_machines Machines that may sleep, by what they do.
 		# TYPE kubenergy_power_machines gauge
 		kubenergy_power_machines{state="asleep"} 0

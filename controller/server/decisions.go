@@ -11,14 +11,10 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/ledger"
 )
-
-// Decisions is the answer of GET /api/v1/decisions, and what POST takes.
-type Decisions struct {
-	Decisions []ledger.Record `json:"decisions"`
-}
 
 func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query) error {
 	const usual, most, mostSnapshots = 1000, 10_000, 200
@@ -51,7 +47,7 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	if err != nil {
 		return askedBadly(err)
 	}
-	return writeJSON(w, http.StatusOK, Decisions{some(records)})
+	return writeJSON(w, http.StatusOK, api.Decisions{Decisions: some(records)})
 }
 
 // may refuses a caller who may not do what is needed, in the words that are given.
@@ -99,7 +95,7 @@ func readDecisions(data []byte) ([]ledger.Record, error) {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); bytes.HasPrefix(trimmed, []byte("[")) {
 		err = json.Unmarshal(data, &records)
 	} else {
-		var all Decisions
+		var all api.Decisions
 		err = json.Unmarshal(data, &all)
 		records = all.Decisions
 	}
@@ -139,7 +135,7 @@ func checkRecord(r *ledger.Record) error {
 	}
 	for name, number := range map[string]float64{
 		"energyJoules": float64(r.Energy), "carbonGrams": float64(r.Carbon), "cost": r.Cost,
-		"carbonIntensity": r.Intensity,
+		"carbonIntensity": r.Intensity, "saving": r.Saving, "savedGrams": float64(r.Saved),
 	} {
 		if math.IsNaN(number) || math.Abs(number) > largest {
 			return fmt.Errorf("%s is %v", name, number)

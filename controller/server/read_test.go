@@ -267,11 +267,11 @@ func TestDecisions(t *testing.T) {
 	var hooked []ledger.Record
 	w.config.Recorded = func(r []ledger.Record) { hooked = append(hooked, r...) }
 	h := w.handler()
-	all := get[Decisions](t, h, "/api/v1/decisions").Decisions
+	all := get[api.Decisions](t, h, "/api/v1/decisions").Decisions
 	if len(all) != 2 || all[0].Snapshot != nil {
 		t.Fatalf("%+v", all)
 	}
-	if one := get[Decisions](t, h,
+	if one := get[api.Decisions](t, h,
 		"/api/v1/namespaces/b/decisions?snapshots=true&owner=Job/job-of-b&uid=uid-b&strategy=carbon%2Bwindow").Decisions; len(one) != 1 || string(one[0].Snapshot) != "snapshot" {
 		t.Errorf("%+v", one)
 	}
@@ -306,7 +306,7 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("%d: %d %s", i, answer.Code, answer.Body)
 		}
 	}
-	if all := get[Decisions](t, h, "/api/v1/namespaces/a/decisions").Decisions; len(all) != 3 {
+	if all := get[api.Decisions](t, h, "/api/v1/namespaces/a/decisions").Decisions; len(all) != 3 {
 		t.Errorf("%d decisions: the same ID is the same one", len(all))
 	}
 	if len(hooked) != 4 {

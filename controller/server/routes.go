@@ -265,7 +265,7 @@ func decisionRoutes() []route {
 				otherwise: "false", example: "true",
 			},
 			limited("1000", "10,000, with snapshots 200; the youngest"), ofNamespaces,
-		), Decisions{}, (*server).serveDecisions)
+		), api.Decisions{}, (*server).serveDecisions)
 	decisions.rights += snapshotsRight
 	return append(andOfNamespace(decisions, sameOfNamespace), route{
 		method: http.MethodPost, path: "/api/v1/decisions", rights: "create records",
@@ -274,7 +274,7 @@ func decisionRoutes() []route {
 			"256, or an array of them.",
 		body: &body{
 			media: contentJSON, about: "gzip or not; 4 MiB at most, also unpacked", most: maxRecords,
-			schema: Decisions{}, example: `{"decisions":[]}`,
+			schema: api.Decisions{}, example: `{"decisions":[]}`,
 		},
 		status: http.StatusNoContent, serve: (*server).postDecisions,
 	})

@@ -644,7 +644,7 @@ func TestRun(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		down.Store(true)
 		time.Sleep(2 * time.Hour)
-		if n := testutil.CollectAndCount(prom.CollectorFunc(d.Metrics.Collect), "kubenergy_signal_rejected_total"); n != 1 {
+		if n := testutil.CollectAndCount(d.Metrics, "kubenergy_signal_rejected_total"); n != 1 {
 			t.Errorf("%d reasons", n)
 		}
 		cancel()
@@ -652,7 +652,7 @@ func TestRun(t *testing.T) {
 		if !slices.Contains(reports, "0s 300 http") || !strings.HasSuffix(reports[len(reports)-1], "none http") {
 			t.Errorf("%q", reports)
 		}
-		if n := testutil.CollectAndCount(prom.CollectorFunc(d.Metrics.Collect), "kubenergy_signal_rejected_total",
+		if n := testutil.CollectAndCount(d.Metrics, "kubenergy_signal_rejected_total",
 			"kubenergy_signal_age_seconds"); n != 0 {
 			t.Errorf("%d series are left of a keeper that has ended", n)
 		}
@@ -676,7 +676,7 @@ func TestMetrics(t *testing.T) {
 		k.poll(t.Context())
 	}
 	registry := prom.NewPedanticRegistry()
-	registry.MustRegister(prom.CollectorFunc(d.Metrics.Collect))
+	registry.MustRegister(d.Metrics)
 	now = now.Add(10 * time.Second)
 	want := `
 # HELP kubenergy_electricity_price_per_kilowatthour Price of electricity now, in the currency.

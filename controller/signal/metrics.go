@@ -42,7 +42,16 @@ func NewMetrics(clock func() time.Time) *Metrics {
 	}
 }
 
-// Collect shows them, as [panics.Collector] wants.
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prom.Desc) {
+	m.requests.Describe(ch)
+	m.rejected.Describe(ch)
+	ch <- descAge
+	ch <- descCarbon
+	ch <- descPrice
+}
+
+// Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	m.requests.Collect(ch)
 	m.rejected.Collect(ch)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	prom "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -362,7 +361,7 @@ func TestMetricsOfTwoObjects(t *testing.T) {
 		d.Metrics.add(two)
 		one.poll(t.Context())
 		two.poll(t.Context())
-		if err := testutil.CollectAndCompare(prom.CollectorFunc(d.Metrics.Collect), strings.NewReader(`
+		if err := testutil.CollectAndCompare(d.Metrics, strings.NewReader(`
 # HELP kubenergy_grid_carbon_intensity_grams_per_kilowatthour Carbon intensity of electricity now.
 # TYPE kubenergy_grid_carbon_intensity_grams_per_kilowatthour gauge
 kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="estimated",signal="average",zone="DE"} 100

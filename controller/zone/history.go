@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/grid"
@@ -15,6 +19,8 @@ import (
 // A History remembers what carbon intensities and prices were. Forecasts say only what comes, and what finished work
 // has emitted depends on what was.
 type History struct {
+	misses *prometheus.SummaryVec
+
 	mu    sync.Mutex
 	sites map[string]*siteHistory
 }
@@ -23,6 +29,7 @@ type History struct {
 type siteHistory struct {
 	units         kube.Units // of the tracks
 	carbon, price signal.Track
+	forecast      foretold
 }
 
 // remembered is for how long: work that ran longer gets no emissions.
@@ -45,7 +52,18 @@ func Signal(v *kube.View) string {
 }
 
 // NewHistory returns a History that knows nothing.
-func NewHistory() *History { return &History{sites: map[string]*siteHistory{}} }
+func NewHistory() *History {
+	return &History{sites: map[string]*siteHistory{}, misses: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+		Name: "kubenergy_forecast_error_ratio",
+		Help: "By how much forecasts of hourly carbon intensity were wrong, as a share of what it turned out to be.",
+	}, []string{"zone", "horizon"})}
+}
+
+// Describe implements [prometheus.Collector].
+func (h *History) Describe(ch chan<- *prometheus.Desc) { h.misses.Describe(ch) }
+
+// Collect implements [prometheus.Collector].
+func (h *History) Collect(ch chan<- prometheus.Metric) { h.misses.Collect(ch) }
 
 // Run takes samples until ctx ends.
 func (h *History) Run(ctx context.Context, view func() *kube.View) error {
@@ -67,7 +85,13 @@ func (h *History) Run(ctx context.Context, view func() *kube.View) error {
 func (h *History) Sample(v *kube.View, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.sites, func(name string, _ *siteHistory) bool { return v.Site(name) == nil })
+	maps.DeleteFunc(h.sites, func(name string, of *siteHistory) bool {
+		gone := v.Site(name) == nil
+		if gone {
+			h.misses.DeletePartialMatch(prometheus.Labels{"zone": string(of.forecast.zone)})
+		}
+		return gone
+	})
 	for _, s := range v.Sites() {
 		is, of := v.Units(s.Name), h.sites[s.Name]
 		if of == nil {
@@ -76,7 +100,7 @@ func (h *History) Sample(v *kube.View, now time.Time) {
 		}
 		waits := is.Behind && of.units.Behind
 		if is.Marginal != of.units.Marginal {
-			of.carbon, waits = newTrack(), is.Behind
+			of.carbon, of.forecast.of, waits = newTrack(), nil, is.Behind
 		}
 		if is.Currency != of.units.Currency {
 			of.price, waits = newTrack(), is.Behind
@@ -89,6 +113,56 @@ func (h *History) Sample(v *kube.View, now time.Time) {
 			if is.Fresh(now, 0) {
 				track.Note(now, is.Series.At(now))
 			}
+		}
+		if of.forecast.zone = s.Zone; s.Carbon.Fresh(now, 0) {
+			of.forecast.look(s.Carbon.Series, &of.carbon, now, func(ahead string, miss float64) {
+				h.misses.WithLabelValues(string(s.Zone), ahead).Observe(miss)
+			})
+		}
+	}
+}
+
+// horizons are how far ahead of an hour a forecast of it is held against what it turned out to be, and their names.
+var horizons = []struct {
+	ahead time.Duration
+	name  string
+}{{time.Hour, "1h"}, {6 * time.Hour, "6h"}, {24 * time.Hour, "24h"}}
+
+// foretold is what was forecast of hours that have not passed yet.
+type foretold struct {
+	zone grid.Zone
+	hour time.Time // the last one that was looked at
+	of   map[time.Time][]float64
+}
+
+// look remembers, once in an hour, what is forecast of later ones, and tells how wrong it was of the one that is over.
+// The error of an hour that is not known whole, or of which nothing is to be a share of, counts for nothing.
+func (f *foretold) look(s *grid.Series, was *signal.Track, now time.Time, tell func(ahead string, miss float64)) {
+	hour := now.UTC().Truncate(time.Hour)
+	if !hour.After(f.hour) {
+		return
+	}
+	f.hour = hour
+	if f.of == nil {
+		f.of = map[time.Time][]float64{}
+	}
+	over := hour.Add(-time.Hour)
+	if known := was.During(over, hour); known != nil && known.Mean(over, hour) > 0 {
+		is := known.Mean(over, hour)
+		for i, said := range f.of[over] {
+			if !math.IsNaN(said) {
+				tell(horizons[i].name, math.Abs(said-is)/is)
+			}
+		}
+	}
+	maps.DeleteFunc(f.of, func(of time.Time, _ []float64) bool { return !of.After(over) })
+	for i, h := range horizons {
+		due := hour.Add(h.ahead)
+		if f.of[due] == nil {
+			f.of[due] = slices.Repeat([]float64{math.NaN()}, len(horizons))
+		}
+		if s.Covers(due, due.Add(time.Hour)) {
+			f.of[due][i] = s.Mean(due, due.Add(time.Hour))
 		}
 	}
 }

@@ -1,8 +1,12 @@
 package zone
 
 import (
+	"math"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 	"github.com/kubenergy/kubenergy/grid"
@@ -136,5 +140,81 @@ func TestHistory(t *testing.T) {
 	note(1, kit.Noon.Add(20000*time.Hour))
 	if track.During(last, last) != nil {
 		t.Error("what was years ago is remembered")
+	}
+}
+
+// What is forecast of an hour is held against what it turned out to be: by how far ahead, once for each hour, and only
+// where all of the hour is known.
+func TestErrorsOfForecasts(t *testing.T) {
+	h := NewHistory()
+	view := func(now time.Time, marginal bool, ahead ...float64) *kube.View { // forecast from now on, one value an hour
+		t.Helper()
+		s, err := grid.NewSeries(now.Truncate(time.Hour), time.Hour, ahead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := kube.Contents{
+			Units: map[string]kube.Units{"home": {Currency: "EUR", Marginal: marginal}},
+			Sites: []*sched.Site{{Name: "home", Zone: "DE", Carbon: grid.Signal{Series: s}}},
+		}
+		v, err := c.View()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	errors := func() map[string][2]float64 {
+		t.Helper()
+		r := prometheus.NewRegistry()
+		r.MustRegister(h)
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string][2]float64{}
+		for _, f := range families {
+			for _, m := range f.Metric {
+				if m.Label[1].GetValue() != "DE" {
+					t.Errorf("of zone %q", m.Label[1].GetValue())
+				}
+				all[m.Label[0].GetValue()] = [2]float64{
+					float64(m.Summary.GetSampleCount()), math.Round(m.Summary.GetSampleSum()*1e6) / 1e6,
+				}
+			}
+		}
+		return all
+	}
+	pass := func(from time.Time, d time.Duration, v *kube.View) {
+		for now := from; now.Before(from.Add(d)); now = now.Add(time.Minute) {
+			h.Sample(v, now)
+		}
+	}
+	noon := kit.Noon
+	// At noon it is said: 100 now, 300 from 13:00, and 200 from 18:00 for an hour. From 13:00 on 200 holds.
+	pass(noon, time.Hour, view(noon, false, 100, 300, 300, 300, 300, 300, 200))
+	pass(noon.Add(time.Hour), 7*time.Hour, view(noon.Add(time.Hour), false, 200, 200, 200, 200, 200, 200, 200))
+	want := map[string][2]float64{"1h": {6, 0.5}, "6h": {1, 0}} // of 13:00 300 instead of 200; then right
+	if diff := cmp.Diff(want, errors()); diff != "" {
+		t.Errorf("by 20:00 (-want +got):\n%s", diff)
+	}
+	// Signals are away for half of an hour of which something was said: nothing is known of it.
+	pass(noon.Add(8*time.Hour), 30*time.Minute, view(noon.Add(8*time.Hour), false, 200, 400, 400))
+	pass(noon.Add(9*time.Hour+30*time.Minute), 31*time.Minute, view(noon.Add(9*time.Hour), false, 200, 400))
+	if got := errors()["1h"]; got[0] > 7 || got[1] > 0.5 {
+		t.Errorf("with an hour that is not known: %v", got)
+	}
+	// The other kind of intensity is not what was forecast.
+	before := errors()["1h"]
+	pass(noon.Add(10*time.Hour+time.Minute), 2*time.Hour, view(noon.Add(10*time.Hour), true, 700, 700))
+	if got := errors()["1h"]; got[1] != before[1] {
+		t.Errorf("the average was held against the marginal: %v after %v", got, before)
+	}
+	empty, err := (&kube.Contents{}).View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Sample(empty, noon.Add(20*time.Hour))
+	if got := errors(); len(got) > 0 {
+		t.Errorf("the zone is gone, and %v is left", got)
 	}
 }

@@ -77,19 +77,18 @@ func Keep(ctx context.Context, log *slog.Logger, part, about string, run func(co
 
 // Collector returns a collector under which a panic costs what it had still to show: a registry calls collectors in
 // goroutines of its own, where a panic would end the process.
-func Collector(log *slog.Logger, collect func(chan<- prometheus.Metric)) prometheus.Collector {
-	return collector(func(into chan<- prometheus.Metric) {
-		Survive(log, "metrics", "collecting metrics", func() { collect(into) })
-	})
+func Collector(log *slog.Logger, c prometheus.Collector) prometheus.Collector {
+	return collector{c, log}
 }
 
-// collector says nothing before it is asked: what it shows is described as it is. A [prometheus.CollectorFunc] would be
-// asked when it is registered, before there is anything to show, and might show nothing else later.
-type collector func(into chan<- prometheus.Metric)
+type collector struct {
+	prometheus.Collector
+	log *slog.Logger
+}
 
-func (collector) Describe(chan<- *prometheus.Desc) {}
-
-func (c collector) Collect(into chan<- prometheus.Metric) { c(into) }
+func (c collector) Collect(into chan<- prometheus.Metric) {
+	Survive(c.log, "metrics", "collecting metrics", func() { c.Collector.Collect(into) })
+}
 
 // Worth reports whether the log is told of a panic that is the so-manieth of its part.
 func Worth(times int) bool { return times&(times-1) == 0 }
@@ -131,6 +130,9 @@ func (b *Breaker) Open(now time.Time) bool {
 	return until != 0 && now.UnixNano() < until
 }
 
+// Describe implements [prometheus.Collector]. It says nothing: parts are not known before they panic.
+func (b *Breaker) Describe(chan<- *prometheus.Desc) {}
+
 var (
 	total = prometheus.NewDesc("kubenergy_panics_total", "Panics that were recovered: each cost one object or one "+
 		"decision.", []string{"part"}, nil)
@@ -138,7 +140,7 @@ var (
 		"Kubernetes decides for ten minutes.", nil, nil)
 )
 
-// Collect shows how many panics there were, and whether there were too many.
+// Collect implements [prometheus.Collector].
 func (b *Breaker) Collect(into chan<- prometheus.Metric) {
 	state := 0.0
 	if b.Open(time.Now()) {
@@ -156,4 +158,4 @@ func (b *Breaker) Collect(into chan<- prometheus.Metric) {
 }
 
 // Metrics are those of this process.
-func Metrics() prometheus.Collector { return collector(process.Collect) }
+func Metrics() prometheus.Collector { return &process }

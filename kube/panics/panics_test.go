@@ -37,7 +37,7 @@ func TestBreaker(t *testing.T) {
 	if now = now.Add(1); b.Open(now) || count(0) || count(time.Second) || !count(time.Second) {
 		t.Error("it closes after ten minutes, and opens again after three more")
 	}
-	if err := testutil.CollectAndCompare(prometheus.CollectorFunc(b.Collect), strings.NewReader(`
+	if err := testutil.CollectAndCompare(&b, strings.NewReader(`
 		# HELP kubenergy_panics_total Panics that were recovered: each cost one object or one decision.
 		# TYPE kubenergy_panics_total counter
 		kubenergy_panics_total{part="part"} 7
@@ -89,7 +89,7 @@ func TestCollector(t *testing.T) {
 	t.Cleanup(panics.Reset)
 	registry := prometheus.NewRegistry()
 	good := prometheus.NewCounter(prometheus.CounterOpts{Name: "good_total"})
-	bad := panics.Collector(slog.New(slog.DiscardHandler), func(chan<- prometheus.Metric) { panic("planted") })
+	bad := panics.Collector(slog.New(slog.DiscardHandler), planted{})
 	if err := errors.Join(registry.Register(good), registry.Register(bad)); err != nil {
 		t.Fatal(err)
 	}
@@ -97,3 +97,9 @@ func TestCollector(t *testing.T) {
 		t.Error(all, err)
 	}
 }
+
+type planted struct{}
+
+func (planted) Describe(chan<- *prometheus.Desc) {}
+
+func (planted) Collect(chan<- prometheus.Metric) { panic("planted") }

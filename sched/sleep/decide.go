@@ -303,7 +303,7 @@ func (d *decision) wakeForHeadroom() {
 		case lacks == (sched.Resources{}) && !cramped:
 			return
 		case m.Closed, !d.sleeps(i), d.Now.Before(m.retry()),
-			!d.helps(i, lacks) && !(cramped && d.largest.Within(m.Capacity)):
+			!d.helps(i, lacks) && (!cramped || !d.largest.Within(m.Capacity)):
 			continue
 		}
 		d.plan.Verdicts[i].Reason, d.plan.Verdicts[i].For = ForHeadroom, ""

@@ -84,8 +84,9 @@ type hold struct {
 	heapAt, askAt int32 // place in the heap of its state, and among those that ask again; 0: in none
 	state, left   state // left: the state in which its release was decided
 	basis         basis
-	failures      uint8 // attempts to release it that failed
-	refused       uint8 // notes on it that were not written
+	kind          sched.ReasonKind // why it was freed, if a plan says so; else NoOpinion
+	failures      uint8            // attempts to release it that failed
+	refused       uint8            // notes on it that were not written
 
 	listed bool // it is in queue.todo
 	rolls  bool // its plan is made anew at again, before which only its deadline lets it go

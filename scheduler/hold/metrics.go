@@ -20,6 +20,9 @@ var (
 	startLateness = metrics.Histogram("kubenergy_start_lateness_seconds",
 		"How long after its deadline held work was bound to a node; 0 if before.",
 		append([]float64{0}, seconds...), "kind")
+	lateness = metrics.Histogram("kubenergy_release_lateness_seconds",
+		"How long after the start that was planned held work was let go; 0 if before.",
+		append([]float64{0}, seconds...), "kind")
 	releases = metrics.Counter("kubenergy_releases_total",
 		"Number of releases, by what brought them about.", "kind", "cause")
 	inFlight = metrics.Gauge("kubenergy_releases_in_flight",

@@ -52,6 +52,7 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 		q.enter(h, opened)
 	default:
 		q.free(h, notHeld(&d, &job, now))
+		h.kind = d.Reason.Kind
 	}
 }
 
@@ -86,9 +87,7 @@ func (l *Loop) keep(h *hold, now time.Time, d *sched.Decision) {
 		h.moved = now
 	}
 	h.start, h.reason, h.rolls = start, unique.Make(d.Reason.String()), !d.Again.IsZero()
-	if l.record != nil {
-		h.unrecorded = &unrecorded{at: now, kind: d.Reason.Kind}
-	}
+	h.unrecorded = &unrecorded{now, d.Reason.Kind, d.Reason.Saving, d.Reason.Carbon}
 	again := d.Again
 	h.basis = fixed
 	switch {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 // podCache is where the present state of a pod can be looked up.
@@ -118,6 +119,9 @@ func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
 func (l *Loop) takePod(pod *v1.Pod, no refusal) {
 	if no != (refusal{}) {
 		l.queueEvent(l.pods.object(pod.UID, pod.Namespace, pod.Name), v1.EventTypeWarning, no.reason, no.text)
+		if l.leads {
+			record.Decided(record.Refuse, "", no.reason)
+		}
 		return
 	}
 	t, ok := l.gate.ticket(pod.UID)

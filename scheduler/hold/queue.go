@@ -9,6 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // queue keeps the holds of one kind and decides which to release when. It does no I/O and reads no clock. What it costs
@@ -93,7 +94,7 @@ func (q *queue) enter(h *hold, s state) {
 // free lets go what nothing holds. Released is final: a hold that is being released stays so.
 func (q *queue) free(h *hold, why string) {
 	if h.state < releasing {
-		h.reason = unique.Make(why)
+		h.reason, h.kind = unique.Make(why), sched.NoOpinion
 		q.enter(h, freed)
 	}
 }

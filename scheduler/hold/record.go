@@ -3,6 +3,7 @@ package hold
 import (
 	"time"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
@@ -11,8 +12,10 @@ import (
 
 // unrecorded is what a hold was decided by, until its owner is told and it is recorded.
 type unrecorded struct {
-	at   time.Time
-	kind sched.ReasonKind
+	at     time.Time
+	kind   sched.ReasonKind
+	saving float64
+	saved  energy.Grams
 }
 
 // recordHold records a hold whose owner was told.
@@ -27,23 +30,47 @@ func (l *Loop) recordHold(h *hold) {
 		view = l.known()
 	}
 	job, settings := h.question(view)
+	record.Decided(record.Hold, settings.Strategy(), u.kind.String())
+	if l.record == nil {
+		return
+	}
 	e := h.entry(record.Hold, u.at, &settings)
-	e.Start, e.Reason = h.start, u.kind.String()
+	e.Start, e.Reason, e.Saving, e.Saved = h.start, u.kind.String(), u.saving, u.saved
 	if h.seen != nil {
 		e.Question = view.Question(u.at, job, settings)
 	}
 	l.record(e)
 }
 
-// recordRelease records the release of a hold whose owner was told to wait.
+// recordRelease records the release of a hold whose owner was told to wait, and counts what was not held at all.
 func (l *Loop) recordRelease(h *hold, now time.Time, cause string) {
+	_, settings := h.question(l.known())
+	switch {
+	case !h.told.IsZero():
+		record.Decided(record.Release, settings.Strategy(), cause)
+		if h.left != freed && !h.rolls { // else it was not planned for now
+			lateness.WithLabelValues(h.queue.kind).Observe(max(0, now.Sub(h.start).Seconds()))
+		}
+	case h.left == freed && h.why() != resumed:
+		record.Decided(record.Refuse, settings.Strategy(), h.refusal())
+	}
 	if l.record == nil || h.told.IsZero() {
 		return
 	}
-	_, settings := h.question(l.known())
 	e := h.entry(record.Release, now, &settings)
 	e.Start, e.Reason = now, cause
 	l.record(e)
+}
+
+// refusal is why nothing keeps a hold, as the metrics have it.
+func (h *hold) refusal() string {
+	switch {
+	case h.wrong:
+		return reasonNoEffect
+	case h.kind == sched.NoOpinion: // no plan was made of it
+		return reasonNotHeld
+	}
+	return h.kind.String()
 }
 
 func (h *hold) entry(action string, at time.Time, settings *policy.Settings) *record.Entry {

@@ -5,6 +5,11 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
@@ -34,7 +39,7 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 		held, released := recorded[0], recorded[1]
 		if held.Action != record.Hold || held.OwnerKind != "Job" || held.Namespace != "default" || held.Owner != "j" ||
 			held.UID == "" ||
-			held.Reason != "CheaperLater" {
+			held.Reason != "CheaperLater" || held.Saving <= 0 || held.Saving > 1 || held.Saved <= 0 {
 			t.Errorf("recorded of the hold: %+v", held)
 		}
 		if until := held.Start.Sub(began); until < 59*time.Minute || until > 61*time.Minute ||
@@ -82,6 +87,59 @@ func TestMovedHoldsAreRecordedAgain(t *testing.T) {
 		defer mu.Unlock()
 		if len(starts) != 2 || starts[1].Sub(starts[0]) < 50*time.Minute {
 			t.Errorf("recorded of starts at %v", starts)
+		}
+	})
+}
+
+// Decisions are counted by strategy and reason, recorded or not, and so is how late releases are.
+func TestDecisionsAreCounted(t *testing.T) {
+	during(t, nil, func(w *world) {
+		const strategy = "carbon+window"
+		count := func(action, reason string) float64 {
+			t.Helper()
+			of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer,
+				"kubenergy_decisions_total", map[string]string{"action": action, "strategy": strategy}, "reason")
+			if err != nil {
+				return 0 // nothing was counted yet
+			}
+			return of[reason]
+		}
+		late := func() (n uint64, sum float64) {
+			all, err := testutil.GetHistogramVecFromGatherer(legacyregistry.DefaultGatherer,
+				"kubenergy_release_lateness_seconds", map[string]string{"kind": kindJob})
+			if err != nil {
+				return 0, 0
+			}
+			return all.GetAggregatedSampleCount(), all.GetAggregatedSampleSum()
+		}
+		wants := [][2]string{
+			{record.Hold, "CheaperLater"},
+			{record.Release, reasonReleased},
+			{record.Refuse, "NothingToSave"},
+			{record.Refuse, reasonNoEffect},
+		}
+		var before []float64
+		for _, w := range wants {
+			before = append(before, count(w[0], w[1]))
+		}
+		releasedBefore, sumBefore := late()
+		w.green(time.Hour)
+		w.job("j", marked(3*time.Hour))
+		w.job("at-once", marked(time.Minute)) // the window is beyond its delay
+		w.job("wrong", map[string]string{v1alpha1.AnnotationAllowedDelay: "soon"})
+		others := count(record.Refuse, reasonNotHeld)
+		w.job("resumed", marked(3*time.Hour), func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) // by its owner
+		time.Sleep(2 * time.Hour)
+		if got := count(record.Refuse, reasonNotHeld) - others; got != 0 {
+			t.Errorf("%v refusals are counted of a Job that its owner resumed", got)
+		}
+		for i, w := range wants {
+			if got := count(w[0], w[1]) - before[i]; got != 1 {
+				t.Errorf("%v was counted %v times", w, got)
+			}
+		}
+		if n, sum := late(); n != releasedBefore+1 || sum-sumBefore > 60 {
+			t.Errorf("lateness of %d releases is %v s together, before of %d %v s", n, sum, releasedBefore, sumBefore)
 		}
 	})
 }

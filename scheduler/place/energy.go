@@ -172,10 +172,11 @@ type request struct {
 	settings policy.Settings
 	cluster  []fwk.NodeInfo
 
-	shortlisted bool // the cycle is narrowed to the nodes of least cost
+	shortlisted bool             // the cycle is narrowed to the nodes of least cost
+	reason      sched.ReasonKind // of the node that was chosen, from Reserve on
 }
 
-// Clone implements [fwk.StateData]. After PreFilter a request does not change.
+// Clone implements [fwk.StateData]. After PreFilter a request does not change, but for its reason.
 func (r *request) Clone() fwk.StateData { return r }
 
 // request returns what PreFilter has read, nil if the pod is not ours. Most pods are not, and are spared the look
@@ -370,6 +371,7 @@ func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		e.shortlistServed()
 	}
 	e.batch.countPlacement(state, nodeName)
+	e.noteReason(state, r, nodeName)
 	if e.recorder.Enabled() {
 		e.draft(state, r, pod, nodeName)
 	}

@@ -23,11 +23,12 @@ type unrecorded struct {
 // keepSnapshot keeps the snapshot at hand for Reserve, with all nodes that were to choose from. Nothing else is copied:
 // what it points to is used again in the next cycle only.
 func (e *Energy) keepSnapshot(r *request, nodes []fwk.NodeInfo) {
+	u := &e.unrecorded
+	u.of = r
 	if !e.recorder.Enabled() {
 		return
 	}
-	u := &e.unrecorded
-	u.of, u.snapshot = r, e.scratch.snapshot
+	u.snapshot = e.scratch.snapshot
 	e.copyNodes(&u.nodes, e.candidates(r, nodes), u.snapshot.Now)
 	u.snapshot.Nodes = u.nodes.refs
 }
@@ -40,24 +41,37 @@ type draft struct{ record *record.Draft }
 // Clone implements [fwk.StateData]. A draft is looked at by the cycle alone that made it.
 func (d *draft) Clone() fwk.StateData { return d }
 
+// noteReason notes why the node was chosen.
+func (e *Energy) noteReason(state fwk.CycleState, r *request, node string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f := followed(state)
+	switch {
+	case f != nil && f.leads(node):
+		r.reason = sched.Planned
+	case e.unrecorded.of == r:
+		r.reason = sched.Cheapest
+	default:
+		r.reason = sched.NoOpinion
+	}
+}
+
 // draft prepares the record of the decision on a pod. The recorder copies what it needs; it is sent when the pod is
 // bound.
 func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node string) {
 	kind, owner := policy.OwnerOf(pod)
 	d := record.Entry{Record: ledger.Record{
 		Action: record.Place, At: e.clock(), Namespace: pod.Namespace, OwnerKind: kind, Owner: owner,
-		UID: string(pod.UID), Strategy: r.settings.Where, Node: node, Reason: sched.Cheapest.String(),
+		UID: string(pod.UID), Strategy: r.settings.Where, Node: node, Reason: r.reason.String(),
 	}}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch f := followed(state); {
-	case f != nil && f.leads(node):
-		d.Reason = sched.Planned.String()
-		d.NoSnapshot = fmt.Sprintf("by a plan for %d pods that waited", f.Of)
-	case e.unrecorded.of == r:
+	switch r.reason {
+	case sched.Planned:
+		d.NoSnapshot = fmt.Sprintf("by a plan for %d pods that waited", followed(state).Of)
+	case sched.Cheapest:
 		d.Question = &e.unrecorded.snapshot
 	default:
-		d.Reason = sched.NoOpinion.String()
 		d.NoSnapshot = "not scored: one node was left, the strategy had no opinion, or the scores of a pod like it " +
 			"were used again"
 	}
@@ -80,8 +94,11 @@ func (e *Energy) takeDraft(state fwk.CycleState) *record.Draft {
 	return taken
 }
 
-// PostBind records the placement. One that was not carried out is none: the pod is placed again.
-func (e *Energy) PostBind(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ string) {
+// PostBind counts the placement and records it. One that was not carried out is none: the pod is placed again.
+func (e *Energy) PostBind(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	defer e.rescue.from("PostBind", nil)
+	if r := e.request(state, pod); r != nil {
+		record.Decided(record.Place, r.settings.Where, r.reason.String())
+	}
 	e.recorder.Send(e.takeDraft(state))
 }

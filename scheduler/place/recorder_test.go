@@ -13,6 +13,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -212,4 +214,37 @@ func replay(s *sched.Snapshot, strategy string) (sched.Plan, error) {
 		return nil, err
 	}
 	return g.Plan(s), nil
+}
+
+// A placement counts once it is bound, also where nothing is recorded.
+func TestPlacementsAreCounted(t *testing.T) {
+	count := func(strategy, reason string) float64 {
+		of, err := testutil.GetCounterValuesFromGatherer(legacyregistry.DefaultGatherer, "kubenergy_decisions_total",
+			map[string]string{"action": record.Place, "strategy": strategy}, "reason")
+		if err != nil {
+			return 0 // nothing was counted yet
+		}
+		return of[reason]
+	}
+	nodes := []fwk.NodeInfo{newMachine("a", "coal", "hungry"), newMachine("b", "wind", "frugal")}
+	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
+	scored, unscored := count("energy", "Cheapest"), count("energy", "NoOpinion")
+	pod := newPod(v1alpha1.AnnotationStrategy, "energy")
+	reserve(t, e, pod, nodes, "b")
+	for _, bound := range []bool{false, true} { // one feasible node is never scored
+		state := newCycle()
+		e.PreFilter(t.Context(), state, pod, nodes)
+		e.Reserve(t.Context(), state, pod, "a")
+		if bound {
+			e.PostBind(t.Context(), state, pod, "a")
+		} else {
+			e.Unreserve(t.Context(), state, pod, "a")
+		}
+	}
+	if got := count("energy", "Cheapest") - scored; got != 1 {
+		t.Errorf("%v placements are counted that were scored", got)
+	}
+	if got := count("energy", "NoOpinion") - unscored; got != 1 {
+		t.Errorf("%v placements are counted that were not scored", got)
+	}
 }

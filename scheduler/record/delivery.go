@@ -81,6 +81,19 @@ func (r *Recorder) batch() int {
 	return n
 }
 
+// awaitDrafts waits a moment for what is being carried out: the API server may have bound a pod just now.
+func (r *Recorder) awaitDrafts() {
+	for waited := time.Duration(0); waited < bindsWithin; waited += bindsWithin / 50 {
+		r.mu.Lock()
+		open := r.open
+		r.mu.Unlock()
+		if open == 0 {
+			return
+		}
+		time.Sleep(bindsWithin / 50)
+	}
+}
+
 func (r *Recorder) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownWithin)
 	defer cancel()
@@ -90,6 +103,7 @@ func (r *Recorder) finish(ctx context.Context) {
 				r.logPanic(panicked)
 			}
 		}()
+		r.awaitDrafts()
 		r.writeAll()
 		r.deliver(ctx)
 	}()

@@ -18,6 +18,7 @@ const (
 	Place   = "place"
 	Hold    = "hold"
 	Release = "release"
+	Refuse  = "refuse" // to hold what might wait: it is counted, and no record is kept of it
 )
 
 // An Entry is a decision, as its maker has it at hand: the record as far as its maker knows it, and what was decided

@@ -2,6 +2,20 @@ package record
 
 import "github.com/kubenergy/kubenergy/scheduler/instruments"
 
+// decisions are counted whether or not they are recorded.
+var (
+	counts  = &instruments.Set{}
+	decided = counts.Counter("kubenergy_decisions_total",
+		"Number of decisions that were carried out, by what was done, the strategy and the reason.",
+		"action", "strategy", "reason")
+)
+
+// Decided counts a decision that was carried out. Strategy and reason are of the words that the code has.
+func Decided(action, strategy, reason string) {
+	counts.Register()
+	decided.WithLabelValues(action, strategy, reason).Inc()
+}
+
 var (
 	metrics = &instruments.Set{}
 

@@ -23,7 +23,8 @@ type Recorder struct {
 	mu      sync.Mutex
 	sent    []*Draft // the oldest first
 	nodes   int      // in sent
-	drafted int      // nodes in drafts that are neither sent nor discarded
+	open    int      // drafts that are neither sent nor discarded
+	drafted int      // nodes in them
 	dropped int
 	ready   chan struct{}
 
@@ -57,7 +58,8 @@ const (
 	maxBatchBytes  = 2 << 20
 	gatherFor      = 2 * time.Second // records are delivered together
 	shutdownWithin = 5 * time.Second
-	noticeEvery    = time.Minute // that records are lost, or that writing them panicked
+	bindsWithin    = 250 * time.Millisecond // that is waited for drafts at the end
+	noticeEvery    = time.Minute            // that records are lost, or that writing them panicked
 )
 
 // New checks the options. Files are read when they are needed: a token may come later.
@@ -90,6 +92,7 @@ func (r *Recorder) Draft(e *Entry) *Draft {
 	defer r.mu.Unlock()
 	t.fill(e, maxDraftNodes-r.drafted)
 	r.drafted += len(t.nodes)
+	r.open++
 	return t
 }
 
@@ -101,6 +104,7 @@ func (r *Recorder) Discard(t *Draft) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drafted -= len(t.nodes)
+	r.open--
 	r.recycle(t)
 }
 
@@ -111,6 +115,7 @@ func (r *Recorder) Send(t *Draft) {
 	}
 	r.mu.Lock()
 	r.drafted -= len(t.nodes)
+	r.open--
 	r.sent = append(r.sent, t)
 	r.nodes += len(t.nodes)
 	for len(r.sent) > maxSent || r.nodes > maxSentNodes && len(r.sent) > 1 {

@@ -322,6 +322,29 @@ func TestWhatIsLeftIsDeliveredAtTheEnd(t *testing.T) {
 	})
 }
 
+// A pod may be bound when the process is told to end, and its record not be sent yet.
+func TestADraftAtTheEndIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &unit{}
+		r, err := New(central.Options{URL: "http://127.0.0.1:1", Transport: c}, silent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		bound, never := r.Draft(decision(snapshot(t, 1), "n0000")), r.Draft(decision(snapshot(t, 1), "n0000"))
+		go func() {
+			time.Sleep(bindsWithin / 2)
+			r.Send(bound)
+		}()
+		began := time.Now()
+		if err := r.Run(ctx); err != nil || len(c.records()) != 1 || time.Since(began) > 2*bindsWithin {
+			t.Errorf("%d records after %v, error %v", len(c.records()), time.Since(began), err)
+		}
+		r.Discard(never)
+	})
+}
+
 // What is lost while the central unit is away is said once a minute, with how much it was.
 func TestLossesAreSaidSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

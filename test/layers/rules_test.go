@@ -34,7 +34,7 @@ var (
 	upper  = slices.Concat(middle, []string{"sim", "ledger"})
 	known  = []string{"api", "hardware", "policy", "kube"} // what the wings in a cluster share
 	wings  = slices.Concat(upper, known, []string{
-		"report", "study", "central", "scheduler", "karmada", "slurm", "agent", "controller",
+		"report", "study", "central", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller",
 	})
 	data = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
 )
@@ -60,6 +60,8 @@ var house = map[string]folder{
 	"report":  {own: upper, outside: anything},
 	"study":   {own: slices.Concat(upper, []string{"report"}), outside: anything},
 	"central": {own: slices.Concat(middle, []string{"ledger"}), outside: anything},
+	// The page of what the books and the results say.
+	"dashboard": {own: slices.Concat(upper, []string{"report"}), outside: anything},
 
 	// Who may wait for what, then the conversion between Kubernetes and the core.
 	"policy": {own: slices.Concat(middle, []string{"api", "hardware"}), outside: kinds},

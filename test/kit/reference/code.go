@@ -123,7 +123,7 @@ const ours = "kubenergy.io/"
 // Keys of objects, and names that are no keys but as public: what other systems' users wrote, and what we answer to.
 var (
 	keys    = regexp.MustCompile(`^([a-z0-9-]+\.)+[a-z-]+/[A-Za-z0-9._-]+$`)
-	modules = regexp.MustCompile(`^(modernc\.org|sigs\.k8s\.io|go\.uber\.org)/`)
+	modules = regexp.MustCompile(`^(modernc\.org|sigs\.k8s\.io|go\.uber\.org|go\.opentelemetry\.io)/`)
 	names   = regexp.MustCompile(`^(kubenergy-(system|ca)|compute-gardener-scheduler|my-energy-scheduler` +
 		`|workload-profile|scheduler-knowledge-base|profiles\.yaml)$`)
 )

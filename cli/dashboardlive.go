@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/dashboard"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+const (
+	before         = 24 * time.Hour // now: since yesterday,
+	after          = 48 * time.Hour // up to the day after tomorrow
+	savingsSpan    = 7 * 24 * time.Hour
+	savingsAge     = 10 * time.Minute // they take many requests, and change slowly
+	savingsWait    = 2 * time.Second  // that the first screen waits for them
+	savingsTake    = 2 * time.Minute
+	pageDecisions  = 2000 // that a page looks at
+	tokenRenewedBy = tokenSeconds * time.Second / 2
+)
+
+// liveSource is what a page shows of a cluster: all that the user may see.
+type liveSource struct {
+	*cluster
+	flags *centralFlags
+	t     terminal
+	only  string // this namespace; "": all
+
+	mu      sync.Mutex
+	unit    *centralUnit
+	unitErr error
+	asked   time.Time // for the token
+
+	saved     *dashboard.Saved
+	savedErr  error
+	savedAt   time.Time
+	savedDone chan struct{} // closed when the computation that runs has ended; nil: none runs
+}
+
+func openLive(ctx context.Context, t terminal, f *centralFlags) (dashboard.Source, error) {
+	c, err := f.open(t)
+	if err != nil {
+		return nil, err
+	}
+	s := &liveSource{cluster: c, flags: f, t: t, only: f.namespace}
+	if _, err := c.Discovery().ServerVersion(); err != nil {
+		return nil, fmt.Errorf("asking the API server: %s", oneLine(err))
+	}
+	return s, ctx.Err()
+}
+
+// Live is true: the cluster changes.
+func (s *liveSource) Live() bool { return true }
+
+// central connects to the central unit, with a token that is young enough.
+func (s *liveSource) central(ctx context.Context) (*centralUnit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.t.now(); s.unit == nil || now.Sub(s.asked) > tokenRenewedBy {
+		s.asked = now
+		var about []string
+		if s.only != "" {
+			about = []string{s.only}
+		}
+		s.unit, s.unitErr = s.flags.connect(ctx, s.t, about...)
+	}
+	return s.unit, s.unitErr
+}
+
+func (s *liveSource) namespaces() []string {
+	if s.only == "" {
+		return nil
+	}
+	return []string{s.only}
+}
+
+// Model reads what a view shows. What cannot be read is said, and the rest is shown without it.
+func (s *liveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.Model, error) {
+	now := s.t.now().UTC()
+	m := &dashboard.Model{
+		APIVersion: "kubenergy.io/v1alpha1", Kind: dashboard.KindDashboard, Title: s.title(), Now: now,
+		From: now.Add(-before).Truncate(time.Hour), To: now.Add(after).Truncate(time.Hour),
+		Zones: []dashboard.Zone{}, Jobs: []dashboard.Job{}, Namespaces: []dashboard.Use{},
+		Budgets: []dashboard.Budget{},
+	}
+	if !q.From.IsZero() {
+		m.From = q.From
+	}
+	if !q.To.IsZero() {
+		m.To = q.To
+	}
+	if !m.From.Before(m.To) {
+		return nil, errors.New("from is not before to")
+	}
+	r := &liveReader{liveSource: s, m: m}
+	switch q.View {
+	case dashboard.Decisions:
+		r.mode(ctx)
+		r.decisions(ctx)
+	case dashboard.Doctor:
+		r.mode(ctx)
+		d := &doctor{
+			client: s.cluster, config: s.config, namespace: s.flags.component, now: s.t.now, fresh: map[string]bool{},
+			deployments: map[string]*appsv1.Deployment{},
+		}
+		d.examine(ctx)
+		m.Findings = d.findings
+	case dashboard.Savings:
+		r.mode(ctx)
+		r.savings(ctx, savingsTake)
+	default:
+		r.overview(ctx)
+	}
+	return m, ctx.Err()
+}
+
+// title is the context of the kubeconfig, and the namespace where only one is shown.
+func (s *liveSource) title() string {
+	name := cmp.Or(s.flags.context, strings.TrimPrefix(strings.TrimPrefix(s.config.Host, "https://"), "http://"))
+	if s.only != "" {
+		return name + ", namespace " + s.only
+	}
+	return name
+}
+
+// Job explains a Job or a pod as explain does, and weighs other delays.
+func (s *liveSource) Job(ctx context.Context, _ dashboard.Query,
+	kind, namespace, name string,
+) (*dashboard.JobView, error) {
+	e := &explainer{client: s.cluster, config: s.config, now: s.t.now()}
+	found, err := e.explain(ctx, kind, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	v := &dashboard.JobView{
+		Explanation: found.Explanation, Now: e.now.UTC(),
+		Command: "kubenergy explain " + kind + " " + name + " -n " + namespace,
+	}
+	site := e.view.DefaultSite()
+	if found.State != stateHeld && found.State != stateWaiting || site == nil || site.Carbon.Series == nil {
+		return v, nil
+	}
+	signal := &dashboard.Signal{Unit: "gCO2e/kWh", Line: dashboard.LineOf(site.Carbon.Series)}
+	v.Weigh(signal, e.job.Submitted, e.now.UTC(), e.job.Duration, e.job.AllowedDelay)
+	return v, nil
+}
+
+// Decision asks for a decision with its snapshot, and without it where the user may not see all nodes.
+func (s *liveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.Record) (*ledger.Record, error) {
+	c, err := s.central(ctx)
+	if err != nil {
+		return nil, err
+	}
+	about := s.namespaces()
+	from, to := d.At.Add(-time.Second), d.At.Add(2*time.Second)
+	for _, snapshots := range []string{"true", "false"} {
+		query := url.Values{
+			"from": {from.Format(time.RFC3339)}, "to": {to.Format(time.RFC3339)}, "snapshots": {snapshots},
+			"limit": {strconv.Itoa(pageOfSnapshots)},
+		}
+		if d.UID != "" {
+			query.Set("uid", d.UID)
+		}
+		var answer struct{ Decisions []ledger.Record }
+		_, err = c.get(ctx, route(about, "decisions", query), query, &answer)
+		if err != nil {
+			continue
+		}
+		for i := range answer.Decisions {
+			if answer.Decisions[i].ID == d.ID {
+				return &answer.Decisions[i], nil
+			}
+		}
+		return nil, nil
+	}
+	return nil, err
+}
+
+// modes are those that a page switches between.
+var modes = []v1alpha1.Mode{v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce}
+
+// Effect says what run-now or another mode would come to. Nothing is changed.
+func (s *liveSource) Effect(ctx context.Context, a dashboard.Act) (effect, command string, err error) {
+	switch {
+	case a.Do == dashboard.DoRunNow && (a.Kind == kindJob || a.Kind == kindPod):
+		e := &explainer{client: s.cluster, config: s.config, now: s.t.now()}
+		found, err := e.explain(ctx, a.Kind, a.Namespace, a.Name)
+		if err != nil {
+			return "", "", err
+		}
+		effect = found.Sentence + " It would start now, and not be held any more."
+		if d := found.Decision; d != nil && d.Held && d.Grams > 0 {
+			effect += fmt.Sprintf(" What waiting is expected to save is lost: %.3g g of CO2e, %.0f %%.", d.Grams,
+				100*d.Saving)
+		}
+		return effect, fmt.Sprintf("kubenergy run-now %s %s -n %s", a.Kind, a.Name, a.Namespace), nil
+	case a.Do == dashboard.DoMode && slices.Contains(modes, v1alpha1.Mode(a.Mode)) && a.Namespace != "":
+		h := &holdings{client: s.cluster, now: s.t.now()}
+		if err := h.read(ctx, s.cluster, a.Namespace); err != nil {
+			return "", "", err
+		}
+		mode := v1alpha1.Mode(a.Mode)
+		effect = fmt.Sprintf("In %s mode %s.", mode, modeMeans[mode])
+		if mode != v1alpha1.ModeEnforce && len(h.items) > 0 {
+			effect += fmt.Sprintf(" %s held there now, and would start.", areOf(len(h.items), "object"))
+		}
+		command = fmt.Sprintf("kubectl label --overwrite namespace %s %s=%s", a.Namespace, v1alpha1.LabelMode, mode)
+		return effect, command, nil
+	}
+	return "", "", errors.New("want run-now of a job or a pod, or a mode of a namespace: shadow, advise or enforce")
+}
+
+// Act does it, with the user's rights.
+func (s *liveSource) Act(ctx context.Context, a dashboard.Act) (result string, err error) {
+	if _, _, err := s.Effect(ctx, a); err != nil {
+		return "", err // it makes no sense, or what it is about is gone
+	}
+	if a.Do == dashboard.DoRunNow {
+		result, err := runNow(ctx, s.cluster, a.Kind, a.Namespace, a.Name)
+		return fmt.Sprintf("%s %s/%s: %s", a.Kind, a.Namespace, a.Name, result), err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{
+		v1alpha1.LabelMode: a.Mode,
+	}}})
+	if err != nil {
+		return "", err
+	}
+	if _, err := s.CoreV1().Namespaces().Patch(ctx, a.Namespace, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
+		return "", fmt.Errorf("labelling namespace %s: %s", a.Namespace, because(err))
+	}
+	return fmt.Sprintf("namespace %s: its mode is %s", a.Namespace, a.Mode), nil
+}

@@ -1,0 +1,642 @@
+package dashboard
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/report"
+)
+
+//go:embed assets
+var assets embed.FS
+
+var pages = template.Must(template.New("").ParseFS(assets, "assets/page.html"))
+
+// page is what the template shows: texts, tables and drawings of a model.
+type page struct {
+	*Model
+	View    View
+	Heading string
+	Theme   string
+	Live    bool
+	Banner  *banner
+	Said    []string
+
+	Tiles   []tile
+	Bands   []band
+	Cards   []card
+	Axis    template.HTML
+	Filter  *filter
+	CSV     string   // of the table
+	Actions []option // of the filter, or what can be done
+
+	Figures  []pageFigure
+	Tables   []*table
+	Sources  []source
+	Commands []string
+
+	JobView             *JobView
+	CurvePlot           template.HTML
+	DelayTable          *table
+	LastDelay, SetDelay int
+
+	Form         *Act
+	CSRF, Button string
+	Back         string
+
+	query url.Values // of the address
+	whole bool       // it is made for a download
+}
+
+type banner struct{ Class, Head, Text, Command string }
+
+type tile struct{ Name, Value, Unit, Text, Class, Link string }
+
+type band struct {
+	ID, Name, Sentence, Empty string
+	Keys                      []keyed
+	Notes                     []note
+	Plot, Second              template.HTML
+	Table                     *table
+	CSV, SVG, Command, PromQL string
+}
+
+type keyed struct{ Name, Class string }
+
+type note struct {
+	Text  string
+	Stale bool
+}
+
+type card struct {
+	Name, Text, Class string
+	Rows              []cardRow
+}
+
+type cardRow struct {
+	Name, Value, Text, Link string
+	Share                   string
+	Current                 bool
+}
+
+type option struct{ Name, Link, Text string }
+
+type filter struct{ Q, Action string }
+
+type pageFigure struct {
+	Caption, Class string
+	Plot           template.HTML
+}
+
+type source struct {
+	ID, Name string
+	Lines    []string
+	Table    *table
+}
+
+// table is what a screen reader reads, and a spreadsheet.
+type table struct {
+	ID, Caption string
+	Header      []column
+	Rows        []row
+	Limit       int // of rows that a page shows; 0: all
+	Left        int // rows that are in the download alone
+	More        string
+}
+
+// fill makes a row of each of n things: of all in a download, of as many as the limit on a page.
+func (t *table) fill(n int, whole bool, of func(i int) row) {
+	if t.Limit > 0 && n > t.Limit && !whole {
+		n, t.Left = t.Limit, n-t.Limit
+	}
+	for i := range n {
+		t.Rows = append(t.Rows, of(i))
+	}
+}
+
+type column struct {
+	Name   string
+	Number bool
+}
+
+type row struct {
+	Cells []string
+	Links map[int]string // of cells
+	Class string
+}
+
+// Numbered reports whether a column holds numbers.
+func (t *table) Numbered(i int) bool { return i < len(t.Header) && t.Header[i].Number }
+
+// words and numbers are the columns of a table.
+func columns(words int, names ...string) (all []column) {
+	for i, name := range names {
+		all = append(all, column{name, i >= words})
+	}
+	return all
+}
+
+type viewLink struct {
+	Name, Link string
+	Current    bool
+}
+
+var views = []struct {
+	view View
+	name string
+}{{Overview, "Now"}, {Decisions, "Decisions"}, {Savings, "Savings"}, {Compare, "Compare"}, {Doctor, "Doctor"}}
+
+func viewPath(v View) string {
+	if v == Overview {
+		return "/"
+	}
+	return "/" + string(v)
+}
+
+// Views are the links above each page. A view that a source cannot fill is left out.
+func (p *page) Views() (links []viewLink) {
+	for _, v := range views {
+		if v.view == Doctor && p.Past || v.view == Compare && len(p.Strategies) == 0 && p.View != Compare {
+			continue
+		}
+		name := v.name
+		if v.view == Overview && p.Past {
+			name = "Overview"
+		}
+		links = append(links, viewLink{name, p.Here(v.view), v.view == p.View})
+	}
+	return links
+}
+
+// Here is the address of a view, of the same run and time.
+func (p *page) Here(v View) string { return address(viewPath(v), p.query, "run", "from", "to") }
+
+// address keeps some of a query, and adds what is said as name=value.
+func address(path string, q url.Values, keep ...string) string {
+	kept := url.Values{}
+	for _, name := range keep {
+		if name, value, said := strings.Cut(name, "="); said {
+			kept.Set(name, value)
+		} else if q.Get(name) != "" {
+			kept.Set(name, q.Get(name))
+		}
+	}
+	if len(kept) == 0 {
+		return path
+	}
+	return path + "?" + kept.Encode()
+}
+
+// Zoomed reports whether the time of the page was chosen.
+func (p *page) Zoomed() bool { return p.query.Get("from") != "" || p.query.Get("to") != "" }
+
+// Whole is the address without a chosen time.
+func (p *page) Whole() string { return address(viewPath(p.View), p.query, "run") }
+
+// OtherTheme is the address that changes between light and dark.
+func (p *page) OtherTheme() string {
+	q := maps.Clone(p.query)
+	q.Set("theme", map[string]string{"dark": "light"}[p.Theme])
+	if p.Theme != "dark" {
+		q.Set("theme", "dark")
+	}
+	return "?" + q.Encode()
+}
+
+func (p *page) render() ([]byte, error) {
+	var b bytes.Buffer
+	err := pages.ExecuteTemplate(&b, "page", p)
+	return b.Bytes(), err
+}
+
+// overview fills the first screen.
+func (p *page) overview() {
+	m := p.Model
+	p.Heading, p.Axis = "Now", drawAxis(m)
+	if m.Past {
+		p.Heading = "Overview"
+	}
+	p.Banner = m.banner()
+	p.Tiles = p.tiles()
+	p.Bands = []band{m.gridBand(p), m.powerBand(p), m.workBand(p)}
+	p.Cards = m.cards()
+}
+
+// banner says what a reader has to know before all else.
+func (m *Model) banner() *banner {
+	switch {
+	case !m.Past && len(m.Zones) == 0 && m.Power == nil && len(m.Jobs) == 0:
+		return &banner{
+			"", "Nothing is known yet.", "No GridZone has a signal, no node reports what it draws, and nothing is " +
+				"held. See what is missing:", "kubenergy doctor",
+		}
+	case m.Mode == "shadow" && m.Enforcing == 0:
+		return &banner{
+			"", "Shadow mode:", "decisions are counted, nothing is touched. To let it act on one namespace:",
+			"kubectl label namespace NAME kubenergy.io/mode=enforce",
+		}
+	case len(m.Unseen) > 0:
+		return &banner{"", "Not seen:", m.Unseen[0] + more(len(m.Unseen)-1), ""}
+	}
+	return nil
+}
+
+func more(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (and %d more: see where the figures come from)", n)
+}
+
+// tiles say plainly what matters most.
+func (p *page) tiles() []tile {
+	tiles := []tile{p.savedTile(), p.waitedTile(), p.estimatedTile(), p.staleTile()}
+	if p.Past {
+		tiles[3] = p.usedTile()
+	}
+	return tiles
+}
+
+// source is where a figure comes from.
+func (p *page) source(id string) string {
+	return address("/how", p.query, "run", "from", "to") + "#" + id
+}
+
+func (p *page) savedTile() tile {
+	t := tile{Name: "Saved", Value: "unknown", Text: "no decision can be compared yet", Link: p.Here(Savings)}
+	s := p.Saved
+	switch {
+	case s == nil:
+		return t
+	case p.Past && p.Run == 0:
+		t.Value, t.Text = "–", p.savedSentence()
+		return t
+	case s.Shadow:
+		t.Name = "Would have saved"
+	}
+	d, unit := s.Emissions, "kgCO2e"
+	if d == nil {
+		d, unit = s.Energy, "kWh"
+	}
+	if d == nil {
+		return t
+	}
+	t.Value, t.Unit, t.Text = report.Significant(d.Saved), unit, s.brief(d)
+	t.Class = map[bool]string{true: "good", false: "bad"}[d.Saved >= 0]
+	if d.Low != nil && d.High != nil {
+		t.Unit += fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
+	}
+	return t
+}
+
+func (p *page) waitedTile() tile {
+	t := tile{Name: "Waited", Text: p.heldBriefly(), Link: p.source("waited")}
+	s := p.Saved
+	if s == nil || s.MeanWait == nil {
+		t.Name, t.Value, t.Unit = "Waits now", strconv.Itoa(len(p.heldJobs())), "held"
+		return t
+	}
+	if t.Value, t.Unit = report.Span(*s.MeanWait), "on average"; p.Past && s.Late != nil {
+		t.Text = fmt.Sprintf("%s held; %s too late", areHeld(s.Held, "was", "were"), count(*s.Late, "start"))
+	}
+	return t
+}
+
+func (p *page) estimatedTile() tile {
+	t := tile{Name: "Estimated", Value: "unknown", Text: "no energy is known", Link: p.source("estimated")}
+	if p.Power == nil {
+		return t
+	}
+	t.Value, t.Unit, t.Text = percent(p.Power.Estimated), "of energy", "the rest is measured"
+	if p.Power.Estimated >= 1 {
+		t.Text = "from power profiles, not metered"
+	}
+	return t
+}
+
+func (p *page) staleTile() tile {
+	t := tile{Name: "Stale", Value: "nothing", Text: "all signals are young enough", Link: p.source("stale")}
+	if names := p.stale(); len(names) > 0 {
+		t.Value, t.Unit, t.Class = strconv.Itoa(len(names)), "too old", "bad"
+		if t.Text = report.Few(3, names); p.Power != nil && p.Power.Odd > 0 {
+			t.Unit = "too old or implausible"
+		}
+	}
+	return t
+}
+
+func (p *page) usedTile() tile {
+	t := tile{Name: "Used", Value: "unknown", Text: "at the sites' meters", Link: p.source("estimated")}
+	if p.Saved != nil && p.Saved.Energy != nil {
+		t.Value, t.Unit = report.Significant(p.Saved.Energy.Used), "kWh"
+		if p.Saved.Emissions != nil {
+			t.Text = report.Significant(p.Saved.Emissions.Used) + " kgCO2e, " + t.Text
+		}
+	}
+	return t
+}
+
+func (p *page) exports(b *band) {
+	b.CSV = address("/csv", p.query, "run", "from", "to", "of="+b.ID)
+	b.SVG = address("/svg", p.query, "run", "from", "to", "of="+b.ID)
+}
+
+func (m *Model) gridBand(p *page) band {
+	b := band{
+		ID: "grid", Name: "Grid", Empty: "No carbon intensity and no price is known.", Sentence: "unknown",
+		Plot:   drawGrid(m, "carbon", "Carbon intensity over time", func(z *Zone) *Signal { return z.Carbon }),
+		Second: drawGrid(m, "price", "Price over time", func(z *Zone) *Signal { return z.Price }),
+	}
+	if b.Plot == "" {
+		b.Plot, b.Second = b.Second, ""
+	}
+	if !m.Past {
+		b.Command, b.PromQL = "kubenergy forecast", "kubenergy_grid_carbon_intensity_grams_per_kilowatthour"
+	}
+	b.Table = &table{
+		Caption: "Grid: carbon intensity and price, hour by hour",
+		Header:  columns(1, "time (UTC)"),
+	}
+	for i := range m.Zones {
+		z := &m.Zones[i]
+		if i < mostLines {
+			b.Keys = append(b.Keys, keyed{z.Name, fmt.Sprintf("k-c%d", i)})
+		}
+		for _, s := range []*Signal{z.Carbon, z.Price} {
+			if s == nil {
+				continue
+			}
+			b.Table.Header = append(b.Table.Header, column{z.Name + ", " + s.Unit, true})
+			if i == 0 {
+				b.Notes = append(b.Notes, note{s.Unit + ": " + s.provenance() + ".", s.Stale})
+			}
+		}
+	}
+	if len(m.Zones) > 0 {
+		z := &m.Zones[0]
+		if z.Carbon != nil {
+			b.Sentence = z.Name + ": " + m.gridSentence(z.Carbon)
+		}
+		if z.Price != nil {
+			b.Sentence += ". " + m.gridSentence(z.Price)
+		}
+		b.Sentence += "."
+	}
+	for _, t := range m.hours() {
+		cells := []string{stamp(t)}
+		for i := range m.Zones {
+			for _, s := range []*Signal{m.Zones[i].Carbon, m.Zones[i].Price} {
+				if s != nil {
+					cells = append(cells, shown(s.At(t)))
+				}
+			}
+		}
+		b.Table.Rows = append(b.Table.Rows, row{Cells: cells})
+	}
+	p.exports(&b)
+	return b
+}
+
+func shown(v float64, ok bool) string {
+	if !ok {
+		return "–"
+	}
+	return report.Significant(v)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
+
+func stampOf(t *time.Time) string {
+	if t == nil {
+		return "–"
+	}
+	return stamp(*t)
+}
+
+// hours are the instants that tables have rows for: whole hours, so many that a person may read them.
+func (m *Model) hours() (all []time.Time) {
+	step := time.Hour
+	for m.To.Sub(m.From)/step > 100 {
+		step *= 2
+	}
+	for t := m.From.Truncate(step); t.Before(m.To); t = t.Add(step) {
+		if !t.Before(m.From) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (m *Model) powerBand(p *page) band {
+	b := band{
+		ID: "power", Name: "Watts", Plot: drawPower(m), Sentence: m.powerSentence(),
+		Empty: "No node reports what it draws, and nothing was booked in this time.",
+	}
+	if !m.Past {
+		b.Command, b.PromQL = "kubenergy top nodes", "sum(kubenergy_node_power_watts)"
+	}
+	if m.Power == nil {
+		return b
+	}
+	sums, used := m.Power.sums(m)
+	for i, part := range parts {
+		if sums[i] > 0 {
+			b.Keys = append(b.Keys, keyed{part.name + " " + percent(sums[i]/used), part.class})
+		}
+	}
+	if m.Power.Baseline != nil {
+		b.Keys = append(b.Keys, keyed{m.Power.Instead, "k-instead"})
+	}
+	if m.Power.Estimated > 0 {
+		b.Keys = append(b.Keys, keyed{"estimated " + percent(m.Power.Estimated), "k-guessed"})
+	}
+	b.Table = &table{
+		Caption: "Watts of all machines, " + m.Power.Where,
+		Header:  columns(1, "time (UTC)", "for work", "idle", "asleep", "unknown", "all", "estimated"),
+	}
+	if m.Power.Baseline != nil {
+		b.Table.Header = append(b.Table.Header, column{m.Power.Instead, true})
+	}
+	for _, t := range m.hours() {
+		w, ok := m.Power.at(t)
+		if !ok {
+			continue
+		}
+		cells := []string{stamp(t)}
+		for _, v := range []float64{w.Dynamic, w.Idle, w.Asleep, w.Unknown, w.Total()} {
+			cells = append(cells, report.Significant(v))
+		}
+		cells = append(cells, percent(w.Estimated))
+		if m.Power.Baseline != nil {
+			cells = append(cells, shown(m.Power.Baseline.At(t)))
+		}
+		b.Table.Rows = append(b.Table.Rows, row{Cells: cells})
+	}
+	p.exports(&b)
+	return b
+}
+
+func (p *Power) at(t time.Time) (w Watts, ok bool) {
+	for i := range p.Points {
+		until := p.Until
+		if i+1 < len(p.Points) {
+			until = p.Points[i+1].At
+		}
+		if !t.Before(p.Points[i].At) && t.Before(until) {
+			return p.Points[i], true
+		}
+	}
+	return w, false
+}
+
+func (m *Model) workBand(p *page) band {
+	all := m.heldJobs()
+	jobs := m.within(all)
+	b := band{
+		ID: "work", Name: "Work", Plot: drawWork(m), Sentence: m.workSentence(), Empty: m.workSentence(),
+		Table: &table{
+			Caption: "Held Jobs, by planned start", Limit: 500,
+			Header: columns(7, "Job", "team", "created", "planned start", "latest start", "started", "why"),
+		},
+	}
+	if !m.Past {
+		b.Command, b.PromQL = "kubenergy held -A", "sum by (namespace) (kubenergy_held_jobs)"
+	}
+	names, class := teams(jobs)
+	for i, name := range names {
+		if i == mostLines {
+			b.Keys = append(b.Keys, keyed{"others", "t6"})
+			break
+		}
+		b.Keys = append(b.Keys, keyed{shortened(name), class[name]})
+	}
+	switch {
+	case len(jobs) > mostBars:
+		b.Notes = append(b.Notes, note{"Starts planned in each interval.", false})
+	case len(jobs) > 0:
+		b.Notes = append(b.Notes, note{"Line: created to deadline. Bar: planned; solid: ran.", false})
+	}
+	b.Table.fill(len(jobs), p.whole, func(i int) row { return m.jobRow(jobs[i]) })
+	p.exports(&b)
+	return b
+}
+
+func (m *Model) jobRow(j *Job) row {
+	return row{Links: map[int]string{0: jobLink(m, j)}, Cells: []string{
+		j.path(), j.team(), stamp(j.Since), stampOf(j.PlannedStart), stampOf(j.LatestStart), stampOf(j.Started),
+		because(j.Why),
+	}}
+}
+
+// MostNamespaces are shown: more are Grafana's and report's.
+const MostNamespaces = 5
+
+// cards are beside the bands: who used most and which budget ends next, or the runs there are.
+func (m *Model) cards() (all []card) {
+	if len(m.Runs) > 1 {
+		return []card{m.runsCard()}
+	}
+	if m.Past {
+		return nil
+	}
+	used := card{Name: "Used most, last 7 days"}
+	for i := range m.Namespaces[:min(len(m.Namespaces), MostNamespaces)] {
+		u := &m.Namespaces[i]
+		r := cardRow{
+			Name: u.Name, Value: report.Significant(u.KWh) + " kWh",
+			Share: pc(100 * u.KWh / m.Namespaces[0].KWh),
+		}
+		if u.Kg != nil {
+			r.Text = report.Significant(*u.Kg) + " kgCO2e"
+		}
+		if u.Estimated > 0 {
+			r.Text += ", " + percent(u.Estimated) + " estimated"
+		}
+		used.Rows = append(used.Rows, r)
+	}
+	if len(used.Rows) == 0 {
+		used.Text = "Nothing was booked."
+	}
+	budget := card{Name: "Next budget to end"}
+	if len(m.Budgets) == 0 {
+		budget.Text = "There is no EnergyBudget."
+	} else {
+		b := &m.Budgets[0]
+		r := cardRow{
+			Name: b.Namespace + "/" + b.Name, Value: percent(b.Percent / 100), Share: pc(min(100, b.Percent)),
+			Text: m.budgetSentence(b),
+		}
+		budget.Rows = []cardRow{r}
+		if b.Percent >= 100 {
+			budget.Class = "over"
+		}
+	}
+	return append(all, used, budget, m.nextCard())
+}
+
+// nextCard lists what starts next.
+func (m *Model) nextCard() card {
+	const most = 3
+	c := card{Name: "Starts next", Class: "next"}
+	for _, j := range m.heldJobs() {
+		if len(c.Rows) < most && j.PlannedStart != nil {
+			c.Rows = append(c.Rows, cardRow{Name: j.path(), Link: jobLink(m, j), Text: m.clock(*j.PlannedStart)})
+		}
+	}
+	if len(c.Rows) == 0 {
+		c.Text = "Nothing that is held has a planned start."
+	}
+	return c
+}
+
+func (m *Model) budgetSentence(b *Budget) string {
+	switch {
+	case b.Percent >= 100:
+		text := "used up"
+		if b.Closed != nil {
+			text += "; new work waits until " + m.clock(*b.Closed)
+		}
+		if b.Suspended > 0 {
+			text += "; " + count(int(b.Suspended), "Job") + " suspended"
+		}
+		return text
+	case b.UsedUp != nil:
+		return "used up " + m.clock(*b.UsedUp) + ", if it goes on like this"
+	case b.Ends != nil:
+		return "lasts until its " + b.Period + " ends, " + m.clock(*b.Ends)
+	}
+	return "for its " + b.Period
+}
+
+func (m *Model) runsCard() card {
+	c := card{Name: "Runs of this folder"}
+	most := 0.0
+	for i := range m.Strategies {
+		most = max(most, m.Strategies[i].Kg, 1e-12)
+	}
+	for i := range m.Strategies {
+		s := &m.Strategies[i]
+		text := fmt.Sprintf("%s kWh, waits %s", report.Significant(s.KWh), report.Span(3600*s.WaitHours))
+		name, machines, both := strings.Cut(s.Name, ", ")
+		if both {
+			text = machines + "; " + text
+		}
+		if i == 0 {
+			text += "; baseline"
+		} else if s.Saving != nil {
+			text += "; saves " + percent(s.Saving.Value)
+		}
+		c.Rows = append(c.Rows, cardRow{
+			Name: name, Value: report.Significant(s.Kg) + " kg", Text: text, Link: "/?run=" + strconv.Itoa(i),
+			Share: pc(100 * s.Kg / most), Current: i == m.Run,
+		})
+	}
+	return c
+}

@@ -1,0 +1,22 @@
+package dashboard
+
+import "testing"
+
+// Whose a connection is stands in the kernel's table; both of its ends do, and ours tells nothing.
+func TestOwnerOf(t *testing.T) {
+	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0 100 0 0 10 0
+   1: 0100007F:1F90 0100007F:D2A4 01 00000000:00000000 00:00000000 00000000  1000        0 2 1 0 20 4 30 10 -1
+   2: 0100007F:D2A4 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1001        0 3 1 0 20 4 30 10 -1
+   3: 0100007F:00A4 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 4 1 0 20 4 30 10 -1
+`
+	for client, want := range map[string]int{"127.0.0.1:53924": 1001, "127.0.0.1:164": 1000, "127.0.0.1:5": -1} {
+		uid, ok := ownerOf(table, client, "127.0.0.1:8080")
+		if !ok {
+			uid = -1
+		}
+		if uid != want {
+			t.Errorf("%s is of %d, want %d", client, uid, want)
+		}
+	}
+}

@@ -1,0 +1,342 @@
+package dashboard
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/report"
+)
+
+// clock shows an instant and how far off it is.
+func (m *Model) clock(t time.Time) string {
+	text := t.UTC().Format("2 Jan 15:04")
+	if !m.Past && t.UTC().Format(time.DateOnly) == m.Now.UTC().Format(time.DateOnly) {
+		text = t.UTC().Format("15:04")
+	}
+	switch d := t.Sub(m.Now); {
+	case m.Past:
+		return text
+	case d >= 0:
+		return fmt.Sprintf("%s (in %s)", text, report.Rounded(d))
+	default:
+		return fmt.Sprintf("%s (%s ago)", text, report.Rounded(-d))
+	}
+}
+
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+func percent(share float64) string {
+	const unit = "\u00a0%" // it is not left alone in the next line
+	if share > 0 && share < 0.001 {
+		return "<0.1" + unit
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*share), ".0") + unit
+}
+
+// watts shows a power in the unit that fits.
+func watts(w float64) string {
+	switch {
+	case math.Abs(w) >= 1e6:
+		return fmt.Sprintf("%.3g MW", w/1e6)
+	case math.Abs(w) >= 1e3:
+		return fmt.Sprintf("%.3g kW", w/1e3)
+	}
+	return fmt.Sprintf("%.3g W", w)
+}
+
+// gridSentence says what the grid of a zone does.
+func (m *Model) gridSentence(s *Signal) string {
+	var said []string
+	if s.Now != nil {
+		said = append(said, fmt.Sprintf("%s %s now", short(*s.Now), s.Unit))
+	}
+	if lowest, at, highest, ok := s.extremes(later(m.From, m.soon()), m.To); ok {
+		said = append(said, fmt.Sprintf("lowest %s at %s, highest %s", short(lowest), m.clock(at), short(highest)))
+		if s.Now == nil {
+			said[len(said)-1] += " " + s.Unit
+		}
+	}
+	if len(said) == 0 {
+		return "unknown"
+	}
+	return strings.Join(said, "; ")
+}
+
+// soon is from when on extremes are of use: from now on, or of all that is over.
+func (m *Model) soon() time.Time {
+	if m.Past {
+		return m.From
+	}
+	return m.Now
+}
+
+func (l *Line) extremes(from, to time.Time) (lowest float64, at time.Time, highest float64, ok bool) {
+	for i, p := range l.Points {
+		if p.Unknown || !l.end(i).After(from) || !p.At.Before(to) {
+			continue
+		}
+		if !ok || p.Value < lowest {
+			lowest, at = p.Value, later(p.At, from)
+		}
+		if !ok || p.Value > highest {
+			highest = p.Value
+		}
+		ok = true
+	}
+	return lowest, at, highest, ok
+}
+
+func short(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.3g", v), ".0") }
+
+// provenance says what a signal rests on.
+func (s *Signal) provenance() string {
+	said := []string{s.Quality}
+	if s.Source != "" {
+		said = append(said, s.Source)
+	}
+	if s.Forecast != "" {
+		said = append(said, "forecast by "+s.Forecast)
+	}
+	switch {
+	case s.AgeSeconds != nil && s.Stale:
+		said = append(said, "STALE: "+age(*s.AgeSeconds)+" old, nothing is decided by it")
+	case s.AgeSeconds != nil:
+		said = append(said, age(*s.AgeSeconds)+" old")
+	}
+	return strings.Join(said, ", ")
+}
+
+func age(seconds float64) string {
+	return report.Rounded(time.Duration(seconds * float64(time.Second)))
+}
+
+// powerSentence says what all machines draw.
+func (m *Model) powerSentence() string {
+	p := m.Power
+	if p == nil || len(p.Points) == 0 {
+		return "Unknown: no node reports what it draws, and nothing was booked in this time."
+	}
+	var said []string
+	if p.Now != nil {
+		text := fmt.Sprintf("%s draw %s now", count(p.Nodes, "machine"), watts(*p.Now))
+		if p.Asleep > 0 {
+			text += fmt.Sprintf(", %d asleep", p.Asleep)
+		}
+		said = append(said, text)
+	}
+	_, used := p.sums(m)
+	text := fmt.Sprintf("%s kWh in the time shown, %s", report.Significant(used), p.Where)
+	if p.Baseline != nil {
+		text += fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, report.Significant(p.Baseline.kWh(m)))
+	}
+	said = append(said, text)
+	if p.Odd > 0 {
+		said = append(said, count(p.Odd, "node")+" report what their hardware cannot draw")
+	}
+	if p.Late > 0 {
+		said = append(said, count(p.Late, "node")+" report too late")
+	}
+	return strings.Join(said, ". ") + "."
+}
+
+// sums are the kilowatt-hours in the time of the page, by part and in all.
+func (p *Power) sums(m *Model) (sums [4]float64, all float64) {
+	for i := range p.Points {
+		w := &p.Points[i]
+		until := p.Until
+		if i+1 < len(p.Points) {
+			until = p.Points[i+1].At
+		}
+		hours := earlier(until, m.To).Sub(later(w.At, m.From)).Hours()
+		if hours <= 0 {
+			continue
+		}
+		for k, part := range parts {
+			sums[k] += part.of(w) * hours / 1000
+		}
+		all += w.Total() * hours / 1000
+	}
+	return sums, all
+}
+
+func (l *Line) kWh(m *Model) (sum float64) {
+	for i, p := range l.Points {
+		if hours := earlier(l.end(i), m.To).Sub(later(p.At, m.From)).Hours(); hours > 0 {
+			sum += p.Value * hours / 1000
+		}
+	}
+	return sum
+}
+
+// workSentence says what waits.
+func (m *Model) workSentence() string {
+	jobs := m.heldJobs()
+	if m.Past {
+		if len(jobs) == 0 {
+			return "No Job was held."
+		}
+		var wait time.Duration
+		for _, j := range jobs {
+			wait += j.begin().Sub(j.Since)
+		}
+		return fmt.Sprintf("%s held, %s on average.", areHeld(len(jobs), "was", "were"),
+			report.Rounded(wait/time.Duration(len(jobs))))
+	}
+	if len(jobs) == 0 {
+		return "Nothing is held."
+	}
+	text := areHeld(len(jobs), "is", "are") + " held"
+	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.PlannedStart != nil }); i >= 0 {
+		text += fmt.Sprintf("; %s is to start next, at %s", jobs[i].path(), m.clock(*jobs[i].PlannedStart))
+	}
+	var last time.Time
+	for _, j := range jobs {
+		last = later(last, deref(j.LatestStart))
+	}
+	if !last.IsZero() {
+		text += "; all start by " + m.clock(last)
+	}
+	return text + "."
+}
+
+// heldBriefly says what waits now in a few words.
+func (m *Model) heldBriefly() string {
+	jobs := m.heldJobs()
+	if len(jobs) == 0 {
+		return "nothing waits for a better hour"
+	}
+	text := areHeld(len(jobs), "is", "are") + " held"
+	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.PlannedStart != nil }); i >= 0 {
+		text += "; next " + m.clock(*jobs[i].PlannedStart)
+	}
+	return text
+}
+
+func areHeld(n int, one, many string) string {
+	if n == 1 {
+		return "1 Job " + one
+	}
+	return fmt.Sprintf("%d Jobs %s", n, many)
+}
+
+// path names a job with its namespace, where it has one.
+func (j *Job) path() string {
+	if j.Namespace == "" {
+		return j.Name
+	}
+	return j.Namespace + "/" + j.Name
+}
+
+// sentence is what explain says of a job, in one sentence.
+func (j *Job) sentence(m *Model) string {
+	text := fmt.Sprintf("%s, created %s", j.path(), m.clock(j.Since))
+	switch {
+	case j.Unscheduled:
+		return text + ": it never ran, for want of room."
+	case j.Started != nil && j.PlannedStart != nil:
+		text += fmt.Sprintf(": held until %s, started %s", m.clock(*j.PlannedStart), m.clock(*j.Started))
+	case j.Started != nil:
+		text += ": started " + m.clock(*j.Started)
+	case j.PlannedStart != nil:
+		text += ": held until " + m.clock(*j.PlannedStart)
+	default:
+		text += ": held, and the hold loop has not said yet until when"
+	}
+	if j.Node != "" {
+		text += " on " + j.Node
+	}
+	if j.LatestStart != nil {
+		text += "; latest start " + m.clock(*j.LatestStart)
+	}
+	if j.Saving != nil && j.SavedGrams != nil {
+		text += fmt.Sprintf("; saves an estimated %s, %s g", percent(*j.Saving), short(*j.SavedGrams))
+	}
+	if why := because(j.Why); why != "" {
+		text += ". " + why
+	}
+	return strings.TrimSuffix(text, ".") + "."
+}
+
+// because is a reason without the times, which stand beside it.
+func because(reason string) string {
+	reason, _, _ = strings.Cut(reason, ";")
+	if _, rest, ok := strings.Cut(reason, "Z: "); ok {
+		return rest
+	}
+	return reason
+}
+
+// amount shows a difference with its interval.
+func amount(d *report.Difference, unit string) string {
+	if d == nil {
+		return "unknown"
+	}
+	text := report.Significant(d.Saved)
+	if d.Low != nil && d.High != nil {
+		text += fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
+	}
+	return text + " " + unit
+}
+
+// savedSentence says what was saved, and how sure that is.
+func (m *Model) savedSentence() string {
+	s := m.Saved
+	if s == nil {
+		return "What was saved is unknown: no decision of this time can be compared."
+	}
+	if m.Past && m.Run == 0 {
+		return "This run is the baseline that others are compared with."
+	}
+	verb := "Saved"
+	if s.Shadow {
+		verb = "Would have saved"
+	}
+	text := verb + " " + amount(s.Emissions, "kgCO2e")
+	if s.Emissions != nil && s.Emissions.Baseline > 0 {
+		text += fmt.Sprintf(" (%s)", percent(s.Emissions.Saved/s.Emissions.Baseline))
+	}
+	text += " and " + amount(s.Energy, "kWh")
+	if s.Cost != nil {
+		text += " and " + amount(s.Cost, s.Currency)
+	}
+	return fmt.Sprintf("%s against %s, over %s.", text, s.Against, count(s.Jobs, "job"))
+}
+
+// brief says against what a saving is, and how much of it.
+func (s *Saved) brief(d *report.Difference) string {
+	text := ""
+	if d.Baseline > 0 {
+		text = percent(d.Saved/d.Baseline) + " "
+	}
+	if s.Energy != nil && d != s.Energy {
+		text += "and " + report.Significant(s.Energy.Saved) + " kWh "
+	}
+	return text + "less than " + s.Against
+}
+
+// stale lists what is too old to be decided by.
+func (m *Model) stale() (names []string) {
+	for i := range m.Zones {
+		for what, s := range map[string]*Signal{"carbon intensity": m.Zones[i].Carbon, "price": m.Zones[i].Price} {
+			if s != nil && s.Stale {
+				names = append(names, what+" of "+m.Zones[i].Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	if m.Power != nil && m.Power.Late > 0 {
+		names = append(names, "power of "+count(m.Power.Late, "node"))
+	}
+	if m.Power != nil && m.Power.Odd > 0 {
+		names = append(names, "implausible power of "+count(m.Power.Odd, "node"))
+	}
+	return names
+}

@@ -1,0 +1,600 @@
+package dashboard
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/report"
+)
+
+const (
+	cookieName = "kubenergy-dashboard"
+	themeName  = "kubenergy-theme"
+	keyName    = "key" // of the address that is opened first
+	policyCSP  = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+	young     = 5 * time.Second  // a model is as good as new for so long: many pages cost what one does
+	looks     = 15 * time.Second // between two looks for changes
+	mostAge   = 60 * time.Second // a page is refreshed at least so often: times on it are relative to now
+	patience  = 30 * time.Second
+	mostQuery = 4096
+)
+
+// Server serves the page of a source to the person who opened it, on a loopback address. The first address has a secret
+// that is good for once; the cookie that it buys is good for as long as the program runs, for this address alone.
+type Server struct {
+	source  Source
+	host    string // address and port that are listened on
+	csrf    string
+	session string
+
+	mu     sync.Mutex
+	key    string // "": it was used
+	models map[string]*kept
+	now    func() time.Time
+}
+
+// kept is a model that was made a moment ago, or is being made.
+type kept struct {
+	once  sync.Once
+	made  time.Time
+	model *Model
+	err   error
+}
+
+// NewServer returns a server for what listens on an address of this machine.
+func NewServer(source Source, address net.Addr, now func() time.Time) *Server {
+	return &Server{
+		source: source, host: address.String(), csrf: rand.Text(), session: rand.Text(), key: rand.Text(),
+		models: map[string]*kept{}, now: now,
+	}
+}
+
+// Address is what a browser opens first.
+func (s *Server) Address() string {
+	return "http://" + s.host + "/?" + url.Values{keyName: {s.key}}.Encode()
+}
+
+// Handler answers requests that a browser of this machine makes for the person who opened the page.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, v := range views {
+		pattern := "GET " + viewPath(v.view)
+		if v.view == Overview {
+			pattern += "{$}"
+		}
+		mux.HandleFunc(pattern, s.viewOf(v.view))
+	}
+	mux.HandleFunc("GET /how", s.viewOf("how"))
+	mux.HandleFunc("GET /job", s.job)
+	mux.HandleFunc("GET /decision", s.decision)
+	mux.HandleFunc("GET /search", s.search)
+	mux.HandleFunc("GET /model.json", s.model)
+	mux.HandleFunc("GET /csv", s.csv)
+	mux.HandleFunc("GET /svg", s.svg)
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /act", s.effect)
+	mux.HandleFunc("POST /act", s.act)
+	mux.HandleFunc("GET /assets/{name}", serveAsset)
+	return s.guard(mux)
+}
+
+// guard lets nobody in but the browser that was given the secret. A page of another site that reaches this address,
+// also by a name that it points here, gets nothing.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policyCSP)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		origin := r.Header.Get("Origin")
+		switch {
+		case !s.ours(r.Host):
+			refuse(w, http.StatusMisdirectedRequest, "this page is served as "+s.host+" alone")
+		case origin != "" && origin != "http://"+r.Host,
+			r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
+			refuse(w, http.StatusForbidden, "requests of other sites are refused")
+		case len(r.URL.RawQuery) > mostQuery:
+			refuse(w, http.StatusRequestURITooLong, "the address is too long")
+		case r.URL.Query().Get(keyName) != "":
+			s.enter(w, r)
+		case !s.entered(r):
+			refuse(w, http.StatusForbidden, "open the address that kubenergy dashboard printed; it is good for once, "+
+				"in one browser. Start the command again for another one")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// ours reports whether a host is this server: by its address, or as localhost where that is it.
+func (s *Server) ours(host string) bool {
+	name, port, err := net.SplitHostPort(host)
+	_, own, errOwn := net.SplitHostPort(s.host)
+	return err == nil && errOwn == nil && port == own && (host == s.host || name == "localhost")
+}
+
+func (s *Server) entered(r *http.Request) bool {
+	c, err := r.Cookie(s.cookie())
+	return err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(s.session)) == 1
+}
+
+// cookie has the port in its name: cookies are shared by all ports of a host.
+func (s *Server) cookie() string {
+	_, port, _ := net.SplitHostPort(s.host)
+	return cookieName + "-" + port
+}
+
+// enter takes the secret, once.
+func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
+	if foreign(r.RemoteAddr, s.host) {
+		refuse(w, http.StatusForbidden, "this page is another account's")
+		return
+	}
+	given := r.URL.Query().Get(keyName)
+	s.mu.Lock()
+	right := s.key != "" && subtle.ConstantTimeCompare([]byte(given), []byte(s.key)) == 1
+	if right {
+		s.key = ""
+	}
+	s.mu.Unlock()
+	if !right && !s.entered(r) {
+		refuse(w, http.StatusForbidden, "the address is not, or no longer, good: start kubenergy dashboard again")
+		return
+	}
+	if right {
+		http.SetCookie(w, &http.Cookie{
+			Name: s.cookie(), Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		})
+	}
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+func refuse(w http.ResponseWriter, status int, text string) { http.Error(w, text, status) }
+
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	kind := map[string]string{
+		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	}[path.Ext(name)]
+	data, err := assets.ReadFile("assets/" + name)
+	if err != nil || kind == "" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "max-age=300")
+	_, _ = w.Write(data)
+}
+
+// query reads which time and run are asked for.
+func (s *Server) query(r *http.Request, v View) (q Query, err error) {
+	values := r.URL.Query()
+	q = Query{View: v, Run: -1}
+	if text := values.Get("run"); text != "" {
+		if q.Run, err = strconv.Atoi(text); err != nil {
+			return q, fmt.Errorf("run is %.40q: want a whole number", text)
+		}
+	}
+	for name, into := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
+		if text := values.Get(name); text != "" {
+			if *into, err = report.ParseTime(name, text, s.now()); err != nil {
+				return q, err
+			}
+		}
+	}
+	if !q.From.IsZero() && !q.To.IsZero() && (!q.From.Before(q.To) || q.To.Sub(q.From) > 800*24*time.Hour) {
+		return q, errors.New("from is not before to, or more than 800 days before it")
+	}
+	return q, nil
+}
+
+// get returns the model that is asked for. Requests that come close together share one.
+func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
+	name := fmt.Sprint(q.View, q.From.Unix(), q.To.Unix(), q.Run)
+	s.mu.Lock()
+	k := s.models[name]
+	if now := s.now(); k == nil || s.source.Live() && now.Sub(k.made) > young {
+		for other, old := range s.models {
+			if now.Sub(old.made) > young {
+				delete(s.models, other)
+			}
+		}
+		k = &kept{made: now}
+		s.models[name] = k
+	}
+	s.mu.Unlock()
+	k.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		k.model, k.err = s.source.Model(ctx, q)
+	})
+	if k.err != nil {
+		return nil, k.err
+	}
+	m := *k.model // what is put in order for a page stays as it is for others
+	m.Findings = slices.Clone(m.Findings)
+	return &m, nil
+}
+
+// start begins a page.
+func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, bool) {
+	q, err := s.query(r, v)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return nil, false
+	}
+	if theme := r.URL.Query().Get("theme"); theme == "dark" || theme == "light" {
+		http.SetCookie(w, &http.Cookie{
+			Name: themeName, Value: theme, Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true,
+			SameSite: http.SameSiteStrictMode,
+		})
+		r.AddCookie(&http.Cookie{Name: themeName, Value: theme})
+	}
+	m, err := s.get(r.Context(), q)
+	if err != nil {
+		refuse(w, http.StatusBadGateway, "what the page shows cannot be read: "+err.Error())
+		return nil, false
+	}
+	p := &page{Model: m, View: v, Live: s.source.Live(), CSRF: s.csrf, query: r.URL.Query()}
+	for _, c := range r.CookiesNamed(themeName) {
+		if c.Value == "dark" || c.Value == "light" {
+			p.Theme = c.Value
+		}
+	}
+	return p, true
+}
+
+func (s *Server) write(w http.ResponseWriter, p *page) {
+	data, err := p.render()
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, "the page cannot be made: "+err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(data)
+}
+
+// viewOf serves a view.
+func (s *Server) viewOf(v View) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p, ok := s.start(w, r, v)
+		if !ok {
+			return
+		}
+		if v == Overview && p.From.Equal(p.To) { // a comparison has no axis of time
+			p.View, v = Compare, Compare
+		}
+		map[View]func(){
+			Overview: p.overview, Decisions: p.decisions, Savings: p.savings, Compare: p.compare, Doctor: p.doctor,
+			"how": p.how,
+		}[v]()
+		s.write(w, p)
+	}
+}
+
+// job serves the page of one Job or pod.
+func (s *Server) job(w http.ResponseWriter, r *http.Request) {
+	p, ok := s.start(w, r, Overview)
+	if !ok {
+		return
+	}
+	q, _ := s.query(r, Overview) // it was read above
+	values := r.URL.Query()
+	kind, namespace, name := values.Get("kind"), values.Get("namespace"), values.Get("name")
+	if kind != "job" && kind != "pod" {
+		refuse(w, http.StatusBadRequest, "kind is "+strconv.Quote(kind)+": want job or pod")
+		return
+	}
+	v, err := s.source.Job(r.Context(), q, kind, namespace, name)
+	switch {
+	case err != nil:
+		refuse(w, http.StatusBadGateway, err.Error())
+		return
+	case v == nil:
+		refuse(w, http.StatusNotFound, "there is no "+kind+" of that name")
+		return
+	}
+	p.View = "job"
+	p.job(v)
+	if _, may := s.source.(Actor); may {
+		p.Actions = v.actions()
+	}
+	s.write(w, p)
+}
+
+// decision serves the page of one decision.
+func (s *Server) decision(w http.ResponseWriter, r *http.Request) {
+	p, ok := s.start(w, r, "decision")
+	if !ok {
+		return
+	}
+	q, _ := s.query(r, "decision") // it was read above
+	values := r.URL.Query()
+	asked := &ledger.Record{ID: values.Get("id"), UID: values.Get("uid"), Namespace: values.Get("namespace")}
+	var err error
+	if asked.At, err = time.Parse(time.RFC3339, values.Get("at")); err != nil {
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("at is %.40q: want RFC 3339", values.Get("at")))
+		return
+	}
+	d, err := s.source.Decision(r.Context(), q, asked)
+	switch {
+	case err != nil:
+		refuse(w, http.StatusBadGateway, err.Error())
+	case d == nil:
+		refuse(w, http.StatusNotFound, "there is no such decision, or it is no longer kept")
+	default:
+		p.decision(d)
+		s.write(w, p)
+	}
+}
+
+// search leads to the Job that a text names, or to the decisions about all that contain it.
+func (s *Server) search(w http.ResponseWriter, r *http.Request) {
+	q, err := s.query(r, Overview)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	m, err := s.get(r.Context(), q)
+	if err != nil {
+		refuse(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	text := strings.TrimSpace(r.URL.Query().Get("q"))
+	for i := range m.Jobs {
+		if j := &m.Jobs[i]; text != "" && (j.Name == text || j.path() == text) {
+			http.Redirect(w, r, jobLink(m, j), http.StatusSeeOther)
+			return
+		}
+	}
+	found := url.Values{"q": {text}}
+	if m.Past {
+		found.Set("run", strconv.Itoa(m.Run))
+	}
+	http.Redirect(w, r, "/decisions?"+found.Encode(), http.StatusSeeOther)
+}
+
+// model serves what a page shows as JSON.
+func (s *Server) model(w http.ResponseWriter, r *http.Request) {
+	v := View(r.URL.Query().Get("view"))
+	if v == "" {
+		v = Overview
+	}
+	q, err := s.query(r, v)
+	if err == nil && !slices.ContainsFunc(views, func(known struct {
+		view View
+		name string
+	},
+	) bool {
+		return known.view == v
+	}) {
+		err = fmt.Errorf("view is %.40q: want overview, decisions, savings, compare or doctor", v)
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	m, err := s.get(r.Context(), q)
+	if err != nil {
+		refuse(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(m)
+}
+
+// downloaded returns the page that a download is of, and which of its bands, or nil.
+func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b *band) {
+	of, v := r.URL.Query().Get("of"), Overview
+	if of == string(Decisions) {
+		v = Decisions
+	}
+	p, ok := s.start(w, r, v)
+	if !ok {
+		return nil, nil
+	}
+	p.whole = true
+	w.Header().Set("Content-Disposition", "attachment; filename=kubenergy-"+path.Base(of)+"."+r.URL.Path[1:])
+	if v == Decisions {
+		p.decisions()
+		return p, nil
+	}
+	p.overview()
+	for i := range p.Bands {
+		if p.Bands[i].ID == of {
+			return p, &p.Bands[i]
+		}
+	}
+	w.Header().Del("Content-Disposition")
+	refuse(w, http.StatusBadRequest, "of is not grid, power, work or decisions")
+	return nil, nil
+}
+
+func (s *Server) csv(w http.ResponseWriter, r *http.Request) {
+	p, b := s.downloaded(w, r)
+	if p == nil {
+		return
+	}
+	var shown *table
+	switch {
+	case b != nil:
+		shown = b.Table
+	case len(p.Tables) > 0:
+		shown = p.Tables[0]
+	}
+	if shown == nil {
+		shown = &table{Header: columns(1, "nothing is known")}
+	}
+	var names []string
+	for _, c := range shown.Header {
+		names = append(names, c.Name)
+	}
+	t := report.Sheet(names...)
+	for _, row := range shown.Rows {
+		cells := make([]any, len(names))
+		for i := range cells {
+			cells[i] = strings.ReplaceAll(row.Cells[i], "\u00a0", " ")
+		}
+		t.Add(cells...)
+	}
+	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+	_ = t.CSV(w)
+}
+
+// svg serves a band as a file of its own, with its axis, and its style inside.
+func (s *Server) svg(w http.ResponseWriter, r *http.Request) {
+	p, b := s.downloaded(w, r)
+	if b == nil {
+		return
+	}
+	style, err := assets.ReadFile("assets/style.css")
+	if err != nil || b.Plot == "" {
+		w.Header().Del("Content-Disposition")
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "image/svg+xml")
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="360" font-family="sans-serif">`+
+		`<style>%s</style><rect width="1000" height="360" fill="var(--card)"/>`,
+		template.HTMLEscapeString(string(style)))
+	y := 0
+	for _, part := range []struct {
+		drawn  template.HTML
+		height int
+	}{{b.Plot, 220}, {b.Second, 80}, {p.Axis, 30}} {
+		if part.drawn != "" {
+			fmt.Fprintf(w, `<svg y="%d" width="1000" height="%d">%s</svg>`, y, part.height, part.drawn)
+			y += part.height + 10
+		}
+	}
+	_, _ = w.Write([]byte("</svg>"))
+}
+
+// events tells a page when there is something else to see.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	flush, ok := w.(http.Flusher)
+	if !ok || !s.source.Live() {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprint(w, "retry: 5000\n\n")
+	flush.Flush()
+	last, told := s.digest(r.Context()), s.now()
+	ticks := time.NewTicker(looks)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-ticks.C:
+		}
+		if d := s.digest(r.Context()); d != last || s.now().Sub(told) >= mostAge {
+			last, told = d, s.now()
+			if _, err := fmt.Fprint(w, "event: changed\ndata: \n\n"); err != nil {
+				return
+			}
+			flush.Flush()
+		}
+	}
+}
+
+// digest tells apart what is worth a look: not the time, nor how old something is.
+func (s *Server) digest(ctx context.Context) string {
+	m, err := s.get(ctx, Query{View: Overview, Run: -1})
+	if err != nil {
+		return err.Error()
+	}
+	still := *m
+	still.Now, still.From, still.To, still.Power = time.Time{}, time.Time{}, time.Time{}, nil
+	still.Zones = nil
+	data, err := json.Marshal(&still)
+	if err != nil {
+		return err.Error()
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func actOf(values url.Values) Act {
+	return Act{
+		Do: values.Get("do"), Kind: values.Get("kind"), Namespace: values.Get("namespace"), Name: values.Get("name"),
+		Mode: values.Get("mode"),
+	}
+}
+
+// effect shows what would come of an act, and asks.
+func (s *Server) effect(w http.ResponseWriter, r *http.Request) {
+	actor, may := s.source.(Actor)
+	if !may {
+		refuse(w, http.StatusForbidden, "nothing can be changed from this page")
+		return
+	}
+	p, ok := s.start(w, r, Overview)
+	if !ok {
+		return
+	}
+	a := actOf(r.URL.Query())
+	effect, command, err := actor.Effect(r.Context(), a)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	p.View, p.Form, p.Said, p.Commands, p.Back = "act", &a, []string{effect}, []string{command}, "/"
+	p.Heading, p.Button = "Switch the mode of "+a.Namespace+" to "+a.Mode+"?", "Switch to "+a.Mode
+	if a.Do == DoRunNow {
+		p.Heading, p.Button = "Run "+a.Namespace+"/"+a.Name+" now?", "Run now"
+	}
+	s.write(w, p)
+}
+
+// act does what was asked for, with the rights of the user.
+func (s *Server) act(w http.ResponseWriter, r *http.Request) {
+	actor, may := s.source.(Actor)
+	if !may {
+		refuse(w, http.StatusForbidden, "nothing can be changed from this page")
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, mostQuery)
+	if err := r.ParseForm(); err != nil ||
+		subtle.ConstantTimeCompare([]byte(r.PostForm.Get("csrf")), []byte(s.csrf)) != 1 {
+		refuse(w, http.StatusForbidden, "the form is not one of this page: reload it")
+		return
+	}
+	a := actOf(r.PostForm)
+	result, err := actor.Act(r.Context(), a)
+	if err != nil {
+		refuse(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	s.mu.Lock()
+	clear(s.models) // they show what was
+	s.mu.Unlock()
+	p, ok := s.start(w, r, Overview)
+	if !ok {
+		return
+	}
+	p.View, p.Heading, p.Said, p.Back = "act", "Done", []string{result}, "/"
+	s.write(w, p)
+}

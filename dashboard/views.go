@@ -1,0 +1,612 @@
+package dashboard
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"maps"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/report"
+)
+
+const mostDecisions = 300 // that are shown
+
+// actions that a decision may be.
+var actions = []string{"any", "hold", "release", "place"}
+
+// decisions fills the list of what was decided, the youngest first.
+func (p *page) decisions() {
+	m := p.Model
+	p.Heading = "Decisions"
+	p.Filter = &filter{p.query.Get("q"), p.query.Get("action")}
+	for _, a := range actions {
+		p.Actions = append(p.Actions, option{Name: a})
+	}
+	found := m.filtered(p.Filter)
+	p.Said = []string{fmt.Sprintf("%s, of %d known, the youngest first.", count(len(found), "decision"),
+		len(m.Decisions))}
+	t := &table{Caption: "Decisions", Limit: mostDecisions, Header: columns(7, "time (UTC)", "what", "work", "strategy",
+		"node", "start", "why", "kWh", "gCO2e")}
+	t.fill(len(found), p.whole, func(i int) row { return m.decisionRow(found[i]) })
+	p.CSV = address("/csv", p.query, "run", "from", "to", "q", "action", "of=decisions")
+	if len(t.Rows) > 0 {
+		p.Tables = []*table{t}
+	}
+	if !m.Past {
+		p.Commands = []string{"kubenergy report --group-by strategy"}
+	}
+}
+
+func (m *Model) decisionRow(d *ledger.Record) row {
+	why := d.Reason
+	if d.Message != "" {
+		why = because(d.Message)
+	}
+	work := Job{Held: Held{Namespace: d.Namespace, Kind: d.OwnerKind, Name: d.Owner}}
+	start := "–"
+	if !d.Start.IsZero() {
+		start = stamp(d.Start)
+	}
+	return row{Links: map[int]string{0: m.decisionLink(d), 2: jobLink(m, &work)}, Cells: []string{
+		stamp(d.At), d.Action, work.path(), d.Strategy, d.Node, start, why, expected(d.Energy.KWh()),
+		expected(float64(d.Carbon)),
+	}}
+}
+
+// decisionLink is the address of a decision's page.
+func (m *Model) decisionLink(d *ledger.Record) string {
+	q := url.Values{"id": {d.ID}, "uid": {d.UID}, "at": {d.At.UTC().Format(time.RFC3339Nano)}}
+	if d.Namespace != "" {
+		q.Set("namespace", d.Namespace)
+	}
+	if m.Past {
+		q.Set("run", strconv.Itoa(m.Run))
+	}
+	return "/decision?" + q.Encode()
+}
+
+func expected(v float64) string {
+	if v == 0 {
+		return "–"
+	}
+	return report.Significant(v)
+}
+
+// filtered are the decisions that a filter asks for.
+func (m *Model) filtered(f *filter) (found []*ledger.Record) {
+	q := strings.ToLower(strings.TrimSpace(f.Q))
+	for i := range m.Decisions {
+		d := &m.Decisions[i]
+		if f.Action != "" && f.Action != "any" && f.Action != d.Action {
+			continue
+		}
+		text := strings.ToLower(d.Namespace + "/" + d.Owner + " " + d.Node + " " + d.Strategy + " " + d.Reason)
+		if strings.Contains(text, q) {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// savings fills the page of what was saved, by where that came from.
+func (p *page) savings() {
+	m, s := p.Model, p.Saved
+	p.Heading = "Savings"
+	p.Said = []string{m.savedSentence()}
+	if s == nil {
+		return
+	}
+	if plot := drawSteps(s); plot != "" {
+		p.Figures = []pageFigure{{
+			"From what " + s.Against + " would have caused, in " + s.Unit + ", step by step to what was caused",
+			"steps", plot,
+		}}
+	}
+	t := &table{Caption: "Where it came from", Header: []column{{"part", false}, {s.Unit, true}, {"because", false}}}
+	for _, step := range s.Steps {
+		t.Rows = append(t.Rows, row{Cells: []string{step.Name, report.Significant(step.Value), step.Why}})
+	}
+	all := &table{
+		Caption: "Used, and what " + s.Against + " would have used",
+		Header:  columns(1, "quantity", "used", "baseline", "saved", "95 % from", "to"),
+	}
+	for _, d := range []struct {
+		name string
+		of   *report.Difference
+	}{{"energy, kWh", s.Energy}, {"emissions, kgCO2e", s.Emissions}, {"cost, " + s.Currency, s.Cost}} {
+		if d.of == nil {
+			continue
+		}
+		all.Rows = append(all.Rows, row{Cells: []string{
+			strings.TrimSuffix(d.name, ", "), report.Significant(d.of.Used), report.Significant(d.of.Baseline),
+			report.Significant(d.of.Saved), optional(d.of.Low), optional(d.of.High),
+		}})
+	}
+	p.Tables = append(p.Tables, all)
+	if len(t.Rows) > 0 {
+		p.Tables = append(p.Tables, t)
+	}
+	if len(s.Left) > 0 {
+		left := &table{Caption: "Not comparable", Header: columns(1, "because", "jobs")}
+		for _, why := range slices.Sorted(maps.Keys(s.Left)) {
+			left.Rows = append(left.Rows, row{Cells: []string{why, strconv.Itoa(s.Left[why])}})
+		}
+		p.Tables = append(p.Tables, left)
+	}
+	if s.Method != "" {
+		p.Said = append(p.Said, s.Method)
+	}
+	if !m.Past {
+		p.Commands = []string{"kubenergy report --savings"}
+	}
+}
+
+func optional(v *float64) string {
+	if v == nil {
+		return "–"
+	}
+	return report.Significant(*v)
+}
+
+// drawSteps draws a waterfall.
+func drawSteps(s *Saved) template.HTML {
+	d := s.Emissions
+	if s.Unit == "kWh" {
+		d = s.Energy
+	}
+	if d == nil || len(s.Steps) == 0 {
+		return ""
+	}
+	top := math.Max(d.Baseline, d.Used)
+	level := d.Baseline
+	for _, step := range s.Steps {
+		level -= step.Value
+		top = math.Max(top, level)
+	}
+	w := &drawing{top: 1.12 * math.Max(top, 1e-12)}
+	width := 100 / float64(len(s.Steps)+2)
+	i := 0
+	bar := func(class, name string, from, to float64, text string) {
+		x, upper, lower := (float64(i)+0.5)*width, math.Max(from, to), math.Min(from, to)
+		fmt.Fprintf(w, `<rect class="bar %s" x="%s" width="%s" y="%s" height="%s" rx="2"><title>%s</title></rect>`,
+			class, pc(x-0.32*width), pc(0.64*width), pc(0.9*w.y(upper)), pc(0.9*(w.y(lower)-w.y(upper))),
+			html.EscapeString(name+": "+text))
+		fmt.Fprintf(w, `<text x="%s" y="%s" dy="-5" text-anchor="middle">%s</text>`, pc(x), pc(0.9*w.y(upper)),
+			html.EscapeString(text))
+		fmt.Fprintf(w, `<text class="tick" x="%s" y="97%%" text-anchor="middle">%s</text>`, pc(x),
+			html.EscapeString(name))
+		i++
+	}
+	bar("whole", "baseline", 0, d.Baseline, report.Significant(d.Baseline))
+	level = d.Baseline
+	for _, step := range s.Steps {
+		class, text := "gain", "−"+report.Significant(step.Value)
+		if step.Value < 0 {
+			class, text = "loss", "+"+report.Significant(-step.Value)
+		}
+		bar(class, step.Name, level, level-step.Value, text)
+		level -= step.Value
+	}
+	bar("whole", "caused", 0, d.Used, report.Significant(d.Used))
+	return w.picture("steps", "What was saved, step by step: the table has the same figures")
+}
+
+// compare fills the comparison of strategies.
+func (p *page) compare() {
+	p.Heading = "Compare"
+	if len(p.Strategies) == 0 {
+		p.Said = []string{"No strategies were compared here. On your own trace:"}
+		p.Commands = []string{
+			"kubenergy simulate -f scenario.yaml --out results", "kubenergy dashboard --dir results",
+		}
+		return
+	}
+	p.Said = []string{p.Note, compareSentence(p.Strategies)}
+	p.Figures = []pageFigure{{
+		"Emissions by mean wait. Green: no other strategy emits less without waiting longer. Ring: the baseline. " +
+			"Hover for names; the table has the same figures.",
+		"pareto", drawPareto(p.Strategies),
+	}}
+	t := &table{
+		Caption: "Strategies", Header: columns(1, "strategy", "mean wait", "kgCO2e", "kWh", "saved", "95 % from", "to"),
+	}
+	for i := range p.Strategies {
+		s := &p.Strategies[i]
+		r := row{Cells: []string{
+			s.Name, report.Span(3600 * s.WaitHours), report.Significant(s.Kg), report.Significant(s.KWh), "–", "–", "–",
+		}}
+		if s.Saving != nil && !s.Baseline {
+			r.Cells[4] = percent(s.Saving.Value)
+			for k, v := range []*float64{s.Saving.Low, s.Saving.High} {
+				if v != nil {
+					r.Cells[5+k] = percent(*v)
+				}
+			}
+		}
+		switch {
+		case s.Best:
+			r.Class = "best"
+		case s.Baseline:
+			r.Class = "base"
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	p.Tables = []*table{t}
+}
+
+// compareSentence names the strategies that are worth a look.
+func compareSentence(all []Strategy) string {
+	var names []string
+	for i := range all {
+		if all[i].Best {
+			names = append(names, fmt.Sprintf("%s (%s kgCO2e, waits %s)", all[i].Name, report.Significant(all[i].Kg),
+				report.Span(3600*all[i].WaitHours)))
+		}
+	}
+	return "No other strategy beats these in waits and emissions at once: " + strings.Join(names, "; ") + "."
+}
+
+// drawPareto draws strategies by wait and emissions.
+func drawPareto(all []Strategy) template.HTML {
+	d, longest := &drawing{}, 0.0
+	var kg []float64
+	for i := range all {
+		longest, kg = math.Max(longest, all[i].WaitHours), append(kg, all[i].Kg)
+	}
+	if longest == 0 {
+		longest = 1
+	}
+	d.low, d.top = 0, math.Max(1.08*slices.Max(kg), 1e-12)
+	x := func(wait float64) float64 { return 6 + 88*wait/longest }
+	y := func(v float64) float64 { return 4 + 0.82*d.y(v) }
+	for _, t := range report.NumberTicks(0, slices.Max(kg)) {
+		if t.Value > d.top {
+			continue
+		}
+		fmt.Fprintf(d, `<line class="mark" x1="6%%" x2="100%%" y1="%s" y2="%s"/>`, pc(y(t.Value)), pc(y(t.Value)))
+		fmt.Fprintf(d, `<text class="tick" x="5.4%%" y="%s" dy="4" text-anchor="end">%s</text>`, pc(y(t.Value)),
+			t.Label)
+	}
+	for _, t := range report.NumberTicks(0, longest) {
+		if t.Value <= longest*1.01 {
+			fmt.Fprintf(d, `<text class="tick" x="%s" y="93%%" text-anchor="middle">%s</text>`, pc(x(t.Value)), t.Label)
+		}
+	}
+	d.WriteString(`<text class="tick" x="50%" y="99%" text-anchor="middle">mean wait, hours</text>` +
+		`<text class="tick" x="0" y="3%" dy="6">kgCO2e</text>`)
+	front := slices.DeleteFunc(slices.Clone(all), func(s Strategy) bool { return !s.Best })
+	slices.SortFunc(front, func(a, b Strategy) int { return int(math.Copysign(1, a.WaitHours-b.WaitHours)) })
+	for i := range max(0, len(front)-1) {
+		a, b := &front[i], &front[i+1]
+		fmt.Fprintf(d, `<line class="front" x1="%s" y1="%s" x2="%s" y2="%s"/>`, pc(x(a.WaitHours)), pc(y(a.Kg)),
+			pc(x(b.WaitHours)), pc(y(b.Kg)))
+	}
+	for i := range all {
+		s := &all[i]
+		class := "other"
+		switch {
+		case s.Baseline:
+			class = "base"
+		case s.Best:
+			class = "best"
+		}
+		fmt.Fprintf(d, `<circle class="dot %s" cx="%s" cy="%s" r="6"><title>%s</title></circle>`, class,
+			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(fmt.Sprintf("%s: %s kgCO2e, waits %s", s.Name,
+				report.Significant(s.Kg), report.Span(3600*s.WaitHours))))
+		if s.Best {
+			anchor, dx := "start", "4"
+			if x(s.WaitHours) > 70 {
+				anchor, dx = "end", "-4"
+			}
+			fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="-9" text-anchor="%s">%s</text>`,
+				pc(x(s.WaitHours)), dx, pc(y(s.Kg)), anchor, html.EscapeString(shortened(s.Name)))
+		}
+	}
+	return d.picture("pareto", "Strategies by mean wait and emissions")
+}
+
+// doctor fills the findings, what is wrong first.
+func (p *page) doctor() {
+	p.Heading = "Doctor"
+	slices.SortStableFunc(p.Findings, func(a, b Finding) int { return badness(b.Status) - badness(a.Status) })
+	failed, warned := 0, 0
+	for _, f := range p.Findings {
+		switch f.Status {
+		case StatusFail:
+			failed++
+		case StatusWarn:
+			warned++
+		}
+	}
+	p.Said = []string{"Nothing is broken."}
+	switch {
+	case len(p.Findings) == 0:
+		p.Said = []string{"No checks were run here."}
+	case failed > 0:
+		p.Said = []string{fmt.Sprintf("%s failed, %s not as it should be, of %d.", count(failed, "check"),
+			areNot(warned), len(p.Findings))}
+	case warned > 0:
+		p.Said = []string{fmt.Sprintf("Nothing is broken; %s not as it should be, of %d checks.", areNot(warned),
+			len(p.Findings))}
+	}
+	p.Commands = []string{"kubenergy doctor"}
+}
+
+func areNot(n int) string {
+	if n == 1 {
+		return "1 is"
+	}
+	return fmt.Sprintf("%d are", n)
+}
+
+func badness(s Status) int { return slices.Index([]Status{StatusOK, StatusWarn, StatusFail}, s) }
+
+// how fills the page that says where figures come from.
+func (p *page) how() {
+	m := p.Model
+	p.Heading = "Where the figures come from"
+	saved := source{ID: "saved", Name: "Saved", Lines: []string{m.savedSentence()}}
+	if m.Saved != nil && m.Saved.Method != "" {
+		saved.Lines = append(saved.Lines, m.Saved.Method)
+	}
+	signals := &table{Caption: "Signals", Header: []column{
+		{"zone", false}, {"quantity", false}, {"now", true}, {"unit", false}, {"rests on", false},
+	}}
+	for i := range m.Zones {
+		z := &m.Zones[i]
+		for _, s := range []struct {
+			name string
+			of   *Signal
+		}{{"carbon intensity", z.Carbon}, {"price", z.Price}} {
+			if s.of != nil {
+				signals.Rows = append(signals.Rows, row{Cells: []string{
+					z.Name, s.name, optional(s.of.Now), s.of.Unit, s.of.provenance(),
+				}})
+			}
+		}
+	}
+	stale := "Nothing is too old."
+	if names := m.stale(); len(names) > 0 {
+		stale = "Too old to be decided by: " + strings.Join(names, ", ") + "."
+	}
+	p.Sources = []source{
+		saved,
+		{ID: "waited", Name: "Waited", Lines: []string{
+			m.workSentence(),
+			"From submission to start, of all work; what waits for room counts, too.",
+		}},
+		{ID: "estimated", Name: "Energy", Lines: []string{
+			m.powerSentence(), m.meterSentence(),
+			"A meter's counter gives joules of an interval; those are divided among pods by the CPU time of their " +
+				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is " +
+				"what the site's meter sees; times the carbon intensity of that window, emissions; times its price, " +
+				"cost. Where there is no meter, a power profile estimates, and that share is called estimated.",
+		}},
+		{
+			ID: "stale", Name: "Signals", Lines: []string{
+				stale,
+				"Of a forecast, the band is from the tenth to the ninetieth percentile, where its source gives them.",
+			},
+			Table: signals,
+		},
+	}
+	if m.Mode != "" {
+		p.Sources = append(p.Sources, source{ID: "mode", Name: "Mode", Lines: []string{
+			"The mode of the cluster's policy is " + m.Mode + ". In shadow decisions are counted and nothing is " +
+				"touched; in advise they are written on the work; in enforce work is held. A namespace may have its " +
+				"own mode; of those, " + strconv.Itoa(m.Enforcing) + " enforce where the cluster does not.",
+		}})
+	}
+	if m.Note != "" {
+		p.Sources[2].Lines = append(p.Sources[2].Lines, m.Note)
+	}
+	if len(m.Unseen) > 0 {
+		p.Sources = append(p.Sources, source{ID: "unseen", Name: "Not seen", Lines: m.Unseen})
+	}
+}
+
+// meterSentence says how far what is drawn can be believed.
+func (m *Model) meterSentence() string {
+	p := m.Power
+	if p == nil {
+		return "No meter reports."
+	}
+	text := percent(p.Estimated) + " of it is estimated, the rest measured."
+	if !m.Past {
+		text += fmt.Sprintf(" Of %s, %d report too late and %d what their hardware cannot draw.",
+			count(p.Nodes, "node"), p.Late, p.Odd)
+	}
+	return text
+}
+
+// job fills the page of one Job.
+func (p *page) job(v *JobView) {
+	p.JobView = v
+	p.Heading = v.Name
+	if v.Namespace != "" {
+		p.Heading = v.Namespace + "/" + v.Name
+	}
+	if text := v.delaySentence(); text != "" {
+		p.Said = append(p.Said, text)
+	}
+	if d := v.Decision; d != nil {
+		p.Said = append(p.Said, "Decided now: "+d.Text+".")
+	}
+	if v.Curve != nil {
+		p.Axis, p.CurvePlot = v.curve()
+	}
+	if len(v.Delays) > 0 {
+		t := &table{ID: "delays", Caption: "The best start within other allowed delays", Header: columns(1,
+			"allowed delay", "start (UTC)", v.Unit, "less than at once")}
+		for i, d := range v.Delays {
+			r := row{Cells: []string{
+				report.Rounded(d.Allowed), stamp(d.Start), short(d.Value), percent(d.Saving),
+			}}
+			if d.Set {
+				p.SetDelay, r.Class = i, "set"
+			}
+			t.Rows = append(t.Rows, r)
+		}
+		p.DelayTable, p.LastDelay = t, len(v.Delays)-1
+	}
+	p.Tables = slices.DeleteFunc([]*table{
+		v.nodes(), v.others(p.Model), v.nowAndThen(), v.settings(), v.signals(), v.events(),
+	}, func(t *table) bool { return len(t.Rows) == 0 })
+	if v.Command != "" {
+		p.Commands = []string{v.Command}
+	}
+}
+
+// actions are what a page offers: each shows first what it means.
+func (v *JobView) actions() (all []option) {
+	link := func(do, mode string) string {
+		return "/act?" + url.Values{
+			"do": {do}, "mode": {mode}, "kind": {v.Object}, "namespace": {v.Namespace}, "name": {v.Name},
+		}.Encode()
+	}
+	if v.State == "held" {
+		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows first what is lost"})
+	}
+	for _, mode := range []string{"shadow", "enforce"} {
+		if mode != v.Mode {
+			all = append(all, option{
+				"Switch " + v.Namespace + " to " + mode + " …", link(DoMode, mode),
+				"shows first what that means",
+			})
+		}
+	}
+	return all
+}
+
+// curve draws what each start would meet, and marks the one that was planned and the latest.
+func (v *JobView) curve() (axis, plot template.HTML) {
+	first, last := v.Curve.Points[0].At, v.Curve.Until
+	m := &Model{Now: v.Now, From: first, To: last}
+	d := newDrawing(m)
+	var values []float64
+	for _, p := range v.Curve.Points {
+		values = append(values, p.Value)
+	}
+	d.scale(m, "", nil, values...)
+	d.stretched(func() { d.path("line c0", d.steps(v.Curve)) })
+	for i, mark := range []struct {
+		at   *time.Time
+		name string
+	}{{v.HeldUntil, "planned"}, {v.LatestStart, "latest"}} {
+		if mark.at == nil || mark.at.Before(first) || mark.at.After(last) {
+			continue
+		}
+		x, anchor := d.x(*mark.at), "start"
+		if x > 85 {
+			anchor = "end"
+		}
+		fmt.Fprintf(d, `<line class="now" x1="%s" x2="%s" y1="0" y2="100%%"/>`, pc(x), pc(x))
+		fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%d" text-anchor="%s">%s</text>`, pc(x),
+			map[string]string{"start": "4", "end": "-4"}[anchor], 12+14*i, anchor, mark.name)
+	}
+	return drawAxis(m), d.picture("curve", "Mean intensity over its run, by start")
+}
+
+func (v *JobView) nodes() *table {
+	t := &table{Header: columns(3, "node", "site", "profile", "rank", "Wh", "gCO2e", "cost")}
+	if v.Placement == nil {
+		return t
+	}
+	t.Caption = "Why this node: nodes by " + v.Placement.Strategy + ", estimated"
+	const most = 20
+	for i, n := range v.Placement.Ranked {
+		if i == most {
+			break
+		}
+		rank := "–"
+		if n.Rank > 0 {
+			rank = strconv.Itoa(n.Rank)
+		}
+		t.Rows = append(t.Rows, row{Cells: []string{
+			n.Node, n.Site, n.Profile, rank, optional(n.WattHours), optional(n.Grams), optional(n.Cost),
+		}})
+	}
+	if left := len(v.Placement.Ranked) - len(t.Rows); left > 0 {
+		t.More = fmt.Sprintf("And %d more.", left)
+	}
+	var out []string
+	for _, o := range v.Placement.Out {
+		out = append(out, o.Node+": "+o.Why)
+	}
+	if len(out) > 0 {
+		t.More += " Out: " + report.Few(most, out) + "."
+	}
+	t.More += " " + v.Placement.Note
+	return t
+}
+
+func (v *JobView) others(m *Model) *table {
+	t := &table{Caption: "The same job in the other runs", Header: []column{
+		{"run", false}, {"started (UTC)", false}, {"node", false}, {"kWh", true}, {"gCO2e", true},
+	}}
+	runs := v.Others
+	if v.Job != nil && len(m.Runs) > m.Run && len(runs) > 0 {
+		runs = append([]JobRun{{m.Runs[m.Run] + " (this)", *v.Job}}, runs...)
+	}
+	for i := range runs {
+		j := &runs[i].Job
+		t.Rows = append(t.Rows, row{Cells: []string{
+			runs[i].Run, stampOf(j.Started), j.Node, expected(j.Energy.KWh()), expected(float64(j.Grams)),
+		}})
+	}
+	return t
+}
+
+func (v *JobView) nowAndThen() *table {
+	t := &table{Caption: "A start now, and then", Header: columns(1, "site", "gCO2e/kWh now", "over its run, now",
+		"over its run, then", "price, now", "price, then")}
+	for _, c := range v.Compare {
+		t.Rows = append(t.Rows, row{Cells: []string{
+			c.Site, optional(c.CarbonNow), optional(c.CarbonOver), optional(c.CarbonThen), optional(c.PriceOver),
+			optional(c.PriceThen),
+		}})
+	}
+	return t
+}
+
+func (v *JobView) settings() *table {
+	t := &table{Caption: "Settings", Header: columns(3, "setting", "value", "from")}
+	for _, s := range v.Settings {
+		t.Rows = append(t.Rows, row{Cells: []string{s.Name, s.Value, s.From}})
+	}
+	return t
+}
+
+func (v *JobView) signals() *table {
+	t := &table{Caption: "Signals that this rests on", Header: []column{
+		{"zone", false},
+		{"quantity", false},
+		{"now", true},
+		{"unit", false},
+		{"age", false},
+		{"source", false},
+		{"forecast by", false},
+		{"quality", false},
+	}}
+	for _, s := range v.Signals {
+		t.Rows = append(t.Rows, row{Cells: []string{
+			s.Zone, s.Quantity, report.Significant(s.Now), s.Unit, s.Age, s.Source, s.Forecast, s.Quality,
+		}})
+	}
+	return t
+}
+
+func (v *JobView) events() *table {
+	t := &table{Caption: "Events", Header: columns(3, "at (UTC)", "event", "says")}
+	for _, e := range v.Events {
+		t.Rows = append(t.Rows, row{Cells: []string{stamp(e.At), e.Reason, e.Text}})
+	}
+	return t
+}

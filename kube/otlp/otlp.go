@@ -1,0 +1,69 @@
+// Package otlp pushes the metrics of a process to a collector of OpenTelemetry, the same that it serves to be scraped.
+// It is told where by OpenTelemetry's own variables, and without them does nothing.
+package otlp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+)
+
+const lastPushWithin = 5 * time.Second
+
+// Run pushes what is gathered, every minute or as OTEL_METRIC_EXPORT_INTERVAL says, and a last time when ctx ends. The
+// names of the process and of its host are those that OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES do not say.
+func Run(ctx context.Context, service string, gather prometheus.Gatherer, log *slog.Logger) error {
+	if first("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT") == "" ||
+		os.Getenv("OTEL_METRICS_EXPORTER") == "none" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
+		return nil
+	}
+	const takes = "http/protobuf"
+	if p := first("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); p != "" && p != takes {
+		return fmt.Errorf("pushing metrics: OTEL_EXPORTER_OTLP_PROTOCOL is %q: want %s", p, takes)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.WarnContext(ctx, "Metrics were not pushed", "error", err)
+	}))
+	exporter, err := otlpmetrichttp.New(ctx)
+	if err != nil {
+		return fmt.Errorf("pushing metrics: %w", err)
+	}
+	host, _ := os.Hostname() // "" says as much
+	about, err := resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", service),
+			attribute.String("service.instance.id", host)), resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil {
+		return fmt.Errorf("pushing metrics: OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	provider := metric.NewMeterProvider(metric.WithResource(about), metric.WithReader(metric.NewPeriodicReader(exporter,
+		metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(gather))))))
+	log.InfoContext(ctx, "Metrics are pushed")
+	<-ctx.Done()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPushWithin)
+	defer cancel()
+	if err := provider.Shutdown(last); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("pushing metrics for the last time: %w", err)
+	}
+	return nil
+}
+
+// first returns the first of some variables that is set.
+func first(names ...string) string {
+	for _, name := range names {
+		if value := os.Getenv(name); value != "" {
+			return value
+		}
+	}
+	return ""
+}
