@@ -73,7 +73,7 @@ func filled(t *testing.T) (registry *prometheus.Registry, all map[string]int) {
 	for i := range series.Namespaces {
 		name := fmt.Sprintf("team-%02d", i)
 		s.put("/api/v1/namespaces/"+name, kit.Namespace(name, map[string]string{"kubenergy.io/mode": "shadow"}, nil))
-		job := kit.Job(name, "waits", time.Now())
+		job := kit.Job(name, "waits", time.Now().Add(time.Minute)) // it decides on what comes after it began
 		job.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
 		s.put("/apis/batch/v1/namespaces/"+name+"/jobs/waits", job)
 		s.put("/apis/batch/v1/namespaces/"+name+"/jobs/held",
