@@ -85,7 +85,7 @@ var valueSets = map[string][]string{
 		"--set",
 		"metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.prometheus.name=prometheus,metrics.serviceMonitor.prometheus.namespace=monitoring",
 		"--set",
-		"metrics.rules.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,agent.enabled=true",
+		"metrics.rules.enabled=true,metrics.dashboards.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,agent.enabled=true",
 		"--set-json",
 		`networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]`,
 		"--set-json", `networkPolicy.controllerEgress=[{"ports":[{"port":9090,"protocol":"TCP"}]}]`,
