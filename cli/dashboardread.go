@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
@@ -151,7 +152,7 @@ func (r *liveReader) signal(s *v1alpha1.SignalStatus) *dashboard.Signal {
 // booked adds what was drawn, hour by hour, and at which intensity and price that was booked.
 func (r *liveReader) booked(ctx context.Context, c *centralUnit) {
 	q := &ledger.Query{
-		From: r.m.From, To: earliest(r.m.To, r.m.Now), Namespaces: r.namespaces(),
+		From: r.m.From, To: grid.Earlier(r.m.To, r.m.Now), Namespaces: r.namespaces(),
 		GroupBy: []ledger.Dimension{ledger.ByHour, ledger.BySite, ledger.ByKind},
 	}
 	if !q.From.Before(q.To) {
@@ -184,7 +185,7 @@ func (r *liveReader) booked(ctx context.Context, c *centralUnit) {
 			sites[row.Key[1]][at] = &ledger.Row{}
 		}
 		sites[row.Key[1]][at].Include(row)
-		seconds := earliest(at.Add(time.Hour), answer.AsOf, q.To).Sub(at).Seconds()
+		seconds := grid.Earlier(grid.Earlier(at.Add(time.Hour), answer.AsOf), q.To).Sub(at).Seconds()
 		if seconds <= 0 {
 			continue
 		}
@@ -195,7 +196,7 @@ func (r *liveReader) booked(ctx context.Context, c *centralUnit) {
 		return
 	}
 	p := &dashboard.Power{
-		Points: []dashboard.Watts{}, Where: "at the nodes", Until: earliest(r.m.Now, answer.AsOf).UTC(),
+		Points: []dashboard.Watts{}, Where: "at the nodes", Until: grid.Earlier(r.m.Now, answer.AsOf).UTC(),
 		Quality: energy.Derived,
 	}
 	for _, w := range hours {
@@ -230,15 +231,6 @@ func divide(w *dashboard.Watts, row *ledger.Row, seconds float64) {
 		w.Dynamic, w.Idle = w.Dynamic+watts(row.Dynamic), w.Idle+watts(row.Idle)
 	}
 	w.Estimated += watts(row.Estimated)
-}
-
-func earliest(t time.Time, others ...time.Time) time.Time {
-	for _, o := range others {
-		if o.Before(t) {
-			t = o
-		}
-	}
-	return t
 }
 
 // past puts the intensities and prices that were booked before those that are to come.
@@ -406,7 +398,7 @@ func (r *liveReader) decisions(ctx context.Context) {
 		return
 	}
 	query := url.Values{
-		"from": {r.m.From.Format(time.RFC3339)}, "to": {earliest(r.m.To, r.m.Now).Format(time.RFC3339)},
+		"from": {r.m.From.Format(time.RFC3339)}, "to": {grid.Earlier(r.m.To, r.m.Now).Format(time.RFC3339)},
 		"limit": {strconv.Itoa(pageDecisions)},
 	}
 	var answer struct{ Decisions []ledger.Record }

@@ -278,7 +278,7 @@ func TestPageOfAJob(t *testing.T) {
 	}
 }
 
-// Nobody gets in but the browser that was given the secret, and its secret is good for once.
+// The server answers only the browser that was given the secret, and a secret is good for once.
 func TestGuard(t *testing.T) {
 	_, dir := demo(t)
 	s := serve(t, folder(t, dir))

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/report"
 )
 
@@ -166,73 +167,6 @@ func (d *drawing) area(l *Line, upper, lower func(i int) float64) string {
 	return all.String()
 }
 
-// end is how long a point holds.
-func (l *Line) end(i int) time.Time {
-	if i+1 < len(l.Points) {
-		return l.Points[i+1].At
-	}
-	return l.Until
-}
-
-// At returns the value at an instant.
-func (l *Line) At(t time.Time) (v float64, ok bool) {
-	for i, p := range l.Points {
-		if !t.Before(p.At) && t.Before(l.end(i)) {
-			return p.Value, !p.Unknown
-		}
-	}
-	return 0, false
-}
-
-// Mean returns the mean over a time, if all of it is known.
-func (l *Line) Mean(from, to time.Time) (v float64, ok bool) {
-	var sum, seconds float64
-	for i, p := range l.Points {
-		start, end := later(p.At, from), earlier(l.end(i), to)
-		if s := end.Sub(start).Seconds(); s > 0 && !p.Unknown {
-			sum, seconds = sum+s*p.Value, seconds+s
-		}
-	}
-	return sum / seconds, seconds > 0 && math.Abs(seconds-to.Sub(from).Seconds()) < 1
-}
-
-// thinned are so few points that each is worth its place: neighbours give way to their mean over time.
-func (l Line) thinned(from, to time.Time) *Line {
-	var seen []int
-	for i, p := range l.Points {
-		if l.end(i).After(from) && p.At.Before(to) {
-			seen = append(seen, i)
-		}
-	}
-	group := (len(seen) + mostPoints - 1) / mostPoints
-	if group <= 1 {
-		return &l
-	}
-	thin := &Line{Until: l.Until}
-	for chunk := range slices.Chunk(seen, group) {
-		p := l.Points[chunk[0]]
-		if mean, ok := l.Mean(p.At, l.end(chunk[len(chunk)-1])); ok {
-			p.Value = mean
-		}
-		thin.Points = append(thin.Points, p)
-	}
-	return thin
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
 // picture ends a drawing. The sentence that stands beside it tells what it shows.
 func (d *drawing) picture(id, name string) template.HTML {
 	role := "img"
@@ -278,25 +212,6 @@ func drawGrid(m *Model, id, name string, of func(*Zone) *Signal) template.HTML {
 	})
 	d.now(m)
 	return d.picture(id, name)
-}
-
-func bound(p Point, upper bool) float64 {
-	switch {
-	case upper && p.High != nil:
-		return *p.High
-	case !upper && p.Low != nil:
-		return *p.Low
-	}
-	return p.Value
-}
-
-func (s *Signal) within(from, to time.Time) (values []float64) {
-	for i, p := range s.Points {
-		if !p.Unknown && s.end(i).After(from) && p.At.Before(to) {
-			values = append(values, bound(p, true), bound(p, false))
-		}
-	}
-	return values
 }
 
 // drawPower stacks what machines draw.
@@ -358,38 +273,6 @@ var parts = []struct {
 }
 
 func at(values []float64) func(int) float64 { return func(i int) float64 { return values[i] } }
-
-// thinned returns as many points as can be seen, and the instants at which they hold.
-func (p *Power) thinned(from, to time.Time) ([]Watts, *Line) {
-	var seen []Watts
-	for i, w := range p.Points {
-		until := p.Until
-		if i+1 < len(p.Points) {
-			until = p.Points[i+1].At
-		}
-		if until.After(from) && w.At.Before(to) {
-			seen = append(seen, w)
-		}
-	}
-	if group := (len(seen) + mostPoints - 1) / mostPoints; group > 1 {
-		var thin []Watts
-		for chunk := range slices.Chunk(seen, group) {
-			mean, n := Watts{At: chunk[0].At}, float64(len(chunk))
-			for _, w := range chunk {
-				mean.Dynamic, mean.Idle = mean.Dynamic+w.Dynamic/n, mean.Idle+w.Idle/n
-				mean.Asleep, mean.Unknown = mean.Asleep+w.Asleep/n, mean.Unknown+w.Unknown/n
-				mean.Estimated += w.Estimated / n
-			}
-			thin = append(thin, mean)
-		}
-		seen = thin
-	}
-	line := &Line{Until: earlier(p.Until, to)}
-	for _, w := range seen {
-		line.Points = append(line.Points, Point{At: w.At})
-	}
-	return seen, line
-}
 
 // teams returns the teams of jobs, those with most first, and the class of each.
 func teams(jobs []*Job) (names []string, class map[string]string) {
@@ -456,7 +339,7 @@ func (j *Job) end() time.Time {
 // within are the jobs that have something to show in the time of the page.
 func (m *Model) within(jobs []*Job) []*Job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool {
-		last := later(j.end(), deref(j.LatestStart))
+		last := grid.Later(j.end(), deref(j.LatestStart))
 		return last.Before(m.From) || j.Since.After(m.To)
 	})
 }
@@ -498,7 +381,7 @@ func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
 		fmt.Fprintf(d, `<a href="%s" class="job %s"%s><title>%s</title>`, html.EscapeString(jobLink(m, j)),
 			class[j.team()], passed, html.EscapeString(j.sentence(m)))
 		fmt.Fprintf(d, `<line x1="%s" x2="%s" y1="%s" y2="%s"/>`, pc(d.x(j.Since)),
-			pc(d.x(later(deref(j.LatestStart), j.begin()))), pc(middle), pc(middle))
+			pc(d.x(grid.Later(deref(j.LatestStart), j.begin()))), pc(middle), pc(middle))
 		fmt.Fprintf(d, `<rect class="%s" x="%s" width="%s" y="%s" height="%s" rx="1.5"/>`,
 			map[bool]string{true: "ran", false: "plan"}[j.Started != nil], pc(start), pc(math.Max(0.25, end-start)),
 			pc(middle-0.36*row), pc(0.72*row))

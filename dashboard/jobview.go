@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sim"
 )
@@ -28,7 +29,7 @@ func (v *JobView) Weigh(s *Signal, submitted, from time.Time, duration, allowed 
 	}
 	const step = 15 * time.Minute
 	curve := &Line{}
-	until := later(from.Add(48*time.Hour), submitted.Add(allowed))
+	until := grid.Later(from.Add(48*time.Hour), submitted.Add(allowed))
 	for t := from; !t.After(until); t = t.Add(step) {
 		mean, ok := s.Mean(t, t.Add(duration))
 		if !ok {
@@ -44,7 +45,7 @@ func (v *JobView) Weigh(s *Signal, submitted, from time.Time, duration, allowed 
 	delays := append(slices.Clone(whatIf), allowed, allowed+muchMore)
 	slices.Sort(delays)
 	for _, d := range slices.Compact(delays) {
-		latest := later(submitted.Add(d), from)
+		latest := grid.Later(submitted.Add(d), from)
 		if latest.After(curve.Until) {
 			break // the signal ends before
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/report"
 )
 
@@ -58,7 +59,7 @@ func (m *Model) gridSentence(s *Signal) string {
 	if s.Now != nil {
 		said = append(said, fmt.Sprintf("%s %s now", short(*s.Now), s.Unit))
 	}
-	if lowest, at, highest, ok := s.extremes(later(m.From, m.soon()), m.To); ok {
+	if lowest, at, highest, ok := s.extremes(grid.Later(m.From, m.soon()), m.To); ok {
 		said = append(said, fmt.Sprintf("lowest %s at %s, highest %s", short(lowest), m.clock(at), short(highest)))
 		if s.Now == nil {
 			said[len(said)-1] += " " + s.Unit
@@ -84,7 +85,7 @@ func (l *Line) extremes(from, to time.Time) (lowest float64, at time.Time, highe
 			continue
 		}
 		if !ok || p.Value < lowest {
-			lowest, at = p.Value, later(p.At, from)
+			lowest, at = p.Value, grid.Later(p.At, from)
 		}
 		if !ok || p.Value > highest {
 			highest = p.Value
@@ -155,7 +156,7 @@ func (p *Power) sums(m *Model) (sums [4]float64, all float64) {
 		if i+1 < len(p.Points) {
 			until = p.Points[i+1].At
 		}
-		hours := earlier(until, m.To).Sub(later(w.At, m.From)).Hours()
+		hours := grid.Earlier(until, m.To).Sub(grid.Later(w.At, m.From)).Hours()
 		if hours <= 0 {
 			continue
 		}
@@ -169,7 +170,7 @@ func (p *Power) sums(m *Model) (sums [4]float64, all float64) {
 
 func (l *Line) kWh(m *Model) (sum float64) {
 	for i, p := range l.Points {
-		if hours := earlier(l.end(i), m.To).Sub(later(p.At, m.From)).Hours(); hours > 0 {
+		if hours := grid.Earlier(l.end(i), m.To).Sub(grid.Later(p.At, m.From)).Hours(); hours > 0 {
 			sum += p.Value * hours / 1000
 		}
 	}
@@ -199,7 +200,7 @@ func (m *Model) workSentence() string {
 	}
 	var last time.Time
 	for _, j := range jobs {
-		last = later(last, deref(j.LatestStart))
+		last = grid.Later(last, deref(j.LatestStart))
 	}
 	if !last.IsZero() {
 		text += "; all start by " + m.clock(last)

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"net"
 	"net/http"
 	"net/url"
@@ -94,80 +93,6 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /act", s.act)
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	return s.guard(mux)
-}
-
-// guard lets nobody in but the browser that was given the secret. A page of another site that reaches this address,
-// also by a name that it points here, gets nothing.
-func (s *Server) guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", policyCSP)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
-		origin := r.Header.Get("Origin")
-		switch {
-		case !s.ours(r.Host):
-			refuse(w, http.StatusMisdirectedRequest, "this page is served as "+s.host+" alone")
-		case origin != "" && origin != "http://"+r.Host,
-			r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
-			refuse(w, http.StatusForbidden, "requests of other sites are refused")
-		case len(r.URL.RawQuery) > mostQuery:
-			refuse(w, http.StatusRequestURITooLong, "the address is too long")
-		case r.URL.Query().Get(keyName) != "":
-			s.enter(w, r)
-		case !s.entered(r):
-			refuse(w, http.StatusForbidden, "open the address that kubenergy dashboard printed; it is good for once, "+
-				"in one browser. Start the command again for another one")
-		default:
-			next.ServeHTTP(w, r)
-		}
-	})
-}
-
-// ours reports whether a host is this server: by its address, or as localhost where that is it.
-func (s *Server) ours(host string) bool {
-	name, port, err := net.SplitHostPort(host)
-	_, own, errOwn := net.SplitHostPort(s.host)
-	return err == nil && errOwn == nil && port == own && (host == s.host || name == "localhost")
-}
-
-func (s *Server) entered(r *http.Request) bool {
-	c, err := r.Cookie(s.cookie())
-	return err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(s.session)) == 1
-}
-
-// cookie has the port in its name: cookies are shared by all ports of a host.
-func (s *Server) cookie() string {
-	_, port, _ := net.SplitHostPort(s.host)
-	return cookieName + "-" + port
-}
-
-// enter takes the secret, once.
-func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
-	if foreign(r.RemoteAddr, s.host) {
-		refuse(w, http.StatusForbidden, "this page is another account's")
-		return
-	}
-	given := r.URL.Query().Get(keyName)
-	s.mu.Lock()
-	right := s.key != "" && subtle.ConstantTimeCompare([]byte(given), []byte(s.key)) == 1
-	if right {
-		s.key = ""
-	}
-	s.mu.Unlock()
-	if !right && !s.entered(r) {
-		refuse(w, http.StatusForbidden, "the address is not, or no longer, good: start kubenergy dashboard again")
-		return
-	}
-	if right {
-		http.SetCookie(w, &http.Cookie{
-			Name: s.cookie(), Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		})
-	}
-	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
 func refuse(w http.ResponseWriter, status int, text string) { http.Error(w, text, status) }
@@ -402,93 +327,6 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(m)
-}
-
-// downloaded returns the page that a download is of, and which of its bands, or nil.
-func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b *band) {
-	of, v := r.URL.Query().Get("of"), Overview
-	if of == string(Decisions) {
-		v = Decisions
-	}
-	p, ok := s.start(w, r, v)
-	if !ok {
-		return nil, nil
-	}
-	p.whole = true
-	w.Header().Set("Content-Disposition", "attachment; filename=kubenergy-"+path.Base(of)+"."+r.URL.Path[1:])
-	if v == Decisions {
-		p.decisions()
-		return p, nil
-	}
-	p.overview()
-	for i := range p.Bands {
-		if p.Bands[i].ID == of {
-			return p, &p.Bands[i]
-		}
-	}
-	w.Header().Del("Content-Disposition")
-	refuse(w, http.StatusBadRequest, "of is not grid, power, work or decisions")
-	return nil, nil
-}
-
-func (s *Server) csv(w http.ResponseWriter, r *http.Request) {
-	p, b := s.downloaded(w, r)
-	if p == nil {
-		return
-	}
-	var shown *table
-	switch {
-	case b != nil:
-		shown = b.Table
-	case len(p.Tables) > 0:
-		shown = p.Tables[0]
-	}
-	if shown == nil {
-		shown = &table{Header: columns(1, "nothing is known")}
-	}
-	var names []string
-	for _, c := range shown.Header {
-		names = append(names, c.Name)
-	}
-	t := report.Sheet(names...)
-	for _, row := range shown.Rows {
-		cells := make([]any, len(names))
-		for i := range cells {
-			cells[i] = strings.ReplaceAll(row.Cells[i], "\u00a0", " ")
-		}
-		t.Add(cells...)
-	}
-	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
-	_ = t.CSV(w)
-}
-
-// svg serves a band as a file of its own, with its axis, and its style inside.
-func (s *Server) svg(w http.ResponseWriter, r *http.Request) {
-	p, b := s.downloaded(w, r)
-	if b == nil {
-		return
-	}
-	style, err := assets.ReadFile("assets/style.css")
-	if err != nil || b.Plot == "" {
-		w.Header().Del("Content-Disposition")
-		http.NotFound(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", "image/svg+xml")
-	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="360" font-family="sans-serif">`+
-		`<style>%s</style><rect width="1000" height="360" fill="var(--card)"/>`,
-		template.HTMLEscapeString(string(style)))
-	y := 0
-	for _, part := range []struct {
-		drawn  template.HTML
-		height int
-	}{{b.Plot, 220}, {b.Second, 80}, {p.Axis, 30}} {
-		if part.drawn != "" {
-			fmt.Fprintf(w, `<svg y="%d" width="1000" height="%d">%s</svg>`, y, part.height, part.drawn)
-			y += part.height + 10
-		}
-	}
-	_, _ = w.Write([]byte("</svg>"))
 }
 
 // events tells a page when there is something else to see.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -215,10 +216,29 @@ func (r *reading) asOf() (asOf time.Time, err error) {
 	return asOf, nil
 }
 
+// firstSummed is where the first sum begins, or the end of what is asked for. A budget for life asks for all days since
+// 1970.
+func (r *reading) firstSummed(to int64) (first int64, err error) {
+	var each []string
+	for _, t := range sumTables {
+		each = append(each, "SELECT MIN(start) AS start FROM "+t.name)
+	}
+	err = r.tx.QueryRowContext(r.ctx, "SELECT COALESCE(MIN(start), $1) FROM ("+strings.Join(each, " UNION ALL ")+
+		") AS firsts", to).Scan(&first)
+	if err != nil {
+		return 0, fmt.Errorf("looking for the first sum: %w", err)
+	}
+	return first, nil
+}
+
 // sumDays adds up days, and hours where only a part of a day is asked for, or they are to be told apart.
 func (r *reading) sumDays(t *table) error {
 	from, to := t.plan.From.Unix(), t.plan.To.Unix()
-	for day := floorTo(from, aDay); day < to; day += aDay {
+	first, err := r.firstSummed(to)
+	if err != nil {
+		return err
+	}
+	for day := floorTo(max(from, first), aDay); day < to; day += aDay {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}

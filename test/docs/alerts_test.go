@@ -62,8 +62,8 @@ func plain(template string) string {
 	})
 }
 
-// The constants of the reasons of events: all that are called so, and in the scheduler, which writes no conditions of
-// its own kinds, those of reasons.
+// The constants of the reasons of events: all that are called so, and those of reasons where no conditions of our kinds
+// are written.
 var (
 	eventNames  = regexp.MustCompile(`^event[A-Z]`)
 	reasonNames = regexp.MustCompile(`^reason[A-Z]`)
@@ -90,7 +90,8 @@ func TestEvents(t *testing.T) {
 					spec := group.Specs[i].(*ast.ValueSpec)
 					name := spec.Names[0].Name
 					if len(spec.Values) == 1 && (eventNames.MatchString(name) ||
-						strings.HasSuffix(folder, "scheduler/hold") && reasonNames.MatchString(name)) {
+						(strings.HasSuffix(folder, "scheduler/hold") || strings.HasSuffix(folder, "controller/power")) &&
+							reasonNames.MatchString(name)) {
 						if reason, ok := c.Text(folder, spec.Values[0]); ok {
 							want = append(want, reason)
 						}

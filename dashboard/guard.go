@@ -1,0 +1,81 @@
+package dashboard
+
+import (
+	"crypto/subtle"
+	"net"
+	"net/http"
+)
+
+// guard answers only the browser that was given the secret. It refuses pages of other sites, also one whose own name
+// points at this address.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policyCSP)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		origin := r.Header.Get("Origin")
+		switch {
+		case !s.ours(r.Host):
+			refuse(w, http.StatusMisdirectedRequest, "this page is served as "+s.host+" alone")
+		case origin != "" && origin != "http://"+r.Host,
+			r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
+			refuse(w, http.StatusForbidden, "requests of other sites are refused")
+		case len(r.URL.RawQuery) > mostQuery:
+			refuse(w, http.StatusRequestURITooLong, "the address is too long")
+		case r.URL.Query().Get(keyName) != "":
+			s.enter(w, r)
+		case !s.entered(r):
+			refuse(w, http.StatusForbidden, "open the address that kubenergy dashboard printed; it is good for once, "+
+				"in one browser. Start the command again for another one")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// ours reports whether a host is this server: by its address, or as localhost where that is it.
+func (s *Server) ours(host string) bool {
+	name, port, err := net.SplitHostPort(host)
+	_, own, errOwn := net.SplitHostPort(s.host)
+	return err == nil && errOwn == nil && port == own && (host == s.host || name == "localhost")
+}
+
+func (s *Server) entered(r *http.Request) bool {
+	c, err := r.Cookie(s.cookie())
+	return err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(s.session)) == 1
+}
+
+// cookie has the port in its name: cookies are shared by all ports of a host.
+func (s *Server) cookie() string {
+	_, port, _ := net.SplitHostPort(s.host)
+	return cookieName + "-" + port
+}
+
+// enter takes the secret, once.
+func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
+	if foreign(r.RemoteAddr, s.host) {
+		refuse(w, http.StatusForbidden, "this page is another account's")
+		return
+	}
+	given := r.URL.Query().Get(keyName)
+	s.mu.Lock()
+	right := s.key != "" && subtle.ConstantTimeCompare([]byte(given), []byte(s.key)) == 1
+	if right {
+		s.key = ""
+	}
+	s.mu.Unlock()
+	if !right && !s.entered(r) {
+		refuse(w, http.StatusForbidden, "the address is not, or no longer, good: start kubenergy dashboard again")
+		return
+	}
+	if right {
+		http.SetCookie(w, &http.Cookie{
+			Name: s.cookie(), Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		})
+	}
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}

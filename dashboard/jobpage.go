@@ -1,0 +1,197 @@
+package dashboard
+
+import (
+	"fmt"
+	"html/template"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kubenergy/kubenergy/report"
+)
+
+// job fills the page of one Job.
+func (p *page) job(v *JobView) {
+	p.JobView = v
+	p.Heading = v.Name
+	if v.Namespace != "" {
+		p.Heading = v.Namespace + "/" + v.Name
+	}
+	if text := v.delaySentence(); text != "" {
+		p.Said = append(p.Said, text)
+	}
+	if d := v.Decision; d != nil {
+		p.Said = append(p.Said, "Decided now: "+d.Text+".")
+	}
+	if v.Curve != nil {
+		p.Axis, p.CurvePlot = v.curve()
+	}
+	if len(v.Delays) > 0 {
+		t := &table{ID: "delays", Caption: "The best start within other allowed delays", Header: columns(1,
+			"allowed delay", "start (UTC)", v.Unit, "less than at once")}
+		for i, d := range v.Delays {
+			r := row{Cells: []string{
+				report.Rounded(d.Allowed), stamp(d.Start), short(d.Value), percent(d.Saving),
+			}}
+			if d.Set {
+				p.SetDelay, r.Class = i, "set"
+			}
+			t.Rows = append(t.Rows, r)
+		}
+		p.DelayTable, p.LastDelay = t, len(v.Delays)-1
+	}
+	p.Tables = slices.DeleteFunc([]*table{
+		v.nodes(), v.others(p.Model), v.nowAndThen(), v.settings(), v.signals(), v.events(),
+	}, func(t *table) bool { return len(t.Rows) == 0 })
+	if v.Command != "" {
+		p.Commands = []string{v.Command}
+	}
+}
+
+// actions are what a page offers: each shows first what it means.
+func (v *JobView) actions() (all []option) {
+	link := func(do, mode string) string {
+		return "/act?" + url.Values{
+			"do": {do}, "mode": {mode}, "kind": {v.Object}, "namespace": {v.Namespace}, "name": {v.Name},
+		}.Encode()
+	}
+	if v.State == "held" {
+		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows first what is lost"})
+	}
+	for _, mode := range []string{"shadow", "enforce"} {
+		if mode != v.Mode {
+			all = append(all, option{
+				"Switch " + v.Namespace + " to " + mode + " …", link(DoMode, mode),
+				"shows first what that means",
+			})
+		}
+	}
+	return all
+}
+
+// curve draws what each start would meet, and marks the one that was planned and the latest.
+func (v *JobView) curve() (axis, plot template.HTML) {
+	first, last := v.Curve.Points[0].At, v.Curve.Until
+	m := &Model{Now: v.Now, From: first, To: last}
+	d := newDrawing(m)
+	var values []float64
+	for _, p := range v.Curve.Points {
+		values = append(values, p.Value)
+	}
+	d.scale(m, "", nil, values...)
+	d.stretched(func() { d.path("line c0", d.steps(v.Curve)) })
+	for i, mark := range []struct {
+		at   *time.Time
+		name string
+	}{{v.HeldUntil, "planned"}, {v.LatestStart, "latest"}} {
+		if mark.at == nil || mark.at.Before(first) || mark.at.After(last) {
+			continue
+		}
+		x, anchor := d.x(*mark.at), "start"
+		if x > 85 {
+			anchor = "end"
+		}
+		fmt.Fprintf(d, `<line class="now" x1="%s" x2="%s" y1="0" y2="100%%"/>`, pc(x), pc(x))
+		fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%d" text-anchor="%s">%s</text>`, pc(x),
+			map[string]string{"start": "4", "end": "-4"}[anchor], 12+14*i, anchor, mark.name)
+	}
+	return drawAxis(m), d.picture("curve", "Mean intensity over its run, by start")
+}
+
+func (v *JobView) nodes() *table {
+	t := &table{Header: columns(3, "node", "site", "profile", "rank", "Wh", "gCO2e", "cost")}
+	if v.Placement == nil {
+		return t
+	}
+	t.Caption = "Why this node: nodes by " + v.Placement.Strategy + ", estimated"
+	const most = 20
+	for i, n := range v.Placement.Ranked {
+		if i == most {
+			break
+		}
+		rank := "–"
+		if n.Rank > 0 {
+			rank = strconv.Itoa(n.Rank)
+		}
+		t.Rows = append(t.Rows, row{Cells: []string{
+			n.Node, n.Site, n.Profile, rank, optional(n.WattHours), optional(n.Grams), optional(n.Cost),
+		}})
+	}
+	if left := len(v.Placement.Ranked) - len(t.Rows); left > 0 {
+		t.More = fmt.Sprintf("And %d more.", left)
+	}
+	var out []string
+	for _, o := range v.Placement.Out {
+		out = append(out, o.Node+": "+o.Why)
+	}
+	if len(out) > 0 {
+		t.More += " Out: " + report.Few(most, out) + "."
+	}
+	t.More += " " + v.Placement.Note
+	return t
+}
+
+func (v *JobView) others(m *Model) *table {
+	t := &table{Caption: "The same job in the other runs", Header: []column{
+		{"run", false}, {"started (UTC)", false}, {"node", false}, {"kWh", true}, {"gCO2e", true},
+	}}
+	runs := v.Others
+	if v.Job != nil && len(m.Runs) > m.Run && len(runs) > 0 {
+		runs = append([]JobRun{{m.Runs[m.Run] + " (this)", *v.Job}}, runs...)
+	}
+	for i := range runs {
+		j := &runs[i].Job
+		t.Rows = append(t.Rows, row{Cells: []string{
+			runs[i].Run, stampOf(j.Started), j.Node, expected(j.Energy.KWh()), expected(float64(j.Grams)),
+		}})
+	}
+	return t
+}
+
+func (v *JobView) nowAndThen() *table {
+	t := &table{Caption: "A start now, and then", Header: columns(1, "site", "gCO2e/kWh now", "over its run, now",
+		"over its run, then", "price, now", "price, then")}
+	for _, c := range v.Compare {
+		t.Rows = append(t.Rows, row{Cells: []string{
+			c.Site, optional(c.CarbonNow), optional(c.CarbonOver), optional(c.CarbonThen), optional(c.PriceOver),
+			optional(c.PriceThen),
+		}})
+	}
+	return t
+}
+
+func (v *JobView) settings() *table {
+	t := &table{Caption: "Settings", Header: columns(3, "setting", "value", "from")}
+	for _, s := range v.Settings {
+		t.Rows = append(t.Rows, row{Cells: []string{s.Name, s.Value, s.From}})
+	}
+	return t
+}
+
+func (v *JobView) signals() *table {
+	t := &table{Caption: "Signals that this rests on", Header: []column{
+		{"zone", false},
+		{"quantity", false},
+		{"now", true},
+		{"unit", false},
+		{"age", false},
+		{"source", false},
+		{"forecast by", false},
+		{"quality", false},
+	}}
+	for _, s := range v.Signals {
+		t.Rows = append(t.Rows, row{Cells: []string{
+			s.Zone, s.Quantity, report.Significant(s.Now), s.Unit, s.Age, s.Source, s.Forecast, s.Quality,
+		}})
+	}
+	return t
+}
+
+func (v *JobView) events() *table {
+	t := &table{Caption: "Events", Header: columns(3, "at (UTC)", "event", "says")}
+	for _, e := range v.Events {
+		t.Rows = append(t.Rows, row{Cells: []string{stamp(e.At), e.Reason, e.Text}})
+	}
+	return t
+}

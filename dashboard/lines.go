@@ -1,0 +1,113 @@
+package dashboard
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+)
+
+// end is how long a point holds.
+func (l *Line) end(i int) time.Time {
+	if i+1 < len(l.Points) {
+		return l.Points[i+1].At
+	}
+	return l.Until
+}
+
+// At returns the value at an instant.
+func (l *Line) At(t time.Time) (v float64, ok bool) {
+	for i, p := range l.Points {
+		if !t.Before(p.At) && t.Before(l.end(i)) {
+			return p.Value, !p.Unknown
+		}
+	}
+	return 0, false
+}
+
+// Mean returns the mean over a time, if all of it is known.
+func (l *Line) Mean(from, to time.Time) (v float64, ok bool) {
+	var sum, seconds float64
+	for i, p := range l.Points {
+		start, end := grid.Later(p.At, from), grid.Earlier(l.end(i), to)
+		if s := end.Sub(start).Seconds(); s > 0 && !p.Unknown {
+			sum, seconds = sum+s*p.Value, seconds+s
+		}
+	}
+	return sum / seconds, seconds > 0 && math.Abs(seconds-to.Sub(from).Seconds()) < 1
+}
+
+// thinned are so few points that each is worth its place: neighbours give way to their mean over time.
+func (l Line) thinned(from, to time.Time) *Line {
+	var seen []int
+	for i, p := range l.Points {
+		if l.end(i).After(from) && p.At.Before(to) {
+			seen = append(seen, i)
+		}
+	}
+	group := (len(seen) + mostPoints - 1) / mostPoints
+	if group <= 1 {
+		return &l
+	}
+	thin := &Line{Until: l.Until}
+	for chunk := range slices.Chunk(seen, group) {
+		p := l.Points[chunk[0]]
+		if mean, ok := l.Mean(p.At, l.end(chunk[len(chunk)-1])); ok {
+			p.Value = mean
+		}
+		thin.Points = append(thin.Points, p)
+	}
+	return thin
+}
+
+func bound(p Point, upper bool) float64 {
+	switch {
+	case upper && p.High != nil:
+		return *p.High
+	case !upper && p.Low != nil:
+		return *p.Low
+	}
+	return p.Value
+}
+
+func (s *Signal) within(from, to time.Time) (values []float64) {
+	for i, p := range s.Points {
+		if !p.Unknown && s.end(i).After(from) && p.At.Before(to) {
+			values = append(values, bound(p, true), bound(p, false))
+		}
+	}
+	return values
+}
+
+// thinned returns as many points as can be seen, and the instants at which they hold.
+func (p *Power) thinned(from, to time.Time) ([]Watts, *Line) {
+	var seen []Watts
+	for i, w := range p.Points {
+		until := p.Until
+		if i+1 < len(p.Points) {
+			until = p.Points[i+1].At
+		}
+		if until.After(from) && w.At.Before(to) {
+			seen = append(seen, w)
+		}
+	}
+	if group := (len(seen) + mostPoints - 1) / mostPoints; group > 1 {
+		var thin []Watts
+		for chunk := range slices.Chunk(seen, group) {
+			mean, n := Watts{At: chunk[0].At}, float64(len(chunk))
+			for _, w := range chunk {
+				mean.Dynamic, mean.Idle = mean.Dynamic+w.Dynamic/n, mean.Idle+w.Idle/n
+				mean.Asleep, mean.Unknown = mean.Asleep+w.Asleep/n, mean.Unknown+w.Unknown/n
+				mean.Estimated += w.Estimated / n
+			}
+			thin = append(thin, mean)
+		}
+		seen = thin
+	}
+	line := &Line{Until: grid.Earlier(p.Until, to)}
+	for _, w := range seen {
+		line.Points = append(line.Points, Point{At: w.At})
+	}
+	return seen, line
+}
