@@ -13,8 +13,10 @@ import (
 	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/power"
@@ -141,6 +143,26 @@ func TestWake(t *testing.T) {
 	if code, _, stderr := a.run(t, "wake", "--all", "--timeout=3s", "--config", filepath.Join(dir, "machines.yaml"), "--keys-dir", dir); code != 1 ||
 		!slices.Equal(asleep(a), []string{"n0"}) || !strings.Contains(stderr, `kubenergy: machines[0] ("n0"): caFile `) {
 		t.Errorf("exit code %d: %s%v", code, stderr, asleep(a))
+	}
+	a = world(t) // what was stopped for it is started again where not all wake
+	a.add(t, "/apis/apps/v1/namespaces/kubenergy-system/deployments", &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubenergy-power"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))},
+	})
+	replicas := func() string {
+		o := a.get(t, "/apis/apps/v1/namespaces/kubenergy-system/deployments/kubenergy-power")
+		n, found, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "replicas")
+		if !found {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(n)
+	}
+	if code, _, stderr := a.run(t, "wake", "--all", "--stop"); code != 0 || replicas() != "0" {
+		t.Errorf("exit code %d, %s replicas: %s", code, replicas(), stderr)
+	}
+	a.add(t, nodes, sleeper("n2"))
+	broken = "n2"
+	if code, _, stderr := a.run(t, "wake", "--all", "--stop", "--timeout=7s"); code != 1 || replicas() != fmt.Sprint(power.Replicas) {
+		t.Errorf("exit code %d, %s replicas: %s", code, replicas(), stderr)
 	}
 	for _, args := range [][]string{{"wake"}, {"wake", "a", "--all"}, {"wake", "a", "b"}, {"wake", "a", "--timeout=0s"}} {
 		if code, _, _ := a.run(t, args...); code != 2 {

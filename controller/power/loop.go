@@ -36,7 +36,7 @@ type loop struct {
 	seen   map[string]sight     // when the state of a node was seen first, by its Since
 	doubts map[string]doubt     // machines that are left alone
 	told   map[string]string    // what was said last of a machine
-	vain   map[vain]time.Time
+	vain   map[vain]sighted
 
 	kept map[string]time.Time // when a machine was last kept or woken for planned work
 }
@@ -51,7 +51,7 @@ func newLoop(o Options, switches map[string]Switch) *loop {
 		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: abreast, switches: switches,
 		uuids: map[string]string{},
 		empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
-		told: map[string]string{}, vain: map[vain]time.Time{}, kept: map[string]time.Time{},
+		told: map[string]string{}, vain: map[vain]sighted{}, kept: map[string]time.Time{},
 	}
 	for i := range o.Machines {
 		l.uuids[o.Machines[i].Node] = o.Machines[i].UUID

@@ -48,11 +48,14 @@ type onNode struct {
 // sight is since when a replica sees something.
 type sight struct{ of, since time.Time }
 
-// vain is a pod that went on waiting although a machine was awake and had room.
+// vain is a pod that goes on waiting although a machine is awake and has room.
 type vain struct {
 	pod  types.UID
 	node string
 }
+
+// sighted is from when until when that was seen.
+type sighted struct{ first, last time.Time }
 
 // snapshot collects all that a decision depends on, and returns the nodes of its machines.
 func (l *loop) snapshot(c *cluster, now time.Time) (s sleep.Snapshot, nodes []*v1.Node) {
@@ -186,7 +189,7 @@ func (l *loop) refuses(n *v1.Node, boots bool, now time.Time) string {
 
 // waiting returns what pods need that kube-scheduler found no node for.
 func (l *loop) waiting(pods []*v1.Pod, nodes []*v1.Node, machines []sleep.Machine, now time.Time) (needs []sleep.Need) {
-	maps.DeleteFunc(l.vain, func(_ vain, at time.Time) bool { return now.Sub(at) >= usualTime })
+	maps.DeleteFunc(l.vain, func(_ vain, saw sighted) bool { return now.Sub(saw.last) >= usualTime })
 	for _, p := range inTurn(pods) {
 		needs = append(needs, need(p, p, time.Time{}, nodes, func(i int) bool {
 			return !l.isVain(p, &machines[i], nodes[i], now) && l.mayHave(&machines[i], nodes[i], now)
@@ -213,16 +216,20 @@ func inTurn(pods []*v1.Pod) []*v1.Pod {
 	return pods[:min(len(pods), mostLooked)]
 }
 
-// isVain reports whether kube-scheduler did not take a machine for a pod when it had been woken and had room: it knows
-// why, as of a volume or of pods that must be apart. The machine is tried again after an hour.
+// isVain reports whether kube-scheduler let a pod wait beside a machine that had been woken and had room: it knows why,
+// as of a volume or of pods that must be apart. That has to be seen for a while: another pod may be on its way there.
+// The machine is tried again after an hour.
 func (l *loop) isVain(p *v1.Pod, m *sleep.Machine, n *v1.Node, now time.Time) bool {
 	key := vain{p.UID, n.Name}
-	if mem := remembered(n); stateOf(n) == sleep.Awake && now.Sub(mem.Wake) < usualTime &&
-		now.Sub(l.sight(n.Name, mem.Since, now)) >= l.limits.schedule && policy.PodRequest(p).Within(m.Free) {
-		l.vain[key] = now
+	saw := l.vain[key]
+	if stateOf(n) == sleep.Awake && now.Sub(remembered(n).Wake) < usualTime && policy.PodRequest(p).Within(m.Free) {
+		if now.Sub(saw.last) > l.limits.schedule {
+			saw.first = now
+		}
+		saw.last = now
+		l.vain[key] = saw
 	}
-	_, found := l.vain[key]
-	return found
+	return saw.last.Sub(saw.first) >= l.limits.schedule*2/3
 }
 
 // closed reports whether work of all kinds cannot go to a node.
