@@ -5,7 +5,7 @@ SHELL       := /bin/bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab prometheus grafana generate verify clean manifests images chart-test \
-        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold bench-mincost lemon upstream agent-long central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
+        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold upstream agent-long central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -103,7 +103,6 @@ endif
 
 # Vetting compiles what the tests need, in parallel. Control planes mostly wait, so several stand side by side; what
 # judges latencies measures how much of a processor it gets.
-test-heavy: lemon
 	@$(heavy_packages); if [ -z "$$linking" ]; then exit 0; fi; \
 	  echo "== go vet of what links Kubernetes (the first time compiles it: minutes)"; \
 	  $(alive) go vet -p $(JOBS) $$linking; \
@@ -148,13 +147,6 @@ bench-controller: ## Measure the controller at 5,000 nodes with 100 containers e
 	go test ./ledger/postgres -run RowsPerSecond -v -count=1 -timeout $(TIMEOUT)
 	KUBENERGY_BENCH=1 go test ./test/scale/... -run Controller -v -count=1 -timeout 60m
 
-# LEMON is headers alone: unpacked, nothing is installed. Where apt is missing, or its archive out of reach, the tests that need it are skipped.
-lemon: ## Fetch the headers of LEMON, whose network simplex ours is compared with, into out/.
-	@if [ -e out/lemon/usr/include/lemon/network_simplex.h ] || [ -e /usr/include/lemon/network_simplex.h ]; then exit 0; fi; \
-	  mkdir -p out/lemon; cd out/lemon; \
-	  { command -v apt-get >/dev/null && { apt-get -qq download liblemon-dev || { apt-get -qq update && apt-get -qq download liblemon-dev; }; } && dpkg -x liblemon-dev_*.deb .; } \
-	    || echo "== no LEMON: what is compared with it is skipped"
-
 # Unpacked, nothing is installed; an installed one is used first.
 prometheus: ## Unpack Debian's Prometheus and promtool into out/, which tests of dashboards and alerts run.
 	@if command -v prometheus promtool >/dev/null || [ -e out/prometheus/usr/bin/prometheus ]; then exit 0; fi; \
@@ -165,10 +157,6 @@ prometheus: ## Unpack Debian's Prometheus and promtool into out/, which tests of
 grafana: prometheus ## Show that every panel has data on a real Prometheus, alerts fire and not fire, and Grafana's types read the files.
 	go test ./test/chart -run 'AlertsFire|GardenerNames' -v -count=1 -timeout $(TIMEOUT)
 	KUBENERGY_LONG=1 go test ./test/grafana -run . -v -count=1 -timeout $(TIMEOUT)
-
-bench-mincost: lemon ## Compare our minimum-cost flow with LEMON's: cost on 10,000 instances, and speed.
-	KUBENERGY_LONG=1 go test ./test/lemon -run Equal -v -count=1 -timeout 60m
-	KUBENERGY_BENCH=1 go test ./test/lemon -run Speed -v -count=1 -timeout 60m
 
 bench-hold: ## Measure what 100,000 held Jobs and 2,000 held pods cost others, and a release of 10,000: 90 minutes. BENCH=short takes six.
 	KUBENERGY_BENCH=$(or $(BENCH),1) go test ./test/scale/... -run '^TestHold' -v -count=1 -timeout 180m

@@ -45,7 +45,6 @@ var parts = []part{
 	{"vulnerabilities", 2 * time.Minute, "go tool -modfile=go.tools.mod govulncheck ./..."},
 	{"agent-long", 10 * time.Minute, "make agent-long"},
 	{"conservation", 10 * time.Minute, "go test ./energy -run TestConservation -rapid.checks=10000 -v -timeout 2h"},
-	{"lemon", 10 * time.Minute, "make lemon && KUBENERGY_LONG=1 go test ./test/lemon -run Equal -v -timeout 2h"},
 	{"e2e-real", 10 * time.Minute, "make e2e-real"},
 	{"power-real", 10 * time.Minute, "make power-real"},
 	{"storm", 30 * time.Minute, "make storm"},
@@ -58,7 +57,7 @@ var parts = []part{
 // usualLong is how long a package takes with KUBENERGY_LONG. Those in elsewhere have parts of their own.
 const usualLong = 10 * time.Minute
 
-var elsewhere = regexp.MustCompile(`^\./(energy|agent|cli|test/central|test/batch|test/lemon|test/sleep)(/|$)`)
+var elsewhere = regexp.MustCompile(`^\./(energy|agent|cli|test/central|test/batch|test/sleep)(/|$)`)
 
 // An outcome is how a part ended. A fuzz target that was cut goes on for the rest of its time.
 type outcome struct {
