@@ -86,6 +86,22 @@ func booked(q url.Values) *ledger.Answer {
 	return answer
 }
 
+// decided has the ledger of an observed cluster tell what was decided, too, and what that saved.
+func decided(t *testing.T, a *apiServer) {
+	t.Helper()
+	unit := newCentralUnit(t)
+	unit.history(t)
+	recorded := unit.answers["/api/v1/ledger"].(func(*http.Request) any)
+	a.central["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
+	a.central["/api/v1/ledger"] = func(q *http.Request) any {
+		switch strings.Join(q.URL.Query()["groupBy"], ",") {
+		case "namespace", "hour,site,kind":
+			return booked(q.URL.Query())
+		}
+		return recorded(q)
+	}
+}
+
 func liveOf(t *testing.T, a *apiServer, f centralFlags) dashboard.Source {
 	t.Helper()
 	f.kubeconfig = a.kubeconfig
@@ -148,13 +164,18 @@ func TestDashboardOfACluster(t *testing.T) {
 	}
 }
 
-// In shadow mode the page tells what would have been saved, until a namespace enforces.
-func TestDashboardOfAShadow(t *testing.T) {
-	a := observed(t)
+func shadow(t *testing.T, a *apiServer) {
+	t.Helper()
 	edit(t, a, policiesPath+"/"+v1alpha1.PolicyName, func(p *v1alpha1.EnergyPolicy) {
 		p.Spec.Mode = v1alpha1.ModeShadow
 		p.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 9, Held: 4, SavedGrams: 1500}
 	})
+}
+
+// In shadow mode the page tells what would have been saved, until a namespace enforces.
+func TestDashboardOfAShadow(t *testing.T) {
+	a := observed(t)
+	shadow(t, a)
 	m := modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Overview)
 	if m.Mode != "shadow" || m.Enforcing != 1 || m.Saved != nil {
 		t.Errorf("mode %s, %d enforce, saved %+v; want what namespace ns has saved, of which nothing is recorded", m.Mode,
@@ -257,25 +278,34 @@ func TestDashboardOfATenant(t *testing.T) {
 	}
 }
 
-// browse serves a source, and returns a browser that has opened it.
-func browse(t *testing.T, s dashboard.Source) (client *http.Client, address string) {
+// serve serves a source, and returns the address that a browser opens first.
+func serve(t *testing.T, s dashboard.Source) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := dashboard.NewServer(s, listener.Addr(), func() time.Time { return testNow })
+	began := time.Now()
+	page := dashboard.NewServer(s, listener.Addr(), func() time.Time { return testNow.Add(time.Since(began)) })
 	server := httptest.NewUnstartedServer(page.Handler())
 	server.Listener = listener
 	server.Start()
 	t.Cleanup(server.Close)
+	return page.Address()
+}
+
+// browse serves a source, and returns a client that has opened it.
+func browse(t *testing.T, s dashboard.Source) (client *http.Client, address string) {
+	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	client = &http.Client{Jar: jar}
-	read(t, client, page.Address())
-	return client, server.URL
+	first := serve(t, s)
+	read(t, client, first)
+	address, _, _ = strings.Cut(first, "/?")
+	return client, address
 }
 
 func read(t *testing.T, client *http.Client, address string) string {
@@ -357,18 +387,7 @@ func TestEightQuestions(t *testing.T) {
 		if seed%2 == 1 {
 			a.add(t, leasePath, lease(schedulerName, time.Hour)) // it is not renewed
 		}
-		unit := newCentralUnit(t)
-		unit.history(t)
-		booked := a.central["/api/v1/ledger"].(func(*http.Request) any)
-		recorded := unit.answers["/api/v1/ledger"].(func(*http.Request) any)
-		a.central["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
-		a.central["/api/v1/ledger"] = func(q *http.Request) any {
-			switch strings.Join(q.URL.Query()["groupBy"], ",") {
-			case "namespace", "hour,site,kind":
-				return booked(q)
-			}
-			return recorded(q)
-		}
+		decided(t, a)
 		s := liveOf(t, a, centralFlags{})
 		client, address := browse(t, s)
 		first := text(t, client, address+"/")

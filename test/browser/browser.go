@@ -40,9 +40,6 @@ var Laptop = Size{1280, 800}
 // Sizes are those that pages are looked at.
 var Sizes = []Size{Laptop, {1920, 1080}, {390, 844}}
 
-// Themes are what a system may prefer.
-var Themes = []string{"light", "dark"}
-
 // Browser is a Chromium with one page.
 type Browser struct {
 	t    testing.TB
@@ -90,33 +87,28 @@ func Open(t testing.TB, address string) *Browser {
 	if err := chromedp.Listen(b.ctx, b.hear); err != nil {
 		t.Fatalf("starting Chromium: %v", err)
 	}
+	t.Cleanup(func() { b.blame("at the end") })
 	do(b, chromedp.Navigate(address))
 	return b
 }
 
 // hear notes what no page may do.
 func (b *Browser) hear(event any) {
-	fault := ""
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
-		fault = "exception: " + e.ExceptionDetails.Text
+		b.fault("exception: %s", e.ExceptionDetails.Text)
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == "error" || e.Type == "assert" || e.Type == "warning" {
-			fault = fmt.Sprintf("console: %s %s", e.Type, e.Args[0].Value)
+			b.fault("console: %s %s", e.Type, e.Args[0].Value)
 		}
 	case *log.EventEntryAdded:
 		if e.Entry.Level == "error" {
-			fault = "log: " + e.Entry.Text + " " + e.Entry.URL
+			b.fault("log: %s %s", e.Entry.Text, e.Entry.URL)
 		}
 	case *network.EventRequestWillBeSent:
 		if at := e.Request.URL; !strings.HasPrefix(at, b.host+"/") && !strings.HasPrefix(at, "data:") {
-			fault = "request to elsewhere: " + at
+			b.fault("request to elsewhere: %s", at)
 		}
-	}
-	if fault != "" {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.faults = append(b.faults, fault)
 	}
 }
 
@@ -232,7 +224,7 @@ func (b *Browser) Check(name string, sizes []Size, want ...string) {
 		}
 	}
 	for _, size := range sizes {
-		for _, theme := range Themes {
+		for _, theme := range []string{"light", "dark"} {
 			b.As(size, theme)
 			for view, path := range views {
 				b.Visit(path)
@@ -253,22 +245,33 @@ func (b *Browser) check(name string, size Size) {
 	}](b, `({View: document.body.dataset.view, Elements: document.querySelectorAll('svg *').length,
 		Wide: document.documentElement.scrollWidth, Tall: document.documentElement.scrollHeight})`)
 	b.Picture(filepath.Join(kit.Root, "out", "browser", name+".png"), Size{size.Width, min(seen.Tall, 2000)})
-	b.mu.Lock()
-	faults := b.faults
-	b.faults = nil
-	b.mu.Unlock()
 	if seen.Elements > MostElements {
-		faults = append(faults, fmt.Sprintf("%d elements in its drawings: want at most %d", seen.Elements, MostElements))
+		b.fault("%d elements in its drawings: want at most %d", seen.Elements, MostElements)
 	}
 	if seen.Wide > size.Width {
-		faults = append(faults, fmt.Sprintf("it is %d pixels wide", seen.Wide))
+		b.fault("it is %d pixels wide", seen.Wide)
 	}
 	if seen.View == "overview" && size.Width >= Laptop.Width && seen.Tall > size.Height {
-		faults = append(faults, fmt.Sprintf("the first screen is %d pixels tall", seen.Tall))
+		b.fault("the first screen is %d pixels tall", seen.Tall)
 	}
-	for _, fault := range faults {
+	b.blame(name)
+}
+
+func (b *Browser) fault(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.faults = append(b.faults, fmt.Sprintf(format, args...))
+}
+
+// blame fails the test for each fault since the last time.
+func (b *Browser) blame(name string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, fault := range b.faults {
 		b.t.Errorf("%s: %s", name, fault)
 	}
+	b.faults = nil
 }
 
 // findings are what axe-core holds to be serious or critical on the page.
