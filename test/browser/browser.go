@@ -134,11 +134,12 @@ func Eval[T any](b *Browser, expression string) T {
 	return do(b, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
-// Await waits until an expression is true.
+// Await waits until a page has been loaded, with its script, and an expression is true.
 func (b *Browser) Await(expression string) {
 	b.t.Helper()
+	whole := "document.readyState === 'complete' && (" + expression + ")"
 	kit.Await(b.t, 30*time.Second, expression, func(context.Context) (bool, error) {
-		return chromedp.Run(b.ctx, chromedp.Evaluate[bool](expression)) // an error while another page is being opened
+		return chromedp.Run(b.ctx, chromedp.Evaluate[bool](whole)) // an error while another page is being opened
 	})
 }
 
@@ -191,6 +192,12 @@ func (b *Browser) Picture(path string, s Size) {
 	}
 }
 
+// Elements returns how many elements the drawings of the page have.
+func (b *Browser) Elements() int {
+	b.t.Helper()
+	return Eval[int](b, `document.querySelectorAll('svg *').length`)
+}
+
 // Views returns an address of each kind of page that links lead to, from the first one on.
 func (b *Browser) Views() map[string]string {
 	b.t.Helper()
@@ -240,13 +247,13 @@ func (b *Browser) check(name string, size Size) {
 		b.barriers = append(b.barriers, name+": "+finding)
 	}
 	seen := Eval[struct {
-		View                 string
-		Elements, Wide, Tall int64
-	}](b, `({View: document.body.dataset.view, Elements: document.querySelectorAll('svg *').length,
-		Wide: document.documentElement.scrollWidth, Tall: document.documentElement.scrollHeight})`)
+		View       string
+		Wide, Tall int64
+	}](b, `({View: document.body.dataset.view, Wide: document.documentElement.scrollWidth,
+		Tall: document.documentElement.scrollHeight})`)
 	b.Picture(filepath.Join(kit.Root, "out", "browser", name+".png"), Size{size.Width, min(seen.Tall, 2000)})
-	if seen.Elements > MostElements {
-		b.fault("%d elements in its drawings: want at most %d", seen.Elements, MostElements)
+	if n := b.Elements(); n > MostElements {
+		b.fault("%d elements in its drawings: want at most %d", n, MostElements)
 	}
 	if seen.Wide > size.Width {
 		b.fault("it is %d pixels wide", seen.Wide)
