@@ -5,7 +5,7 @@ SHELL       := /bin/bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab prometheus grafana axe browser pictures generate verify clean manifests images chart-test \
-        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold upstream agent-long central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
+        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -168,6 +168,9 @@ browser: axe ## Look at every page of the dashboard in Chromium: in each state, 
 
 pictures: ## Make the pictures of the documents: the dashboard of the demo, in Chromium.
 	go test ./test/browser -run Pictures -count=1 -pictures '$(abspath docs/pictures)'
+
+bench-dashboard: ## Measure the dashboard at 5,000 nodes and 10,000 held Jobs: requests, paint, what open pages cost. Eight minutes.
+	KUBENERGY_BENCH=1 go test ./test/scale -run Dashboard -v -count=1 -timeout 30m
 
 bench-hold: ## Measure what 100,000 held Jobs and 2,000 held pods cost others, and a release of 10,000: 90 minutes. BENCH=short takes six.
 	KUBENERGY_BENCH=$(or $(BENCH),1) go test ./test/scale/... -run '^TestHold' -v -count=1 -timeout 180m
