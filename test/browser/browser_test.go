@@ -85,8 +85,10 @@ func TestPictures(t *testing.T) {
 	}
 	b := browser.Open(t, browser.Serve(t, "--dir", results(t, "simulate", "-f", "scenarios/demo/scenario.yaml")))
 	for _, p := range []struct{ name, path, theme string }{
-		{"overview-light", "/", "light"}, {"overview-dark", "/", "dark"},
-		{"job", "/job?kind=job&namespace=&name=demo-027", "light"}, {"savings", "/savings", "light"},
+		{"overview-light", "/", "light"},
+		{"overview-dark", "/", "dark"},
+		{"job", "/job?kind=job&namespace=&name=demo-027", "light"},
+		{"savings", "/savings", "light"},
 	} {
 		b.As(browser.Laptop, p.theme)
 		b.Visit(p.path)

@@ -191,16 +191,17 @@ func fillLedger(t *testing.T, path string, nodes int) {
 
 // cleanLater is a grid that is clean from six hours on.
 func cleanLater(now time.Time) string {
-	text := "datetime,ci_lifecycle_g_per_kwh\n"
+	var b strings.Builder
+	b.WriteString("datetime,ci_lifecycle_g_per_kwh\n")
 	for hour := range 72 {
 		intensity := 500 - 5*hour
 		if hour > 6 {
 			intensity = 100 + hour
 		}
-		text += fmt.Sprintf("%s,%d\n", now.UTC().Truncate(time.Hour).Add(time.Duration(hour)*time.Hour).Format(time.RFC3339),
-			intensity)
+		at := now.UTC().Truncate(time.Hour).Add(time.Duration(hour) * time.Hour)
+		fmt.Fprintf(&b, "%s,%d\n", at.Format(time.RFC3339), intensity)
 	}
-	return text
+	return b.String()
 }
 
 // hold creates Jobs, and waits until all are held and their owners told.
