@@ -59,6 +59,9 @@ func (v *JobView) actions() (all []option) {
 	if v.State == "held" {
 		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows first what is lost"})
 	}
+	if v.Object == "job" {
+		all = append(all, option{"What it used …", originLink(v.Namespace, "Job/"+v.Name), "by node and hour"})
+	}
 	for _, mode := range []string{"shadow", "enforce"} {
 		if mode != v.Mode {
 			all = append(all, option{

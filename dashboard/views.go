@@ -66,10 +66,7 @@ func (m *Model) decisionLink(d *ledger.Record) string {
 	if d.Namespace != "" {
 		q.Set("namespace", d.Namespace)
 	}
-	if m.Past {
-		q.Set("run", strconv.Itoa(m.Run))
-	}
-	return "/decision?" + q.Encode()
+	return "/decision?" + m.ofRun(q)
 }
 
 func expected(v float64) string {
