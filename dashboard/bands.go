@@ -159,11 +159,7 @@ func (m *Model) powerBand(p *page) band {
 
 func (p *Power) at(t time.Time) (w Watts, ok bool) {
 	for i := range p.Points {
-		until := p.Until
-		if i+1 < len(p.Points) {
-			until = p.Points[i+1].At
-		}
-		if !t.Before(p.Points[i].At) && t.Before(until) {
+		if !t.Before(p.Points[i].At) && t.Before(p.end(i)) {
 			return p.Points[i], true
 		}
 	}

@@ -125,6 +125,13 @@ func (t *table) fill(n int, whole bool, of func(i int) row) {
 	}
 }
 
+// listed is a table with a row for each of some things.
+func listed[T any](caption string, header []column, all []T, cells func(*T) []string) *table {
+	t := &table{Caption: caption, Header: header}
+	t.fill(len(all), true, func(i int) row { return row{Cells: cells(&all[i])} })
+	return t
+}
+
 type column struct {
 	Name   string
 	Number bool
