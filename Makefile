@@ -26,7 +26,7 @@ ldflags    = -X k8s.io/component-base/version.gitVersion=$(kubernetes) \
 heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/scheduler/parking$$
 light_tests := /test/(docs|kit|layers)$$
 # Of what links Kubernetes, these packages take longest: they start first.
-longest := ./test/hold ./test/upstream ./test/lifecycle ./test/central ./test/surface
+longest := ./test/hold ./test/grafana ./test/upstream ./test/lifecycle ./test/central ./test/surface
 light_packages := all=$$(go list ./...); light="$$(grep -vE '$(heavy)' <<<"$$all") $$(grep -E '$(light_tests)' <<<"$$all")"
 heavy_packages := all=$$(go list ./...); linking=$$(grep -E '$(heavy)' <<<"$$all" | grep -vE '$(light_tests)' || true)
 
@@ -103,6 +103,7 @@ endif
 
 # Vetting compiles what the tests need, in parallel. Control planes mostly wait, so several stand side by side; what
 # judges latencies measures how much of a processor it gets.
+test-heavy: prometheus axe
 	@$(heavy_packages); if [ -z "$$linking" ]; then exit 0; fi; \
 	  echo "== go vet of what links Kubernetes (the first time compiles it: minutes)"; \
 	  $(alive) go vet -p $(JOBS) $$linking; \

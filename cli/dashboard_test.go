@@ -95,8 +95,16 @@ func decided(t *testing.T, a *apiServer) {
 	a.central["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
 	a.central["/api/v1/ledger"] = func(q *http.Request) any {
 		switch strings.Join(q.URL.Query()["groupBy"], ",") {
-		case "namespace", "hour,site,kind":
+		case "namespace":
 			return booked(q.URL.Query())
+		case "hour,site,kind": // machines enough for the work that is compared
+			answer := booked(q.URL.Query())
+			for i := range answer.Rows {
+				for _, field := range answer.Rows[i].Fields() {
+					*field *= 100
+				}
+			}
+			return answer
 		}
 		return recorded(q)
 	}
@@ -408,6 +416,13 @@ func TestEightQuestions(t *testing.T) {
 		saved := modelOf(t, s, dashboard.Savings).Saved
 		want("What did we save, and how sure?", text(t, client, address+"/savings"),
 			fmt.Sprintf("Saved %.3f kgCO2e", saved.Emissions.Saved))
+		moved := 0.0
+		for i, w := range m.Power.Points {
+			moved += (m.Power.Baseline.Points[i].Value - w.Total()) / 1000
+		}
+		if math.Abs(1.2*moved-saved.Energy.Saved) > 0.001 {
+			t.Errorf("cluster %d: the dotted line has %v kWh more, and %v kWh were saved at PUE 1.2", seed, moved, saved.Energy.Saved)
+		}
 		var budget v1alpha1.EnergyBudget
 		if err := getJSON(t.Context(), s.(*liveSource).cluster,
 			"/apis/kubenergy.io/v1alpha1/namespaces/ns/energybudgets/soon", &budget); err != nil {
@@ -490,6 +505,47 @@ func TestDashboardDecision(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
 		}
+	}
+}
+
+// The figure of a namespace leads to the nodes and hours that it was added up from, and to what told of them.
+func TestDashboardOrigin(t *testing.T) {
+	a := observed(t)
+	var asked []url.Values
+	a.central["/api/v1/namespaces/ns-6/ledger"] = func(r *http.Request) any {
+		asked = append(asked, r.URL.Query())
+		answer := &ledger.Answer{AsOf: testNow, Resolution: time.Hour}
+		for i, key := range map[string][]string{
+			"node": {"de-big", "gone"}, "hour": {"2026-11-02T10:00:00Z", "2026-11-02T11:00:00Z"},
+		}[r.URL.Query().Get("groupBy")] {
+			row := ledger.Row{Key: []string{key}, First: testNow.Add(-2 * time.Hour), Last: testNow}
+			row.Dynamic, row.Idle = energy.Joules(3.6e6*float64(1+2*i)).Microjoules(), energy.Joules(3.6e6).Microjoules()
+			row.Facility, row.Estimated = row.Energy()*6/5, row.Energy()/4
+			row.Emit("average", ledger.Micrograms(float64(row.Facility)/3.6e12*100*1e6))
+			answer.Rows = append(answer.Rows, row)
+			answer.Total.Include(&row)
+		}
+		return answer
+	}
+	nodes := a.central["/api/v1/nodes/power"].(api.NodesPower)
+	nodes.Nodes[1].Source, nodes.Nodes[1].Quality = "rapl", energy.Measured
+	client, address := browse(t, liveOf(t, a, centralFlags{}))
+	link := regexp.MustCompile(`/origin\?[^"]*ns-6[^"]*`).FindString(read(t, client, address+"/"))
+	page := text(t, client, address+html.UnescapeString(link))
+	for _, want := range []string{
+		"6.000 kWh were booked on 2 nodes", "25 % of it is estimated", "Times PUE, 1.2, they are 7.200 kWh",
+		"100 gCO2e/kWh in the mean, they caused 720.0 gCO2e", "de-big 1.000 1.000 1.2 2.400 100 240.0 – 25 % rapl, measured",
+		"gone 3.000 1.000 1.2 4.800 100 480.0 – 25 % –", "2026-11-02 11:00 3.000",
+		"--group-by node,hour -n ns-6",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q:\n%s", want, page)
+		}
+	}
+	a.central["/api/v1/namespaces/ns/ledger"] = func(r *http.Request) any { asked = append(asked, r.URL.Query()); return &ledger.Answer{} }
+	answer, err := client.Get(address + "/origin?namespace=ns&owner=Job/nightly")
+	if err != nil || answer.StatusCode != http.StatusNotFound || asked[len(asked)-1].Get("owner") != "Job/nightly" {
+		t.Errorf("%v, %+v, asked %v", err, answer, asked)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/dashboard"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -188,6 +189,49 @@ func (s *liveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.
 		return nil, nil
 	}
 	return nil, err
+}
+
+// Origin takes what was booked in the last seven days apart.
+func (s *liveSource) Origin(ctx context.Context, q dashboard.Query,
+	namespace, owner string,
+) (*dashboard.Origin, error) {
+	c, err := s.central(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := s.t.now().UTC()
+	from, to := q.From, now
+	if from.IsZero() {
+		from = now.Add(-savingsSpan)
+	}
+	if !q.To.IsZero() {
+		to = grid.Earlier(q.To, now)
+	}
+	o, filters := &dashboard.Origin{Meters: map[string]string{}}, map[string][]string(nil)
+	o.Command = "kubenergy report --from " + from.Format(time.RFC3339) + " --group-by node,hour -n " + namespace
+	if owner != "" {
+		filters = map[string][]string{"owner": {owner}}
+		o.Command += " --owner " + owner
+	}
+	for d, into := range map[ledger.Dimension]*[]ledger.Row{ledger.ByNode: &o.Nodes, ledger.ByHour: &o.Hours} {
+		answer, err := c.ledger(ctx, &ledger.Query{
+			From: from, To: to, Namespaces: []string{namespace}, GroupBy: []ledger.Dimension{d},
+			Kinds: ledger.Workloads(),
+		}, filters)
+		if err != nil {
+			return nil, err
+		}
+		*into = slices.DeleteFunc(answer.Rows, func(r ledger.Row) bool { return len(r.Key) != 1 })
+		o.Total = answer.Total
+	}
+	if len(o.Nodes) == 0 {
+		return nil, nil
+	}
+	nodes, _ := c.nodes(ctx) // who may not see all nodes sees what was booked
+	for i := range nodes {
+		o.Meters[nodes[i].Name] = nodes[i].Source + ", " + nodes[i].Quality.String()
+	}
+	return o, nil
 }
 
 // modes are those that a page switches between.

@@ -38,6 +38,7 @@ func (r *liveReader) savings(ctx context.Context, patience time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.m.Saved = s.saved
+	r.m.Power.Under(s.saved)
 	if s.savedErr != nil {
 		r.unseen("what was saved", s.savedErr)
 	}

@@ -12,6 +12,15 @@ func (p *page) exports(b *band) {
 	b.SVG = address("/svg", p.query, "run", "from", "to", "of="+b.ID)
 }
 
+// copies gives a band what says the same elsewhere: a command, a query of Prometheus, and a request to the controller's
+// HTTP interface as docs/reference/api.md has it.
+func (b *band) copies(command, promQL, path string) {
+	b.Copies = []copied{{"CLI", command}, {"PromQL", promQL}, {"curl", "curl --cacert ca.crt --connect-to " +
+		"kubenergy-controller.kubenergy-system.svc:9443:localhost:9443 -H \"Authorization: Bearer $(kubectl -n " +
+		"kubenergy-system create token kubenergy-viewer --audience kubenergy)\" " +
+		"'https://kubenergy-controller.kubenergy-system.svc:9443/api/v1/" + path + "'"}}
+}
+
 func (m *Model) gridBand(p *page) band {
 	b := band{
 		ID: "grid", Name: "Grid", Empty: "No carbon intensity and no price is known.", Sentence: "unknown",
@@ -22,7 +31,7 @@ func (m *Model) gridBand(p *page) band {
 		b.Plot, b.Second = b.Second, ""
 	}
 	if !m.Past {
-		b.Command, b.PromQL = "kubenergy forecast", "kubenergy_grid_carbon_intensity_grams_per_kilowatthour"
+		b.copies("kubenergy forecast", "kubenergy_grid_carbon_intensity_grams_per_kilowatthour", "zones")
 	}
 	b.Table = &table{
 		Caption: "Grid: carbon intensity and price, hour by hour",
@@ -104,7 +113,8 @@ func (m *Model) powerBand(p *page) band {
 		Empty: "No node reports what it draws, and nothing was booked in this time.",
 	}
 	if !m.Past {
-		b.Command, b.PromQL = "kubenergy top nodes", "sum(kubenergy_node_power_watts)"
+		b.copies("kubenergy top nodes", "sum(kubenergy_node_power_watts)", fmt.Sprintf(
+			"ledger?groupBy=hour,kind&from=%s&to=%s", m.From.Format(time.RFC3339), m.To.Format(time.RFC3339)))
 	}
 	if m.Power == nil {
 		return b
@@ -149,11 +159,7 @@ func (m *Model) powerBand(p *page) band {
 
 func (p *Power) at(t time.Time) (w Watts, ok bool) {
 	for i := range p.Points {
-		until := p.Until
-		if i+1 < len(p.Points) {
-			until = p.Points[i+1].At
-		}
-		if !t.Before(p.Points[i].At) && t.Before(until) {
+		if !t.Before(p.Points[i].At) && t.Before(p.end(i)) {
 			return p.Points[i], true
 		}
 	}
@@ -171,7 +177,7 @@ func (m *Model) workBand(p *page) band {
 		},
 	}
 	if !m.Past {
-		b.Command, b.PromQL = "kubenergy held -A", "sum by (namespace) (kubenergy_held_jobs)"
+		b.copies("kubenergy held -A", "sum by (namespace) (kubenergy_held_jobs)", "decisions?action=hold")
 	}
 	names, class := teams(jobs)
 	for i, name := range names {

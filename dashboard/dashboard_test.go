@@ -322,6 +322,10 @@ func TestGuard(t *testing.T) {
 // fixed is a source of one model.
 type fixed struct{ model dashboard.Model }
 
+func (f *fixed) Origin(context.Context, dashboard.Query, string, string) (*dashboard.Origin, error) {
+	return nil, nil
+}
+
 func (f *fixed) Live() bool { return true }
 
 func (f *fixed) Model(context.Context, dashboard.Query) (*dashboard.Model, error) {

@@ -5,52 +5,46 @@ import (
 	"html/template"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/report"
 )
 
-// downloaded returns the page that a download is of, and which of its bands, or nil.
-func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b *band) {
+// downloaded returns the page that a download is of, and which of its bands; nil: it is of the decisions.
+func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b *band, err error) {
 	of, v := r.URL.Query().Get("of"), Overview
 	if of == string(Decisions) {
 		v = Decisions
 	}
-	p, ok := s.start(w, r, v)
-	if !ok {
-		return nil, nil
+	if p, err = s.start(w, r, v); err != nil {
+		return nil, nil, err
 	}
 	p.whole = true
 	w.Header().Set("Content-Disposition", "attachment; filename=kubenergy-"+path.Base(of)+"."+r.URL.Path[1:])
 	if v == Decisions {
 		p.decisions()
-		return p, nil
+		return p, nil, nil
 	}
 	p.overview()
-	for i := range p.Bands {
-		if p.Bands[i].ID == of {
-			return p, &p.Bands[i]
-		}
+	i := slices.IndexFunc(p.Bands, func(b band) bool { return b.ID == of })
+	if i < 0 {
+		return nil, nil, wrong("of is not grid, power, work or decisions")
 	}
-	w.Header().Del("Content-Disposition")
-	refuse(w, http.StatusBadRequest, "of is not grid, power, work or decisions")
-	return nil, nil
+	return p, &p.Bands[i], nil
 }
 
-func (s *Server) csv(w http.ResponseWriter, r *http.Request) {
-	p, b := s.downloaded(w, r)
-	if p == nil {
-		return
+func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
+	p, b, err := s.downloaded(w, r)
+	if err != nil {
+		return err
 	}
-	var shown *table
+	shown := &table{Header: columns(1, "nothing is known")}
 	switch {
-	case b != nil:
+	case b != nil && b.Table != nil:
 		shown = b.Table
 	case len(p.Tables) > 0:
 		shown = p.Tables[0]
-	}
-	if shown == nil {
-		shown = &table{Header: columns(1, "nothing is known")}
 	}
 	var names []string
 	for _, c := range shown.Header {
@@ -65,20 +59,21 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) {
 		t.Add(cells...)
 	}
 	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
-	_ = t.CSV(w)
+	return t.CSV(w)
 }
 
 // svg serves a band as a file of its own, with its axis, and its style inside.
-func (s *Server) svg(w http.ResponseWriter, r *http.Request) {
-	p, b := s.downloaded(w, r)
-	if b == nil {
-		return
+func (s *Server) svg(w http.ResponseWriter, r *http.Request) error {
+	p, b, err := s.downloaded(w, r)
+	if err != nil {
+		return err
 	}
 	style, err := assets.ReadFile("assets/style.css")
-	if err != nil || b.Plot == "" {
-		w.Header().Del("Content-Disposition")
-		http.NotFound(w, r)
-		return
+	if err != nil {
+		return err
+	}
+	if b == nil || b.Plot == "" {
+		return absent("picture of that")
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")
 	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="360" font-family="sans-serif">`+
@@ -94,5 +89,6 @@ func (s *Server) svg(w http.ResponseWriter, r *http.Request) {
 			y += part.height + 10
 		}
 	}
-	_, _ = w.Write([]byte("</svg>"))
+	_, err = w.Write([]byte("</svg>"))
+	return err
 }

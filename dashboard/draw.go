@@ -490,8 +490,13 @@ func drawAxis(m *Model) template.HTML {
 // jobLink is the address of a job's page.
 func jobLink(m *Model, j *Job) string {
 	q := url.Values{"kind": {strings.ToLower(j.Kind)}, "namespace": {j.Namespace}, "name": {j.Name}}
+	return "/job?" + m.ofRun(q)
+}
+
+// ofRun is a query, of the run that is shown where there are several.
+func (m *Model) ofRun(q url.Values) string {
 	if m.Past {
 		q.Set("run", strconv.Itoa(m.Run))
 	}
-	return "/job?" + q.Encode()
+	return q.Encode()
 }

@@ -59,6 +59,9 @@ func (v *JobView) actions() (all []option) {
 	if v.State == "held" {
 		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows first what is lost"})
 	}
+	if v.Object == "job" {
+		all = append(all, option{"What it used …", originLink(v.Namespace, "Job/"+v.Name), "by node and hour"})
+	}
 	for _, mode := range []string{"shadow", "enforce"} {
 		if mode != v.Mode {
 			all = append(all, option{
@@ -133,65 +136,44 @@ func (v *JobView) nodes() *table {
 }
 
 func (v *JobView) others(m *Model) *table {
-	t := &table{Caption: "The same job in the other runs", Header: []column{
-		{"run", false}, {"started (UTC)", false}, {"node", false}, {"kWh", true}, {"gCO2e", true},
-	}}
 	runs := v.Others
 	if v.Job != nil && len(m.Runs) > m.Run && len(runs) > 0 {
 		runs = append([]JobRun{{m.Runs[m.Run] + " (this)", *v.Job}}, runs...)
 	}
-	for i := range runs {
-		j := &runs[i].Job
-		t.Rows = append(t.Rows, row{Cells: []string{
-			runs[i].Run, stampOf(j.Started), j.Node, expected(j.Energy.KWh()), expected(float64(j.Grams)),
-		}})
-	}
-	return t
+	return listed("The same job in the other runs", columns(3, "run", "started (UTC)", "node", "kWh", "gCO2e"), runs,
+		func(r *JobRun) []string {
+			j := &r.Job
+			return []string{
+				r.Run, stampOf(j.Started), j.Node, expected(j.Energy.KWh()), expected(float64(j.Grams)),
+			}
+		})
 }
 
 func (v *JobView) nowAndThen() *table {
-	t := &table{Caption: "A start now, and then", Header: columns(1, "site", "gCO2e/kWh now", "over its run, now",
-		"over its run, then", "price, now", "price, then")}
-	for _, c := range v.Compare {
-		t.Rows = append(t.Rows, row{Cells: []string{
+	return listed("A start now, and then", columns(1, "site", "gCO2e/kWh now", "over its run, now",
+		"over its run, then", "price, now", "price, then"), v.Compare, func(c *Comparison) []string {
+		return []string{
 			c.Site, optional(c.CarbonNow), optional(c.CarbonOver), optional(c.CarbonThen), optional(c.PriceOver),
 			optional(c.PriceThen),
-		}})
-	}
-	return t
+		}
+	})
 }
 
 func (v *JobView) settings() *table {
-	t := &table{Caption: "Settings", Header: columns(3, "setting", "value", "from")}
-	for _, s := range v.Settings {
-		t.Rows = append(t.Rows, row{Cells: []string{s.Name, s.Value, s.From}})
-	}
-	return t
+	return listed("Settings", columns(3, "setting", "value", "from"), v.Settings,
+		func(s *Setting) []string { return []string{s.Name, s.Value, s.From} })
 }
 
 func (v *JobView) signals() *table {
-	t := &table{Caption: "Signals that this rests on", Header: []column{
-		{"zone", false},
-		{"quantity", false},
-		{"now", true},
-		{"unit", false},
-		{"age", false},
-		{"source", false},
-		{"forecast by", false},
-		{"quality", false},
-	}}
-	for _, s := range v.Signals {
-		t.Rows = append(t.Rows, row{Cells: []string{
-			s.Zone, s.Quantity, report.Significant(s.Now), s.Unit, s.Age, s.Source, s.Forecast, s.Quality,
-		}})
-	}
-	return t
+	return listed("Signals that this rests on", columns(7, "zone", "quantity", "unit", "age", "source", "forecast by",
+		"quality", "now"), v.Signals, func(s *SignalSource) []string {
+		return []string{
+			s.Zone, s.Quantity, s.Unit, s.Age, s.Source, s.Forecast, s.Quality, report.Significant(s.Now),
+		}
+	})
 }
 
 func (v *JobView) events() *table {
-	t := &table{Caption: "Events", Header: columns(3, "at (UTC)", "event", "says")}
-	for _, e := range v.Events {
-		t.Rows = append(t.Rows, row{Cells: []string{stamp(e.At), e.Reason, e.Text}})
-	}
-	return t
+	return listed("Events", columns(3, "at (UTC)", "event", "says"), v.Events,
+		func(e *Told) []string { return []string{stamp(e.At), e.Reason, e.Text} })
 }

@@ -80,15 +80,19 @@ func (s *Signal) within(from, to time.Time) (values []float64) {
 	return values
 }
 
+// end is how long a point holds.
+func (p *Power) end(i int) time.Time {
+	if i+1 < len(p.Points) {
+		return p.Points[i+1].At
+	}
+	return p.Until
+}
+
 // thinned returns as many points as can be seen, and the instants at which they hold.
 func (p *Power) thinned(from, to time.Time) ([]Watts, *Line) {
 	var seen []Watts
 	for i, w := range p.Points {
-		until := p.Until
-		if i+1 < len(p.Points) {
-			until = p.Points[i+1].At
-		}
-		if until.After(from) && w.At.Before(to) {
+		if p.end(i).After(from) && w.At.Before(to) {
 			seen = append(seen, w)
 		}
 	}

@@ -8,6 +8,7 @@ package dashboard
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -108,6 +109,22 @@ type Watts struct {
 	Estimated float64   `json:"estimatedShare"`
 }
 
+// Under adds what would have been drawn under the baseline of what was saved, where power is known hour by hour.
+func (p *Power) Under(s *Saved) {
+	if p == nil || len(p.Points) == 0 || s == nil || s.comparison == nil {
+		return
+	}
+	first := p.Points[0].At
+	moved := s.comparison.Moved(first, int(p.Points[len(p.Points)-1].At.Sub(first)/time.Hour)+1)
+	p.Instead, p.Baseline = s.Against, &Line{Until: p.Until}
+	for i := range p.Points {
+		w := &p.Points[i]
+		p.Baseline.Points = append(p.Baseline.Points, Point{
+			At: w.At, Value: math.Max(0, w.Total()+moved[int(w.At.Sub(first)/time.Hour)]),
+		})
+	}
+}
+
 // Total is the sum.
 func (w *Watts) Total() float64 { return w.Dynamic + w.Idle + w.Asleep + w.Unknown }
 
@@ -154,6 +171,8 @@ type Saved struct {
 	Unit      string             `json:"unit,omitempty"` // of the steps
 	Method    string             `json:"method,omitempty"`
 	Shadow    bool               `json:"shadow,omitempty"` // it would have been saved
+
+	comparison *report.Comparison // whose sum it is, if of one
 }
 
 // Step is a part of what was saved; negative: a loss.
@@ -220,6 +239,8 @@ type Source interface {
 	Job(ctx context.Context, q Query, kind, namespace, name string) (*JobView, error)
 	// Decision returns one decision with what it depended on, if the user may see that; nil: there is none.
 	Decision(ctx context.Context, q Query, d *ledger.Record) (*ledger.Record, error)
+	// Origin takes what a namespace used apart, or one owner there (kind/name); nil: nothing was booked.
+	Origin(ctx context.Context, q Query, namespace, owner string) (*Origin, error)
 	// Live reports whether anything can change.
 	Live() bool
 }

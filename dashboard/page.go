@@ -51,6 +51,7 @@ type page struct {
 	Back         string
 
 	query url.Values // of the address
+	asked Query      // what it says
 	whole bool       // it is made for a download
 }
 
@@ -64,10 +65,14 @@ type band struct {
 	Notes                     []note
 	Plot, Second              template.HTML
 	Table                     *table
-	CSV, SVG, Command, PromQL string
+	CSV, SVG                  string
+	Copies                    []copied
 }
 
 type keyed struct{ Name, Class string }
+
+// copied is a text that a button copies: a command or a query that says the same as a figure.
+type copied struct{ As, Text string }
 
 type note struct {
 	Text  string
@@ -118,6 +123,13 @@ func (t *table) fill(n int, whole bool, of func(i int) row) {
 	for i := range n {
 		t.Rows = append(t.Rows, of(i))
 	}
+}
+
+// listed is a table with a row for each of some things.
+func listed[T any](caption string, header []column, all []T, cells func(*T) []string) *table {
+	t := &table{Caption: caption, Header: header}
+	t.fill(len(all), true, func(i int) row { return row{Cells: cells(&all[i])} })
+	return t
 }
 
 type column struct {
@@ -357,7 +369,7 @@ func (m *Model) cards() (all []card) {
 	for i := range m.Namespaces[:min(len(m.Namespaces), MostNamespaces)] {
 		u := &m.Namespaces[i]
 		r := cardRow{
-			Name: u.Name, Value: report.Significant(u.KWh) + " kWh",
+			Name: u.Name, Value: report.Significant(u.KWh) + " kWh", Link: originLink(u.Name, ""),
 			Share: pc(100 * u.KWh / m.Namespaces[0].KWh),
 		}
 		if u.Kg != nil {

@@ -340,6 +340,9 @@ func (f *Folder) Decision(_ context.Context, q Query, d *ledger.Record) (*ledger
 	return nil, nil
 }
 
+// Origin returns nothing: what a simulation uses is computed, not booked.
+func (f *Folder) Origin(context.Context, Query, string, string) (*Origin, error) { return nil, nil }
+
 func (f *Folder) run(q Query) *Model {
 	if q.Run < 0 || q.Run >= len(f.models) {
 		return f.models[len(f.models)-1]

@@ -9,7 +9,7 @@ import (
 func SavedOf(c *report.Comparison) *Saved {
 	s := &Saved{
 		Against: c.Baseline, Energy: &c.Total.Energy, Jobs: c.Jobs, Held: c.Held, Left: c.Left, Method: c.Method,
-		Unit: "kWh",
+		Unit: "kWh", comparison: c,
 	}
 	signal := most(c.Total.Emissions)
 	if signal != "" {

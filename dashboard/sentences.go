@@ -152,11 +152,7 @@ func (m *Model) powerSentence() string {
 func (p *Power) sums(m *Model) (sums [4]float64, all float64) {
 	for i := range p.Points {
 		w := &p.Points[i]
-		until := p.Until
-		if i+1 < len(p.Points) {
-			until = p.Points[i+1].At
-		}
-		hours := grid.Earlier(until, m.To).Sub(grid.Later(w.At, m.From)).Hours()
+		hours := grid.Earlier(p.end(i), m.To).Sub(grid.Later(w.At, m.From)).Hours()
 		if hours <= 0 {
 			continue
 		}

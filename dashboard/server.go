@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -74,26 +75,51 @@ func (s *Server) Address() string {
 // Handler answers requests that a browser of this machine makes for the person who opened the page.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
+	handle := func(pattern string, answer func(http.ResponseWriter, *http.Request) error) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := answer(w, r); err != nil {
+				f := fault{http.StatusBadGateway, err}
+				errors.As(err, &f)
+				w.Header().Del("Content-Disposition")
+				http.Error(w, f.Error(), f.status)
+			}
+		})
+	}
 	for _, v := range views {
 		pattern := "GET " + viewPath(v.view)
 		if v.view == Overview {
 			pattern += "{$}"
 		}
-		mux.HandleFunc(pattern, s.viewOf(v.view))
+		handle(pattern, s.viewOf(v.view))
 	}
-	mux.HandleFunc("GET /how", s.viewOf("how"))
-	mux.HandleFunc("GET /job", s.job)
-	mux.HandleFunc("GET /decision", s.decision)
-	mux.HandleFunc("GET /search", s.search)
-	mux.HandleFunc("GET /model.json", s.model)
-	mux.HandleFunc("GET /csv", s.csv)
-	mux.HandleFunc("GET /svg", s.svg)
+	handle("GET /how", s.viewOf("how"))
+	handle("GET /job", s.job)
+	handle("GET /decision", s.decision)
+	handle("GET /origin", s.origin)
+	handle("GET /search", s.search)
+	handle("GET /model.json", s.model)
+	handle("GET /csv", s.csv)
+	handle("GET /svg", s.svg)
+	handle("GET /act", s.effect)
+	handle("POST /act", s.act)
 	mux.HandleFunc("GET /events", s.events)
-	mux.HandleFunc("GET /act", s.effect)
-	mux.HandleFunc("POST /act", s.act)
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	return s.guard(mux)
 }
+
+// fault is why a request is refused; what is none is a fault of what was asked for it.
+type fault struct {
+	status int
+	error
+}
+
+func wrong(format string, args ...any) error {
+	return fault{http.StatusBadRequest, fmt.Errorf(format, args...)}
+}
+
+func absent(what string) error { return fault{http.StatusNotFound, errors.New("there is no " + what)} }
+
+var errNoActs = fault{http.StatusForbidden, errors.New("nothing can be changed from this page")}
 
 func refuse(w http.ResponseWriter, status int, text string) { http.Error(w, text, status) }
 
@@ -118,18 +144,18 @@ func (s *Server) query(r *http.Request, v View) (q Query, err error) {
 	q = Query{View: v, Run: -1}
 	if text := values.Get("run"); text != "" {
 		if q.Run, err = strconv.Atoi(text); err != nil {
-			return q, fmt.Errorf("run is %.40q: want a whole number", text)
+			return q, wrong("run is %.40q: want a whole number", text)
 		}
 	}
 	for name, into := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
 		if text := values.Get(name); text != "" {
 			if *into, err = report.ParseTime(name, text, s.now()); err != nil {
-				return q, err
+				return q, wrong("%w", err)
 			}
 		}
 	}
 	if !q.From.IsZero() && !q.To.IsZero() && (!q.From.Before(q.To) || q.To.Sub(q.From) > 800*24*time.Hour) {
-		return q, errors.New("from is not before to, or more than 800 days before it")
+		return q, wrong("from is not before to, or more than 800 days before it")
 	}
 	return q, nil
 }
@@ -163,11 +189,10 @@ func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
 }
 
 // start begins a page.
-func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, bool) {
+func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, error) {
 	q, err := s.query(r, v)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
-		return nil, false
+		return nil, err
 	}
 	if theme := r.URL.Query().Get("theme"); theme == "dark" || theme == "light" {
 		http.SetCookie(w, &http.Cookie{
@@ -178,155 +203,139 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, b
 	}
 	m, err := s.get(r.Context(), q)
 	if err != nil {
-		refuse(w, http.StatusBadGateway, "what the page shows cannot be read: "+err.Error())
-		return nil, false
+		return nil, fmt.Errorf("what the page shows cannot be read: %w", err)
 	}
-	p := &page{Model: m, View: v, Live: s.source.Live(), CSRF: s.csrf, query: r.URL.Query()}
+	p := &page{Model: m, View: v, Live: s.source.Live(), CSRF: s.csrf, query: r.URL.Query(), asked: q}
 	for _, c := range r.CookiesNamed(themeName) {
 		if c.Value == "dark" || c.Value == "light" {
 			p.Theme = c.Value
 		}
 	}
-	return p, true
+	return p, nil
 }
 
-func (s *Server) write(w http.ResponseWriter, p *page) {
+func (s *Server) write(w http.ResponseWriter, p *page) error {
 	data, err := p.render()
 	if err != nil {
-		refuse(w, http.StatusInternalServerError, "the page cannot be made: "+err.Error())
-		return
+		return fault{http.StatusInternalServerError, fmt.Errorf("the page cannot be made: %w", err)}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(data)
+	return nil
 }
 
 // viewOf serves a view.
-func (s *Server) viewOf(v View) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		p, ok := s.start(w, r, v)
-		if !ok {
-			return
+func (s *Server) viewOf(v View) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		p, err := s.start(w, r, v)
+		if err != nil {
+			return err
 		}
 		if v == Overview && p.From.Equal(p.To) { // a comparison has no axis of time
-			p.View, v = Compare, Compare
+			p.View = Compare
 		}
 		map[View]func(){
 			Overview: p.overview, Decisions: p.decisions, Savings: p.savings, Compare: p.compare, Doctor: p.doctor,
 			"how": p.how,
-		}[v]()
-		s.write(w, p)
+		}[p.View]()
+		return s.write(w, p)
 	}
 }
 
 // job serves the page of one Job or pod.
-func (s *Server) job(w http.ResponseWriter, r *http.Request) {
-	p, ok := s.start(w, r, Overview)
-	if !ok {
-		return
+func (s *Server) job(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.start(w, r, Overview)
+	if err != nil {
+		return err
 	}
-	q, _ := s.query(r, Overview) // it was read above
-	values := r.URL.Query()
-	kind, namespace, name := values.Get("kind"), values.Get("namespace"), values.Get("name")
+	kind, namespace, name := p.query.Get("kind"), p.query.Get("namespace"), p.query.Get("name")
 	if kind != "job" && kind != "pod" {
-		refuse(w, http.StatusBadRequest, "kind is "+strconv.Quote(kind)+": want job or pod")
-		return
+		return wrong("kind is %.40q: want job or pod", kind)
 	}
-	v, err := s.source.Job(r.Context(), q, kind, namespace, name)
-	switch {
-	case err != nil:
-		refuse(w, http.StatusBadGateway, err.Error())
-		return
-	case v == nil:
-		refuse(w, http.StatusNotFound, "there is no "+kind+" of that name")
-		return
+	v, err := s.source.Job(r.Context(), p.asked, kind, namespace, name)
+	if err != nil {
+		return err
+	}
+	if v == nil {
+		return absent(kind + " of that name")
 	}
 	p.View = "job"
 	p.job(v)
 	if _, may := s.source.(Actor); may {
 		p.Actions = v.actions()
 	}
-	s.write(w, p)
+	return s.write(w, p)
 }
 
 // decision serves the page of one decision.
-func (s *Server) decision(w http.ResponseWriter, r *http.Request) {
-	p, ok := s.start(w, r, "decision")
-	if !ok {
-		return
+func (s *Server) decision(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.start(w, r, "decision")
+	if err != nil {
+		return err
 	}
-	q, _ := s.query(r, "decision") // it was read above
-	values := r.URL.Query()
-	asked := &ledger.Record{ID: values.Get("id"), UID: values.Get("uid"), Namespace: values.Get("namespace")}
-	var err error
-	if asked.At, err = time.Parse(time.RFC3339, values.Get("at")); err != nil {
-		refuse(w, http.StatusBadRequest, fmt.Sprintf("at is %.40q: want RFC 3339", values.Get("at")))
-		return
+	asked := &ledger.Record{ID: p.query.Get("id"), UID: p.query.Get("uid"), Namespace: p.query.Get("namespace")}
+	if asked.At, err = time.Parse(time.RFC3339, p.query.Get("at")); err != nil {
+		return wrong("at is %.40q: want RFC 3339", p.query.Get("at"))
 	}
-	d, err := s.source.Decision(r.Context(), q, asked)
-	switch {
-	case err != nil:
-		refuse(w, http.StatusBadGateway, err.Error())
-	case d == nil:
-		refuse(w, http.StatusNotFound, "there is no such decision, or it is no longer kept")
-	default:
-		p.decision(d)
-		s.write(w, p)
+	d, err := s.source.Decision(r.Context(), p.asked, asked)
+	if err != nil {
+		return err
 	}
+	if d == nil {
+		return absent("such decision, or it is no longer kept")
+	}
+	p.decision(d)
+	return s.write(w, p)
+}
+
+// origin serves the page that takes a figure apart.
+func (s *Server) origin(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.start(w, r, Overview)
+	if err != nil {
+		return err
+	}
+	namespace, owner := p.query.Get("namespace"), p.query.Get("owner")
+	o, err := s.source.Origin(r.Context(), p.asked, namespace, owner)
+	if err != nil {
+		return err
+	}
+	if o == nil {
+		return absent("booking of that")
+	}
+	p.origin(o, namespace, owner)
+	return s.write(w, p)
 }
 
 // search leads to the Job that a text names, or to the decisions about all that contain it.
-func (s *Server) search(w http.ResponseWriter, r *http.Request) {
-	q, err := s.query(r, Overview)
+func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.start(w, r, Overview)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
-		return
+		return err
 	}
-	m, err := s.get(r.Context(), q)
-	if err != nil {
-		refuse(w, http.StatusBadGateway, err.Error())
-		return
-	}
-	text := strings.TrimSpace(r.URL.Query().Get("q"))
-	for i := range m.Jobs {
-		if j := &m.Jobs[i]; text != "" && (j.Name == text || j.path() == text) {
-			http.Redirect(w, r, jobLink(m, j), http.StatusSeeOther)
-			return
+	text := strings.TrimSpace(p.query.Get("q"))
+	found := "/decisions?" + p.ofRun(url.Values{"q": {text}})
+	for i := range p.Jobs {
+		if j := &p.Jobs[i]; text != "" && (j.Name == text || j.path() == text) {
+			found = jobLink(p.Model, j)
+			break
 		}
 	}
-	found := url.Values{"q": {text}}
-	if m.Past {
-		found.Set("run", strconv.Itoa(m.Run))
-	}
-	http.Redirect(w, r, "/decisions?"+found.Encode(), http.StatusSeeOther)
+	http.Redirect(w, r, found, http.StatusSeeOther)
+	return nil
 }
 
 // model serves what a page shows as JSON.
-func (s *Server) model(w http.ResponseWriter, r *http.Request) {
-	v := View(r.URL.Query().Get("view"))
-	if v == "" {
-		v = Overview
+func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
+	v := cmp.Or(View(r.URL.Query().Get("view")), Overview)
+	if !slices.Contains([]View{Overview, Decisions, Savings, Compare, Doctor}, v) {
+		return wrong("view is %.40q: want overview, decisions, savings, compare or doctor", v)
 	}
-	q, err := s.query(r, v)
-	if err == nil && !slices.ContainsFunc(views, func(known struct {
-		view View
-		name string
-	},
-	) bool {
-		return known.view == v
-	}) {
-		err = fmt.Errorf("view is %.40q: want overview, decisions, savings, compare or doctor", v)
-	}
+	p, err := s.start(w, r, v)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	m, err := s.get(r.Context(), q)
-	if err != nil {
-		refuse(w, http.StatusBadGateway, err.Error())
-		return
+		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(m)
+	return json.NewEncoder(w).Encode(p.Model)
 }
 
 // events tells a page when there is something else to see.
@@ -383,56 +392,50 @@ func actOf(values url.Values) Act {
 }
 
 // effect shows what would come of an act, and asks.
-func (s *Server) effect(w http.ResponseWriter, r *http.Request) {
+func (s *Server) effect(w http.ResponseWriter, r *http.Request) error {
 	actor, may := s.source.(Actor)
 	if !may {
-		refuse(w, http.StatusForbidden, "nothing can be changed from this page")
-		return
+		return errNoActs
 	}
-	p, ok := s.start(w, r, Overview)
-	if !ok {
-		return
+	p, err := s.start(w, r, Overview)
+	if err != nil {
+		return err
 	}
-	a := actOf(r.URL.Query())
+	a := actOf(p.query)
 	effect, command, err := actor.Effect(r.Context(), a)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
-		return
+		return wrong("%w", err)
 	}
 	p.View, p.Form, p.Said, p.Commands, p.Back = "act", &a, []string{effect}, []string{command}, "/"
 	p.Heading, p.Button = "Switch the mode of "+a.Namespace+" to "+a.Mode+"?", "Switch to "+a.Mode
 	if a.Do == DoRunNow {
 		p.Heading, p.Button = "Run "+a.Namespace+"/"+a.Name+" now?", "Run now"
 	}
-	s.write(w, p)
+	return s.write(w, p)
 }
 
 // act does what was asked for, with the rights of the user.
-func (s *Server) act(w http.ResponseWriter, r *http.Request) {
+func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 	actor, may := s.source.(Actor)
 	if !may {
-		refuse(w, http.StatusForbidden, "nothing can be changed from this page")
-		return
+		return errNoActs
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, mostQuery)
 	if err := r.ParseForm(); err != nil ||
 		subtle.ConstantTimeCompare([]byte(r.PostForm.Get("csrf")), []byte(s.csrf)) != 1 {
-		refuse(w, http.StatusForbidden, "the form is not one of this page: reload it")
-		return
+		return fault{http.StatusForbidden, errors.New("the form is not one of this page: reload it")}
 	}
-	a := actOf(r.PostForm)
-	result, err := actor.Act(r.Context(), a)
+	result, err := actor.Act(r.Context(), actOf(r.PostForm))
 	if err != nil {
-		refuse(w, http.StatusBadGateway, err.Error())
-		return
+		return err
 	}
 	s.mu.Lock()
 	clear(s.models) // they show what was
 	s.mu.Unlock()
-	p, ok := s.start(w, r, Overview)
-	if !ok {
-		return
+	p, err := s.start(w, r, Overview)
+	if err != nil {
+		return err
 	}
 	p.View, p.Heading, p.Said, p.Back = "act", "Done", []string{result}, "/"
-	s.write(w, p)
+	return s.write(w, p)
 }

@@ -66,10 +66,7 @@ func (m *Model) decisionLink(d *ledger.Record) string {
 	if d.Namespace != "" {
 		q.Set("namespace", d.Namespace)
 	}
-	if m.Past {
-		q.Set("run", strconv.Itoa(m.Run))
-	}
-	return "/decision?" + q.Encode()
+	return "/decision?" + m.ofRun(q)
 }
 
 func expected(v float64) string {
@@ -109,10 +106,8 @@ func (p *page) savings() {
 			"steps", plot,
 		}}
 	}
-	t := &table{Caption: "Where it came from", Header: []column{{"part", false}, {s.Unit, true}, {"because", false}}}
-	for _, step := range s.Steps {
-		t.Rows = append(t.Rows, row{Cells: []string{step.Name, report.Significant(step.Value), step.Why}})
-	}
+	t := listed("Where it came from", []column{{"part", false}, {s.Unit, true}, {"because", false}}, s.Steps,
+		func(step *Step) []string { return []string{step.Name, report.Significant(step.Value), step.Why} })
 	all := &table{
 		Caption: "Used, and what " + s.Against + " would have used",
 		Header:  columns(1, "quantity", "used", "baseline", "saved", "95 % from", "to"),
@@ -134,11 +129,9 @@ func (p *page) savings() {
 		p.Tables = append(p.Tables, t)
 	}
 	if len(s.Left) > 0 {
-		left := &table{Caption: "Not comparable", Header: columns(1, "because", "jobs")}
-		for _, why := range slices.Sorted(maps.Keys(s.Left)) {
-			left.Rows = append(left.Rows, row{Cells: []string{why, strconv.Itoa(s.Left[why])}})
-		}
-		p.Tables = append(p.Tables, left)
+		p.Tables = append(p.Tables, listed("Not comparable", columns(1, "because", "jobs"),
+			slices.Sorted(maps.Keys(s.Left)),
+			func(why *string) []string { return []string{*why, strconv.Itoa(s.Left[*why])} }))
 	}
 	if s.Method != "" {
 		p.Said = append(p.Said, s.Method)

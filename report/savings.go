@@ -79,6 +79,13 @@ type JobSavings struct {
 
 	carbonRate, priceRate float64 // of the baseline, per kWh
 	alike                 bool    // baseline and choice use the same energy, whatever the ratio is
+	moves                 []move
+}
+
+// move is energy at a node over some time; negative: what the baseline would not have used then.
+type move struct {
+	sched.Window
+	joules float64
 }
 
 // Why jobs are not compared.
@@ -141,7 +148,7 @@ type comparison struct {
 type option struct {
 	chosen, instead  *sched.Node
 	energy, baseline float64 // J at the site's meter
-	window           sched.Window
+	ran, window      sched.Window
 	held             time.Duration
 	forecast         *sched.Site // with the signals that were known when it would have started
 }
@@ -177,6 +184,11 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 	used := kWh(row.Facility)
 	s.Ratio = used * energy.JoulesPerKWh / chosen
 	s.alike = chosen == instead
+	booked := float64(row.Energy().Joules()) / chosen
+	for i := range options {
+		o := &options[i]
+		s.moves = append(s.moves, move{o.ran, -booked * o.energy}, move{o.window, booked * o.baseline})
+	}
 	s.Energy = difference(used, used*instead/chosen)
 	s.Signal, s.carbonRate, s.Emissions = b.price(s, &row, options, row.Signals(), row.Uncharted, 1000,
 		func(signal string) float64 { return row.Emissions[signal].Grams().Kg() },
@@ -226,9 +238,8 @@ func (b *comparison) option(j *job, place *ledger.Record) (o option, why string)
 	}
 	runtime := o.instead.Runtime(job)
 	o.window = sched.Window{Start: start, End: start.Add(runtime)}
-	o.energy = float64(s.Estimate(job, o.chosen, sched.Window{
-		Start: s.Now, End: s.Now.Add(o.chosen.Runtime(job)),
-	}).Energy)
+	o.ran = sched.Window{Start: s.Now, End: s.Now.Add(o.chosen.Runtime(job))}
+	o.energy = float64(s.Estimate(job, o.chosen, o.ran).Energy)
 	o.baseline = float64(s.Estimate(job, o.instead, o.window).Energy)
 	o.forecast = o.instead.Site
 	for _, site := range forecasts.Sites {
@@ -294,6 +305,24 @@ func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of 
 	s.Forecast = s.Forecast || guessed
 	perKWh = value / scale
 	return of[0], perKWh, new(difference(spent, s.Energy.Baseline*perKWh))
+}
+
+// Moved returns how many watts more nodes would have drawn under the baseline than they did, for the jobs that are
+// compared: the mean of each hour from an instant on. Each job's energy is spread over its run.
+func (s *Comparison) Moved(from time.Time, hours int) []float64 {
+	watts := make([]float64, hours)
+	for i := range s.PerJob {
+		for _, m := range s.PerJob[i].moves {
+			for h := range watts {
+				start := from.Add(time.Duration(h) * time.Hour)
+				within := grid.Earlier(m.End, start.Add(time.Hour)).Sub(grid.Later(m.Start, start))
+				if within > 0 {
+					watts[h] += m.joules * within.Seconds() / m.End.Sub(m.Start).Seconds() / time.Hour.Seconds()
+				}
+			}
+		}
+	}
+	return watts
 }
 
 // sum adds the jobs up and gives everything its interval.

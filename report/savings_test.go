@@ -151,6 +151,9 @@ func TestAnotherNode(t *testing.T) {
 	near(t, "saved emissions", c.Total.Emissions["average"].Saved, 0.35)
 	near(t, "saved cost", c.Total.Costs["EUR"].Saved, 0.25)
 	near(t, "saved by energy", c.ByStrategy["energy"].Energy.Saved, 1)
+	for i, want := range []float64{500, 500, 0} {
+		near(t, "watts that the baseline would have drawn more", c.Moved(morning.Add(-30*time.Minute), 3)[i], want)
+	}
 	if j.Energy.Low != nil || c.Total.Energy.Low != nil {
 		t.Error("an interval of one job")
 	}
@@ -219,6 +222,9 @@ func TestHeldJobs(t *testing.T) {
 			near(t, "saved emissions", got.Total.Emissions["average"].Saved, c.saved)
 			near(t, "saved cost", got.Total.Costs["EUR"].Saved, -0.1)
 			near(t, "held for", got.PerJob[0].Held, 4*3600)
+			if moved := got.Moved(morning, 6); math.Round(moved[0]) != 1000 || math.Round(moved[4]) != -1000 || moved[2] != 0 {
+				t.Errorf("moved watts %v", moved)
+			}
 			emissions := got.Total.Emissions["average"].Difference
 			if text := emissions.String(); (c.saved < 0) != strings.HasPrefix(text, "-") {
 				t.Errorf("it is shown as %s", text)
