@@ -56,8 +56,9 @@ func observed(t *testing.T) *apiServer {
 			{Node: "de-big", Watts: 70, AsOf: testNow},
 			{Node: "full", Watts: 999, AsOf: testNow.Add(-time.Hour)},
 		}},
-		"/api/v1/ledger":    func(q *http.Request) any { return booked(q.URL.Query()) },
-		"/api/v1/decisions": map[string]any{"decisions": []ledger.Record{}},
+		"/api/v1/ledger":                 func(q *http.Request) any { return booked(q.URL.Query()) },
+		"/api/v1/namespaces/ns-6/ledger": func(q *http.Request) any { return booked(q.URL.Query()) },
+		"/api/v1/decisions":              map[string]any{"decisions": []ledger.Record{}},
 	}
 	return a
 }
@@ -72,11 +73,19 @@ func booked(q url.Values) *ledger.Answer {
 		r.Facility, r.Estimated = r.Energy(), r.Energy()/5
 		r.Emit("average", ledger.Micrograms(float64(r.Facility)/3.6e12*200*1e6))
 		answer.Rows = append(answer.Rows, r)
+		answer.Total.Include(&r)
 	}
-	if slices.Equal(q["groupBy"], []string{"namespace"}) {
+	switch strings.Join(q["groupBy"], ",") {
+	case "namespace":
 		for i := range 7 {
 			row(energy.Joules(3.6e6*float64(i+1)), 0, fmt.Sprint("ns-", i))
 		}
+		return answer
+	case "node":
+		row(3.6e6, 3.6e6, "de-big")
+		return answer
+	case "hour":
+		row(3.6e6, 3.6e6, from.Format(time.RFC3339))
 		return answer
 	}
 	for at := from.Truncate(time.Hour); at.Before(to); at = at.Add(time.Hour) {
@@ -233,9 +242,9 @@ func TestDashboardOfANamespace(t *testing.T) {
 	}
 }
 
-// A tenant, who may see one namespace, finds nothing of others on any page that can be reached, and in no download.
-func TestDashboardOfATenant(t *testing.T) {
-	a := observed(t)
+// tenant leaves the user of an observed cluster the rights in one namespace, beside another with something to hide.
+func tenant(t *testing.T, a *apiServer) {
+	t.Helper()
 	a.add(t, jobsIn("hidden-ns"), workJob("hidden-job"))
 	a.add(t, "/apis/kubenergy.io/v1alpha1/namespaces/hidden-ns/energybudgets", &v1alpha1.EnergyBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "hidden-budget", Namespace: "hidden-ns"},
@@ -251,6 +260,12 @@ func TestDashboardOfATenant(t *testing.T) {
 	a.central["/api/v1/namespaces/ns/decisions"] = map[string]any{"decisions": []ledger.Record{{
 		ID: "own", At: testNow, Action: "hold", Namespace: "ns", OwnerKind: "Job", Owner: "nightly",
 	}}}
+}
+
+// A tenant, who may see one namespace, finds nothing of others on any page that can be reached, and in no download.
+func TestDashboardOfATenant(t *testing.T) {
+	a := observed(t)
+	tenant(t, a)
 	client, address := browse(t, liveOf(t, a, centralFlags{clusterFlags: clusterFlags{namespace: "ns"}}))
 	seen, next := map[string]bool{}, []string{
 		"/", "/model.json", "/model.json?view=decisions", "/model.json?view=doctor",

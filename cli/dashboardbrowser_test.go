@@ -19,48 +19,45 @@ func TestPagesOfACluster(t *testing.T) {
 		t.Skip("looks at every page of a cluster for minutes: make browser")
 	}
 	everywhere := []string{"now", "decisions", "savings", "doctor", "how"}
-	all := append([]string{"job", "decision", "actrun-now", "actmode"}, everywhere...)
+	ofTenant := append([]string{"job", "decision", "origin", "actrun-now"}, everywhere...)
+	all := append([]string{"actmode"}, ofTenant...)
 	for name, state := range map[string]struct {
-		cluster func() *apiServer
-		flags   centralFlags
-		views   []string
+		change func(a *apiServer)
+		flags  centralFlags
+		views  []string
 	}{
-		"enforcing": {cluster: func() *apiServer { return observed(t) }, views: all},
-		"many": {cluster: func() *apiServer {
-			a := observed(t)
+		"enforcing": {change: func(a *apiServer) { decided(t, a) }, views: all},
+		"many": {change: func(a *apiServer) {
 			for i := range 1000 {
 				a.add(t, jobsIn("ns"), workJob(fmt.Sprintf("of-many-%04d", i)))
 			}
-			return a
 		}, views: everywhere},
-		"stale": {cluster: func() *apiServer {
-			a := observed(t)
+		"stale": {change: func(a *apiServer) {
+			decided(t, a)
 			edit(t, a, zonePath+"/DE", func(z *v1alpha1.GridZone) {
 				z.Status.Carbon.AsOf = new(metav1.NewTime(testNow.Add(-5 * time.Hour)))
 			})
-			return a
 		}, views: all},
-		"shadow": {cluster: func() *apiServer {
-			a := observed(t)
+		"shadow": {change: func(a *apiServer) {
+			decided(t, a)
 			shadow(t, a)
 			edit(t, a, "/api/v1/namespaces/ns", func(n *v1.Namespace) { n.Labels = nil })
-			return a
 		}, views: all},
-		"tenant": {cluster: func() *apiServer {
-			a := observed(t)
+		"tenant": {
+			change: func(a *apiServer) { tenant(t, a) }, flags: centralFlags{clusterFlags: clusterFlags{namespace: "ns"}},
+			views: ofTenant,
+		},
+		"rightless": {change: func(a *apiServer) {
 			a.central = nil
 			for _, kind := range []string{"gridzones", "energybudgets", "pods", "nodes"} {
 				a.refused["list "+kind] = true
 			}
-			return a
-		}, flags: centralFlags{clusterFlags: clusterFlags{namespace: "ns"}}, views: everywhere},
-		"empty": {cluster: func() *apiServer { return newAPIServer(t) }, views: everywhere},
+		}, views: everywhere},
+		"empty": {change: func(a *apiServer) { a.objects, a.central = map[string]map[string]any{}, nil }, views: everywhere},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := state.cluster()
-			if a.central != nil {
-				decided(t, a)
-			}
+			a := observed(t)
+			state.change(a)
 			b := browser.Open(t, serve(t, liveOf(t, a, state.flags)))
 			b.Check("cluster-"+name, browser.Sizes, state.views...)
 			t.Run("axe", b.Accessible)

@@ -394,6 +394,10 @@ func TestHostileNames(t *testing.T) {
 				t.Errorf("searching for %q: %d", name, status)
 			}
 			s.text("/decisions?q=" + url.QueryEscape(name))
+			status, _, body := s.get("/decision?at=" + url.QueryEscape(name))
+			if status != 400 || !strings.Contains(body, `<html lang="en">`) || strings.Contains(body, "<script>") {
+				t.Errorf("refusing %q: %d: %s", name, status, body)
+			}
 		}
 	}
 }

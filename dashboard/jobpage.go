@@ -49,8 +49,8 @@ func (p *page) job(v *JobView) {
 	}
 }
 
-// actions are what a page offers: each shows first what it means.
-func (v *JobView) actions() (all []option) {
+// actions are what a page offers: each shows first what it means. What is held has used nothing yet.
+func (v *JobView) actions(booked bool) (all []option) {
 	link := func(do, mode string) string {
 		return "/act?" + url.Values{
 			"do": {do}, "mode": {mode}, "kind": {v.Object}, "namespace": {v.Namespace}, "name": {v.Name},
@@ -58,8 +58,7 @@ func (v *JobView) actions() (all []option) {
 	}
 	if v.State == "held" {
 		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows first what is lost"})
-	}
-	if v.Object == "job" {
+	} else if v.Object == "job" && booked {
 		all = append(all, option{"What it used …", originLink(v.Namespace, "Job/"+v.Name), "by node and hour"})
 	}
 	for _, mode := range []string{"shadow", "enforce"} {

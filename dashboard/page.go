@@ -254,7 +254,8 @@ func (m *Model) banner() *banner {
 			"kubectl label namespace NAME kubenergy.io/mode=enforce",
 		}
 	case len(m.Unseen) > 0:
-		return &banner{"", "Not seen:", m.Unseen[0] + more(len(m.Unseen)-1), ""}
+		first, _, _ := strings.Cut(m.Unseen[0], ". ") // the first screen has one line for it
+		return &banner{"", "Not seen:", first + more(len(m.Unseen)-1), ""}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"net"
 	"net/http"
 	"net/url"
@@ -81,7 +82,7 @@ func (s *Server) Handler() http.Handler {
 				f := fault{http.StatusBadGateway, err}
 				errors.As(err, &f)
 				w.Header().Del("Content-Disposition")
-				http.Error(w, f.Error(), f.status)
+				refuse(w, f.status, f.Error())
 			}
 		})
 	}
@@ -121,7 +122,14 @@ func absent(what string) error { return fault{http.StatusNotFound, errors.New("t
 
 var errNoActs = fault{http.StatusForbidden, errors.New("nothing can be changed from this page")}
 
-func refuse(w http.ResponseWriter, status int, text string) { http.Error(w, text, status) }
+// refuse writes a page that says why there is no other.
+func refuse(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>%s · KubEnergy</title><link rel="icon" href="/assets/icon.svg"><link rel="stylesheet" href="/assets/style.css">
+<main><h1>%[1]s</h1><p class="lead">%s</p></main></html>`, http.StatusText(status), html.EscapeString(text))
+}
 
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
@@ -262,7 +270,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) error {
 	p.View = "job"
 	p.job(v)
 	if _, may := s.source.(Actor); may {
-		p.Actions = v.actions()
+		p.Actions = v.actions(len(p.Namespaces) > 0)
 	}
 	return s.write(w, p)
 }
