@@ -49,8 +49,8 @@ func (p *page) job(v *JobView) {
 	}
 }
 
-// actions are what a page offers: each shows first what it means. What is held has used nothing yet.
-func (v *JobView) actions(booked bool) (all []option) {
+// actions are what a page offers: each shows first what it means.
+func (v *JobView) actions() (all []option) {
 	link := func(do, mode string) string {
 		return "/act?" + url.Values{
 			"do": {do}, "mode": {mode}, "kind": {v.Object}, "namespace": {v.Namespace}, "name": {v.Name},
@@ -58,7 +58,8 @@ func (v *JobView) actions(booked bool) (all []option) {
 	}
 	if v.State == "held" {
 		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows first what is lost"})
-	} else if v.Object == "job" && booked {
+	}
+	if v.Object == "job" && v.State != "held" && v.State != "waiting" { // it has run
 		all = append(all, option{"What it used …", originLink(v.Namespace, "Job/"+v.Name), "by node and hour"})
 	}
 	for _, mode := range []string{"shadow", "enforce"} {

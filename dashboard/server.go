@@ -270,7 +270,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) error {
 	p.View = "job"
 	p.job(v)
 	if _, may := s.source.(Actor); may {
-		p.Actions = v.actions(len(p.Namespaces) > 0)
+		p.Actions = v.actions()
 	}
 	return s.write(w, p)
 }

@@ -413,7 +413,7 @@ func (m *Model) meterSentence() string {
 	}
 	text := percent(p.Estimated) + " of it is estimated, the rest measured."
 	if !m.Past {
-		text += fmt.Sprintf(" Of %s, %d report too late and %d what their hardware cannot draw.",
+		text += fmt.Sprintf(" Of %s, %d too late to be decided by, and %d with what their hardware cannot draw.",
 			count(p.Nodes, "node"), p.Late, p.Odd)
 	}
 	return text
