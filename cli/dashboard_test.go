@@ -439,7 +439,7 @@ func TestEightQuestions(t *testing.T) {
 		want("When does this Job run, and why not now?", page, x.Sentence)
 		want("Who used most this week?", first, m.Namespaces[0].Name+" 7.000 kWh")
 		want("Is the meter lying?", text(t, client, address+"/how"),
-			"20 % of it is estimated, the rest measured. Of 3 nodes, 1 too late to be decided by, and 0 with")
+			"20 % of it is estimated, the rest measured. Of 3 nodes, the power of 1 is too old to be decided by, and that of 0")
 		saved := modelOf(t, s, dashboard.Savings).Saved
 		want("What did we save, and how sure?", text(t, client, address+"/savings"),
 			fmt.Sprintf("Saved %.3f kgCO2e", saved.Emissions.Saved))
