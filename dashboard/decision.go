@@ -16,7 +16,10 @@ import (
 func (p *page) decision(d *ledger.Record) {
 	work := Job{Held: Held{Namespace: d.Namespace, Name: d.Owner}}
 	p.View, p.Heading = "decision", d.Action+" "+work.path()
-	said := fmt.Sprintf("Decided %s by %s: %s", p.clock(d.At), cmp.Or(d.Strategy, "no strategy"), d.Reason)
+	said := fmt.Sprintf("Decided %s by %s", p.clock(d.At), cmp.Or(d.Strategy, "no strategy"))
+	if d.Reason != "" {
+		said += ": " + d.Reason
+	}
 	if d.Node != "" {
 		said += ", on " + d.Node
 	}

@@ -174,7 +174,9 @@ func viewPath(v View) string {
 // Views are the links above each page. A view that a source cannot fill is left out.
 func (p *page) Views() (links []viewLink) {
 	for _, v := range views {
-		if v.view == Doctor && p.Past || v.view == Compare && len(p.Strategies) == 0 && p.View != Compare {
+		timeless := p.From.Equal(p.To) // as a comparison is
+		if v.view == Doctor && p.Past || v.view == Compare && len(p.Strategies) == 0 && p.View != Compare ||
+			timeless && v.view != Compare {
 			continue
 		}
 		name := v.name
@@ -285,7 +287,7 @@ func (p *page) savedTile() tile {
 	t := tile{Name: "Saved", Value: "unknown", Text: "no decision can be compared yet", Link: p.Here(Savings)}
 	s := p.Saved
 	switch {
-	case s == nil:
+	case !s.known():
 		return t
 	case p.Past && p.Run == 0:
 		t.Value, t.Text = "–", p.savedSentence()
@@ -335,6 +337,9 @@ func (p *page) estimatedTile() tile {
 
 func (p *page) staleTile() tile {
 	t := tile{Name: "Stale", Value: "nothing", Text: "all signals are young enough", Link: p.source("stale")}
+	if len(p.Zones) == 0 && p.Power == nil {
+		t.Value, t.Text = "unknown", "no signal is known"
+	}
 	if names := p.stale(); len(names) > 0 {
 		t.Value, t.Unit, t.Class = strconv.Itoa(len(names)), "too old", "bad"
 		if t.Text = report.Few(3, names); p.Power != nil && p.Power.Odd > 0 {

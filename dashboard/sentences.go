@@ -290,10 +290,13 @@ func amount(d *report.Difference, unit string) string {
 	return text + " " + unit
 }
 
+// known reports whether there is anything that was compared.
+func (s *Saved) known() bool { return s != nil && (s.Jobs > 0 || s.Shadow) }
+
 // savedSentence says what was saved, and how sure that is.
 func (m *Model) savedSentence() string {
 	s := m.Saved
-	if s == nil {
+	if !s.known() {
 		return "What was saved is unknown: no decision of this time can be compared."
 	}
 	if m.Past && m.Run == 0 {

@@ -141,7 +141,15 @@ addEventListener('click', async e => {
   say('Copied: ' + text)
 })
 if (body.dataset.live !== undefined && ['overview', 'decisions'].includes(body.dataset.view)) {
-  const events = new EventSource('/events')
-  events.addEventListener('changed', refresh)
-  events.onerror = () => say('The connection is lost; it is tried again.')
+  let events
+  const listen = () => { // a browser has six connections for all its tabs: those that are seen need them
+    events?.close()
+    events = undefined
+    if (document.hidden) return
+    events = new EventSource('/events')
+    events.addEventListener('changed', refresh)
+    events.onerror = () => say('The connection is lost; it is tried again.')
+  }
+  listen()
+  addEventListener('visibilitychange', () => { listen(); if (!document.hidden) refresh() })
 }
