@@ -155,7 +155,8 @@ func rowPlot(title, what string, names []string, columns int) *plot.Plot {
 	every := max(1, int(math.Ceil(float64(lineHeight/rowHeight(len(names))))))
 	var ticks plot.ConstantTicks
 	for i := 0; i < len(names); i += every {
-		ticks = append(ticks, plot.Tick{Value: -float64(i), Label: fitted(names[i], longestName/vg.Length(columns)+padding)})
+		label := fitted(names[i], longestName/vg.Length(columns)+padding)
+		ticks = append(ticks, plot.Tick{Value: -float64(i), Label: label})
 	}
 	p.Y.Tick.Marker = ticks
 	return p

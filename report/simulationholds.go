@@ -35,7 +35,8 @@ func heldFor(r *sim.Result, job int) time.Duration {
 
 // holdTable lists the held jobs of each run, those held longest first.
 func holdTable(results []*sim.Result) *Table {
-	t := Sheet("strategy", "emptyNodes", "job", "submitted", "released", "started", "finished", "latestStart", "finishBy",
+	t := Sheet("strategy", "emptyNodes", "job", "submitted", "released", "started", "finished", "latestStart",
+		"finishBy",
 		"heldSeconds")
 	for _, r := range results {
 		for _, i := range holds(r) {

@@ -33,7 +33,8 @@ func (s *Statement) HTML(w io.Writer) error {
 	}
 	p := page{Title: s.title(), Tables: []*shown{t}, Units: true, Notes: s.Notes, Bars: s.bars(t)}
 	if m, start, span := s.heatmap(); m != nil {
-		f := heatFigure(m.title, "nothing was booked", start, span.Seconds(), 1, []heatmap{{"", m.what, m.rows, m.slot}})
+		f := heatFigure(m.title, "nothing was booked", start, span.Seconds(), 1,
+			[]heatmap{{"", m.what, m.rows, m.slot}})
 		svg, err := f.svg()
 		if err != nil {
 			return err
