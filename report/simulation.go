@@ -224,9 +224,9 @@ func bootNotes(s *sim.Scenario) (notes []string) {
 }
 
 // adjustedCost is the CI-adjusted cost: that of electricity and of emissions at the price of a tonne, Σ E·(p + c·CI),
-// over // nodes and time, as in Hao et al., Joint optimization of operational cost and carbon emission in multiple data center
-// micro-grids, Front. Energy Res. 12 (2024), whose operational cost includes a carbon tax. Without a price of carbon
-// there is none.
+// over nodes and time, as in Hao et al., Joint optimization of operational cost and carbon emission in multiple data
+// center micro-grids, Front. Energy Res. 12 (2024), whose operational cost includes a carbon tax. Without a price of
+// carbon there is none.
 func adjustedCost(cost, grams, carbonPrice float64) *float64 {
 	if carbonPrice == 0 {
 		return nil
