@@ -477,10 +477,10 @@ func TestModelIsOneSchema(t *testing.T) {
 
 func TestComparison(t *testing.T) {
 	dir := t.TempDir()
-	sweep := &report.Sweep{Name: "year", Baseline: "stock", Trials: 4, Strategies: []report.SweepRow{
-		{Strategy: "stock", Grams: 3000},
-		{Strategy: "carbon+window", Grams: 2000, MeanWaitHours: 2},
-		{Strategy: "worse", Grams: 2500, MeanWaitHours: 3},
+	sweep := &report.Sweep{Name: "year", Baseline: "stock", Trials: 12, Strategies: []report.SweepRow{
+		{Strategy: "stock", Trials: 4, Grams: 12000},
+		{Strategy: "carbon+window", Trials: 4, Grams: 8000, MeanWaitHours: 2},
+		{Strategy: "worse", Trials: 4, Grams: 10000, MeanWaitHours: 3},
 	}}
 	data, err := json.Marshal(sweep)
 	if err != nil {
@@ -489,7 +489,7 @@ func TestComparison(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "comparison.json"), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	serve(t, folder(t, dir)).want("/", "Means over 4 trials",
+	serve(t, folder(t, dir)).want("/", "Means over 4 trials of each strategy",
 		"at once: stock (3.000 kgCO2e, waits 0 s); carbon+window (2.000 kgCO2e, waits 2h 00m).", "worse 3h 00m 2.500")
 	if _, err := dashboard.OpenFolder(t.TempDir()); err == nil || !strings.Contains(err.Error(), "--out") {
 		t.Errorf("%v, want what to do about a folder without results", err)

@@ -259,11 +259,12 @@ func best(all []Strategy) []Strategy {
 func ofSweep(s *report.Sweep) *Model {
 	m := &Model{
 		APIVersion: sim.APIVersion, Kind: KindDashboard, Title: cmp.Or(s.Name, "comparison"), Past: true,
-		Note: fmt.Sprintf("Means over %d trials; intervals of 95 %%.", s.Trials), Zones: []Zone{}, Jobs: []Job{},
-		Namespaces: []Use{}, Budgets: []Budget{},
+		Zones: []Zone{}, Jobs: []Job{}, Namespaces: []Use{}, Budgets: []Budget{},
 	}
 	for i := range s.Strategies {
 		row := &s.Strategies[i]
+		trials := float64(max(1, row.Trials)) // whose sums energy and emissions are
+		m.Note = fmt.Sprintf("Means over %s of each strategy; intervals of 95 %%.", count(row.Trials, "trial"))
 		name := []string{row.Strategy}
 		if row.Forecast != "" && row.Forecast != "perfect" {
 			name = append(name, row.Forecast)
@@ -276,7 +277,7 @@ func ofSweep(s *report.Sweep) *Model {
 		}
 		m.Strategies = append(m.Strategies, Strategy{
 			Name: strings.Join(name, ", "), WaitHours: row.MeanWaitHours,
-			Kg: row.Grams / 1000, KWh: row.EnergyKWh, Saving: &row.Saving,
+			Kg: row.Grams / 1000 / trials, KWh: row.EnergyKWh / trials, Saving: &row.Saving,
 			Baseline: row.Strategy == s.Baseline,
 		})
 	}
