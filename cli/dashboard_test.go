@@ -52,8 +52,8 @@ func observed(t *testing.T) *apiServer {
 	}
 	a.central = map[string]any{
 		"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{
-			{Node: "de-small", Watts: 90, AsOf: testNow},
-			{Node: "de-big", Watts: 70, AsOf: testNow},
+			{Node: "de-small", Watts: 90, AsOf: testNow, PowerState: v1alpha1.PowerAsleep},
+			{Node: "de-big", Watts: 70, AsOf: testNow, PowerState: v1alpha1.PowerBooting},
 			{Node: "full", Watts: 999, AsOf: testNow.Add(-time.Hour)},
 		}},
 		"/api/v1/ledger":    func(q *http.Request) any { return booked(q.URL.Query()) },
@@ -172,8 +172,14 @@ func TestDashboardOfACluster(t *testing.T) {
 	}
 	p := m.Power
 	if len(p.Points) != 24 || p.Points[3].Dynamic != 100 || p.Points[3].Idle != 50 || p.Nodes != 3 || p.Late != 1 ||
-		*p.Now != 160 || p.Estimated != 0.2 {
+		*p.Now != 160 || p.Estimated != 0.2 || p.Asleep != 1 {
 		t.Errorf("power %+v", p)
+	}
+	zoomed, err := liveOf(t, a, centralFlags{}).Model(t.Context(), dashboard.Query{
+		From: testNow.Add(-5 * time.Hour), To: testNow.Add(-2*time.Hour + 36*time.Second), Run: -1,
+	})
+	if err != nil || len(zoomed.Power.Points) != 4 || zoomed.Power.Points[3].Total() != 150 {
+		t.Errorf("of a time that ends within an hour: %v, %+v", err, zoomed.Power)
 	}
 	if len(m.Namespaces) != 5 || m.Namespaces[0].Name != "ns-6" || m.Namespaces[0].KWh != 7 || *m.Namespaces[0].Kg != 1.4 {
 		t.Errorf("namespaces %+v", m.Namespaces)

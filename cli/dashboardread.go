@@ -185,7 +185,7 @@ func (r *liveReader) booked(ctx context.Context, c *centralUnit) {
 			sites[row.Key[1]][at] = &ledger.Row{}
 		}
 		sites[row.Key[1]][at].Include(row)
-		seconds := grid.Earlier(grid.Earlier(at.Add(time.Hour), answer.AsOf), q.To).Sub(at).Seconds()
+		seconds := grid.Earlier(at.Add(time.Hour), answer.AsOf).Sub(at).Seconds() // the ledger sums whole hours
 		if seconds <= 0 {
 			continue
 		}
@@ -298,7 +298,7 @@ func (r *liveReader) drawn(ctx context.Context, c *centralUnit) {
 		if sum += n.Watts; n.Implausible {
 			p.Odd++
 		}
-		if n.PowerState != "" {
+		if n.PowerState == v1alpha1.PowerAsleep {
 			p.Asleep++
 		}
 	}

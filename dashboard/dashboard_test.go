@@ -197,6 +197,9 @@ func TestPageOfAFolder(t *testing.T) {
 		"SYNTHETIC: lowest 154 at 1 Jun 12:00", "least-allocated, machines stay on would have drawn 27.20 kWh")
 	s.want("/savings", saved, "Sleep", "Placement", "Timing")
 	s.want("/compare", "least-allocated, machines stay on", "carbon+window, machines sleep")
+	if _, _, body := s.get("/decisions?q=demo-005"); !strings.Contains(body, `href="/job?kind=job`) {
+		t.Error("a Job among the decisions is no link")
+	}
 	s.want("/decisions?q=demo-005", "place", "demo-005", "2 decisions, of 371 known")
 	s.want("/decision?run=5&id=place-demo-005&at=2026-06-01T06:05:19Z", "place demo-005", "no snapshot is kept")
 	s.want("/how", "One run has no interval", "the scenario's file")
@@ -283,8 +286,11 @@ func TestGuard(t *testing.T) {
 	_, dir := demo(t)
 	s := serve(t, folder(t, dir))
 	for name, change := range map[string]func(*http.Request){
-		"no cookie":           func(r *http.Request) { r.Header.Del("Cookie") },
-		"another cookie":      func(r *http.Request) { r.Header.Set("Cookie", "kubenergy-dashboard=x") },
+		"no cookie": func(r *http.Request) { r.Header.Del("Cookie") },
+		"another cookie": func(r *http.Request) {
+			name, _, _ := strings.Cut(r.Header.Get("Cookie"), "=")
+			r.Header.Set("Cookie", name+"=x")
+		},
 		"the secret again":    func(r *http.Request) { r.Header.Del("Cookie"); r.URL, _ = url.Parse(s.key) },
 		"a name that rebinds": func(r *http.Request) { r.Host = "evil.example:80" },
 		"another port":        func(r *http.Request) { r.Host = "127.0.0.1:1" },

@@ -376,7 +376,7 @@ func (m *Model) cards() (all []card) {
 		u := &m.Namespaces[i]
 		r := cardRow{
 			Name: u.Name, Value: report.Significant(u.KWh) + " kWh", Link: originLink(u.Name, ""),
-			Share: pc(100 * u.KWh / m.Namespaces[0].KWh),
+			Share: pc(100 * u.KWh / max(m.Namespaces[0].KWh, 1e-12)),
 		}
 		if u.Kg != nil {
 			r.Text = report.Significant(*u.Kg) + " kgCO2e"

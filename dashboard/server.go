@@ -383,7 +383,10 @@ func (s *Server) digest(ctx context.Context) string {
 	}
 	still := *m
 	still.Now, still.From, still.To, still.Power = time.Time{}, time.Time{}, time.Time{}, nil
-	still.Zones = nil
+	still.Zones, still.Budgets = nil, slices.Clone(m.Budgets)
+	for i := range still.Budgets {
+		still.Budgets[i].UsedUp = nil // it is reckoned from now on
+	}
 	data, err := json.Marshal(&still)
 	if err != nil {
 		return err.Error()

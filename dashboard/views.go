@@ -54,7 +54,11 @@ func (m *Model) decisionRow(d *ledger.Record) row {
 	if !d.Start.IsZero() {
 		start = stamp(d.Start)
 	}
-	return row{Links: map[int]string{0: m.decisionLink(d), 2: jobLink(m, &work)}, Cells: []string{
+	links := map[int]string{0: m.decisionLink(d)}
+	if d.OwnerKind == "Job" || d.OwnerKind == "Pod" {
+		links[2] = jobLink(m, &work)
+	}
+	return row{Links: links, Cells: []string{
 		stamp(d.At), d.Action, work.path(), d.Strategy, d.Node, start, why, expected(d.Energy.KWh()),
 		expected(float64(d.Carbon)),
 	}}

@@ -1,7 +1,9 @@
 // What a page does beyond links and forms: a cross over all bands, zooming, keys, copying, and what changes.
 const $ = (q, e = document) => e.querySelector(q)
 const body = document.body
-const from = +body.dataset.from, to = +body.dataset.to
+let from, to // of what is shown: the window of a live page moves on
+const times = () => { from = +body.dataset.from; to = +body.dataset.to }
+times()
 
 function say(text) {
   $('#status').textContent = text
@@ -27,8 +29,8 @@ const short = v => v >= 1000 ? (v / 1000).toPrecision(3) + ' k' : Number(v.toPre
 async function read(t) {
   const m = await load()
   const out = { grid: '', power: '', work: '' }
-  const p = holds(m.zones?.[0]?.carbon?.points, t)
-  if (p && !p.unknown) out.grid = short(p.value) + 'g/kWh'
+  const carbon = m.zones?.[0]?.carbon, p = holds(carbon?.points, t)
+  if (p && !p.unknown && t < Date.parse(carbon.until)) out.grid = short(p.value) + carbon.unit
   const w = holds(m.power?.points, t)
   if (w && t < Date.parse(m.power.until)) out.power = short(w.dynamic + w.idle + w.asleep + w.unknown) + 'W'
   const held = (m.jobs ?? []).filter(j => {
@@ -123,6 +125,8 @@ async function refresh() {
   if (!answer.ok) return
   const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html')
   $('#main').replaceWith(fresh.querySelector('#main'))
+  Object.assign(body.dataset, fresh.body.dataset)
+  times()
   model = undefined
   begin()
 }

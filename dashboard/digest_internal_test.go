@@ -1,0 +1,24 @@
+package dashboard
+
+import (
+	"net"
+	"testing"
+	"time"
+)
+
+// That time goes by is no news: when a budget will be used up is reckoned from now on.
+func TestTimeIsNoNews(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	m := &Model{Now: now, From: now, To: now.Add(time.Hour), Budgets: []Budget{{Name: "month", Percent: 40, UsedUp: &now}}}
+	digest := func() string {
+		return NewServer(&Folder{[]*Model{m}}, &net.TCPAddr{}, time.Now).digest(t.Context())
+	}
+	before := digest()
+	m.Now, m.Budgets[0].UsedUp = now.Add(time.Minute), new(now.Add(time.Second))
+	if digest() != before {
+		t.Error("a minute later the page is said to be another")
+	}
+	if m.Budgets[0].Percent = 41; digest() == before {
+		t.Error("a budget that is used up further is no news")
+	}
+}
