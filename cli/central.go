@@ -99,8 +99,11 @@ func throughProxy(ctx context.Context, config *rest.Config, component, home stri
 		return nil, usageError{err}
 	}
 	token, err := tokenFor(ctx, config, component, home)
+	if err != nil {
+		return nil, err
+	}
 	c.token = map[string]string{tokenHeader: token}
-	return c, err
+	return c, nil
 }
 
 // tokenFor returns what is shown to the central unit: a token that is good for nothing else, of the account that may

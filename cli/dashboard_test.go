@@ -449,12 +449,14 @@ func TestEightQuestions(t *testing.T) {
 		saved := modelOf(t, s, dashboard.Savings).Saved
 		want("What did we save, and how sure?", text(t, client, address+"/savings"),
 			fmt.Sprintf("Saved %.3f kgCO2e", saved.Emissions.Saved))
+		want("What did we save, and how sure?", text(t, client, address+"/savings"), "report --savings --max-decisions 2000")
 		moved := 0.0
 		for i, w := range m.Power.Points {
 			moved += (m.Power.Baseline.Points[i].Value - w.Total()) / 1000
 		}
 		if math.Abs(1.2*moved-saved.Energy.Saved) > 0.001 {
-			t.Errorf("cluster %d: the dotted line has %v kWh more, and %v kWh were saved at PUE 1.2", seed, moved, saved.Energy.Saved)
+			t.Errorf("cluster %d: the dotted line has %v kWh more, and %v kWh were saved at PUE 1.2", seed, moved,
+				saved.Energy.Saved)
 		}
 		var budget v1alpha1.EnergyBudget
 		if err := getJSON(t.Context(), s.(*liveSource).cluster,
@@ -552,7 +554,8 @@ func TestDashboardOrigin(t *testing.T) {
 	page := text(t, client, address+html.UnescapeString(link))
 	for _, want := range []string{
 		"6.000 kWh were booked on 2 nodes", "25 % of it is estimated", "Times PUE, 1.2, they are 7.200 kWh",
-		"100 gCO2e/kWh in the mean, they caused 720.0 gCO2e", "de-big 1.000 1.000 1.2 2.400 100 240.0 – 25 % rapl, measured",
+		"100 gCO2e/kWh in the mean, they caused 720.0 gCO2e",
+		"de-big 1.000 1.000 1.2 2.400 100 240.0 – 25 % rapl, measured",
 		"gone 3.000 1.000 1.2 4.800 100 480.0 – 25 % –", "2026-11-02 11:00 3.000",
 		"--group-by node,hour -n ns-6",
 	} {
@@ -560,7 +563,10 @@ func TestDashboardOrigin(t *testing.T) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
 		}
 	}
-	a.central["/api/v1/namespaces/ns/ledger"] = func(r *http.Request) any { asked = append(asked, r.URL.Query()); return &ledger.Answer{} }
+	a.central["/api/v1/namespaces/ns/ledger"] = func(r *http.Request) any {
+		asked = append(asked, r.URL.Query())
+		return &ledger.Answer{}
+	}
 	answer, err := client.Get(address + "/origin?namespace=ns&owner=Job/nightly")
 	if err != nil || answer.StatusCode != http.StatusNotFound || asked[len(asked)-1].Get("owner") != "Job/nightly" {
 		t.Errorf("%v, %+v, asked %v", err, answer, asked)
@@ -634,4 +640,23 @@ func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = run(t.Context(), args, terminal{name: "kubenergy", out: &out, err: &errs, now: time.Now})
 	return code, out.String(), errs.String()
+}
+
+// A token that could not be had once is asked for again by the next page.
+func TestDashboardAsksForATokenAgain(t *testing.T) {
+	a := observed(t)
+	s := liveOf(t, a, centralFlags{})
+	a.before = func(_, path string) int {
+		if strings.HasSuffix(path, "/token") {
+			return http.StatusInternalServerError
+		}
+		return 0
+	}
+	if m := modelOf(t, s, dashboard.Overview); m.Power != nil || !strings.Contains(strings.Join(m.Unseen, "\n"), "token") {
+		t.Errorf("without a token: %+v, %q", m.Power, m.Unseen)
+	}
+	a.before = nil
+	if m := modelOf(t, s, dashboard.Overview); m.Power == nil {
+		t.Errorf("the server is healthy again: %q", m.Unseen)
+	}
 }

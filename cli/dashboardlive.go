@@ -71,7 +71,7 @@ func (s *liveSource) Live() bool { return true }
 func (s *liveSource) central(ctx context.Context) (*centralUnit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.t.now(); s.unit == nil || now.Sub(s.asked) > tokenRenewedBy {
+	if now := s.t.now(); s.unit == nil || s.unitErr != nil || now.Sub(s.asked) > tokenRenewedBy {
 		s.asked = now
 		var about []string
 		if s.only != "" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -197,7 +198,8 @@ func (r *liveReader) booked(ctx context.Context, c *centralUnit) {
 	}
 	p := &dashboard.Power{
 		Points: []dashboard.Watts{}, Where: "at the nodes", Until: grid.Earlier(r.m.Now, answer.AsOf).UTC(),
-		Quality: energy.Derived,
+		StepSeconds: time.Hour.Seconds(),
+		Quality:     energy.Derived,
 	}
 	for _, w := range hours {
 		if total := w.Total(); total > 0 {
@@ -406,5 +408,8 @@ func (r *liveReader) decisions(ctx context.Context) {
 		r.unseen("decisions", err)
 		return
 	}
-	r.m.Decisions = answer.Decisions
+	if r.m.Decisions = answer.Decisions; len(answer.Decisions) == pageDecisions {
+		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s: only the %d youngest are shown",
+			answer.Decisions[pageDecisions-1].At.UTC().Format(time.RFC3339), pageDecisions))
+	}
 }

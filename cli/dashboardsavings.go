@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -36,11 +37,12 @@ func (r *liveReader) savings(ctx context.Context, patience time.Duration) {
 		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.m.Saved = s.saved
-	r.m.Power.Under(s.saved)
-	if s.savedErr != nil {
-		r.unseen("what was saved", s.savedErr)
+	saved, err := s.saved, s.savedErr
+	s.mu.Unlock()
+	r.m.Saved = saved
+	r.m.Power.Under(saved)
+	if err != nil {
+		r.unseen("what was saved", err)
 	}
 }
 
@@ -74,6 +76,7 @@ func (s *liveSource) compare(ctx context.Context, now time.Time) (*dashboard.Sav
 	}
 	saved := dashboard.SavedOf(found)
 	saved.Method = strings.Join(append([]string{"Of the last seven days. " + saved.Method + "."}, missing...), " ")
+	saved.Command = fmt.Sprintf("kubenergy report --savings --max-decisions %d", pageDecisions)
 	return saved, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
@@ -113,7 +114,7 @@ func reasonOf(r *ledger.Record, wide bool) string {
 	}
 	switch {
 	case !wide:
-		return briefly(words)
+		return dashboard.Briefly(words)
 	case r.Message == "" || r.Message == words:
 		return words
 	}

@@ -207,7 +207,7 @@ func (l *heldList) Text(wide, _ bool) string {
 	}
 	t.Columns[6].Show = func(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
 	t.Columns[7].Show = func(v float64) string { return fmt.Sprintf("%.3g", v) }
-	at, say := l.distance, briefly
+	at, say := l.distance, dashboard.Briefly
 	if wide {
 		at, say = instant, func(reason string) string { return reason }
 	}
@@ -228,15 +228,6 @@ func (l *heldList) distance(t *time.Time) any {
 		return "in " + report.Rounded(d)
 	}
 	return report.Rounded(l.now.Sub(*t)) + " ago"
-}
-
-// briefly is what a reason says besides the times, which other columns show.
-func briefly(reason string) string {
-	reason, _, _ = strings.Cut(reason, ";")
-	if _, rest, ok := strings.Cut(reason, "Z: "); ok {
-		return rest
-	}
-	return reason
 }
 
 // CSV writes everything.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/dashboard"
 )
 
 // What is held is listed with what its start saves; what is not held is not.
@@ -106,7 +107,7 @@ func TestBriefly(t *testing.T) {
 		"cleaner at noon": "cleaner at noon",
 		"":                "",
 	} {
-		if got := briefly(reason); got != want {
+		if got := dashboard.Briefly(reason); got != want {
 			t.Errorf("%q: %q, want %q", reason, got, want)
 		}
 	}

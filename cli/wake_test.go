@@ -162,7 +162,8 @@ func TestWake(t *testing.T) {
 	}
 	a.add(t, nodes, sleeper("n2"))
 	broken = "n2"
-	if code, _, stderr := a.run(t, "wake", "--all", "--stop", "--timeout=7s"); code != 1 || replicas() != strconv.Itoa(power.Replicas) {
+	if code, _, stderr := a.run(t, "wake", "--all", "--stop", "--timeout=7s"); code != 1 ||
+		replicas() != strconv.Itoa(power.Replicas) {
 		t.Errorf("exit code %d, %s replicas: %s", code, replicas(), stderr)
 	}
 	for _, args := range [][]string{{"wake"}, {"wake", "a", "--all"}, {"wake", "a", "b"}, {"wake", "a", "--timeout=0s"}} {

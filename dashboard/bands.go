@@ -2,8 +2,11 @@ package dashboard
 
 import (
 	"fmt"
+	"iter"
+	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/report"
 )
 
@@ -34,8 +37,8 @@ func (m *Model) gridBand(p *page) band {
 		b.copies("kubenergy forecast", "kubenergy_grid_carbon_intensity_grams_per_kilowatthour", "zones")
 	}
 	b.Table = &table{
-		Caption: "Grid: carbon intensity and price, hour by hour",
-		Header:  columns(1, "time (UTC)"),
+		Caption: "Grid: carbon intensity and price, means from each time to the next",
+		Header:  columns(1, "from (UTC)"),
 	}
 	for i := range m.Zones {
 		z := &m.Zones[i]
@@ -53,21 +56,20 @@ func (m *Model) gridBand(p *page) band {
 		}
 	}
 	if len(m.Zones) > 0 {
-		z := &m.Zones[0]
-		if z.Carbon != nil {
-			b.Sentence = z.Name + ": " + m.gridSentence(z.Carbon)
+		z, said := &m.Zones[0], []string(nil)
+		for _, s := range []*Signal{z.Carbon, z.Price} {
+			if s != nil {
+				said = append(said, m.gridSentence(s))
+			}
 		}
-		if z.Price != nil {
-			b.Sentence += ". " + m.gridSentence(z.Price)
-		}
-		b.Sentence += "."
+		b.Sentence = z.Name + ": " + strings.Join(said, ". ") + "."
 	}
-	for _, t := range m.hours() {
-		cells := []string{stamp(t)}
+	for from, to := range m.slots() {
+		cells := []string{stamp(from)}
 		for i := range m.Zones {
 			for _, s := range []*Signal{m.Zones[i].Carbon, m.Zones[i].Price} {
 				if s != nil {
-					cells = append(cells, shown(s.At(t)))
+					cells = append(cells, shown(s.Mean(from, to)))
 				}
 			}
 		}
@@ -93,18 +95,25 @@ func stampOf(t *time.Time) string {
 	return stamp(*t)
 }
 
-// hours are the instants that tables have rows for: whole hours, so many that a person may read them.
-func (m *Model) hours() (all []time.Time) {
-	step := time.Hour
-	for m.To.Sub(m.From)/step > 100 {
-		step *= 2
-	}
-	for t := m.From.Truncate(step); t.Before(m.To); t = t.Add(step) {
-		if !t.Before(m.From) {
-			all = append(all, t)
+// slots are the times that tables have rows for: whole minutes, hours or days, so few that a person may read them. The
+// first and the last are cut to the time of the page.
+func (m *Model) slots() iter.Seq2[time.Time, time.Time] {
+	const most = 100
+	step := time.Minute
+	for _, longer := range []time.Duration{
+		5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 24 * time.Hour,
+	} {
+		if m.To.Sub(m.From)/step > most {
+			step = longer
 		}
 	}
-	return all
+	return func(yield func(from, to time.Time) bool) {
+		for t := m.From.Truncate(step); t.Before(m.To); t = t.Add(step) {
+			if !yield(grid.Later(t, m.From), grid.Earlier(t.Add(step), m.To)) {
+				return
+			}
+		}
+	}
 }
 
 func (m *Model) powerBand(p *page) band {
@@ -119,7 +128,7 @@ func (m *Model) powerBand(p *page) band {
 	if m.Power == nil {
 		return b
 	}
-	sums, used := m.Power.sums(m)
+	sums, used := m.Power.kWh(m.From, m.To)
 	for i, part := range parts {
 		if sums[i] > 0 {
 			b.Keys = append(b.Keys, keyed{part.name + " " + percent(sums[i]/used), part.class})
@@ -132,38 +141,29 @@ func (m *Model) powerBand(p *page) band {
 		b.Keys = append(b.Keys, keyed{"estimated " + percent(m.Power.Estimated), "k-guessed"})
 	}
 	b.Table = &table{
-		Caption: "Watts of all machines, " + m.Power.Where,
-		Header:  columns(1, "time (UTC)", "for work", "idle", "asleep", "unknown", "all", "estimated"),
+		Caption: "Watts of all machines, " + m.Power.Where + ", means from each time to the next",
+		Header: columns(1, "from (UTC)", "for work, W", "idle, W", "asleep, W", "unknown, W", "all, W",
+			"estimated, W"),
 	}
 	if m.Power.Baseline != nil {
 		b.Table.Header = append(b.Table.Header, column{m.Power.Instead, true})
 	}
-	for _, t := range m.hours() {
-		w, ok := m.Power.at(t)
-		if !ok {
+	for from, to := range m.slots() {
+		w, known := m.Power.mean(from, to)
+		if !known {
 			continue
 		}
-		cells := []string{stamp(t)}
-		for _, v := range []float64{w.Dynamic, w.Idle, w.Asleep, w.Unknown, w.Total()} {
+		cells := []string{stamp(from)}
+		for _, v := range []float64{w.Dynamic, w.Idle, w.Asleep, w.Unknown, w.Total(), w.Estimated * w.Total()} {
 			cells = append(cells, report.Significant(v))
 		}
-		cells = append(cells, percent(w.Estimated))
 		if m.Power.Baseline != nil {
-			cells = append(cells, shown(m.Power.Baseline.At(t)))
+			cells = append(cells, shown(m.Power.Baseline.Mean(from, to)))
 		}
 		b.Table.Rows = append(b.Table.Rows, row{Cells: cells})
 	}
 	p.exports(&b)
 	return b
-}
-
-func (p *Power) at(t time.Time) (w Watts, ok bool) {
-	for i := range p.Points {
-		if !t.Before(p.Points[i].At) && t.Before(p.end(i)) {
-			return p.Points[i], true
-		}
-	}
-	return w, false
 }
 
 func (m *Model) workBand(p *page) band {
@@ -201,6 +201,6 @@ func (m *Model) workBand(p *page) band {
 func (m *Model) jobRow(j *Job) row {
 	return row{Links: map[int]string{0: jobLink(m, j)}, Cells: []string{
 		j.path(), j.team(), stamp(j.Since), stampOf(j.PlannedStart), stampOf(j.LatestStart), stampOf(j.Started),
-		because(j.Why),
+		Briefly(j.Why),
 	}}
 }

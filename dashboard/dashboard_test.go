@@ -3,8 +3,10 @@ package dashboard_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"net"
 	"net/http"
@@ -16,6 +18,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -466,7 +470,8 @@ func TestModelIsOneSchema(t *testing.T) {
 		t.Errorf("the page of what was saved differs:\n%s\n%s", a, b)
 	}
 	for band, first := range map[string]string{
-		"decisions": "time (UTC),what,work", "grid": `time (UTC),"SYNTHETIC, gCO2e/kWh"`, "power": "time (UTC),for work", "work": "Job,team,created",
+		"decisions": "time (UTC),what,work", "grid": `from (UTC),"SYNTHETIC, gCO2e/kWh"`, "power": `from (UTC),"for work, W"`,
+		"work": "Job,team,created",
 	} {
 		if _, _, csv := s.get("/csv?of=" + band); !strings.HasPrefix(csv, first) || strings.Count(csv, "\n") < 10 {
 			t.Errorf("%s: %.200s", band, csv)
@@ -544,5 +549,130 @@ func TestAssets(t *testing.T) {
 	}
 	if size > 120<<10 {
 		t.Errorf("assets are %d bytes", size)
+	}
+}
+
+// An hour in which nothing was booked is in no sum, no row and no line, and not in the baseline. The tables have what the
+// page is zoomed to, however short that is.
+func TestHoursThatAreNotBooked(t *testing.T) {
+	f := live()
+	price := -12.5
+	f.model.Power = &dashboard.Power{
+		Where: "at the nodes", Until: now, StepSeconds: 3600, Instead: "stock", Nodes: 1, Now: new(150.0),
+		Points: []dashboard.Watts{
+			{At: now.Add(-5 * time.Hour), Dynamic: 150}, {At: now.Add(-1 * time.Hour), Dynamic: 150},
+		},
+	}
+	f.model.Zones = []dashboard.Zone{{Name: "DE", Price: &dashboard.Signal{
+		Unit: "EUR/MWh", Now: &price, Line: dashboard.Line{
+			Points: []dashboard.Point{{At: now.Add(-time.Hour), Value: price}}, Until: now.Add(time.Hour),
+		},
+	}}}
+	s := serve(t, f)
+	s.want("/", "0.300 kWh in the time shown", "DE: -12.5 EUR/MWh now")
+	if _, _, csv := s.get("/csv?of=power"); strings.Count(csv, "\n") != 3 {
+		t.Errorf("watts that were not booked are listed:\n%s", csv)
+	}
+	if _, _, csv := s.get("/csv?of=grid"); !strings.Contains(csv, ",-12.5\n") {
+		t.Errorf("a negative price is no number:\n%s", csv)
+	}
+	_, _, body := s.get("/")
+	if areas := strings.Count(regexp.MustCompile(`class="area dynamic" d="([^"]*)"`).FindString(body), "M"); areas != 2 {
+		t.Errorf("the drawing has %d areas, want 2 with a gap between them", areas)
+	}
+	f.model.From, f.model.To = now.Add(-30*time.Minute), now.Add(-20*time.Minute)
+	s = serve(t, f)
+	if _, _, csv := s.get("/csv?of=power"); strings.Count(csv, "\n") != 11 {
+		t.Errorf("ten minutes:\n%s", csv)
+	}
+	f.model.Power = &dashboard.Power{Nodes: 1, Now: new(150.0), Where: "at the nodes"}
+	serve(t, f).want("/", "1 machine draw 150 W now", "Estimated unknown no energy is known")
+}
+
+// What shadow mode would have saved has no table of what was used, which is not known.
+func TestSavingsOfAShadow(t *testing.T) {
+	f := live()
+	f.model.Saved = &dashboard.Saved{
+		Against: "starting at once", Shadow: true, Jobs: 9, Emissions: &report.Difference{Saved: 1.2},
+	}
+	s := serve(t, f)
+	s.want("/savings", "Would have saved 1.200 kgCO2e against starting at once, over 9 jobs.")
+	if text := s.text("/savings"); strings.Contains(text, "0.000") {
+		t.Errorf("what is not known is 0: %s", text)
+	}
+	lost := &report.Difference{Used: 3, Baseline: 2, Saved: -1}
+	f.model.Saved = &dashboard.Saved{Against: "stock", Jobs: 1, Energy: lost}
+	serve(t, f).want("/", "50 % more than stock")
+}
+
+// slow is a source whose models take their time.
+type slow struct {
+	fixed
+	made atomic.Int32
+}
+
+func (s *slow) Model(ctx context.Context, q dashboard.Query) (*dashboard.Model, error) {
+	s.made.Add(1)
+	time.Sleep(300 * time.Millisecond)
+	return s.fixed.Model(ctx, q)
+}
+
+// Requests share a model that is being made, however long that takes, and no time is longer than the ledger keeps.
+func TestRequestsShareAModel(t *testing.T) {
+	source := &slow{fixed: *live()}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clock atomic.Int64 // each look at the clock is a minute later
+	page := dashboard.NewServer(source, listener.Addr(), func() time.Time {
+		return now.Add(time.Duration(clock.Add(1)) * time.Minute)
+	})
+	server := &http.Server{Handler: page.Handler()}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	jar, _ := cookiejar.New(nil)
+	client := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // the first page would be a model, too
+	}}
+	get := func(address string) int {
+		answer, err := client.Get(address)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	get(page.Address())
+	var asked sync.WaitGroup
+	for range 6 {
+		asked.Go(func() { get("http://" + listener.Addr().String() + "/") })
+		time.Sleep(20 * time.Millisecond)
+	}
+	asked.Wait()
+	if n := source.made.Load(); n != 1 {
+		t.Errorf("%d models for requests that came while one was made", n)
+	}
+	if status := get("http://" + listener.Addr().String() + "/?from=1950-01-01"); status != http.StatusBadRequest {
+		t.Errorf("76 years: %d", status)
+	}
+}
+
+// A file that is there and broken is not said to be absent.
+func TestBrokenFolders(t *testing.T) {
+	for name, text := range map[string]string{
+		"comparison.json": `{"strategies": 3}`, dashboard.FileName: `{"models": [null]}`,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dashboard.OpenFolder(dir); err == nil || !strings.Contains(err.Error(), "reading ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := dashboard.OpenFolder(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder that is not there: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/report"
@@ -54,7 +55,11 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
 	for _, row := range shown.Rows {
 		cells := make([]any, len(names))
 		for i := range cells {
-			cells[i] = strings.ReplaceAll(row.Cells[i], "\u00a0", " ")
+			text := strings.ReplaceAll(row.Cells[i], "\u00a0", " ")
+			cells[i] = text
+			if v, err := strconv.ParseFloat(text, 64); err == nil && shown.Numbered(i) {
+				cells[i] = v // a text that begins with a minus would be taken for a formula
+			}
 		}
 		t.Add(cells...)
 	}

@@ -6,7 +6,6 @@ import (
 	"html"
 	"html/template"
 	"math"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -485,18 +484,4 @@ func drawAxis(m *Model) template.HTML {
 		fmt.Fprintf(d, `<text class="nowtext" x="%s" y="26" text-anchor="middle">now</text>`, pc(d.x(m.Now)))
 	}
 	return d.picture("axis", "Axis of time, in UTC")
-}
-
-// jobLink is the address of a job's page.
-func jobLink(m *Model, j *Job) string {
-	q := url.Values{"kind": {strings.ToLower(j.Kind)}, "namespace": {j.Namespace}, "name": {j.Name}}
-	return "/job?" + m.ofRun(q)
-}
-
-// ofRun is a query, of the run that is shown where there are several.
-func (m *Model) ofRun(q url.Values) string {
-	if m.Past {
-		q.Set("run", strconv.Itoa(m.Run))
-	}
-	return q.Encode()
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/report"
@@ -176,4 +177,18 @@ func (v *JobView) signals() *table {
 func (v *JobView) events() *table {
 	return listed("Events", columns(3, "at (UTC)", "event", "says"), v.Events,
 		func(e *Told) []string { return []string{stamp(e.At), e.Reason, e.Text} })
+}
+
+// jobLink is the address of a job's page.
+func jobLink(m *Model, j *Job) string {
+	q := url.Values{"kind": {strings.ToLower(j.Kind)}, "namespace": {j.Namespace}, "name": {j.Name}}
+	return "/job?" + m.ofRun(q)
+}
+
+// ofRun is a query, of the run that is shown where there are several.
+func (m *Model) ofRun(q url.Values) string {
+	if m.Past {
+		q.Set("run", strconv.Itoa(m.Run))
+	}
+	return q.Encode()
 }

@@ -82,18 +82,52 @@ func (s *Signal) within(from, to time.Time) (values []float64) {
 
 // end is how long a point holds.
 func (p *Power) end(i int) time.Time {
+	end := p.Until
 	if i+1 < len(p.Points) {
-		return p.Points[i+1].At
+		end = p.Points[i+1].At
 	}
-	return p.Until
+	if p.StepSeconds > 0 { // of what follows nothing is known
+		end = grid.Earlier(end, p.Points[i].At.Add(time.Duration(p.StepSeconds*float64(time.Second))))
+	}
+	return end
+}
+
+// mean is what was drawn on average in as much of a time as is known; Estimated is a share.
+func (p *Power) mean(from, to time.Time) (mean Watts, known bool) {
+	var seconds, guessed float64
+	for i := range p.Points {
+		w := &p.Points[i]
+		s := grid.Earlier(p.end(i), to).Sub(grid.Later(w.At, from)).Seconds()
+		if s <= 0 {
+			continue
+		}
+		seconds, guessed = seconds+s, guessed+s*w.Estimated*w.Total()
+		mean.Dynamic, mean.Idle = mean.Dynamic+s*w.Dynamic, mean.Idle+s*w.Idle
+		mean.Asleep, mean.Unknown = mean.Asleep+s*w.Asleep, mean.Unknown+s*w.Unknown
+	}
+	if seconds == 0 {
+		return mean, false
+	}
+	if all := mean.Total(); all > 0 {
+		mean.Estimated = guessed / all
+	}
+	for _, v := range []*float64{&mean.Dynamic, &mean.Idle, &mean.Asleep, &mean.Unknown} {
+		*v /= seconds
+	}
+	return mean, true
 }
 
 // thinned returns as many points as can be seen, and the instants at which they hold.
 func (p *Power) thinned(from, to time.Time) ([]Watts, *Line) {
 	var seen []Watts
+	gaps := map[time.Time]bool{} // where nothing is known
 	for i, w := range p.Points {
-		if p.end(i).After(from) && w.At.Before(to) {
+		end := p.end(i)
+		if end.After(from) && w.At.Before(to) {
 			seen = append(seen, w)
+		}
+		if i+1 < len(p.Points) && end.Before(p.Points[i+1].At) && end.Before(to) && len(seen) > 0 {
+			seen, gaps[end] = append(seen, Watts{At: end}), true
 		}
 	}
 	if group := (len(seen) + mostPoints - 1) / mostPoints; group > 1 {
@@ -111,7 +145,7 @@ func (p *Power) thinned(from, to time.Time) ([]Watts, *Line) {
 	}
 	line := &Line{Until: grid.Earlier(p.Until, to)}
 	for _, w := range seen {
-		line.Points = append(line.Points, Point{At: w.At})
+		line.Points = append(line.Points, Point{At: w.At, Unknown: gaps[w.At]})
 	}
 	return seen, line
 }

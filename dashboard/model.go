@@ -85,18 +85,20 @@ type Signal struct {
 
 // Power is what all machines draw.
 type Power struct {
-	Points    []Watts        `json:"points"`
-	Until     time.Time      `json:"until"`
-	Baseline  *Line          `json:"baseline,omitempty"` // what would have been drawn
-	Instead   string         `json:"instead,omitempty"`  // by which strategy
-	Now       *float64       `json:"now,omitempty"`
-	Estimated float64        `json:"estimatedShare"`
-	Quality   energy.Quality `json:"quality"`
-	Where     string         `json:"where"` // at nodes, or at the sites' meters
-	Nodes     int            `json:"nodes"`
-	Asleep    int            `json:"asleep"`
-	Late      int            `json:"late"`        // nodes whose power is too old to be decided by
-	Odd       int            `json:"implausible"` // nodes whose power a model of their hardware contradicts
+	Points []Watts   `json:"points"`
+	Until  time.Time `json:"until"`
+	// StepSeconds is how long a point holds at most; 0: until the next.
+	StepSeconds float64        `json:"stepSeconds,omitempty"`
+	Baseline    *Line          `json:"baseline,omitempty"` // what would have been drawn
+	Instead     string         `json:"instead,omitempty"`  // by which strategy
+	Now         *float64       `json:"now,omitempty"`
+	Estimated   float64        `json:"estimatedShare"`
+	Quality     energy.Quality `json:"quality"`
+	Where       string         `json:"where"` // at nodes, or at the sites' meters
+	Nodes       int            `json:"nodes"`
+	Asleep      int            `json:"asleep"`
+	Late        int            `json:"late"`        // nodes whose power is too old to be decided by
+	Odd         int            `json:"implausible"` // nodes whose power a model of their hardware contradicts
 }
 
 // Watts is what is drawn until the next one.
@@ -118,10 +120,14 @@ func (p *Power) Under(s *Saved) {
 	moved := s.comparison.Moved(first, int(p.Points[len(p.Points)-1].At.Sub(first)/time.Hour)+1)
 	p.Instead, p.Baseline = s.Against, &Line{Until: p.Until}
 	for i := range p.Points {
-		w := &p.Points[i]
+		w, end := &p.Points[i], p.end(i)
 		p.Baseline.Points = append(p.Baseline.Points, Point{
 			At: w.At, Value: math.Max(0, w.Total()+moved[int(w.At.Sub(first)/time.Hour)]),
+			Unknown: !end.After(s.comparison.Since()), // nothing that was decided then is compared
 		})
+		if i+1 < len(p.Points) && end.Before(p.Points[i+1].At) {
+			p.Baseline.Points = append(p.Baseline.Points, Point{At: end, Unknown: true})
+		}
 	}
 }
 
@@ -170,7 +176,8 @@ type Saved struct {
 	Steps     []Step             `json:"steps,omitempty"`
 	Unit      string             `json:"unit,omitempty"` // of the steps
 	Method    string             `json:"method,omitempty"`
-	Shadow    bool               `json:"shadow,omitempty"` // it would have been saved
+	Command   string             `json:"command,omitempty"` // that says the same
+	Shadow    bool               `json:"shadow,omitempty"`  // it would have been saved
 
 	comparison *report.Comparison // whose sum it is, if of one
 }

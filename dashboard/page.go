@@ -146,7 +146,7 @@ type row struct {
 // Numbered reports whether a column holds numbers.
 func (t *table) Numbered(i int) bool { return i < len(t.Header) && t.Header[i].Number }
 
-// words and numbers are the columns of a table.
+// columns are those of a table: first so many with words, then those with numbers.
 func columns(words int, names ...string) (all []column) {
 	for i, name := range names {
 		all = append(all, column{name, i >= words})
@@ -325,7 +325,7 @@ func (p *page) waitedTile() tile {
 
 func (p *page) estimatedTile() tile {
 	t := tile{Name: "Estimated", Value: "unknown", Text: "no energy is known", Link: p.source("estimated")}
-	if p.Power == nil {
+	if p.Power == nil || len(p.Power.Points) == 0 {
 		return t
 	}
 	t.Value, t.Unit, t.Text = percent(p.Power.Estimated), "of energy", "the rest is measured"

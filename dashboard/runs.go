@@ -292,6 +292,9 @@ type Folder struct{ models []*Model }
 func OpenFolder(dir string) (*Folder, error) {
 	var results Results
 	err := readJSON(filepath.Join(dir, FileName), &results)
+	if err == nil && slices.Contains(results.Models, nil) {
+		err = fmt.Errorf("reading %s: a model is null", filepath.Join(dir, FileName))
+	}
 	if err == nil && len(results.Models) > 0 {
 		return &Folder{results.Models}, nil
 	}
@@ -299,8 +302,14 @@ func OpenFolder(dir string) (*Folder, error) {
 		return nil, err
 	}
 	var s report.Sweep
-	if err := readJSON(filepath.Join(dir, "comparison.json"), &s); err == nil {
+	switch err := readJSON(filepath.Join(dir, "comparison.json"), &s); {
+	case err == nil:
 		return &Folder{[]*Model{ofSweep(&s)}}, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return nil, err
 	}
 	return nil, fmt.Errorf("%s holds neither %s nor comparison.json: name a folder that simulate or compare wrote "+
 		"with --out, or a lab's report folder", dir, FileName)

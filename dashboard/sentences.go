@@ -122,7 +122,7 @@ func age(seconds float64) string {
 // powerSentence says what all machines draw.
 func (m *Model) powerSentence() string {
 	p := m.Power
-	if p == nil || len(p.Points) == 0 {
+	if p == nil || len(p.Points) == 0 && p.Now == nil {
 		return "Unknown: no node reports what it draws, and nothing was booked in this time."
 	}
 	var said []string
@@ -133,12 +133,13 @@ func (m *Model) powerSentence() string {
 		}
 		said = append(said, text)
 	}
-	_, used := p.sums(m)
-	text := fmt.Sprintf("%s kWh in the time shown, %s", report.Significant(used), p.Where)
-	if p.Baseline != nil {
-		text += fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, report.Significant(p.Baseline.kWh(m)))
+	if _, used := p.kWh(m.From, m.To); len(p.Points) > 0 {
+		text := fmt.Sprintf("%s kWh in the time shown, %s", report.Significant(used), p.Where)
+		if instead, known := p.Baseline.kWh(m.From, m.To); known {
+			text += fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, report.Significant(instead))
+		}
+		said = append(said, text)
 	}
-	said = append(said, text)
 	if p.Odd > 0 {
 		said = append(said, reports(p.Odd)+" what their hardware cannot draw")
 	}
@@ -155,29 +156,33 @@ func reports(n int) string {
 	return fmt.Sprintf("%d nodes report", n)
 }
 
-// sums are the kilowatt-hours in the time of the page, by part and in all.
-func (p *Power) sums(m *Model) (sums [4]float64, all float64) {
+// kWh is what was drawn in a time, by part and in all.
+func (p *Power) kWh(from, to time.Time) (parted [4]float64, all float64) {
 	for i := range p.Points {
 		w := &p.Points[i]
-		hours := grid.Earlier(p.end(i), m.To).Sub(grid.Later(w.At, m.From)).Hours()
-		if hours <= 0 {
-			continue
-		}
+		hours := max(0, grid.Earlier(p.end(i), to).Sub(grid.Later(w.At, from)).Hours())
 		for k, part := range parts {
-			sums[k] += part.of(w) * hours / 1000
+			parted[k] += part.of(w) * hours / 1000
 		}
 		all += w.Total() * hours / 1000
 	}
-	return sums, all
+	return parted, all
 }
 
-func (l *Line) kWh(m *Model) (sum float64) {
+// kWh is what a line of watts comes to in a time, as far as it goes; it is not known where some of it is not.
+func (l *Line) kWh(from, to time.Time) (sum float64, known bool) {
+	if l == nil {
+		return 0, false
+	}
 	for i, p := range l.Points {
-		if hours := grid.Earlier(l.end(i), m.To).Sub(grid.Later(p.At, m.From)).Hours(); hours > 0 {
+		if hours := grid.Earlier(l.end(i), to).Sub(grid.Later(p.At, from)).Hours(); hours > 0 {
+			if p.Unknown {
+				return 0, false
+			}
 			sum += p.Value * hours / 1000
 		}
 	}
-	return sum
+	return sum, true
 }
 
 // workSentence says what waits.
@@ -263,14 +268,14 @@ func (j *Job) sentence(m *Model) string {
 	if j.Saving != nil && j.SavedGrams != nil {
 		text += fmt.Sprintf("; saves an estimated %s, %s g", percent(*j.Saving), short(*j.SavedGrams))
 	}
-	if why := because(j.Why); why != "" {
+	if why := Briefly(j.Why); why != "" {
 		text += "; " + why
 	}
 	return strings.TrimSuffix(text, ".") + "."
 }
 
-// because is a reason without the times, which stand beside it.
-func because(reason string) string {
+// Briefly is what a reason says besides the times, which stand beside it.
+func Briefly(reason string) string {
 	reason, _, _ = strings.Cut(reason, ";")
 	if _, rest, ok := strings.Cut(reason, "Z: "); ok {
 		return rest
@@ -280,9 +285,6 @@ func because(reason string) string {
 
 // amount shows a difference with its interval.
 func amount(d *report.Difference, unit string) string {
-	if d == nil {
-		return "unknown"
-	}
 	text := report.Significant(d.Saved)
 	if d.Low != nil && d.High != nil {
 		text += fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
@@ -306,27 +308,35 @@ func (m *Model) savedSentence() string {
 	if s.Shadow {
 		verb = "Would have saved"
 	}
-	text := verb + " " + amount(s.Emissions, "kgCO2e")
-	if s.Emissions != nil && s.Emissions.Baseline > 0 {
-		text += fmt.Sprintf(" (%s)", percent(s.Emissions.Saved/s.Emissions.Baseline))
+	var said []string
+	for _, d := range []struct {
+		of   *report.Difference
+		unit string
+	}{{s.Emissions, "kgCO2e"}, {s.Energy, "kWh"}, {s.Cost, s.Currency}} {
+		if d.of == nil {
+			continue
+		}
+		said = append(said, amount(d.of, d.unit))
+		if d.of == s.Emissions && d.of.Baseline > 0 {
+			said[0] += fmt.Sprintf(" (%s)", percent(d.of.Saved/d.of.Baseline))
+		}
 	}
-	text += " and " + amount(s.Energy, "kWh")
-	if s.Cost != nil {
-		text += " and " + amount(s.Cost, s.Currency)
-	}
-	return fmt.Sprintf("%s against %s, over %s.", text, s.Against, count(s.Jobs, "job"))
+	return fmt.Sprintf("%s %s against %s, over %s.", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
 }
 
 // brief says against what a saving is, and how much of it.
 func (s *Saved) brief(d *report.Difference) string {
-	text := ""
+	text, than := "", "less than "
+	if d.Saved < 0 {
+		than = "more than "
+	}
 	if d.Baseline > 0 {
-		text = percent(d.Saved/d.Baseline) + " "
+		text = percent(math.Abs(d.Saved/d.Baseline)) + " "
 	}
-	if s.Energy != nil && d != s.Energy {
-		text += "and " + report.Significant(s.Energy.Saved) + " kWh "
+	if s.Energy != nil && d != s.Energy && (s.Energy.Saved < 0) == (d.Saved < 0) {
+		text += "and " + report.Significant(math.Abs(s.Energy.Saved)) + " kWh "
 	}
-	return text + "less than " + s.Against
+	return text + than + s.Against
 }
 
 // stale lists what is too old to be decided by.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -36,6 +37,7 @@ const (
 	mostAge   = 60 * time.Second // a page is refreshed at least so often: times on it are relative to now
 	patience  = 30 * time.Second
 	mostQuery = 4096
+	mostSpan  = 800 * 24 * time.Hour // as the ledger's own limit is
 )
 
 // Server serves the page of a source to the person who opened it, on a loopback address. The first address has a secret
@@ -52,7 +54,7 @@ type Server struct {
 	now    func() time.Time
 }
 
-// kept is a model that was made a moment ago, or is being made.
+// kept is a model that was made a moment ago, or is being made: made is zero then, and requests join.
 type kept struct {
 	once  sync.Once
 	made  time.Time
@@ -108,7 +110,7 @@ func (s *Server) Handler() http.Handler {
 	return s.guard(mux)
 }
 
-// fault is why a request is refused; what is none is a fault of what was asked for it.
+// fault is why a request is refused, with the status that says so. Other errors are those of the source: 502.
 type fault struct {
 	status int
 	error
@@ -162,7 +164,11 @@ func (s *Server) query(r *http.Request, v View) (q Query, err error) {
 			}
 		}
 	}
-	if !q.From.IsZero() && !q.To.IsZero() && (!q.From.Before(q.To) || q.To.Sub(q.From) > 800*24*time.Hour) {
+	end := q.To
+	if end.IsZero() && s.source.Live() {
+		end = s.now()
+	}
+	if !q.From.IsZero() && !end.IsZero() && (q.To.Equal(end) && !q.From.Before(end) || end.Sub(q.From) > mostSpan) {
 		return q, wrong("from is not before to, or more than 800 days before it")
 	}
 	return q, nil
@@ -173,13 +179,10 @@ func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
 	name := fmt.Sprint(q.View, q.From.Unix(), q.To.Unix(), q.Run)
 	s.mu.Lock()
 	k := s.models[name]
-	if now := s.now(); k == nil || s.source.Live() && now.Sub(k.made) > young {
-		for other, old := range s.models {
-			if now.Sub(old.made) > young {
-				delete(s.models, other)
-			}
-		}
-		k = &kept{made: now}
+	if old := func(k *kept) bool { return !k.made.IsZero() && s.now().Sub(k.made) > young }; k == nil ||
+		s.source.Live() && old(k) {
+		maps.DeleteFunc(s.models, func(_ string, k *kept) bool { return old(k) })
+		k = &kept{}
 		s.models[name] = k
 	}
 	s.mu.Unlock()
@@ -187,11 +190,14 @@ func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
 		k.model, k.err = s.source.Model(ctx, q)
+		s.mu.Lock()
+		k.made = s.now()
+		s.mu.Unlock()
 	})
 	if k.err != nil {
 		return nil, k.err
 	}
-	m := *k.model // what is put in order for a page stays as it is for others
+	m := *k.model // a page puts its findings in order; other pages have the same model
 	m.Findings = slices.Clone(m.Findings)
 	return &m, nil
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"html/template"
@@ -47,7 +48,7 @@ func (p *page) decisions() {
 func (m *Model) decisionRow(d *ledger.Record) row {
 	why := d.Reason
 	if d.Message != "" {
-		why = because(d.Message)
+		why = Briefly(d.Message)
 	}
 	work := Job{Held: Held{Namespace: d.Namespace, Kind: d.OwnerKind, Name: d.Owner}}
 	start := "–"
@@ -128,7 +129,9 @@ func (p *page) savings() {
 			report.Significant(d.of.Saved), optional(d.of.Low), optional(d.of.High),
 		}})
 	}
-	p.Tables = append(p.Tables, all)
+	if !s.Shadow { // what would have been used is not known
+		p.Tables = append(p.Tables, all)
+	}
 	if len(t.Rows) > 0 {
 		p.Tables = append(p.Tables, t)
 	}
@@ -140,8 +143,8 @@ func (p *page) savings() {
 	if s.Method != "" {
 		p.Said = append(p.Said, s.Method)
 	}
-	if !m.Past {
-		p.Commands = []string{"kubenergy report --savings"}
+	if s.Command != "" {
+		p.Commands = []string{s.Command}
 	}
 }
 
@@ -279,7 +282,7 @@ func drawPareto(all []Strategy) template.HTML {
 	d.WriteString(`<text class="tick" x="50%" y="99%" text-anchor="middle">mean wait, hours</text>` +
 		`<text class="tick" x="0" y="3%" dy="6">kgCO2e</text>`)
 	front := slices.DeleteFunc(slices.Clone(all), func(s Strategy) bool { return !s.Best })
-	slices.SortFunc(front, func(a, b Strategy) int { return int(math.Copysign(1, a.WaitHours-b.WaitHours)) })
+	slices.SortFunc(front, func(a, b Strategy) int { return cmp.Compare(a.WaitHours, b.WaitHours) })
 	for i := range max(0, len(front)-1) {
 		a, b := &front[i], &front[i+1]
 		fmt.Fprintf(d, `<line class="front" x1="%s" y1="%s" x2="%s" y2="%s"/>`, pc(x(a.WaitHours)), pc(y(a.Kg)),
@@ -412,8 +415,8 @@ func (p *page) how() {
 // meterSentence says how far what is drawn can be believed.
 func (m *Model) meterSentence() string {
 	p := m.Power
-	if p == nil {
-		return "No meter reports."
+	if p == nil || len(p.Points) == 0 {
+		return "Nothing was booked in this time."
 	}
 	text := percent(p.Estimated) + " of it is estimated, the rest measured."
 	if !m.Past {

@@ -313,7 +313,8 @@ func (s *Comparison) Moved(from time.Time, hours int) []float64 {
 	watts := make([]float64, hours)
 	for i := range s.PerJob {
 		for _, m := range s.PerJob[i].moves {
-			for h := range watts {
+			first, last := int(m.Start.Sub(from)/time.Hour), int(m.End.Sub(from)/time.Hour)
+			for h := max(0, first); h <= min(last, hours-1); h++ {
 				start := from.Add(time.Duration(h) * time.Hour)
 				within := grid.Earlier(m.End, start.Add(time.Hour)).Sub(grid.Later(m.Start, start))
 				if within > 0 {
@@ -323,6 +324,18 @@ func (s *Comparison) Moved(from time.Time, hours int) []float64 {
 		}
 	}
 	return watts
+}
+
+// Since is when the first of the jobs that are compared ran, or would have under the baseline; zero: there are none.
+func (s *Comparison) Since() (first time.Time) {
+	for i := range s.PerJob {
+		for _, m := range s.PerJob[i].moves {
+			if first.IsZero() || m.Start.Before(first) {
+				first = m.Start
+			}
+		}
+	}
+	return first
 }
 
 // sum adds the jobs up and gives everything its interval.

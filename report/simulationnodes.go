@@ -40,7 +40,7 @@ func nodeRows(r *sim.Result, runs int) (rows []nodeRow, slot time.Duration) {
 		rows[at[i]].nodes++
 		rows[at[i]].cores += float64(n.Capacity.MilliCPU) / 1000
 	}
-	most := min(60, max(12, 10000/max(1, runs*len(rows)))) // so few that the file stays below half a megabyte
+	most := min(60, max(12, 10000/max(1, runs*len(rows)))) // so few that the picture stays small
 	group := max(1, (len(r.Cells)+most-1)/most)
 	for k := range rows {
 		rows[k].cells = make([]sim.Cell, (len(r.Cells)+group-1)/group)

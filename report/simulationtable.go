@@ -125,7 +125,11 @@ func footnotes(r *Report) []string {
 			"Tolerated: only what jobs did once more after their last suspension kept them for longer than allowed.")
 	}
 	if len(r.Runs) > 0 && !r.Runs[0].Priced {
-		notes = append(notes, "No price was given, so there is no cost.")
+		note := "No price was given, so there is no cost."
+		if r.Runs[0].AdjustedCost != nil {
+			note = "No price was given: the cost with carbon is that of emissions alone."
+		}
+		notes = append(notes, note)
 	}
 	return notes
 }

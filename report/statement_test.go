@@ -331,7 +331,6 @@ func TestStatementPageIsSelfContained(t *testing.T) {
 	}
 }
 
-// Names that others chose are neither formulas nor orders to a terminal.
 // Rows by two things, one of them time, are drawn: mean watts, of the last hour as far as it was booked.
 func TestStatementHeatmap(t *testing.T) {
 	a := answer([]ledger.Dimension{ledger.ByNode, ledger.ByHour},
@@ -348,6 +347,20 @@ func TestStatementHeatmap(t *testing.T) {
 	if diff := cmp.Diff(want, m, cmp.AllowUnexported(heatmap{}, heatRow{}, heat{}), nearly); diff != "" ||
 		!start.Equal(morning) || span != 2*time.Hour+15*time.Minute {
 		t.Errorf("from %v for %v (-want +got):\n%s", start, span, diff)
+	}
+	day := *s // it begins at 20:00: its first day has four hours, and its second ends at 02:00
+	day.GroupBy, day.AsOf = []string{"node", "day"}, time.Time{}
+	day.From, day.To = morning.Add(12*time.Hour), morning.Add(18*time.Hour)
+	midnight := morning.Truncate(24 * time.Hour)
+	day.Rows = []StatementRow{
+		{Key: []string{"n", stamp(midnight)}, EnergyKWh: 0.4},
+		{Key: []string{"n", stamp(midnight.Add(24 * time.Hour))}, EnergyKWh: 0.2},
+	}
+	m, _, _ = day.heatmap()
+	for _, c := range m.rows[0].cells {
+		if math.Abs(c.value-100) > 1e-9 {
+			t.Errorf("100 W are drawn as %+v", m.rows[0].cells)
+		}
 	}
 	var b bytes.Buffer
 	if err := s.HTML(&b); err != nil {
@@ -366,6 +379,7 @@ func TestStatementHeatmap(t *testing.T) {
 	}
 }
 
+// Names that others chose are neither formulas nor orders to a terminal.
 func TestNamesDoNoHarm(t *testing.T) {
 	s := statement(t)
 	s.Rows[1].Key[0], s.Rows[2].Key[0] = "=HYPERLINK(1)", "a\x1b[2Jb"

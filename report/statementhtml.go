@@ -78,7 +78,8 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 			if cells[name] == nil {
 				cells[name] = slices.Repeat([]heat{{marked: true}}, n)
 			}
-			length := min(group*slot, span-time.Duration(k)*group*slot)
+			begins := start.Add(time.Duration(k) * group * slot) // the first slot may begin before the statement does
+			length := max(slot/60, grid.Earlier(begins.Add(group*slot), end).Sub(grid.Later(begins, s.From)))
 			cells[name][k] = heat{value: cells[name][k].value + 1000*row.EnergyKWh/length.Hours()}
 			sums[name] += row.EnergyKWh
 		}

@@ -32,7 +32,9 @@ async function read(t) {
   const carbon = m.zones?.[0]?.carbon, p = holds(carbon?.points, t)
   if (p && !p.unknown && t < Date.parse(carbon.until)) out.grid = short(p.value) + carbon.unit
   const w = holds(m.power?.points, t)
-  if (w && t < Date.parse(m.power.until)) out.power = short(w.dynamic + w.idle + w.asleep + w.unknown) + 'W'
+  const step = 1000 * (m.power?.stepSeconds ?? Infinity)
+  const holdsUntil = w && Math.min(Date.parse(m.power.until), Date.parse(w.at) + step)
+  if (w && t < holdsUntil) out.power = short(w.dynamic + w.idle + w.asleep + w.unknown) + 'W'
   const held = (m.jobs ?? []).filter(j => {
     const start = j.started ?? j.plannedStart ?? j.latestStart
     return j.plannedStart && Date.parse(j.since) <= t && t < Date.parse(start)

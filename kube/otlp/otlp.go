@@ -3,11 +3,13 @@
 package otlp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,7 +27,8 @@ const lastPushWithin = 5 * time.Second
 // names of the process and of its host are those that OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES do not say.
 func Run(ctx context.Context, service string, gather prometheus.Gatherer, log *slog.Logger) error {
 	if first("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT") == "" ||
-		os.Getenv("OTEL_METRICS_EXPORTER") == "none" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
+		cmp.Or(os.Getenv("OTEL_METRICS_EXPORTER"), "otlp") != "otlp" ||
+		strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return nil
 	}
 	const takes = "http/protobuf"

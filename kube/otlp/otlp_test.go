@@ -136,8 +136,8 @@ func TestOff(t *testing.T) {
 		want string
 	}{
 		"nothing set":  {nil, ""},
-		"switched off": {map[string]string{endpoint: "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"}, ""},
-		"no exporter":  {map[string]string{endpoint: "http://127.0.0.1:1", "OTEL_METRICS_EXPORTER": "none"}, ""},
+		"switched off": {map[string]string{endpoint: "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "True"}, ""},
+		"no exporter":  {map[string]string{endpoint: "http://127.0.0.1:1", "OTEL_METRICS_EXPORTER": "prometheus"}, ""},
 		"another protocol": {
 			map[string]string{endpoint: "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
 			`OTEL_EXPORTER_OTLP_PROTOCOL is "grpc": want http/protobuf`,
