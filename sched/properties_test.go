@@ -95,6 +95,9 @@ func drawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64
 		if rapid.Bool().Draw(t, "hasFinishBy") {
 			j.FinishBy = s.Now.Add(time.Duration(rapid.IntRange(-3600, 12*3600).Draw(t, "finishBy")) * time.Second)
 		}
+		if rapid.Bool().Draw(t, "bound") {
+			j.Sites = []string{rapid.SampledFrom(s.Sites).Draw(t, "boundTo").Name}
+		}
 		s.Queue = append(s.Queue, j)
 	}
 	s.Policy.Seed = rapid.Uint64Range(0, 3).Draw(t, "seed")

@@ -76,6 +76,7 @@ type (
 		Duration      time.Duration     `json:"duration"`
 		Request       Resources         `json:"request"`
 		Selector      map[string]string `json:"selector,omitempty"`
+		Sites         []string          `json:"sites,omitempty"`
 		AllowedDelay  time.Duration     `json:"allowedDelay,omitempty"`
 		FinishBy      time.Time         `json:"finishBy,omitzero"`
 		Released      bool              `json:"released,omitempty"`
@@ -249,7 +250,7 @@ func (w *writer) node(n *Node) {
 
 func (w *writer) job(j *Job) writtenJob {
 	out := writtenJob{
-		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request, Selector: j.Selector,
+		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request, Selector: j.Selector, Sites: j.Sites,
 		AllowedDelay: max(0, j.AllowedDelay), Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
 		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost,
 		Running: j.Running, Done: j.Done, Worked: j.Worked,
@@ -497,9 +498,13 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	r.number("the PUE of a job", in.PUE)
 	r.resources("what a job asks for", in.Request)
 	r.pairs(in.Selector)
+	r.want(len(in.Sites) <= maxSites, "a job may run at %d sites", len(in.Sites))
+	for _, site := range in.Sites {
+		r.text("a site of a job", site)
+	}
 	j := Job{
 		ID: in.ID, Submitted: r.instant("submitted", in.Submitted), Duration: r.duration("duration", in.Duration),
-		Request: in.Request, Selector: in.Selector, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay),
+		Request: in.Request, Selector: in.Selector, Sites: in.Sites, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay),
 		FinishBy: r.instant("finishBy", in.FinishBy), Released: in.Released, Class: in.Class, GPUClass: in.GPUClass,
 		PUE: in.PUE, Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible,
 		RestartCost: r.duration("restartCost", in.RestartCost), Running: in.Running,

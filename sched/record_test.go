@@ -187,6 +187,10 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 				fill(t, v.Field(i), n)
 			}
 		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(t, v.Index(0), n)
+		fill(t, v.Index(1), n)
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.String:

@@ -87,11 +87,11 @@ func (s *Snapshot) mayWait(j *Job, latest time.Time) (why ReasonKind, ok bool) {
 	return NoOpinion, true
 }
 
-// known returns the sites that have the signals that matter, none of them too old. One site of which nothing is known
-// must not decide for all the others: it is left out, and the job may still be placed there.
-func (s *Snapshot) known(carbon, price bool) []*Site {
+// known returns the sites where j may run that have the signals that matter, none of them too old. One site of which
+// nothing is known must not decide for all the others: it is left out, and the job may still be placed there.
+func (s *Snapshot) known(j *Job, carbon, price bool) []*Site {
 	return sitesThat(s.Sites, func(site *Site) bool {
-		return (!carbon || site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge)) &&
+		return j.MayRunAt(site) && (!carbon || site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge)) &&
 			(!price || site.Price.Fresh(s.Now, s.Policy.MaxSignalAge))
 	})
 }
@@ -136,7 +136,7 @@ func (c *windowSearch) mayHold(now Window, latest time.Time) (why ReasonKind, ok
 	if why, ok = c.s.mayWait(c.j, latest); !ok {
 		return why, false
 	}
-	if c.sites = c.s.known(c.weights.countCarbon(), c.weights.countPrice()); len(c.sites) == 0 {
+	if c.sites = c.s.known(c.j, c.weights.countCarbon(), c.weights.countPrice()); len(c.sites) == 0 {
 		return NoFreshSignal, false
 	}
 	if c.sites = sitesThat(c.sites, func(site *Site) bool { return c.covered(site, now) }); len(c.sites) == 0 {

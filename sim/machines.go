@@ -169,6 +169,7 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 		j := &e.scenario.Jobs[job]
 		needs = append(needs, sleep.Need{
 			Job: j.ID, At: start, Request: j.Request, Selector: j.Selector, Duration: j.Duration,
+			Machines: m.at(j.Sites),
 		})
 	}
 	waiting := 0 // none is looked at where none can be helped
@@ -190,6 +191,16 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 		add(int(ev.job), e.scenario.Start.Add(time.Duration(ev.at)))
 	})
 	return needs
+}
+
+// at returns the names of the machines at some sites; of no sites none, which means all machines.
+func (m *machines) at(sites []string) (names []string) {
+	for k := range m.snapshot.Machines {
+		if slices.Contains(sites, m.snapshot.Machines[k].Zone) {
+			names = append(names, m.snapshot.Machines[k].Name)
+		}
+	}
+	return names
 }
 
 // turn changes the state of a machine.
