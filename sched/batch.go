@@ -61,6 +61,7 @@ func (g *Greedy) Alone() *Greedy {
 	left, _, _ := parts(g.name)
 	alone := *g
 	alone.match, alone.name = nil, matchers[left].alone+g.name[len(left):]
+	alone.traits = where[matchers[left].alone].traits
 	return &alone
 }
 

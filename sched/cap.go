@@ -40,11 +40,14 @@ func NewCap(inner *Greedy, most, least int64) (*Cap, error) {
 	return &Cap{inner: inner, most: most, least: least}, nil
 }
 
-// ByName returns what [New] does, and for names such as "cap(20-200):carbon+now" that strategy throttled to 20 to 200
-// cores.
+// ByName returns what [New] does, and what simulations alone have: for names such as "cap(20-200):carbon+now" that
+// strategy throttled to 20 to 200 cores, and the wheres of [Clusters].
 func ByName(name string) (Strategy, error) {
 	limits, ok := strings.CutPrefix(name, "cap(")
 	if !ok {
+		if left, _, _ := parts(name); clusters[left].cost != nil {
+			return newGreedy(name, clusters)
+		}
 		return New(name)
 	}
 	limits, rest, closed := strings.Cut(limits, "):")

@@ -11,9 +11,10 @@ import (
 type Site struct {
 	Name   string      `json:"name"`
 	Zone   grid.Zone   `json:"zone"`
-	PUE    float64     `json:"pue,omitempty"`   // facility energy ÷ node energy; 0 reads as 1
-	Carbon grid.Signal `json:"carbon,omitzero"` // gCO2e per kWh
-	Price  grid.Signal `json:"price,omitzero"`  // money per kWh; absent: energy is free of charge here
+	PUE    float64     `json:"pue,omitempty"`    // facility energy ÷ node energy; 0 reads as 1
+	Weight int64       `json:"weight,omitempty"` // of the where "karmada-static"; 0 reads as 1
+	Carbon grid.Signal `json:"carbon,omitzero"`  // gCO2e per kWh
+	Price  grid.Signal `json:"price,omitzero"`   // money per kWh; absent: energy is free of charge here
 }
 
 func (s *Site) pue() float64 {

@@ -173,7 +173,7 @@ func anyIntensity(t *rapid.T, label string) []float64 {
 }
 
 func plan(t rapid.TB, name string, s *sched.Snapshot) sched.Plan {
-	strategy, err := sched.New(name)
+	strategy, err := sched.ByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,8 @@ func plan(t rapid.TB, name string, s *sched.Snapshot) sched.Plan {
 // The same snapshot gives the same plan, in whatever order nodes and jobs are listed, and is left as it was.
 func TestPlanIsDeterministicAndOrderIndependent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, name := drawSnapshot(t, anyIntensity), rapid.SampledFrom(strategies).Draw(t, "strategy")
+		all := slices.Concat(strategies, sched.Clusters())
+		s, name := drawSnapshot(t, anyIntensity), rapid.SampledFrom(all).Draw(t, "strategy")
 		var before []sched.Node
 		for _, n := range s.Nodes {
 			before = append(before, *n)

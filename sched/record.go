@@ -40,6 +40,7 @@ type (
 		Name   string         `json:"name"`
 		Zone   grid.Zone      `json:"zone,omitempty"`
 		PUE    float64        `json:"pue,omitempty"`
+		Weight int64          `json:"weight,omitempty"`
 		Carbon *writtenSignal `json:"carbon,omitempty"`
 		Price  *writtenSignal `json:"price,omitempty"`
 	}
@@ -162,7 +163,8 @@ func (w *writer) site(s *Site) int {
 	}
 	return once(w, s, "site", &w.out.Sites, func() writtenSite {
 		return writtenSite{
-			Name: s.Name, Zone: s.Zone, PUE: s.PUE, Carbon: w.signal(&s.Carbon), Price: w.signal(&s.Price),
+			Name: s.Name, Zone: s.Zone, PUE: s.PUE, Weight: s.Weight, Carbon: w.signal(&s.Carbon),
+			Price: w.signal(&s.Price),
 		}
 	})
 }
@@ -411,8 +413,9 @@ func (r *reader) site(in *writtenSite) *Site {
 	r.text("the zone of a site", string(in.Zone))
 	const maxPUE = 100
 	r.want(in.PUE >= 0 && in.PUE <= maxPUE, "site %q has a PUE of %v", in.Name, in.PUE)
+	r.want(in.Weight >= 0, "site %q has a weight of %d", in.Name, in.Weight)
 	return &Site{
-		Name: in.Name, Zone: in.Zone, PUE: in.PUE, Carbon: r.signal(in.Carbon, 0),
+		Name: in.Name, Zone: in.Zone, PUE: in.PUE, Weight: in.Weight, Carbon: r.signal(in.Carbon, 0),
 		Price: r.signal(in.Price, -maxNumber),
 	}
 }

@@ -165,11 +165,18 @@ const mostNeeds = 256
 // needs collects the jobs that fit nowhere, and those that are planned to start soon.
 func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 	m := e.machines
+	binder, binds := e.strategy.(interface {
+		Bound(s *sched.Snapshot, j *sched.Job) []string
+	})
 	add := func(job int, start time.Time) {
 		j := &e.scenario.Jobs[job]
+		sites := j.Sites
+		if binds {
+			sites = binder.Bound(&e.snapshot, j)
+		}
 		needs = append(needs, sleep.Need{
 			Job: j.ID, At: start, Request: j.Request, Selector: j.Selector, Duration: j.Duration,
-			Machines: m.at(j.Sites),
+			Machines: m.at(sites),
 		})
 	}
 	waiting := 0 // none is looked at where none can be helped

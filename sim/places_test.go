@@ -34,6 +34,22 @@ func TestBoundJobsRunWhereTheyMay(t *testing.T) {
 	}
 }
 
+// Strategies that send a job to a site, room or not, have a machine of that site woken for it.
+func TestTheMachineThatWakesIsOfTheClusterThatWasChosen(t *testing.T) {
+	first, second := site(t, "first", 1, 500, 500, 500, 500), site(t, "second", 1, 50, 50, 50, 50)
+	second.Weight = 2
+	s := &sim.Scenario{
+		Start: start, Sites: []*sched.Site{first, second},
+		Nodes: []sched.Node{node("a", first, 10, booting), node("b", second, 10, booting)},
+		Jobs:  []sched.Job{job("late", 2*time.Hour, time.Hour, 10, 0)},
+	}
+	for name, want := range map[string]string{"home": "a", "karmada-static": "b"} {
+		if out := &run(t, s, name).Outcomes[0]; out.Placed.Node != want || out.Start.After(start.Add(123*time.Minute)) {
+			t.Errorf("%s: ran on %q from %v", name, out.Placed.Node, out.Start)
+		}
+	}
+}
+
 func TestUnknownSiteOfAJob(t *testing.T) {
 	home := site(t, "home", 1, 500)
 	bound := job("bound", 0, time.Hour, 1, 0)
