@@ -112,7 +112,7 @@ func (c *Cap) Plan(s *Snapshot) Plan {
 	quota, known := c.quota(s)
 	running := int64(0)
 	for _, n := range s.Nodes {
-		running += n.Capacity.MilliCPU - n.Free.MilliCPU
+		running += int64(n.count()) * (n.Capacity.MilliCPU - n.Free.MilliCPU)
 	}
 	return c.inner.inTurn(s, func(j *Job) (Decision, bool) {
 		if !known || j.Running || !s.throttles(j) || running+j.Request.MilliCPU <= quota {

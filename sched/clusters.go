@@ -112,7 +112,7 @@ func availableReplicas(c *costing) (string, bool) {
 	votes := map[string]int64{}
 	for _, n := range c.snapshot.Nodes {
 		if n.Site != nil {
-			votes[n.Site.Name] += n.replicas(c.job.Request)
+			votes[n.Site.Name] += int64(n.count()) * n.replicas(c.job.Request)
 		}
 	}
 	return mostVotes(c.job.ID, votes)

@@ -31,6 +31,7 @@ type Node struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Capacity Resources         `json:"capacity"`
 	Free     Resources         `json:"free"`
+	Count    int               `json:"count,omitempty"` // nodes like it that it stands for, see [Fold]; 0 reads as 1
 	Jobs     int               `json:"jobs,omitempty"`  // running on it; an empty node sleeps as its profile says
 	Awake    bool              `json:"awake,omitempty"` // it does not sleep now, though it may be empty
 	Profile  *energy.Profile   `json:"-"`

@@ -323,8 +323,9 @@ func Decode(data []byte) (*Snapshot, error) {
 
 // reader checks and converts a written snapshot. The first thing that is wrong is its error.
 type reader struct {
-	in  *writtenSnapshot
-	err error
+	in    *writtenSnapshot
+	count int // nodes that others stand for
+	err   error
 }
 
 func (r *reader) want(ok bool, format string, args ...any) {
@@ -452,6 +453,8 @@ func (r *reader) node(in *writtenNode, sites []*Site, profiles []*energy.Profile
 	r.want(in.Name != "", "a node has no name")
 	r.want(in.Site >= 0, "node %q has no site", in.Name)
 	r.want(in.Jobs >= 0, "node %q has %d jobs", in.Name, in.Jobs)
+	r.count += max(in.Count-1, 0)
+	r.want(in.Count >= 0 && r.count <= maxNodes, "node %q stands for %d nodes", in.Name, in.Count)
 	r.number("the speed of a node", in.Speed)
 	r.number("the PUE of a node", in.PUE)
 	r.resources("the capacity of a node", in.Capacity)

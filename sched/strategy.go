@@ -144,7 +144,8 @@ func (g *Greedy) ReadsLive() bool { return g.traits&live != 0 }
 // order in the queue.
 func (g *Greedy) Plan(s *Snapshot) Plan {
 	if len(s.Queue) == 1 {
-		return Plan{g.decide(s, &s.Queue[0])}
+		d, _ := g.decide(s, &s.Queue[0])
+		return Plan{d}
 	}
 	plan, _ := g.PlanWithin(s, never)
 	return plan
@@ -183,12 +184,14 @@ func (g *Greedy) inTurn(s *Snapshot, gate func(j *Job) (d Decision, decided bool
 			}
 		}
 		work.Nodes = feasible
-		d := g.decide(&work, job)
-		if d.Node != "" {
-			k := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == d.Node })
+		d, on := g.decide(&work, job)
+		if on != nil {
 			sized := job.On(d.Replicas)
-			nodes[k].Provisional += nodes[k].Added(&sized)
-			nodes[k] = nodes[k].Place(sized.Request)
+			k := 0
+			for &nodes[k] != on {
+				k++
+			}
+			nodes = put(nodes, k, &sized)
 			work.Last = d.Node
 			placed(sized.Request)
 		}
@@ -197,15 +200,15 @@ func (g *Greedy) inTurn(s *Snapshot, gate func(j *Job) (d Decision, decided bool
 	return plan
 }
 
-// decide places one job on s.Nodes, all of which are taken as feasible, or holds it.
-func (g *Greedy) decide(s *Snapshot, j *Job) Decision {
+// decide places one job on s.Nodes, all of which are taken as feasible, or holds it. It also returns the node.
+func (g *Greedy) decide(s *Snapshot, j *Job) (Decision, *Node) {
 	if g.chooses(j) {
 		return g.decideScaled(s, j)
 	}
 	window, reason, again := g.when.ask(s, j)
 	d := Decision{Job: j.ID, Window: window, Again: again, Reason: reason}
 	if d.Held(s.Now) || j.Running { // what runs stays where it is
-		return d
+		return d, nil
 	}
 	best, why, ok := g.cheapest(s, j)
 	switch {
@@ -220,7 +223,7 @@ func (g *Greedy) decide(s *Snapshot, j *Job) Decision {
 		d.Window.End = s.Now.Add(best.Runtime(j))
 		d.Cost = s.Estimate(j, best, d.Window)
 	}
-	return d
+	return d, best
 }
 
 // cheapest returns the node of least cost, nil if there is none to choose from. ok is false where there is no opinion,
