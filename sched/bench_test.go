@@ -145,8 +145,8 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// federation is so many clusters of so many nodes of four kinds each, at work and asleep, on grids that differ in level and
-// shape, each known for two days by the hour; and a queue of which two thirds may wait, some for one site or two.
+// federation is so many clusters of so many nodes of four kinds each, at work and asleep, on grids that differ in level
+// and shape, each known for two days by the hour; and a queue of which two thirds may wait, some for one site or two.
 func federation(b *testing.B, clusters, nodes, jobs int) *sched.Snapshot {
 	b.Helper()
 	rnd := rand.New(rand.NewPCG(22, 1))

@@ -252,7 +252,8 @@ func (w *writer) node(n *Node) {
 
 func (w *writer) job(j *Job) writtenJob {
 	out := writtenJob{
-		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request, Selector: j.Selector, Sites: j.Sites,
+		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request,
+		Selector: j.Selector, Sites: j.Sites,
 		AllowedDelay: max(0, j.AllowedDelay), Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
 		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost,
 		Running: j.Running, Done: j.Done, Worked: j.Worked,
@@ -510,8 +511,9 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	}
 	j := Job{
 		ID: in.ID, Submitted: r.instant("submitted", in.Submitted), Duration: r.duration("duration", in.Duration),
-		Request: in.Request, Selector: in.Selector, Sites: in.Sites, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay),
-		FinishBy: r.instant("finishBy", in.FinishBy), Released: in.Released, Class: in.Class, GPUClass: in.GPUClass,
+		Request: in.Request, Selector: in.Selector, Sites: in.Sites,
+		AllowedDelay: r.duration("allowedDelay", in.AllowedDelay),
+		FinishBy:     r.instant("finishBy", in.FinishBy), Released: in.Released, Class: in.Class, GPUClass: in.GPUClass,
 		PUE: in.PUE, Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible,
 		RestartCost: r.duration("restartCost", in.RestartCost), Running: in.Running,
 		Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked),

@@ -60,7 +60,10 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 	case "reset":
 		*w = *newWorld()
 	case "site":
-		site := &sched.Site{Name: name, Zone: grid.Zone(a.text("zone", "")), PUE: a.number("pue", 0), Weight: int64(a.number("weight", 0))}
+		site := &sched.Site{
+			Name: name, Zone: grid.Zone(a.text("zone", "")), PUE: a.number("pue", 0),
+			Weight: int64(a.number("weight", 0)),
+		}
 		step := a.duration("step", time.Hour)
 		if values := numbers(t, d.Input); len(values) > 0 {
 			site.Carbon = grid.Signal{Series: mustSeries(t, step, values)}
