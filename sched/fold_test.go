@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func clustersOf(t *testing.T, rnd *rand.Rand, alike bool) *sched.Snapshot {
 			n := sched.Node{
 				Site: site, Capacity: sched.Resources{MilliCPU: 16000, Memory: 64 << 30, GPU: int64(rnd.IntN(2))},
 				Jobs: rnd.IntN(2), Awake: rnd.IntN(2) == 0, Speed: 0.5 + rnd.Float64(),
-				Labels: map[string]string{"kind": fmt.Sprint(kind % 2), "host": fmt.Sprint(rnd.Int())},
+				Labels: map[string]string{"kind": strconv.Itoa(kind % 2), "host": strconv.Itoa(rnd.Int())},
 				Profile: &energy.Profile{
 					Idle: idle, Max: idle * energy.Watts(2+rnd.Float64()), Sleep: idle / 10,
 					Exponent: 0.5 + rnd.Float64(), WakeUp: energy.Joules(1e5 * rnd.Float64()), GPUIdle: 10, GPUMax: 100,
