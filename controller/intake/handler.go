@@ -47,6 +47,9 @@ type Config struct {
 	Envelope func(node string, seen ledger.Seen) Limits
 	// Power is the state of a node's machine: asleep or booting; nil: all are awake.
 	Power func(node string) string
+	// Members are the clusters that forward what they book; Forward: so does this one.
+	Members access.Members
+	Forward bool
 	// Known reports whether there is a node of a name, besides those that have sent something.
 	Known func(node string) bool
 
@@ -78,6 +81,8 @@ type Handler struct {
 	c       Config
 	memory  *semaphore.Weighted
 	news    novelties
+	members map[string]*member
+	unpacks chan struct{} // places of bodies of members that are in memory
 	metrics *metrics
 	audit   *rate.Limiter
 	unsaid  atomic.Int64 // lines that were too many
@@ -101,6 +106,7 @@ func New(c Config) *Handler {
 		nodes: cache.NewLRUExpireCacheWithClock(mostNodes, clock(c.Now)),
 		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
 	}
+	h.addMembers()
 	promauto.With(c.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "kubenergy_ingest_told_ratio",
 		Help: "Hours that a node told of within an hour, of the node that told of most. An agent that was kept from " +
