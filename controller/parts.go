@@ -123,7 +123,7 @@ func (p *process) addEstimator(api *rest.Config) error {
 		if err != nil {
 			return err
 		}
-		o.Usage, o.Book, o.Permanent, o.Registerer = usage.Usage, p.unit.bookEstimate, permanent, p.registry
+		o.Usage, o.Book, o.Permanent, o.Registerer = usage.Usage, p.unit.bookEstimate, intake.Permanent, p.registry
 	}
 	return p.manager.Add(manager.RunnableFunc(p.kept("estimate", estimate.New(o).Run)))
 }

@@ -198,11 +198,6 @@ func (u *unit) bookEstimate(ctx context.Context, b *batch.Batch) error {
 	return u.batches.Local(ctx, b, true)
 }
 
-// permanent reports whether booking the same batch again would fail in the same way.
-func permanent(err error) bool {
-	return errors.Is(err, intake.ErrRefused) || errors.Is(err, ledger.ErrOverlap) || errors.Is(err, ledger.ErrPartly)
-}
-
 // addBudgets adds what acts on budgets; the replica that leads does.
 func (u *unit) addBudgets(p *process) (err error) {
 	var key []byte
@@ -265,7 +260,7 @@ func (u *unit) addAPI(p *process) (err error) {
 				}
 				return err
 			},
-			Final: permanent, PodUID: p.podUID, Leads: p.leads,
+			Final: intake.Permanent, PodUID: p.podUID, Leads: p.leads,
 		},
 		Now: time.Now, Log: p.log, Registerer: p.registry,
 	})

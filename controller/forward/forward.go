@@ -9,7 +9,6 @@ package forward
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,8 +48,7 @@ const (
 	mostAnswer   = 1 << 20
 	patience     = time.Minute
 	lookEvery    = time.Second // for new bookings
-	passEvery    = 30 * time.Second
-	longestPass  = 5 * time.Minute // after one in which something was refused
+	passEvery    = time.Minute
 	measureEvery = 15 * time.Second
 	longestRest  = 15 * time.Minute // that a federation can ask for
 )
@@ -62,7 +60,6 @@ type Forwarder struct {
 
 	after    int64           // the last number that this pass has come to
 	began    time.Time       // of the pass
-	rest     time.Duration   // from there to the next
 	resting  map[string]bool // streams of which something was refused in this pass
 	most     int             // bookings of a request
 	measured time.Time
@@ -132,11 +129,7 @@ func (f *Forwarder) Step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if time.Since(f.began) > f.rest {
-		f.rest = passEvery
-		if len(f.resting) > 0 {
-			f.rest = longestPass
-		}
+	if time.Since(f.began) > passEvery {
 		f.after, f.began, f.resting = 0, time.Now(), map[string]bool{}
 	}
 	rows, err := box.Outgoing(ctx, f.after, f.most)
@@ -150,16 +143,17 @@ func (f *Forwarder) Step(ctx context.Context) error {
 	send, body, gone := f.choose(&rows)
 	if len(send) > 0 {
 		refused, err := f.post(ctx, body, len(send))
-		if f.halve(err, len(send)) {
-			return nil
-		}
-		if isOne(err) {
+		if r, ok := errors.AsType[*central.Refused](err); ok &&
+			(r.Status == http.StatusBadRequest || r.Status == http.StatusRequestEntityTooLarge) {
+			if f.most = len(send) / 2; f.most > 0 { // what is bad, or too much, is found so
+				return nil
+			}
 			refused, err = []api.Refused{{Error: err.Error()}}, nil
 		}
 		if err != nil {
 			return err
 		}
-		f.most = min(2*f.most, intake.MostForwarded)
+		f.most = min(2*max(f.most, 1), intake.MostForwarded)
 		gone = append(gone, f.booked(send, refused)...)
 	}
 	if len(gone) > 0 {
@@ -237,21 +231,6 @@ func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
 	return nil
 }
 
-// isOne reports whether a request was refused because of what it holds.
-func isOne(err error) bool {
-	r, ok := errors.AsType[*central.Refused](err)
-	return ok && (r.Status == http.StatusBadRequest || r.Status == http.StatusRequestEntityTooLarge)
-}
-
-// halve has fewer bookings sent after a request that held too much, or one that is bad: that is then found.
-func (f *Forwarder) halve(err error, held int) bool {
-	if !isOne(err) || held == 1 {
-		return false
-	}
-	f.most = held / 2
-	return true
-}
-
 // post makes the request.
 func (f *Forwarder) post(ctx context.Context, body []byte, lines int) ([]api.Refused, error) {
 	answer, err := f.client.Do(ctx, &central.Request{
@@ -270,10 +249,7 @@ func (f *Forwarder) post(ctx context.Context, body []byte, lines int) ([]api.Ref
 	}
 	reason := "connection"
 	if r, ok := errors.AsType[*central.Refused](err); ok {
-		reason = cmp.Or(map[int]string{
-			http.StatusUnauthorized: "credentials", http.StatusForbidden: "credentials",
-			http.StatusTooManyRequests: "busy", http.StatusServiceUnavailable: "busy",
-		}[r.Status], "refused")
+		reason = strconv.Itoa(r.Status)
 		seconds, _ := strconv.Atoi(r.Header.Get("Retry-After"))
 		f.wait = min(time.Duration(max(seconds, 0))*time.Second, longestRest)
 	}

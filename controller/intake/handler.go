@@ -250,8 +250,14 @@ func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	return refused("error", http.StatusInternalServerError, "booking failed")
 }
 
-// Local books a batch that the central unit has made itself. An error that is [ErrRefused], [ledger.ErrOverlap] or
-// [ledger.ErrPartly] says that the batch will never be booked as it is; after others it may be tried again.
+// Permanent reports whether booking the same again would fail in the same way.
+func Permanent(err error) bool {
+	return errors.Is(err, ErrRefused) || errors.Is(err, ledger.ErrOverlap) || errors.Is(err, ledger.ErrPartly) ||
+		errors.Is(err, ledger.ErrInvalid)
+}
+
+// Local books a batch that the central unit has made itself. After an error that is not [Permanent] it may be tried
+// again.
 func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) error {
 	if err := b.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)

@@ -2,7 +2,6 @@ package intake
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -87,37 +85,45 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 	case <-time.After(busyAfter):
 		return busy(busyAfter, "too many bookings at once")
 	}
-	lines, err := unpack(packed)
+	d, err := m.read(packed)
 	switch {
 	case errors.Is(err, errMuch):
 		return refused("too_large", http.StatusRequestEntityTooLarge, err.Error())
 	case err != nil:
 		return refused("malformed", http.StatusBadRequest, err.Error())
-	case !m.rate.AllowN(h.c.Now(), 1+len(lines)):
+	case !m.rate.AllowN(h.c.Now(), 1+len(d.errs)):
 		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings of this cluster in a minute")
 	}
-	var no refusals
-	streams, err := m.read(lines)
-	if err != nil {
-		return refused("malformed", http.StatusBadRequest, err.Error())
-	}
-	if err := h.bookStreams(r.Context(), m, streams, &no); err != nil {
+	if err := h.bookStreams(r.Context(), m, d); err != nil {
 		h.c.Log.Warn("booking what a cluster forwards", "cluster", m.Name, "error", err)
-		return busy(readOnlyAfter, "booking fails: "+ledger.ErrReadOnly.Error())
+		return busy(readOnlyAfter, "booking fails now")
 	}
-	slices.SortFunc(no.all, func(a, b api.Refused) int { return cmp.Compare(a.Line, b.Line) })
-	body, _ := json.Marshal(api.Forwarded{Booked: len(lines) - len(no.all), Refused: no.all}) // texts can always be written
+	var said api.Forwarded
+	for line, err := range d.errs {
+		if err == nil {
+			said.Booked++
+		} else {
+			said.Refused = append(said.Refused, api.Refused{Line: line, Error: err.Error()})
+		}
+	}
+	body, _ := json.Marshal(said) // texts can always be written
 	return &reply{"booked", func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body) // a client that is gone asks again
 	}}
 }
 
+// A delivery is a request of a member.
+type delivery struct {
+	bookings []*ledger.Booking
+	errs     []error                // by line: why it will never be booked as it is
+	streams  map[batch.Stream][]int // lines
+}
+
 var errMuch = fmt.Errorf("a request has at most %d bookings, and %d bytes when it is unpacked", MostForwarded,
 	mostForwardedBytes)
 
-// unpack returns the lines of a body.
-func unpack(packed []byte) ([][]byte, error) {
+func (m *member) read(packed []byte) (*delivery, error) {
 	zip, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, fmt.Errorf("unpacking: %w", err)
@@ -130,76 +136,43 @@ func unpack(packed []byte) ([][]byte, error) {
 	if len(data) > mostForwardedBytes || len(lines) > MostForwarded {
 		return nil, errMuch
 	}
-	return lines, nil
-}
-
-// A forwarded is a line of a request.
-type forwarded struct {
-	line    int
-	booking *ledger.Booking
-	err     error // why there is none
-}
-
-// refusals collects the lines that are never booked as they are.
-type refusals struct {
-	mu  sync.Mutex
-	all []api.Refused
-}
-
-func (r *refusals) add(line int, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.all = append(r.all, api.Refused{Line: line, Error: err.Error()})
-}
-
-// read returns the bookings of a request by stream. The order within a stream must stay: what is booked acknowledges
-// all that is before it.
-func (m *member) read(lines [][]byte) (map[batch.Stream][]forwarded, error) {
-	streams := map[batch.Stream][]forwarded{}
+	d := &delivery{streams: map[batch.Stream][]int{}}
 	for i, line := range lines {
 		of, booking, err := ledger.Unpack(line, m.Name)
 		if of == nil {
 			return nil, err
 		}
-		streams[*of] = append(streams[*of], forwarded{i, booking, err})
+		d.bookings, d.errs = append(d.bookings, booking), append(d.errs, err)
+		d.streams[*of] = append(d.streams[*of], i)
 	}
-	return streams, nil
+	return d, nil
 }
 
-// bookStreams books all that can be. An error says that some may be booked later, as they are.
-func (h *Handler) bookStreams(ctx context.Context, m *member, streams map[batch.Stream][]forwarded, no *refusals) error {
+// bookStreams books all that can be. An error says that some may be booked later, as they are. The order within a
+// stream stays, and nothing is booked behind what is refused: a later number acknowledges all before it.
+func (h *Handler) bookStreams(ctx context.Context, m *member, d *delivery) error {
 	var all errgroup.Group
-	all.SetLimit(mostStream)
-	for of, lines := range streams {
+	for of, lines := range d.streams {
 		all.Go(func() error {
-			for i, f := range lines {
-				err := f.err
+			for i, line := range lines {
+				err := d.errs[line]
 				if err == nil {
-					err = h.bookForwarded(ctx, m, f.booking)
+					if err = h.bookForwarded(ctx, m, d.bookings[line]); err != nil && !Permanent(err) {
+						return err
+					}
 				}
-				if err == nil {
-					continue
+				if err != nil {
+					h.tell("a booking of a cluster is refused", "cluster", m.Name, "node", of.Node, "error", err)
+					for _, rest := range lines[i:] {
+						d.errs[rest] = err
+					}
+					break
 				}
-				if f.booking != nil && !lasting(err) {
-					return err
-				}
-				h.tell("a booking of a cluster is refused", "cluster", m.Name, "node", of.Node, "error", err)
-				for _, rest := range lines[i:] {
-					no.add(rest.line, err)
-				}
-				return nil
 			}
 			return nil
 		})
 	}
 	return all.Wait()
-}
-
-// lasting reports whether booking the same again would fail in the same way.
-func lasting(err error) bool {
-	_, impossible := errors.AsType[*breach](err)
-	return impossible || errors.Is(err, ErrRefused) || errors.Is(err, ledger.ErrOverlap) ||
-		errors.Is(err, ledger.ErrPartly) || errors.Is(err, ledger.ErrInvalid)
 }
 
 // bookForwarded checks, prices and books what a member has booked.
@@ -229,7 +202,7 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	done, since, broken := n.envelope.reserve(bt, Limits{MaxPower: m.MaxPower, Cores: DefaultCores}, now)
 	if broken != nil {
 		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
-		return broken
+		return fmt.Errorf("%w: %w", ErrRefused, broken)
 	}
 	m.name(b, now)
 	b.Received, b.NodeSince, b.Rates = now, since, h.c.Rates(bt.Stream.Node, bt.Start, bt.End)
