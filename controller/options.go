@@ -196,15 +196,7 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf("--%s is %q: want host:port, :port or 0", name, address))
 		}
 	}
-	if why := validation.IsDNS1123Label(o.Cluster); o.Cluster != "" && len(why) > 0 {
-		errs = append(errs, fmt.Errorf("--cluster is %q: %s", o.Cluster, why[0]))
-	}
-	if o.Forward.URL != "" && (o.Cluster == "" || o.Forward.TokenFile == "" || !o.keepsLedger()) {
-		errs = append(errs, errors.New("--forward-to needs --cluster, --forward-token-file and a ledger (--state-dir)"))
-	}
-	if o.Forward.Most < 1 {
-		errs = append(errs, fmt.Errorf("--forward-keep is %d: want 1 or more", o.Forward.Most))
-	}
+	errs = append(errs, o.checkFederation()...)
 	if (o.APICert == "") != (o.APIKey == "") {
 		errs = append(errs, errors.New("--api-cert-file and --api-key-file go together"))
 	}
@@ -218,6 +210,19 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--log-format is %q: want json or text", o.LogFormat))
 	}
 	return errors.Join(errs...)
+}
+
+func (o *Options) checkFederation() (errs []error) {
+	if why := validation.IsDNS1123Label(o.Cluster); o.Cluster != "" && len(why) > 0 {
+		errs = append(errs, fmt.Errorf("--cluster is %q: %s", o.Cluster, why[0]))
+	}
+	if o.Forward.URL != "" && (o.Cluster == "" || o.Forward.TokenFile == "" || !o.keepsLedger()) {
+		errs = append(errs, errors.New("--forward-to needs --cluster, --forward-token-file and a ledger (--state-dir)"))
+	}
+	if o.Forward.Most < 1 {
+		errs = append(errs, fmt.Errorf("--forward-keep is %d: want 1 or more", o.Forward.Most))
+	}
+	return errs
 }
 
 // Logger returns a logger that writes to w as the options say.

@@ -3,13 +3,13 @@ package forward_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -206,7 +206,7 @@ func newFederation(t *testing.T, random *rand.Rand, now time.Time) *federation {
 func TestSumsSurviveKills(t *testing.T) {
 	for range 2 {
 		seed := uint64(time.Now().UnixNano())
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { sumsSurviveKills(t, rand.New(rand.NewPCG(seed, 1))) })
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { sumsSurviveKills(t, rand.New(rand.NewPCG(seed, 1))) })
 	}
 }
 

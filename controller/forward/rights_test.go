@@ -5,11 +5,11 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -219,7 +219,7 @@ func TestMemberCannotExhaust(t *testing.T) {
 		t.Errorf("of 5 nodes %+v, want 3", answer)
 	}
 	week := func(b *ledger.Booking) { // each says that it is of the last four days
-		b.Agentless, b.Batch.Stream.Epoch = true, b.Batch.Stream.Epoch+fmt.Sprint(b.Batch.First)
+		b.Agentless, b.Batch.Stream.Epoch = true, b.Batch.Stream.Epoch+strconv.FormatUint(b.Batch.First, 10)
 		b.Batch.StartSinceBoot, b.Batch.EndSinceBoot = 0, 4*24*time.Hour
 		b.Batch.SetWall(ledgertest.Noon)
 	}

@@ -20,7 +20,10 @@ func Outbox(t *testing.T, s interface {
 		if forward {
 			b.Forward = []byte{byte(node), byte(number)}
 		}
-		if _, _, err := s.Book(t.Context(), []*ledger.Booking{b}); err != nil {
+		MustBook(t, s, b)
+	}
+	sent := func(numbers ...int64) {
+		if err := s.Sent(t.Context(), numbers); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,16 +59,12 @@ func Outbox(t *testing.T, s interface {
 		t.Errorf("two after the second are %q", some)
 	}
 	backlog(100, 5, 0)
-	if err := s.Sent(t.Context(), []int64{numbers[0], numbers[2]}); err != nil {
-		t.Fatal(err)
-	}
+	sent(numbers[0], numbers[2])
 	backlog(2, 2, 1)
 	if _, left := kept(0, 100); !slices.Equal(left, want[3:]) {
 		t.Errorf("%q are left", left)
 	}
-	if err := s.Sent(t.Context(), numbers); err != nil {
-		t.Fatal(err)
-	}
+	sent(numbers...)
 	book(0, 5, true)
 	if again, _ := kept(0, 100); len(again) != 1 || again[0] <= numbers[4] {
 		t.Errorf("number %d after %d", again, numbers[4])

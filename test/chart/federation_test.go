@@ -126,8 +126,10 @@ func TestExpose(t *testing.T) {
 		"LoadBalancer": {nil, v1.ServiceTypeLoadBalancer, ""},
 		"Ingress":      {[]string{"--set", "api.expose.className=nginx"}, v1.ServiceTypeClusterIP, "ingressClassName: nginx"},
 		"Gateway":      {gateway, v1.ServiceTypeClusterIP, "{name: edge, namespace: net}"},
-		"Gateway v1": {append([]string{"--api-versions", "gateway.networking.k8s.io/v1/TLSRoute"}, gateway...),
-			v1.ServiceTypeClusterIP, "apiVersion: gateway.networking.k8s.io/v1\n"},
+		"Gateway v1": {
+			append([]string{"--api-versions", "gateway.networking.k8s.io/v1/TLSRoute"}, gateway...),
+			v1.ServiceTypeClusterIP, "apiVersion: gateway.networking.k8s.io/v1\n",
+		},
 	} {
 		way, _, _ := strings.Cut(kind, " ")
 		args := append([]string{"--set", "api.expose.type=" + way}, c.args...)
