@@ -78,6 +78,9 @@ type Decisions struct {
 	Decisions []ledger.Record `json:"decisions"`
 }
 
+// MostForwarded is how many bookings a request to POST /api/v1/clusters/{cluster}/bookings has at most.
+const MostForwarded = 256
+
 // Forwarded is the answer of POST /api/v1/clusters/{cluster}/bookings: every line that is not refused is booked.
 type Forwarded struct {
 	Booked  int       `json:"booked"` // lines, now or before

@@ -23,7 +23,6 @@ import (
 
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
-	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -87,7 +86,7 @@ func New(o Options) (*Forwarder, error) {
 		return with.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	return &Forwarder{
-		o: o, client: client, most: intake.MostForwarded,
+		o: o, client: client, most: api.MostForwarded,
 		backlog: gauge("kubenergy_forward_backlog", "Bookings that the federation does not have yet, at most."),
 		oldest: gauge("kubenergy_forward_oldest_timestamp_seconds",
 			"When the oldest booking was booked that the federation does not have; 0: it has all."),
@@ -153,7 +152,7 @@ func (f *Forwarder) Step(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.most = min(2*max(f.most, 1), intake.MostForwarded)
+		f.most = min(2*max(f.most, 1), api.MostForwarded)
 		gone = append(gone, f.booked(send, refused)...)
 	}
 	if len(gone) > 0 {

@@ -248,6 +248,10 @@ func TestMemberCannotExhaust(t *testing.T) {
 	if status, _ := g.send("alpha", "alpha", all[0]); status != http.StatusOK {
 		t.Errorf("two minutes later: %d", status)
 	}
+	g.now = g.now.Add(25 * time.Hour)
+	if _, answer := g.send("alpha", "alpha", all[3:]...); answer.Booked != 2 {
+		t.Errorf("two other nodes a day later: %+v", answer)
+	}
 }
 
 // TestRefusedStreamsRest has one stream refused in the middle: what is behind it in the stream must not be booked, as

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
@@ -23,12 +24,10 @@ import (
 
 // What a request of a member may hold.
 const (
-	MostForwarded      = 256 // bookings
 	mostForwardedBytes = 32 << 20
 	mostPacked         = 4 << 20 // bytes of it, compressed
 
-	mostUnpacks = 2             // bodies of members in memory
-	mostStream  = MostForwarded // streams of a request that are booked at once: the ledger makes many durable together
+	mostUnpacks = 2 // bodies of members in memory
 )
 
 // member is what is remembered of a cluster that forwards what it books. A lie of a member reaches no further than its
@@ -40,14 +39,15 @@ type member struct {
 	news  novelties
 
 	mu    sync.Mutex
-	nodes [2]map[string]*node // by name: with an agent, and without
+	nodes [2]*cache.LRUExpireCache // node, by name: with an agent, and without
 }
 
 func (h *Handler) addMembers() {
 	h.members, h.unpacks = map[string]*member{}, make(chan struct{}, mostUnpacks)
 	for name, m := range h.c.Members {
+		nodes := func() *cache.LRUExpireCache { return cache.NewLRUExpireCacheWithClock(m.Nodes, clock(h.c.Now)) }
 		h.members[name] = &member{
-			Member: m, place: make(chan struct{}, 1), nodes: [2]map[string]*node{{}, {}},
+			Member: m, place: make(chan struct{}, 1), nodes: [2]*cache.LRUExpireCache{nodes(), nodes()},
 			rate: rate.NewLimiter(rate.Limit(m.Bookings)/60, m.Bookings), //nolint:mnd // seconds of a minute
 		}
 	}
@@ -120,7 +120,7 @@ type delivery struct {
 	streams  map[batch.Stream][]int // lines
 }
 
-var errMuch = fmt.Errorf("a request has at most %d bookings, and %d bytes when it is unpacked", MostForwarded,
+var errMuch = fmt.Errorf("a request has at most %d bookings, and %d bytes when it is unpacked", api.MostForwarded,
 	mostForwardedBytes)
 
 func (m *member) read(packed []byte) (*delivery, error) {
@@ -133,7 +133,7 @@ func (m *member) read(packed []byte) (*delivery, error) {
 		return nil, fmt.Errorf("unpacking: %w", err)
 	}
 	lines := bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
-	if len(data) > mostForwardedBytes || len(lines) > MostForwarded {
+	if len(data) > mostForwardedBytes || len(lines) > api.MostForwarded {
 		return nil, errMuch
 	}
 	d := &delivery{streams: map[batch.Stream][]int{}}
@@ -224,21 +224,15 @@ func (m *member) node(name string, agentless bool, now time.Time) (*node, error)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := all[name]; n != nil {
-		return n, nil
-	}
-	if len(all) >= m.Nodes {
-		for other, n := range all {
-			if now.Sub(n.lastHeard()) > noveltiesFor {
-				delete(all, other)
-			}
+	known, _ := all.Get(name)
+	n, ok := known.(*node)
+	if !ok {
+		if len(all.Keys()) >= m.Nodes {
+			return nil, fmt.Errorf("%w: cluster %s names more than %d nodes in a day", ErrRefused, m.Name, m.Nodes)
 		}
+		n = newNode(now)
 	}
-	if len(all) >= m.Nodes {
-		return nil, fmt.Errorf("%w: cluster %s names more than %d nodes in a day", ErrRefused, m.Name, m.Nodes)
-	}
-	n := newNode(now)
-	all[name] = n
+	all.Add(name, n, noveltiesFor)
 	return n, nil
 }
 

@@ -112,12 +112,6 @@ func (n *node) booked(b *batch.Batch, now time.Time) {
 	}
 }
 
-func (n *node) lastHeard() time.Time {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.heard
-}
-
 func (n *node) guest(vm string, now time.Time) {
 	if n.guests == nil {
 		n.guests = map[string]time.Time{}
