@@ -46,6 +46,7 @@ type process struct {
 	directory *intake.Directory // of pods
 	nodes     intake.NodeBook
 	hosts     *access.HostTokens
+	members   access.Members
 	history   *zone.History
 	rates     *zone.Rates
 	held      *release.Held
@@ -79,8 +80,12 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 	if p.hosts, err = access.NewHostTokens(p.options.HostTokens, time.Now, p.log); err != nil {
 		return err
 	}
+	if p.members, err = access.LoadMembers(p.options.Members, p.options.Cluster); err != nil {
+		return err
+	}
 	p.rates = &zone.Rates{
-		View: p.objects.View, History: p.history, Node: p.nodes.Node, Hosts: p.hosts, Now: time.Now,
+		View: p.objects.View, History: p.history, Node: p.nodes.Node, Hosts: p.hosts, Members: p.members,
+		Now: time.Now,
 	}
 	p.shadow = status.NewShadow(status.ShadowOptions{
 		View: p.objects.View, Leads: p.leads, Events: p.manager.GetEventRecorder("kubenergy-controller"),
@@ -118,7 +123,7 @@ func (p *process) addEstimator(api *rest.Config) error {
 		if err != nil {
 			return err
 		}
-		o.Usage, o.Book, o.Permanent, o.Registerer = usage.Usage, p.unit.bookEstimate, permanent, p.registry
+		o.Usage, o.Book, o.Permanent, o.Registerer = usage.Usage, p.unit.bookEstimate, intake.Permanent, p.registry
 	}
 	return p.manager.Add(manager.RunnableFunc(p.kept("estimate", estimate.New(o).Run)))
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/controller/budget"
+	"github.com/kubenergy/kubenergy/controller/forward"
 	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/controller/live"
 	"github.com/kubenergy/kubenergy/controller/meter"
@@ -80,14 +81,37 @@ func newUnit(ctx context.Context, api *rest.Config, p *process) (*unit, error) {
 	u.ledger = ledger.New(u.store, ledger.Options{
 		Retention: o.Keep, Log: p.log, Panicked: func() { panics.Count("ledger") },
 	})
-	u.ledger.OnBooked(p.workloads.Booked)
-	u.ledger.OnBooked(p.agents.Booked)
-	for _, add := range []func(*process) error{u.addIntake, u.addMeters, u.addBudgets, u.addAPI} {
+	u.onBooked(p.workloads.Booked)
+	u.onBooked(p.agents.Booked)
+	for _, add := range []func(*process) error{u.addIntake, u.addForward, u.addMeters, u.addBudgets, u.addAPI} {
 		if err := add(p); err != nil {
 			return nil, errors.Join(err, u.ledger.Close())
 		}
 	}
 	return u, nil
+}
+
+// onBooked has f told what is booked of this cluster: what others forward is not live, and no node of ours.
+func (u *unit) onBooked(f func(*ledger.Booking, ledger.Receipt)) {
+	u.ledger.OnBooked(func(b *ledger.Booking, r ledger.Receipt) {
+		if ledger.ClusterOf(b.Batch.Stream.Node) == "" {
+			f(b, r)
+		}
+	})
+}
+
+// addForward has the replica that leads forward what is booked to the federation.
+func (u *unit) addForward(p *process) error {
+	o := p.options.Forward
+	if o.URL == "" {
+		return nil
+	}
+	o.Cluster, o.Outbox, o.Log, o.Registerer = p.options.Cluster, u.store.Outbox, p.log, p.registry
+	f, err := forward.New(o)
+	if err != nil {
+		return err
+	}
+	return p.manager.Add(manager.RunnableFunc(f.Run))
 }
 
 // newGate asks the API server with a client of its own, which has no limit of requests: the Gate has one.
@@ -133,6 +157,7 @@ func (u *unit) addIntake(p *process) error {
 			return p.knowsWork() && p.nodesSynced.Load() > 0 && p.objects.Synced()
 		},
 		Rates: p.rates.Of, Envelope: envelope, Known: func(node string) bool { return p.nodes.Node(node) != nil },
+		Members: p.members, Forward: p.options.Forward.URL != "",
 		Power: p.nodes.Power, Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	u.live = live.New(live.Options{
@@ -144,7 +169,7 @@ func (u *unit) addIntake(p *process) error {
 			return l.Modelled && power > intake.Tolerance*l.MaxPower || u.batches.Implausible(node)
 		},
 	})
-	u.ledger.OnBooked(u.live.Booked)
+	u.onBooked(u.live.Booked)
 	return p.registry.Register(panics.Collector(p.log,
 		&intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now}))
 }
@@ -171,11 +196,6 @@ func (u *unit) addMeters(p *process) error {
 // bookEstimate books an estimate of a node.
 func (u *unit) bookEstimate(ctx context.Context, b *batch.Batch) error {
 	return u.batches.Local(ctx, b, true)
-}
-
-// permanent reports whether booking the same batch again would fail in the same way.
-func permanent(err error) bool {
-	return errors.Is(err, intake.ErrRefused) || errors.Is(err, ledger.ErrOverlap) || errors.Is(err, ledger.ErrPartly)
 }
 
 // addBudgets adds what acts on budgets; the replica that leads does.
@@ -226,7 +246,8 @@ func (u *unit) addAPI(p *process) (err error) {
 		recorded = u.folder.Recorded
 	}
 	u.handler = server.New(server.Config{
-		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches, View: p.objects.View,
+		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches,
+		Bookings: http.HandlerFunc(u.batches.ServeMember), Cluster: o.Cluster, View: p.objects.View,
 		Power: p.nodes.Power, Client: p.manager.GetClient(), Recorded: recorded,
 		JobNamespaces: o.Ingest,
 		Sidecar: server.SidecarConfig{
@@ -239,7 +260,7 @@ func (u *unit) addAPI(p *process) (err error) {
 				}
 				return err
 			},
-			Final: permanent, PodUID: p.podUID, Leads: p.leads,
+			Final: intake.Permanent, PodUID: p.podUID, Leads: p.leads,
 		},
 		Now: time.Now, Log: p.log, Registerer: p.registry,
 	})

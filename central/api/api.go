@@ -78,6 +78,21 @@ type Decisions struct {
 	Decisions []ledger.Record `json:"decisions"`
 }
 
+// MostForwarded is how many bookings a request to POST /api/v1/clusters/{cluster}/bookings has at most.
+const MostForwarded = 256
+
+// Forwarded is the answer of POST /api/v1/clusters/{cluster}/bookings: every line that is not refused is booked.
+type Forwarded struct {
+	Booked  int       `json:"booked"` // lines, now or before
+	Refused []Refused `json:"refused,omitempty"`
+}
+
+// Refused is a line that is not booked: it, or one of its stream before it, never will be as it is.
+type Refused struct {
+	Line  int    `json:"line"` // from 0
+	Error string `json:"error"`
+}
+
 // Error is the body of every answer that is no success.
 type Error struct {
 	Error string `json:"error"`

@@ -170,6 +170,16 @@ func (e *envelope) recall(ctx context.Context, l Booker, node string, now time.T
 	return nil
 }
 
+// count has the time counted that a node tells of without an agent. The ledger does not: it begins anew with us.
+func (e *envelope) count(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked = now
+	if e.since.IsZero() {
+		e.since = now.Add(-mostBacklog)
+	}
+}
+
 // limits returns what the node can do, and what it has where the ledger does not know that yet.
 func (e *envelope) limits(of func(string, ledger.Seen) Limits, node string) (l Limits, news *ledger.Seen) {
 	e.mu.Lock()

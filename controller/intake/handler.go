@@ -47,6 +47,9 @@ type Config struct {
 	Envelope func(node string, seen ledger.Seen) Limits
 	// Power is the state of a node's machine: asleep or booting; nil: all are awake.
 	Power func(node string) string
+	// Members are the clusters that forward what they book; Forward: so does this one.
+	Members access.Members
+	Forward bool
 	// Known reports whether there is a node of a name, besides those that have sent something.
 	Known func(node string) bool
 
@@ -78,6 +81,8 @@ type Handler struct {
 	c       Config
 	memory  *semaphore.Weighted
 	news    novelties
+	members map[string]*member
+	unpacks chan struct{} // places of bodies of members that are in memory
 	metrics *metrics
 	audit   *rate.Limiter
 	unsaid  atomic.Int64 // lines that were too many
@@ -101,6 +106,7 @@ func New(c Config) *Handler {
 		nodes: cache.NewLRUExpireCacheWithClock(mostNodes, clock(c.Now)),
 		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
 	}
+	h.addMembers()
 	promauto.With(c.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "kubenergy_ingest_told_ratio",
 		Help: "Hours that a node told of within an hour, of the node that told of most. An agent that was kept from " +
@@ -244,8 +250,14 @@ func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	return refused("error", http.StatusInternalServerError, "booking failed")
 }
 
-// Local books a batch that the central unit has made itself. An error that is [ErrRefused], [ledger.ErrOverlap] or
-// [ledger.ErrPartly] says that the batch will never be booked as it is; after others it may be tried again.
+// Permanent reports whether booking the same again would fail in the same way.
+func Permanent(err error) bool {
+	return errors.Is(err, ErrRefused) || errors.Is(err, ledger.ErrOverlap) || errors.Is(err, ledger.ErrPartly) ||
+		errors.Is(err, ledger.ErrInvalid)
+}
+
+// Local books a batch that the central unit has made itself. After an error that is not [Permanent] it may be tried
+// again.
 func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) error {
 	if err := b.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)

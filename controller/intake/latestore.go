@@ -161,6 +161,19 @@ func (s *LateStore) Gauges(ctx context.Context) (ledger.Statistics, error) {
 	return ask(s, func(l ledger.Store) (ledger.Statistics, error) { return l.Gauges(ctx) })
 }
 
+// Outbox returns the store's, if it is open.
+func (s *LateStore) Outbox() (ledger.Outbox, error) {
+	store, err := s.get()
+	if err != nil {
+		return nil, err
+	}
+	box, ok := store.(ledger.Outbox)
+	if !ok {
+		return nil, fmt.Errorf("%T keeps nothing that is to be forwarded", store)
+	}
+	return box, nil
+}
+
 // Close implements [ledger.Store].
 func (s *LateStore) Close() error {
 	s.mu.Lock()

@@ -55,13 +55,17 @@ func (h *Handler) node(name string) *node {
 	defer h.mu.Unlock()
 	n := h.known(name)
 	if n == nil {
-		n = &node{
-			places: make(chan struct{}, mostAtOnce), heard: h.c.Now(), begun: aDay(mostBegun), moved: aDay(mostParents),
-			acked: cache.NewLRUExpireCache(mostStreams), parents: cache.NewLRUExpireCache(mostParents),
-		}
+		n = newNode(h.c.Now())
 	}
 	h.nodes.Add(name, n, forgetNode)
 	return n
+}
+
+func newNode(now time.Time) *node {
+	return &node{
+		places: make(chan struct{}, mostAtOnce), heard: now, begun: aDay(mostBegun), moved: aDay(mostParents),
+		acked: cache.NewLRUExpireCache(mostStreams), parents: cache.NewLRUExpireCache(mostParents),
+	}
 }
 
 // known returns what is remembered of a node that has sent something, or nil.

@@ -26,14 +26,9 @@ var media = map[string]string{
 	"json": contentJSON, "csv": "text/csv; charset=utf-8; header=present", "influx": "text/plain; charset=utf-8",
 }
 
-var groups = []ledger.Dimension{
-	ledger.ByKind, ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByTeam, ledger.ByStrategy, ledger.BySite,
-	ledger.ByNode, ledger.ByPod, ledger.ByUID, ledger.ByWindow, ledger.ByHour, ledger.ByDay,
-}
-
 func dimensions() string {
 	var names []string
-	for _, d := range groups {
+	for _, d := range ledger.Dimensions() {
 		names = append(names, string(d))
 	}
 	return strings.Join(names, ", ")
@@ -102,6 +97,7 @@ func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 	asked := &ledger.Query{
 		Namespaces: q.namespaces(), Owners: q.list("owner"), Pods: q.list("pod"), Nodes: q.list("node"),
 		Teams: q.list("team"), Strategies: q.list("strategy"), Sites: q.list("site"),
+		Clusters: q.list("cluster"), Own: s.Cluster,
 	}
 	for _, name := range q.list("kind") {
 		var k ledger.Kind
@@ -113,7 +109,7 @@ func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 	for _, list := range q.list("groupBy") {
 		for name := range strings.SplitSeq(list, ",") {
 			d := ledger.Dimension(strings.TrimSpace(name))
-			if !slices.Contains(groups, d) || slices.Contains(asked.GroupBy, d) {
+			if !slices.Contains(ledger.Dimensions(), d) || slices.Contains(asked.GroupBy, d) {
 				q.refuse("groupBy has %.40q: want each once of %s", name, dimensions())
 			}
 			asked.GroupBy = append(asked.GroupBy, d)
@@ -194,6 +190,7 @@ func accepted(headers []string) string {
 func (s *server) serveJobs(w http.ResponseWriter, r *http.Request, q *query) error {
 	asked := &ledger.Query{
 		Namespaces: q.namespaces(), Strategies: q.list("strategy"), Kinds: ledger.Workloads(),
+		Clusters: []string{s.Cluster}, Own: s.Cluster, // another cluster's Job of that name is another Job
 		GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByStrategy},
 		Limit:   maxRows,
 	}

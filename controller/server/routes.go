@@ -60,6 +60,7 @@ const (
 	resourceNodeEnergy = "nodeenergy" // nodes, zones, and what the cluster draws
 	resourceRecords    = "records"    // decisions that a scheduler tells
 	resourceMetrics    = "metrics"    // what a sidecar tells of a node
+	resourceClusters   = "clusters"   // of a federation; with the subresource bookings, what they have booked
 )
 
 func clusterWide(verb, resource string) func(*http.Request) []access.Attributes {
@@ -98,6 +99,17 @@ func sidecarOf(r *http.Request) []access.Attributes {
 	return []access.Attributes{{Verb: "create", Group: group, Resource: resourceMetrics, Name: node}}
 }
 
+// bookingsOf needs the right to book for the cluster of the path; of all, where that is no name of one.
+func bookingsOf(r *http.Request) []access.Attributes {
+	cluster := r.PathValue("cluster")
+	if !isNamespace(cluster) {
+		cluster = ""
+	}
+	return []access.Attributes{{
+		Verb: "create", Group: group, Resource: resourceClusters, Subresource: "bookings", Name: cluster,
+	}}
+}
+
 const (
 	everywhereRight = "list energy"
 	namespaceRight  = "list energy in the namespace"
@@ -110,7 +122,10 @@ const (
 	maxRecords  = 4 << 20
 	maxJobBody  = 64 << 10
 	maxSidecar  = 4 << 20
+	maxBookings = 4 << 20
 	auditWithin = 2 * time.Minute
+
+	forwardWithin = time.Minute
 )
 
 // routes is the only place where routes are made.
@@ -228,6 +243,7 @@ func ledgerRoutes() []route {
 			only("team", "team that is charged", "research"),
 			only("strategy", "that placed it", "carbon+window"),
 			only("site", "name of a GridZone", "de"),
+			only("cluster", "that forwarded it, or the name of this one", "alpha"),
 			limited("10000", "100,000 or what is configured; the rest is one row"),
 			parameter{
 				name: "format", about: "as the Accept header would say", kind: kindText, among: formats,
@@ -288,6 +304,20 @@ func writingRoutes() []route {
 			body: &body{
 				media: contentJSON, about: "gzip or not", most: maxBatch, schema: batch.Batch{}, example: `{}`,
 			}, answers: batch.Ack{},
+		},
+		{
+			method: http.MethodPost, path: "/api/v1/clusters/{cluster}/bookings",
+			rights: "create clusters/bookings, of the cluster", may: bookingsOf,
+			about: "What another cluster of the federation has booked: see protocol.md.",
+			body: &body{
+				media: "application/x-ndjson", about: "gzip; at most 256 lines, and 32 MiB unpacked", most: maxBookings,
+				example: "{}\n",
+			},
+			answers: api.Forwarded{}, timeout: forwardWithin,
+			serve: func(s *server, w http.ResponseWriter, r *http.Request, _ *query) error {
+				s.Bookings.ServeHTTP(w, r)
+				return nil
+			},
 		},
 		{
 			method: http.MethodPost, path: "/ingest", rights: "create jobs.batch in the namespace", may: nothing,

@@ -22,6 +22,7 @@ type Rates struct {
 	History *History
 	Node    func(name string) *v1.Node // of the cluster; nil: there is none of that name
 	Hosts   *access.HostTokens         // nil: there is no machine outside the cluster
+	Members access.Members             // clusters that forward what they book
 	Now     func() time.Time
 
 	mu      sync.Mutex
@@ -72,6 +73,15 @@ func (r *Rates) site(v *kube.View, node string) (*sched.Site, float64) {
 		return is.Site, is.Facility()
 	}
 	site := v.DefaultSite()
+	if m, ok := r.Members.Of(node); ok {
+		if m.Zone != "" {
+			site = v.Site(m.Zone)
+		}
+		if site == nil {
+			return nil, m.PUE
+		}
+		return site, cmp.Or(m.PUE, site.PUE, 1)
+	}
 	if h, ok := r.Hosts.Host(node); ok && h.Site != "" {
 		site = v.Site(h.Site)
 	}
