@@ -4,8 +4,8 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab prometheus grafana generate verify clean manifests images chart-test \
-        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold upstream agent-long central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab prometheus grafana axe browser pictures generate verify clean manifests images chart-test \
+        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -103,7 +103,7 @@ endif
 
 # Vetting compiles what the tests need, in parallel. Control planes mostly wait, so several stand side by side; what
 # judges latencies measures how much of a processor it gets.
-test-heavy: prometheus
+test-heavy: prometheus axe
 	@$(heavy_packages); if [ -z "$$linking" ]; then exit 0; fi; \
 	  echo "== go vet of what links Kubernetes (the first time compiles it: minutes)"; \
 	  $(alive) go vet -p $(JOBS) $$linking; \
@@ -158,6 +158,20 @@ prometheus: ## Unpack Debian's Prometheus and promtool into out/, which tests of
 grafana: prometheus ## Show that every panel has data on a real Prometheus, alerts fire and not fire, and Grafana's types read the files.
 	go test ./test/chart -run 'AlertsFire|GardenerNames' -v -count=1 -timeout $(TIMEOUT)
 	KUBENERGY_LONG=1 go test ./test/grafana -run . -v -count=1 -timeout $(TIMEOUT)
+
+axe: ## Fetch axe-core from npm into out/: tests of pages ask it what keeps people from using them.
+	@if [ -e out/axe/package/axe.min.js ]; then exit 0; fi; mkdir -p out/axe; cd out/axe; \
+	  { command -v npm >/dev/null && npm pack --silent axe-core@4.14.1 >/dev/null && tar xzf axe-core-*.tgz; } \
+	    || echo "== no axe-core: its checks are skipped"
+
+browser: axe ## Look at every page of the dashboard in Chromium: in each state, three sizes, both themes. Pictures go to out/browser.
+	KUBENERGY_LONG=1 go test ./test/browser ./cli -run PagesOf -v -count=1 -timeout $(TIMEOUT)
+
+pictures: ## Make the pictures of the documents: the dashboard of the demo, in Chromium.
+	go test ./test/browser -run Pictures -count=1 -pictures '$(abspath docs/pictures)'
+
+bench-dashboard: ## Measure the dashboard at 5,000 nodes and 10,000 held Jobs: requests, paint, what open pages cost. Eight minutes.
+	KUBENERGY_BENCH=1 go test ./test/scale -run Dashboard -v -count=1 -timeout 30m
 
 bench-hold: ## Measure what 100,000 held Jobs and 2,000 held pods cost others, and a release of 10,000: 90 minutes. BENCH=short takes six.
 	KUBENERGY_BENCH=$(or $(BENCH),1) go test ./test/scale/... -run '^TestHold' -v -count=1 -timeout 180m

@@ -370,7 +370,8 @@ func TestCompareRefusesBefore(t *testing.T) {
 			"nodes: unlimited",
 			"nodes: unlimited\n  interruptible: true\n  restartCost: 10m",
 		},
-		"says lengths instead": {"nodes: unlimited", "nodes: unlimited\n  learner: survival"},
+		"says carbonPrice instead": {"nodes: unlimited", "nodes: unlimited\n  carbonPrice: 80"},
+		"says lengths instead":     {"nodes: unlimited", "nodes: unlimited\n  learner: survival"},
 		"says forecasts, and": {
 			"nodes: unlimited",
 			"nodes: unlimited\n  sites: [{grid: {file: x}, forecast: {model: yesterday}}]",

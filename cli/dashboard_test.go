@@ -58,6 +58,8 @@ func observed(t *testing.T) *apiServer {
 		}},
 		"/api/v1/ledger":    func(q *http.Request) any { return booked(q.URL.Query()) },
 		"/api/v1/decisions": map[string]any{"decisions": []ledger.Record{}},
+
+		"/api/v1/namespaces/ns-6/ledger": func(q *http.Request) any { return apart(q.URL.Query()) },
 	}
 	return a
 }
@@ -82,6 +84,46 @@ func booked(q url.Values) *ledger.Answer {
 	for at := from.Truncate(time.Hour); at.Before(to); at = at.Add(time.Hour) {
 		row(100*3600, 0, at.Format(time.RFC3339), "DE", "workload")
 		row(50*3600, 0, at.Format(time.RFC3339), "DE", "idle")
+	}
+	return answer
+}
+
+// decided has the ledger of an observed cluster tell what was decided, too, and what that saved.
+func decided(t *testing.T, a *apiServer) {
+	t.Helper()
+	unit := newCentralUnit(t)
+	unit.history(t)
+	recorded := unit.answers["/api/v1/ledger"].(func(*http.Request) any)
+	a.central["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
+	a.central["/api/v1/ledger"] = func(q *http.Request) any {
+		switch strings.Join(q.URL.Query()["groupBy"], ",") {
+		case "namespace":
+			return booked(q.URL.Query())
+		case "hour,site,kind": // machines enough for the work that is compared
+			answer := booked(q.URL.Query())
+			for i := range answer.Rows {
+				for _, field := range answer.Rows[i].Fields() {
+					*field *= 100
+				}
+			}
+			return answer
+		}
+		return recorded(q)
+	}
+}
+
+// apart is what a namespace used, on two nodes and in two hours.
+func apart(q url.Values) *ledger.Answer {
+	answer := &ledger.Answer{AsOf: testNow, Resolution: time.Hour}
+	for i, key := range map[string][]string{
+		"node": {"de-big", "gone"}, "hour": {"2026-11-02T10:00:00Z", "2026-11-02T11:00:00Z"},
+	}[q.Get("groupBy")] {
+		row := ledger.Row{Key: []string{key}, First: testNow.Add(-2 * time.Hour), Last: testNow}
+		row.Dynamic, row.Idle = energy.Joules(3.6e6*float64(1+2*i)).Microjoules(), energy.Joules(3.6e6).Microjoules()
+		row.Facility, row.Estimated = row.Energy()*6/5, row.Energy()/4
+		row.Emit("average", ledger.Micrograms(float64(row.Facility)/3.6e12*100*1e6))
+		answer.Rows = append(answer.Rows, row)
+		answer.Total.Include(&row)
 	}
 	return answer
 }
@@ -148,13 +190,18 @@ func TestDashboardOfACluster(t *testing.T) {
 	}
 }
 
-// In shadow mode the page tells what would have been saved, until a namespace enforces.
-func TestDashboardOfAShadow(t *testing.T) {
-	a := observed(t)
+func shadow(t *testing.T, a *apiServer) {
+	t.Helper()
 	edit(t, a, policiesPath+"/"+v1alpha1.PolicyName, func(p *v1alpha1.EnergyPolicy) {
 		p.Spec.Mode = v1alpha1.ModeShadow
 		p.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 9, Held: 4, SavedGrams: 1500}
 	})
+}
+
+// In shadow mode the page tells what would have been saved, until a namespace enforces.
+func TestDashboardOfAShadow(t *testing.T) {
+	a := observed(t)
+	shadow(t, a)
 	m := modelOf(t, liveOf(t, a, centralFlags{}), dashboard.Overview)
 	if m.Mode != "shadow" || m.Enforcing != 1 || m.Saved != nil {
 		t.Errorf("mode %s, %d enforce, saved %+v; want what namespace ns has saved, of which nothing is recorded", m.Mode,
@@ -257,25 +304,34 @@ func TestDashboardOfATenant(t *testing.T) {
 	}
 }
 
-// browse serves a source, and returns a browser that has opened it.
-func browse(t *testing.T, s dashboard.Source) (client *http.Client, address string) {
+// serve serves a source, and returns the address that a browser opens first.
+func serve(t *testing.T, s dashboard.Source) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := dashboard.NewServer(s, listener.Addr(), func() time.Time { return testNow })
+	began := time.Now()
+	page := dashboard.NewServer(s, listener.Addr(), func() time.Time { return testNow.Add(time.Since(began)) })
 	server := httptest.NewUnstartedServer(page.Handler())
 	server.Listener = listener
 	server.Start()
 	t.Cleanup(server.Close)
+	return page.Address()
+}
+
+// browse serves a source, and returns a client that has opened it.
+func browse(t *testing.T, s dashboard.Source) (client *http.Client, address string) {
+	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	client = &http.Client{Jar: jar}
-	read(t, client, page.Address())
-	return client, server.URL
+	first := serve(t, s)
+	read(t, client, first)
+	address, _, _ = strings.Cut(first, "/?")
+	return client, address
 }
 
 func read(t *testing.T, client *http.Client, address string) string {
@@ -305,6 +361,9 @@ func TestDashboardActs(t *testing.T) {
 		if !strings.Contains(job, want) {
 			t.Errorf("the page of the Job does not say %q", want)
 		}
+	}
+	if strings.Contains(job, "What it used") {
+		t.Error("the page of a Job that never ran offers what it used")
 	}
 	for _, act := range []struct{ query, says string }{
 		{"do=run-now&kind=job&namespace=ns&name=nightly", "What waiting is expected to save is lost"},
@@ -357,26 +416,7 @@ func TestEightQuestions(t *testing.T) {
 		if seed%2 == 1 {
 			a.add(t, leasePath, lease(schedulerName, time.Hour)) // it is not renewed
 		}
-		unit := newCentralUnit(t)
-		unit.history(t)
-		booked := a.central["/api/v1/ledger"].(func(*http.Request) any)
-		recorded := unit.answers["/api/v1/ledger"].(func(*http.Request) any)
-		a.central["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
-		a.central["/api/v1/ledger"] = func(q *http.Request) any {
-			switch strings.Join(q.URL.Query()["groupBy"], ",") {
-			case "namespace":
-				return booked(q)
-			case "hour,site,kind": // machines enough for the work that is compared
-				answer := booked(q).(*ledger.Answer)
-				for i := range answer.Rows {
-					for _, field := range answer.Rows[i].Fields() {
-						*field *= 100
-					}
-				}
-				return answer
-			}
-			return recorded(q)
-		}
+		decided(t, a)
 		s := liveOf(t, a, centralFlags{})
 		client, address := browse(t, s)
 		first := text(t, client, address+"/")
@@ -393,7 +433,7 @@ func TestEightQuestions(t *testing.T) {
 		want("When does this Job run, and why not now?", page, x.Sentence)
 		want("Who used most this week?", first, m.Namespaces[0].Name+" 7.000 kWh")
 		want("Is the meter lying?", text(t, client, address+"/how"),
-			"20 % of it is estimated, the rest measured. Of 3 nodes, 1 report too late and 0 what")
+			"20 % of it is estimated, the rest measured. Of 3 nodes, the power of 1 is too old to be decided by, and that of 0")
 		saved := modelOf(t, s, dashboard.Savings).Saved
 		want("What did we save, and how sure?", text(t, client, address+"/savings"),
 			fmt.Sprintf("Saved %.3f kgCO2e", saved.Emissions.Saved))
@@ -493,21 +533,6 @@ func TestDashboardDecision(t *testing.T) {
 func TestDashboardOrigin(t *testing.T) {
 	a := observed(t)
 	var asked []url.Values
-	a.central["/api/v1/namespaces/ns-6/ledger"] = func(r *http.Request) any {
-		asked = append(asked, r.URL.Query())
-		answer := &ledger.Answer{AsOf: testNow, Resolution: time.Hour}
-		for i, key := range map[string][]string{
-			"node": {"de-big", "gone"}, "hour": {"2026-11-02T10:00:00Z", "2026-11-02T11:00:00Z"},
-		}[r.URL.Query().Get("groupBy")] {
-			row := ledger.Row{Key: []string{key}, First: testNow.Add(-2 * time.Hour), Last: testNow}
-			row.Dynamic, row.Idle = energy.Joules(3.6e6*float64(1+2*i)).Microjoules(), energy.Joules(3.6e6).Microjoules()
-			row.Facility, row.Estimated = row.Energy()*6/5, row.Energy()/4
-			row.Emit("average", ledger.Micrograms(float64(row.Facility)/3.6e12*100*1e6))
-			answer.Rows = append(answer.Rows, row)
-			answer.Total.Include(&row)
-		}
-		return answer
-	}
 	nodes := a.central["/api/v1/nodes/power"].(api.NodesPower)
 	nodes.Nodes[1].Source, nodes.Nodes[1].Quality = "rapl", energy.Measured
 	client, address := browse(t, liveOf(t, a, centralFlags{}))

@@ -20,6 +20,7 @@ type simulateFlags struct {
 	file      string
 	over      sim.Overrides
 	price     float64
+	carbon    float64
 	interrupt bool
 	seed      uint64
 	output    *choice
@@ -66,6 +67,8 @@ which says how often the queue is planned and for how many jobs at once.`,
 	flags.StringVar(&f.over.MaxDelay, "max-delay", "",
 		"longest allowed delay; also that of jobs whose trace gives none")
 	flags.Float64Var(&f.price, "price", 0, "price of electricity per kWh")
+	flags.Float64Var(&f.carbon, "carbon-price", 0,
+		"price of a tonne of CO2e, in the currency of --price: adds the CI-adjusted cost, which prices emissions too")
 	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "",
 		"what machines without jobs do: sleep, shown beside ones that stay on, or idle, to show those alone "+
 			"(default sleep)")
@@ -83,8 +86,8 @@ which says how often the queue is planned and for how many jobs at once.`,
 	flags.Uint64Var(&f.seed, "seed", 0,
 		"breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
 	f.output = output(flags, "table", "wide", "json", "csv")
-	flags.StringVar(&f.out, "out", "", "directory for decisions.csv, summary.json, plots and what "+
-		"dashboard shows")
+	flags.StringVar(&f.out, "out", "", "directory for summary.json, decisions.csv, figures as SVG and PNG, their data "+
+		"as CSV, and what dashboard shows")
 	return cmd
 }
 
@@ -105,6 +108,9 @@ func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 	}
 	if cmd.Flags().Changed("price") {
 		f.over.Price = &f.price
+	}
+	if cmd.Flags().Changed("carbon-price") {
+		f.over.CarbonPrice = &f.carbon
 	}
 	if cmd.Flags().Changed("interruptible") {
 		f.over.Interruptible = &f.interrupt

@@ -140,12 +140,19 @@ func (m *Model) powerSentence() string {
 	}
 	said = append(said, text)
 	if p.Odd > 0 {
-		said = append(said, count(p.Odd, "node")+" report what their hardware cannot draw")
+		said = append(said, reports(p.Odd)+" what their hardware cannot draw")
 	}
 	if p.Late > 0 {
-		said = append(said, count(p.Late, "node")+" report too late")
+		said = append(said, reports(p.Late)+" too late")
 	}
 	return strings.Join(said, ". ") + "."
+}
+
+func reports(n int) string {
+	if n == 1 {
+		return "1 node reports"
+	}
+	return fmt.Sprintf("%d nodes report", n)
 }
 
 // sums are the kilowatt-hours in the time of the page, by part and in all.
@@ -257,7 +264,7 @@ func (j *Job) sentence(m *Model) string {
 		text += fmt.Sprintf("; saves an estimated %s, %s g", percent(*j.Saving), short(*j.SavedGrams))
 	}
 	if why := because(j.Why); why != "" {
-		text += ". " + why
+		text += "; " + why
 	}
 	return strings.TrimSuffix(text, ".") + "."
 }

@@ -413,8 +413,8 @@ func (m *Model) meterSentence() string {
 	}
 	text := percent(p.Estimated) + " of it is estimated, the rest measured."
 	if !m.Past {
-		text += fmt.Sprintf(" Of %s, %d report too late and %d what their hardware cannot draw.",
-			count(p.Nodes, "node"), p.Late, p.Odd)
+		text += fmt.Sprintf(" Of %s, the power of %d is too old to be decided by, and that of %d is more or less "+
+			"than their hardware draws.", count(p.Nodes, "node"), p.Late, p.Odd)
 	}
 	return text
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"fmt"
 	"image/color"
 	"math"
 	"slices"
@@ -39,7 +40,25 @@ type figure struct {
 	plots         [][]*plot.Plot
 }
 
-// key explains what is drawn as its sample is.
+// namedFigure is a figure with the name of its files, and with what stands under it on a page.
+type namedFigure struct {
+	name, caption string
+	figure
+}
+
+// into adds the figure to files as SVG, which it returns, and PNG.
+func (f *namedFigure) into(files map[string][]byte) (svg []byte, err error) {
+	if svg, err = f.svg(); err != nil {
+		return nil, fmt.Errorf("drawing %s.svg: %w", f.name, err)
+	}
+	if files[f.name+".png"], err = f.png(); err != nil {
+		return nil, fmt.Errorf("drawing %s.png: %w", f.name, err)
+	}
+	files[f.name+".svg"] = svg
+	return svg, nil
+}
+
+// key explains what is drawn as its sample is; nil: it says what the whole figure shows.
 type key struct {
 	name   string
 	sample plot.Thumbnailer
@@ -80,6 +99,9 @@ func (f *figure) draw(on vg.CanvasSizer) {
 	}
 	c.Max.Y -= padding
 	for _, p := range slices.Concat(f.plots...) {
+		if p == nil {
+			continue
+		}
 		for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 			if axis.Min == axis.Max {
 				axis.Max++
@@ -89,16 +111,22 @@ func (f *figure) draw(on vg.CanvasSizer) {
 	tiles := draw.Tiles{Rows: len(f.plots), Cols: len(f.plots[0]), PadX: padding, PadY: padding}
 	for i, row := range plot.Align(f.plots, tiles, c) {
 		for k, at := range row {
-			f.plots[i][k].Draw(at)
+			if p := f.plots[i][k]; p != nil {
+				p.Draw(at)
+			}
 		}
 	}
 }
 
 // legend draws keys from the top of a canvas down, in as many rows as they need, and returns where it ends.
 func legend(c draw.Canvas, keys []key) vg.Length {
-	const sample, space = 22, 5
+	const space = 5
 	x, y := c.Min.X, c.Max.Y
 	for i, k := range keys {
+		sample := vg.Length(22)
+		if k.sample == nil {
+			sample = -space
+		}
 		name := fitted(k.name, c.Size().X-sample-space)
 		width := sample + space + lettering.Width(name)
 		if i == 0 || x+width > c.Max.X {
@@ -107,7 +135,9 @@ func legend(c draw.Canvas, keys []key) vg.Length {
 		at := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
 			Min: vg.Point{X: x, Y: y}, Max: vg.Point{X: x + sample, Y: y + fontSize},
 		}}
-		k.sample.Thumbnail(&at)
+		if k.sample != nil {
+			k.sample.Thumbnail(&at)
+		}
 		c.FillText(lettering, vg.Point{X: x + sample + space, Y: y}, name)
 		x += width + 2*padding
 	}
@@ -289,7 +319,7 @@ func nameBars(p *plot.Plot, slot vg.Length, names []string) {
 		ticks[i] = plot.Tick{Value: float64(i), Label: fitted(name, longestName)}
 		if lettering.Width(name) > slot-padding/2 {
 			label := &p.X.Tick.Label
-			label.Rotation, label.XAlign, label.YAlign = math.Pi/3, draw.XRight, draw.YCenter
+			label.Rotation, label.XAlign, label.YAlign = 0.4*math.Pi, draw.XRight, draw.YCenter
 		}
 	}
 	p.X.Min, p.X.Max, p.X.AutoRescale = -0.5, float64(len(names))-0.5, false

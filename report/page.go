@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"html/template"
 	"strings"
 )
@@ -31,6 +32,12 @@ type bar struct {
 type pageFigure struct {
 	Caption string
 	Drawing template.HTML
+}
+
+// inPage is a figure without what stands before its drawing, as in a file of its own.
+func inPage(svg []byte) template.HTML {
+	_, drawing, _ := bytes.Cut(svg, []byte("<svg"))
+	return template.HTML("<svg" + string(drawing)) //nolint:gosec // the drawing is our own, and its texts are escaped
 }
 
 // pageTemplate makes a page that loads nothing from anywhere and runs no script.

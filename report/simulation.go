@@ -64,12 +64,13 @@ type Run struct {
 	EmissionsKg float64 `json:"emissionsKg"`
 	Cost        float64 `json:"cost"`
 	// false: no site has a price, and the cost of 0 says nothing
-	Priced                bool    `json:"priced"`
-	MeanWaitSeconds       float64 `json:"meanWaitSeconds"` // between submission and finish without running
-	P95WaitSeconds        float64 `json:"p95WaitSeconds"`
-	MeanCompletionSeconds float64 `json:"meanCompletionSeconds"` // from submission to finish
-	MakespanSeconds       float64 `json:"makespanSeconds"`
-	Utilisation           float64 `json:"utilisation"` // of the CPU of all nodes over the makespan
+	Priced                bool     `json:"priced"`
+	AdjustedCost          *float64 `json:"adjustedCost,omitempty"` // CI-adjusted, where carbon has a price
+	MeanWaitSeconds       float64  `json:"meanWaitSeconds"`        // between submission and finish without running
+	P95WaitSeconds        float64  `json:"p95WaitSeconds"`
+	MeanCompletionSeconds float64  `json:"meanCompletionSeconds"` // from submission to finish
+	MakespanSeconds       float64  `json:"makespanSeconds"`
+	Utilisation           float64  `json:"utilisation"` // of the CPU of all nodes over the makespan
 	// jobs that holds and suspensions, not lack of room, kept from useful work for longer than allowed
 	DelayViolations int `json:"delayViolations"`
 	// jobs that only the work done again after their last suspension kept for longer, which are not counted above
@@ -222,6 +223,17 @@ func bootNotes(s *sim.Scenario) (notes []string) {
 	return notes
 }
 
+// adjustedCost is the CI-adjusted cost: that of electricity and of emissions at the price of a tonne, Σ E·(p + c·CI) over
+// nodes and time, as in Hao et al., Joint optimization of operational cost and carbon emission in multiple data center
+// micro-grids, Front. Energy Res. 12 (2024), whose operational cost includes a carbon tax. Without a price of carbon
+// there is none.
+func adjustedCost(cost, grams, carbonPrice float64) *float64 {
+	if carbonPrice == 0 {
+		return nil
+	}
+	return new(cost + carbonPrice*grams/1e6)
+}
+
 func saving(base, v float64) float64 {
 	if base == 0 {
 		return 0
@@ -236,6 +248,7 @@ func summarise(r *sim.Result) Run {
 		EnergyKWh: r.Energy.KWh(), EmissionsKg: r.Carbon.Kg(), Cost: float64(r.Cost),
 		MakespanSeconds: r.End.Sub(s.Start).Seconds(), Decisions: r.Decisions, Quality: energy.Estimated,
 	}
+	run.AdjustedCost = adjustedCost(run.Cost, float64(r.Carbon), s.CarbonPrice)
 	if s.Sleeps() {
 		run.Sleep = &Sleep{
 			r.Sleep.Boots, r.Sleep.FailedBoots, r.Sleep.BootTime.Hours(), r.Sleep.BootEnergy.KWh(),

@@ -16,16 +16,27 @@ import (
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// WriteDir writes decisions.csv, summary.json and plots into dir, and returns the paths. Everything is made before the
-// first file is touched, and each file is replaced by rename, so that an error leaves nothing half-written.
+// WriteDir writes the figures as SVG and PNG, what they are drawn from, and summary.json into dir, and returns the
+// paths. Everything is made before the first file is touched, and each file is replaced by rename, so that an error
+// leaves nothing half-written.
 func WriteDir(dir string, r *Report, results []*sim.Result) (paths []string, err error) {
-	files, err := plots(results)
+	figures, err := plots(results)
 	if err != nil {
 		return nil, fmt.Errorf("drawing plots: %w", err)
 	}
+	files := map[string][]byte{}
+	for i := range figures {
+		if _, err := figures[i].into(files); err != nil {
+			return nil, err
+		}
+	}
 	return writeAll(dir, files, map[string]func(io.Writer) error{
 		"summary.json":  func(w io.Writer) error { return WriteJSON(w, r) },
+		"summary.csv":   r.CSV,
 		"decisions.csv": decisions(results).CSV,
+		"timeline.csv":  timeline(results).CSV,
+		"nodes.csv":     cellTable(results).CSV,
+		"holds.csv":     holdTable(results).CSV,
 	})
 }
 

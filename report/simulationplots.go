@@ -18,25 +18,28 @@ import (
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// plots draws what compares the runs, as SVG by file name. The same results give the same bytes.
-func plots(results []*sim.Result) (map[string][]byte, error) {
+// plots prepares what compares the runs. The same results give the same bytes.
+func plots(results []*sim.Result) (all []namedFigure, err error) {
 	if len(results) == 0 {
 		return nil, errors.New("there are no results to draw")
 	}
-	files := make(map[string][]byte)
 	for _, file := range []struct {
 		name    string
 		prepare func([]*sim.Result) (figure, error)
-	}{{"timeline.svg", timelineFigure}, {"bars.svg", barsFigure}, {"waits.svg", waitsFigure}} {
+	}{
+		{"timeline", timelineFigure},
+		{"bars", barsFigure},
+		{"waits", waitsFigure},
+		{"nodes", nodesFigure},
+		{"holds", holdsFigure},
+	} {
 		f, err := file.prepare(results)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file.name, err)
 		}
-		if files[file.name], err = f.svg(); err != nil {
-			return nil, fmt.Errorf("%s: %w", file.name, err)
-		}
+		all = append(all, namedFigure{name: file.name, figure: f})
 	}
-	return files, nil
+	return all, nil
 }
 
 // timelineFigure stacks power, the grids' carbon intensity and running jobs over one axis of time.
@@ -120,6 +123,9 @@ func waitsFigure(results []*sim.Result) (figure, error) {
 	return figure{figureWidth, 5 * vg.Inch, [][]key{strategyKeys(results)}, [][]*plot.Plot{{p}}}, nil
 }
 
+// adjustedLabel names the CI-adjusted cost at a price of carbon.
+const adjustedLabel = "CI-adjusted cost, estimated\n(CO2e at %g a tonne)"
+
 // barsFigure draws the totals of every run side by side. What no site has a signal for is left out: its total of 0 says
 // nothing.
 func barsFigure(results []*sim.Result) (figure, error) {
@@ -139,6 +145,11 @@ func barsFigure(results []*sim.Result) (figure, error) {
 			"Cost, estimated (in the prices' currency)",
 			each(results, func(r *sim.Result) float64 { return float64(r.Cost) }),
 		})
+	}
+	if price := results[0].Scenario.CarbonPrice; price > 0 {
+		charts = append(charts, chart{fmt.Sprintf(adjustedLabel, price), each(results, func(r *sim.Result) float64 {
+			return *adjustedCost(float64(r.Cost), float64(r.Carbon), price)
+		})})
 	}
 	for _, c := range charts {
 		for i, v := range c.values {

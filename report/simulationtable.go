@@ -15,7 +15,7 @@ import (
 // Text shows the runs as a table. Columns of zeros cost the width that a terminal does not have.
 func (r *Report) Text(wide, colours bool) string {
 	t := Heads(2, "strategy", "empty\nmachines", "energy\nkWh", "energy\nsaved %", "emissions\nkgCO2e",
-		"CO2e\nsaved %", "cost\n", "cost\nsaved %",
+		"CO2e\nsaved %", "cost\n", "cost\nsaved %", "cost with\ncarbon",
 		"mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations",
 		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs",
 		"boots\n", "boots\nfailed", "decisions\nper s")
@@ -34,13 +34,16 @@ func (r *Report) Text(wide, colours bool) string {
 			}
 			return fixed(100*v, 1)
 		}
-		var cost, saved any // columns that say nothing in any row are left out
+		var cost, saved, adjusted any // columns that say nothing in any row are left out
 		if run.Priced {
 			cost, saved = Significant(run.Cost), share(run.Savings.Cost)
 		}
+		if run.AdjustedCost != nil {
+			adjusted = Significant(*run.AdjustedCost)
+		}
 		t.Add(run.Strategy, machinesDo[run.EmptyNodes], Significant(run.EnergyKWh), share(run.Savings.Energy),
 			Significant(run.EmissionsKg),
-			share(run.Savings.Emissions), cost, saved, Span(run.MeanWaitSeconds), Span(run.P95WaitSeconds),
+			share(run.Savings.Emissions), cost, saved, adjusted, Span(run.MeanWaitSeconds), Span(run.P95WaitSeconds),
 			Span(run.MeanCompletionSeconds), Span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation),
 			strconv.Itoa(run.HeldJobs), strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines,
 			run.Suspensions, run.Tolerated, run.UnplacedJobs, slept.Boots, slept.FailedBoots, run.DecisionsPerSecond)
@@ -57,7 +60,7 @@ func (r *Report) CSV(w io.Writer) error {
 		"meanCompletionSeconds", "makespanSeconds", "utilisation", "delayViolations", "lateStarts", "missedDeadlines",
 		"heldJobs", "meanHoldSeconds", "unplacedJobs", "decisions", "decisionsPerSecond", "energySavings",
 		"emissionsSavings", "costSavings", "baseline", "quality", "tolerated", "suspensions",
-		"emptyNodes", "boots", "failedBoots", "bootHours", "bootEnergyKWh", "asleepHours", "mostCycles")
+		"emptyNodes", "boots", "failedBoots", "bootHours", "bootEnergyKWh", "asleepHours", "mostCycles", "adjustedCost")
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		slept := cmp.Or(run.Sleep, &Sleep{})
@@ -66,7 +69,7 @@ func (r *Report) CSV(w io.Writer) error {
 			run.LateStarts, run.MissedDeadlines, run.HeldJobs, run.MeanHoldSeconds, run.UnplacedJobs, run.Decisions,
 			run.DecisionsPerSecond, run.Savings.Energy, run.Savings.Emissions, run.Savings.Cost, r.Baseline,
 			run.Quality, run.Tolerated, run.Suspensions, run.EmptyNodes, slept.Boots, slept.FailedBoots,
-			slept.BootHours, slept.BootEnergyKWh, slept.AsleepHours, slept.MostCycles)
+			slept.BootHours, slept.BootEnergyKWh, slept.AsleepHours, slept.MostCycles, run.AdjustedCost)
 	}
 	return t.CSV(w)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"image/png"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,6 +102,7 @@ func TestWriteReportsWhatTheWriterDoes(t *testing.T) {
 func TestWriteDir(t *testing.T) {
 	r, results := compared(t, true)
 	dir := filepath.Join(t.TempDir(), "new", "results")
+	drawnBefore := map[string]string{}
 	for range 2 { // the second time over the first
 		paths, err := report.WriteDir(dir, r, results)
 		if err != nil {
@@ -117,10 +119,29 @@ func TestWriteDir(t *testing.T) {
 		if diff := cmp.Diff(names, paths); diff != "" {
 			t.Errorf("what lies there and what was reported (-there +reported)\n%s", diff)
 		}
-		for _, want := range []string{"decisions.csv", "summary.json", "timeline.svg", "bars.svg", "waits.svg"} {
+		for _, want := range []string{
+			"decisions.csv", "summary.json", "summary.csv", "timeline.csv", "nodes.csv", "holds.csv",
+		} {
 			if !slices.Contains(names, filepath.Join(dir, want)) {
 				t.Errorf("no %s among %v", want, names)
 			}
+		}
+		for _, figure := range []string{"timeline", "bars", "waits", "nodes", "holds"} {
+			svg, err := os.ReadFile(filepath.Join(dir, figure+".svg"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			drawn, err := os.ReadFile(filepath.Join(dir, figure+".png"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := png.Decode(bytes.NewReader(drawn)); err != nil {
+				t.Errorf("%s.png: %v", figure, err)
+			}
+			if before := drawnBefore[figure]; before != "" && before != string(svg)+string(drawn) {
+				t.Errorf("drawn twice, %s differs", figure)
+			}
+			drawnBefore[figure] = string(svg) + string(drawn)
 		}
 	}
 	decisions, err := os.ReadFile(filepath.Join(dir, "decisions.csv"))

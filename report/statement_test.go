@@ -332,6 +332,40 @@ func TestStatementPageIsSelfContained(t *testing.T) {
 }
 
 // Names that others chose are neither formulas nor orders to a terminal.
+// Rows by two things, one of them time, are drawn: mean watts, of the last hour as far as it was booked.
+func TestStatementHeatmap(t *testing.T) {
+	a := answer([]ledger.Dimension{ledger.ByNode, ledger.ByHour},
+		booked([]string{"small", stamp(morning)}, 1, 400, 0.3, morning),
+		booked([]string{"big", stamp(morning)}, 2, 400, 0.3, morning),
+		booked([]string{"big", stamp(morning.Add(2 * time.Hour))}, 0.5, 400, 0.3, morning),
+		booked(nil, 9, 400, 0.3, morning))
+	a.From, a.To, a.AsOf = morning, morning.Add(3*time.Hour), morning.Add(2*time.Hour+15*time.Minute)
+	s := NewStatement(a, nil, nil)
+	m, start, span := s.heatmap()
+	want := &heatmap{title: "Mean power by node (W)", what: "node", slot: 3600, rows: []heatRow{
+		{"big", []heat{{2000, false}, {0, true}, {2000, false}}}, {"small", []heat{{1000, false}, {0, true}, {0, true}}},
+	}}
+	if diff := cmp.Diff(want, m, cmp.AllowUnexported(heatmap{}, heatRow{}, heat{}), nearly); diff != "" ||
+		!start.Equal(morning) || span != 2*time.Hour+15*time.Minute {
+		t.Errorf("from %v for %v (-want +got):\n%s", start, span, diff)
+	}
+	var b bytes.Buffer
+	if err := s.HTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{">Mean power by node (W)<", ">nothing was booked<", ">big<"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, by := range [][]string{{"hour"}, {"hour", "day"}, {"node", "namespace"}, {"node", "hour", "kind"}} {
+		s.GroupBy = by
+		if m, _, _ := s.heatmap(); m != nil {
+			t.Errorf("rows by %v are drawn", by)
+		}
+	}
+}
+
 func TestNamesDoNoHarm(t *testing.T) {
 	s := statement(t)
 	s.Rows[1].Key[0], s.Rows[2].Key[0] = "=HYPERLINK(1)", "a\x1b[2Jb"

@@ -1,19 +1,27 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/ledger"
 )
 
 // What is shown of a long report; CSV and JSON have everything.
 const (
 	mostBars = 30
 	mostJobs = 500
-	barStep  = 22.0
-	barRoom  = 420.0
+	// of hours or days in a heat map; of more, some are drawn as one
+	mostHeatSlots = 200
+	barStep       = 22.0
+	barRoom       = 420.0
 )
 
 // HTML writes a page.
@@ -24,6 +32,14 @@ func (s *Statement) HTML(w io.Writer) error {
 		t.Total = nil
 	}
 	p := page{Title: s.title(), Tables: []*shown{t}, Units: true, Notes: s.Notes, Bars: s.bars(t)}
+	if m, start, span := s.heatmap(); m != nil {
+		f := heatFigure(m.title, "nothing was booked", start, span.Seconds(), 1, []heatmap{{"", m.what, m.rows, m.slot}})
+		svg, err := f.svg()
+		if err != nil {
+			return err
+		}
+		p.Bars, p.Figures = nil, []pageFigure{{m.title + ".", inPage(svg)}}
+	}
 	if c := s.Savings; c != nil {
 		t.Title += "; saved against " + c.Baseline + ", estimated"
 		p.Notes = append(slices.Clone(s.Notes), c.Method)
@@ -32,6 +48,51 @@ func (s *Statement) HTML(w io.Writer) error {
 		}
 	}
 	return pageTemplate.Execute(w, &p)
+}
+
+// heatmap is the power of nodes, or of what else rows are of, by hour or day; nil: rows are not of just these two.
+func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) {
+	slots := map[string]time.Duration{string(ledger.ByHour): time.Hour, string(ledger.ByDay): 24 * time.Hour}
+	when := slices.IndexFunc(s.GroupBy, func(d string) bool { return slots[d] > 0 })
+	if len(s.GroupBy) != 2 || when < 0 || slots[s.GroupBy[1-when]] > 0 || len(s.Rows) == 0 {
+		return nil, start, 0
+	}
+	slot, what := slots[s.GroupBy[when]], s.GroupBy[1-when]
+	end := s.To
+	if !s.AsOf.IsZero() {
+		end = grid.Earlier(end, s.AsOf) // the last slot may not be over
+	}
+	start = s.From.UTC().Truncate(slot)
+	span = max(slot/60, end.Sub(start))
+	group := time.Duration(max(1, math.Ceil(float64(span)/float64(slot)/mostHeatSlots)))
+	n, sums, cells := int((span+group*slot-1)/(group*slot)), map[string]float64{}, map[string][]heat{}
+	for i := range s.Rows {
+		row := &s.Rows[i]
+		if row.Key == nil {
+			continue // what a limit left out is of no time
+		}
+		name, at := cmp.Or(row.Key[1-when], "–"), row.Key[when]
+		t, err := time.Parse(time.RFC3339, at)
+		if k := int(t.Sub(start) / (group * slot)); err == nil && k >= 0 && k < n {
+			if cells[name] == nil {
+				cells[name] = slices.Repeat([]heat{{marked: true}}, n)
+			}
+			length := min(group*slot, span-time.Duration(k)*group*slot)
+			cells[name][k] = heat{value: cells[name][k].value + 1000*row.EnergyKWh/length.Hours()}
+			sums[name] += row.EnergyKWh
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
+		return cmp.Or(cmp.Compare(sums[b], sums[a]), strings.Compare(a, b))
+	})
+	m = &heatmap{title: fmt.Sprintf("Mean power by %s (W)", what), what: what, slot: (group * slot).Seconds()}
+	for _, name := range names[:min(len(names), mostNodes)] {
+		m.rows = append(m.rows, heatRow{name, cells[name]})
+	}
+	if left := len(names) - mostNodes; left > 0 {
+		m.title += fmt.Sprintf(", of the %d with the most energy; %d more are in the table", mostNodes, left)
+	}
+	return m, start, span
 }
 
 // bars draws the energy of the first rows of a table.

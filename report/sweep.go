@@ -76,7 +76,7 @@ type SweepRow struct {
 	EnergyKWh       float64  `json:"energyKWh"`
 	Cost            float64  `json:"cost"`
 	Priced          bool     `json:"priced"`
-	AdjustedCost    *float64 `json:"adjustedCost,omitempty"` // cost and emissions at the carbon price
+	AdjustedCost    *float64 `json:"adjustedCost,omitempty"` // CI-adjusted, where carbon has a price
 	MeanWaitHours   float64  `json:"meanWaitHours"`
 	P95WaitHours    float64  `json:"p95WaitHours"` // mean over trials
 	TurnaroundHours float64  `json:"meanTurnaroundHours"`

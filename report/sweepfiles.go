@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
-	"html/template"
 	"io"
 	"strings"
 )
@@ -44,17 +42,11 @@ func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error
 		Title: s.headline(), Notes: s.allNotes(), Command: strings.Join(m.CommandLine, " "), Program: m.Program,
 	}
 	for _, f := range figures {
-		svg, err := f.svg()
+		svg, err := f.into(files)
 		if err != nil {
-			return nil, fmt.Errorf("drawing %s.svg: %w", f.name, err)
+			return nil, err
 		}
-		if files[f.name+".png"], err = f.png(); err != nil {
-			return nil, fmt.Errorf("drawing %s.png: %w", f.name, err)
-		}
-		files[f.name+".svg"] = svg
-		_, drawing, _ := bytes.Cut(svg, []byte("<svg"))
-		//nolint:gosec // the drawing is our own, and its texts are escaped
-		page.Figures = append(page.Figures, pageFigure{f.caption, template.HTML("<svg" + string(drawing))})
+		page.Figures = append(page.Figures, pageFigure{f.caption, inPage(svg)})
 	}
 	for _, t := range s.tables() {
 		page.Tables = append(page.Tables, t.shown(true))

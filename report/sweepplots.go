@@ -16,14 +16,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// sweepFigure is a figure of a comparison, with what stands under it.
-type sweepFigure struct {
-	name, caption string
-	figure
-}
-
 // figures prepares what there is to draw.
-func (s *Sweep) figures() ([]sweepFigure, error) {
+func (s *Sweep) figures() ([]namedFigure, error) {
 	if len(s.Strategies) == 0 {
 		return nil, errors.New("there are no strategies to draw")
 	}
@@ -35,7 +29,7 @@ func (s *Sweep) figures() ([]sweepFigure, error) {
 			}
 		}
 	}
-	all := []sweepFigure{
+	all := []namedFigure{
 		{"strategies", "Emissions, turnaround and cost with emissions priced, by strategy.", s.barsFigure()},
 		{
 			"pareto",
@@ -49,7 +43,7 @@ func (s *Sweep) figures() ([]sweepFigure, error) {
 		t := &s.days[0]
 		caption := fmt.Sprintf(
 			"The carbon intensity of a day in %s, and the cores that the jobs of every strategy keep busy.", t.Zone)
-		all = append(all, sweepFigure{"day", caption, s.dayFigure()})
+		all = append(all, namedFigure{"day", caption, s.dayFigure()})
 	}
 	return all, nil
 }
@@ -84,7 +78,7 @@ func (s *Sweep) barsFigure() figure {
 		{"Mean turnaround (h)", each(s.Strategies, func(r SweepRow) float64 { return r.TurnaroundHours })},
 	}
 	if s.CarbonPrice > 0 {
-		label := fmt.Sprintf("Cost, emissions at %g a tonne included", s.CarbonPrice)
+		label := fmt.Sprintf(adjustedLabel, s.CarbonPrice)
 		charts = append(charts, chart{label, each(s.Strategies, func(r SweepRow) float64 { return *r.AdjustedCost })})
 	}
 	return barCharts(charts, s.labels(), s.colours())

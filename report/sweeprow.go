@@ -162,9 +162,7 @@ func (r *SweepRow) finish(carbonPrice float64) {
 	for _, v := range []*float64{&r.MeanWaitHours, &r.P95WaitHours, &r.TurnaroundHours, &r.Suspensions} {
 		*v = over(*v, n)
 	}
-	if carbonPrice > 0 {
-		r.AdjustedCost = new(r.Cost + carbonPrice*r.Grams/1e6)
-	}
+	r.AdjustedCost = adjustedCost(r.Cost, r.Grams, carbonPrice)
 }
 
 // rate sets savings and η over all zones.

@@ -20,6 +20,7 @@ type accountant struct {
 	total Totals
 	nodes []energy.Joules
 	bins  []bin
+	cells [][]Cell // per interval of the nodes' own, and node
 	step  time.Duration
 }
 
@@ -38,13 +39,19 @@ func partsOf(n *sched.Node, power energy.Watts) parts {
 	switch {
 	case power <= 0:
 		return parts{}
-	case n.Jobs == 0 && !n.Awake && n.Profile.Sleeps():
+	case asleep(n):
 		return parts{asleep: 1}
 	}
 	bare := *n
 	bare.Free, bare.Jobs, bare.Awake = n.Capacity, 0, true
 	return parts{idle: min(1, float64(bare.Power()/power))}
 }
+
+// asleep reports whether a node sleeps, or boots and serves nothing yet.
+func asleep(n *sched.Node) bool { return n.Jobs == 0 && !n.Awake && n.Profile.Sleeps() }
+
+// perCell is how many intervals of the timeline a [Cell] spans: a node's own need not be as fine.
+const perCell = 5
 
 func newAccountant(start time.Time, nodes []sched.Node, u *use, step time.Duration) *accountant {
 	a := &accountant{
@@ -77,10 +84,10 @@ func (a *accountant) settle(i int, n *sched.Node, t time.Time) error {
 	a.book(i, e)
 	// it mostly lies in one interval
 	if k := window.Start.Sub(a.start) / a.step; !t.After(a.start.Add((k + 1) * a.step)) {
-		a.bin(window.Start, e, shares)
+		a.bin(i, n, window, e, shares)
 		return nil
 	}
-	a.chart(site, power, shares, window)
+	a.chart(i, n, power, shares, window)
 	return nil
 }
 
@@ -89,9 +96,10 @@ func (a *accountant) wake(i int, n *sched.Node, t time.Time) energy.Joules {
 	if n.Profile.WakeUp == 0 {
 		return 0
 	}
-	e := a.sites[i].Account(0, n.Profile.WakeUp, sched.Window{Start: t, End: t})
+	w := sched.Window{Start: t, End: t}
+	e := a.sites[i].Account(0, n.Profile.WakeUp, w)
 	a.book(i, e)
-	a.bin(t, e, parts{})
+	a.bin(i, n, w, e, parts{})
 	return e.Energy
 }
 
@@ -103,19 +111,19 @@ func (a *accountant) book(i int, e sched.Estimate) {
 }
 
 // chart spreads a window over the bins of the timeline.
-func (a *accountant) chart(site *sched.Site, power energy.Watts, shares parts, w sched.Window) {
+func (a *accountant) chart(i int, n *sched.Node, power energy.Watts, shares parts, w sched.Window) {
 	for w.Start.Before(w.End) {
 		k := w.Start.Sub(a.start) / a.step
 		part := sched.Window{Start: w.Start, End: a.start.Add((k + 1) * a.step)}
 		part.End = grid.Earlier(part.End, w.End)
-		a.bin(w.Start, site.Account(power, 0, part), shares)
+		a.bin(i, n, part, a.sites[i].Account(power, 0, part), shares)
 		w.Start = part.End
 	}
 }
 
-// bin adds to the interval of the timeline that t lies in.
-func (a *accountant) bin(t time.Time, e sched.Estimate, shares parts) {
-	k := int(t.Sub(a.start) / a.step)
+// bin adds what node i drew to the interval of the timeline that a window lies in, and to the node's own.
+func (a *accountant) bin(i int, n *sched.Node, w sched.Window, e sched.Estimate, shares parts) {
+	k := int(w.Start.Sub(a.start) / a.step)
 	for len(a.bins) <= k {
 		a.bins = append(a.bins, bin{})
 	}
@@ -123,4 +131,17 @@ func (a *accountant) bin(t time.Time, e sched.Estimate, shares parts) {
 	a.bins[k].carbon += e.Carbon
 	a.bins[k].parts.idle += shares.idle * float64(e.Energy)
 	a.bins[k].parts.asleep += shares.asleep * float64(e.Energy)
+	for len(a.cells) <= k/perCell {
+		a.cells = append(a.cells, make([]Cell, len(a.nodes)))
+	}
+	c := &a.cells[k/perCell][i]
+	c.Energy += e.Energy
+	c.Carbon += e.Carbon
+	c.Cost += e.Cost
+	switch length := w.End.Sub(w.Start).Seconds(); {
+	case asleep(n):
+		c.Asleep += length
+	case n.Jobs > 0:
+		c.Busy += float64(n.Capacity.MilliCPU-n.Free.MilliCPU) / 1000 * length
+	}
 }

@@ -97,6 +97,19 @@ func TestAccountingByHand(t *testing.T) {
 	if math.Abs(charted.KWh()-wantKWh) > 1e-9 {
 		t.Errorf("the timeline holds %v kWh, the total is %v", charted.KWh(), wantKWh)
 	}
+	var sum sim.Cell
+	for _, cells := range r.Cells {
+		c := cells[0]
+		sum.Energy += c.Energy
+		sum.Carbon += c.Carbon
+		sum.Busy += c.Busy
+		sum.Asleep += c.Asleep
+	}
+	if math.Abs(sum.Energy.KWh()-wantKWh) > 1e-9 || math.Abs(float64(sum.Carbon)-wantGrams) > 1e-6 ||
+		math.Abs(sum.Busy-r.BusyCPU) > 1e-6 || math.Abs(sum.Asleep-3600) > 1e-6 {
+		t.Errorf("the node's cells sum to %v kWh, %v g, %v core-seconds and %v s asleep, want %v, %v, %v and 3600",
+			sum.Energy.KWh(), float64(sum.Carbon), sum.Busy, sum.Asleep, wantKWh, wantGrams, r.BusyCPU)
+	}
 }
 
 func TestAHeldJobStartsInItsWindow(t *testing.T) {

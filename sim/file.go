@@ -50,6 +50,8 @@ type File struct {
 	// what says what jobs draw: "profiles" of nodes (default), or "learnt"
 	Power string    `json:"power,omitempty"`
 	Queue QueueFile `json:"queue,omitzero"`
+	// of a tonne, in the prices' currency: adds the CI-adjusted cost to reports
+	CarbonPrice float64 `json:"carbonPrice,omitempty"`
 
 	name  string            // of the file, which file names are relative to; "": there is none
 	flags map[string]string // by field: the flag that it was given with instead, if any
@@ -193,7 +195,7 @@ func (f *File) Load() (*Scenario, error) { return f.LoadContext(context.Backgrou
 
 // LoadContext is Load, which can be stopped: learning forecasts takes seconds.
 func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
-	s := &Scenario{Name: f.Name, Policy: sched.Policy{
+	s := &Scenario{Name: f.Name, CarbonPrice: f.CarbonPrice, Policy: sched.Policy{
 		Weights: f.Weights, Seed: f.Seed,
 		MinSaving: f.MinSaving, MinSavingPerHour: f.MinSavingPerHour, MinSavingGrams: f.MinSavingGrams,
 	}}
@@ -290,6 +292,9 @@ func (f *File) checkStrategies() error {
 }
 
 func (f *File) checkPolicy() error {
+	if !(f.CarbonPrice >= 0) || math.IsInf(f.CarbonPrice, 0) {
+		return fmt.Errorf("%s is %v: want the price of a tonne, 0 or more", f.Called("carbonPrice"), f.CarbonPrice)
+	}
 	if !(f.MinSaving >= 0 && f.MinSaving < 1) {
 		return f.fault("minSaving is %v: want 0 or more and less than 1", f.MinSaving)
 	}

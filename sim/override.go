@@ -17,7 +17,7 @@ type Overrides struct {
 	Interruptible                                                                  *bool
 	SkipBad                                                                        bool
 	Strategies                                                                     []string
-	Price                                                                          *float64
+	Price, CarbonPrice                                                             *float64
 	Seed                                                                           *uint64
 }
 
@@ -75,6 +75,9 @@ func (f *File) Override(o Overrides) error {
 	}
 	if len(o.Strategies) > 0 {
 		f.Strategies = o.Strategies
+	}
+	if o.CarbonPrice != nil {
+		f.CarbonPrice, f.flags["carbonPrice"] = *o.CarbonPrice, "--carbon-price"
 	}
 	if o.Seed != nil {
 		f.Seed = *o.Seed

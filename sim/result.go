@@ -31,6 +31,8 @@ type Scenario struct {
 	Power func() predict.PowerLearner
 	Sleep SleepRules // of machines that take time to boot
 	Queue QueueRules // how the queue is served; zero: as kube-scheduler serves it
+	// of a tonne; 0: none. Reports alone look at it
+	CarbonPrice float64
 
 	Notes []string // what was left out of the files, and what was filled in: for reports
 }
@@ -146,6 +148,13 @@ type Totals struct {
 	Cost   grid.Money
 }
 
+// Cell is what one node came to over one interval.
+type Cell struct {
+	Totals
+	Busy   float64 // core-seconds requested by running jobs
+	Asleep float64 // seconds in which it slept, or booted
+}
+
 // Result is one run of a scenario under one strategy.
 type Result struct {
 	Strategy string
@@ -153,9 +162,11 @@ type Result struct {
 	Outcomes []Outcome // by index of Scenario.Jobs
 	Totals
 	NodeEnergy []energy.Joules // by index of Scenario.Nodes, PUE included
-	End        time.Time       // when the last job finished
-	Accounted  time.Time       // up to when energy was accounted; see [Align]
-	BusyCPU    float64         // core-seconds requested by running jobs
+	Cells      [][]Cell        // by interval of CellStep from Scenario.Start, then by index of Scenario.Nodes
+	CellStep   time.Duration
+	End        time.Time // when the last job finished
+	Accounted  time.Time // up to when energy was accounted; see [Align]
+	BusyCPU    float64   // core-seconds requested by running jobs
 	Sleep      Sleep
 	Power      []PowerChange // of machines that take time to boot, in order; all are awake at first
 	Timeline   []Sample

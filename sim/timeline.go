@@ -76,6 +76,7 @@ func (e *engine) fill() {
 	r := e.result
 	r.Totals = e.account.total
 	r.NodeEnergy = e.account.nodes
+	r.Cells, r.CellStep = e.account.cells, perCell*e.account.step
 	r.Sleep.Asleep = e.machines.sleptUntil(r.Accounted)
 	r.Timeline = make([]Sample, len(e.account.bins))
 	for k, b := range e.account.bins {

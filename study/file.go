@@ -351,6 +351,8 @@ func (f *File) checkBase(file *sim.File) error {
 		return fmt.Errorf(instead, "a restartCost", "restartCosts")
 	case file.Learner != "" && file.Learner != lengthsKnown:
 		return fmt.Errorf(instead, "a learner", "lengths")
+	case file.CarbonPrice != 0:
+		return fmt.Errorf(instead, "a carbonPrice", "carbonPrice")
 	case file.Interruptible && !f.Interruptible:
 		return fmt.Errorf(instead, "interruptible jobs", "interruptible")
 	case len(file.Sites) == 1 && file.Sites[0].Forecast != (sim.ForecastFile{}) &&

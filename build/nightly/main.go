@@ -47,6 +47,7 @@ var parts = []part{
 	{"conservation", 10 * time.Minute, "go test ./energy -run TestConservation -rapid.checks=10000 -v -timeout 2h"},
 	{"e2e-real", 10 * time.Minute, "make e2e-real"},
 	{"power-real", 10 * time.Minute, "make power-real"},
+	{"browser", 10 * time.Minute, "make browser"},
 	{"storm", 30 * time.Minute, "make storm"},
 	{"sleep-lab", 45 * time.Minute, "make sleep-lab"},
 	{"compare-gaia", 30 * time.Minute, "make compare-gaia"},
@@ -57,7 +58,7 @@ var parts = []part{
 // usualLong is how long a package takes with KUBENERGY_LONG. Those in elsewhere have parts of their own.
 const usualLong = 10 * time.Minute
 
-var elsewhere = regexp.MustCompile(`^\./(energy|agent|cli|test/central|test/batch|test/sleep)(/|$)`)
+var elsewhere = regexp.MustCompile(`^\./(energy|agent|cli|test/central|test/batch|test/browser|test/sleep)(/|$)`)
 
 // An outcome is how a part ended. A fuzz target that was cut goes on for the rest of its time.
 type outcome struct {

@@ -27,7 +27,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -56,17 +55,24 @@ const (
 // size is how large the cluster is and for how long it is measured. Less is for trying out.
 type size struct {
 	nodes   int
+	jobs    int // held
 	minutes int
 }
 
-func sizes(t *testing.T) size {
+func sizes(t *testing.T, usual size, takes string) size {
 	t.Helper()
 	if os.Getenv("KUBENERGY_BENCH") == "" {
-		t.Skip("measures for ten minutes: make bench-controller")
+		t.Skip("measures for " + takes)
 	}
-	s := size{5000, 10}
-	for name, v := range map[string]*int{"KUBENERGY_BENCH_NODES": &s.nodes, "KUBENERGY_BENCH_MINUTES": &s.minutes} {
-		if text := os.Getenv(name); text != "" {
+	fromEnvironment(t, map[string]*int{"NODES": &usual.nodes, "JOBS": &usual.jobs, "MINUTES": &usual.minutes})
+	return usual
+}
+
+// fromEnvironment sets what variables KUBENERGY_BENCH_NAME say otherwise.
+func fromEnvironment(t *testing.T, sizes map[string]*int) {
+	t.Helper()
+	for name, v := range sizes {
+		if text := os.Getenv("KUBENERGY_BENCH_" + name); text != "" {
 			n, err := strconv.Atoi(text)
 			if err != nil {
 				t.Fatal(err)
@@ -74,13 +80,12 @@ func sizes(t *testing.T) size {
 			*v = n
 		}
 	}
-	return s
 }
 
 // TestController measures what the controller takes for the load: at most a core and a gigabyte, 50 writes a second
 // to the API server, and 6 GB a day in the ledger.
 func TestController(t *testing.T) {
-	s := sizes(t)
+	s := sizes(t, size{nodes: 5000, minutes: 10}, "ten minutes: make bench-controller")
 	// The API server, its objects and the load live in this process: what it spends on collecting garbage, it takes
 	// from the controller, which is measured on the same processors.
 	const percent, most = 300, 14 << 30
@@ -147,18 +152,10 @@ func newCluster(t *testing.T, nodes int) *testCluster {
 	}
 	began := time.Now()
 	c.agents = make([]*agent, nodes)
-	group, ctx := errgroup.WithContext(t.Context())
-	group.SetLimit(writers)
-	for i := range c.agents {
-		group.Go(func() error {
-			a, err := c.populate(ctx, i)
-			c.agents[i] = a
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	parallel(t, nodes, func(ctx context.Context, i int) (err error) {
+		c.agents[i], err = c.populate(ctx, i)
+		return err
+	})
 	t.Logf("%d nodes with %d pods in %v", nodes, nodes*podsOfNode, time.Since(began).Round(time.Second))
 	return c
 }

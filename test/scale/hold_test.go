@@ -45,18 +45,10 @@ func holdSizes(t *testing.T) holdSize {
 			Nodes: 50, Jobs: 2000, Pods: 200, Released: 500, Burst: 300, Bursts: 2, Phases: 1, Quiet: 10, QPS: 100,
 		}
 	}
-	for name, v := range map[string]*int{
+	fromEnvironment(t, map[string]*int{
 		"NODES": &s.Nodes, "JOBS": &s.Jobs, "PODS": &s.Pods, "RELEASED": &s.Released, "BURST": &s.Burst,
 		"BURSTS": &s.Bursts, "PHASES": &s.Phases, "QUIET": &s.Quiet, "QPS": &s.QPS,
-	} {
-		if text := os.Getenv("KUBENERGY_BENCH_" + name); text != "" {
-			n, err := strconv.Atoi(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			*v = n
-		}
-	}
+	})
 	return s
 }
 

@@ -248,7 +248,7 @@ func holdPodSpec() corev1.PodSpec {
 // pods creates n pods of a set as fast as it can.
 func (c *holdCluster) pods(t *testing.T, set string, n int, annotations map[string]string) {
 	t.Helper()
-	c.parallel(t, n, func(ctx context.Context, i int) error {
+	parallel(t, n, func(ctx context.Context, i int) error {
 		return c.pod(ctx, set, fmt.Sprintf("%s-%06d", set, i), annotations)
 	})
 }
@@ -264,7 +264,7 @@ func (c *holdCluster) pod(ctx context.Context, set, name string, annotations map
 // jobs creates n Jobs of a set as fast as it can.
 func (c *holdCluster) jobs(t *testing.T, set string, n int, annotations map[string]string, suspended bool) {
 	t.Helper()
-	c.parallel(t, n, func(ctx context.Context, i int) error {
+	parallel(t, n, func(ctx context.Context, i int) error {
 		labels := map[string]string{setLabel: set}
 		job := &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{
@@ -281,7 +281,8 @@ func (c *holdCluster) jobs(t *testing.T, set string, n int, annotations map[stri
 	})
 }
 
-func (c *holdCluster) parallel(t *testing.T, n int, create func(ctx context.Context, i int) error) {
+// parallel creates n objects, as fast as the API server takes them.
+func parallel(t *testing.T, n int, create func(ctx context.Context, i int) error) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(writers)

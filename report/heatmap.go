@@ -1,0 +1,193 @@
+package report
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// heatmap is what rows, such as nodes, came to in equal slots of time.
+type heatmap struct {
+	title string
+	what  string // rows are
+	rows  []heatRow
+	slot  float64 // seconds
+}
+
+type heatRow struct {
+	name  string
+	cells []heat
+}
+
+// heat is a cell's value. A cell that is marked has a line through it.
+type heat struct {
+	value  float64
+	marked bool
+}
+
+// shades are ColorBrewer's YlGnBu: each is darker than the one before, so that people with any kind of colour vision,
+// and readers of a grey print, can tell them apart.
+var shades = [...]color.RGBA{
+	{0xFF, 0xFF, 0xD9, 0xFF},
+	{0xED, 0xF8, 0xB1, 0xFF},
+	{0xC7, 0xE9, 0xB4, 0xFF},
+	{0x7F, 0xCD, 0xBB, 0xFF},
+	{0x41, 0xB6, 0xC4, 0xFF},
+	{0x1D, 0x91, 0xC0, 0xFF},
+	{0x22, 0x5E, 0xA8, 0xFF},
+	{0x25, 0x34, 0x94, 0xFF},
+	{0x08, 0x1D, 0x58, 0xFF},
+}
+
+// markStyle is the line through cells that are marked.
+var markStyle = draw.LineStyle{Color: color.Gray{Y: 0x80}, Width: 0.8}
+
+// scale returns how much one shade spans if the darkest is to reach the most of all values.
+func scale(most float64) float64 {
+	step := most / float64(len(shades))
+	if step == 0 {
+		return 1
+	}
+	power := math.Pow(10, math.Floor(math.Log10(step)))
+	for _, nice := range []float64{1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8} {
+		if nice*power >= step {
+			return nice * power
+		}
+	}
+	return 10 * power
+}
+
+// heatFigure draws maps over one span of time with one scale, in columns that are filled one after the other. mark is
+// what a line through a cell says.
+func heatFigure(title, mark string, start time.Time, span float64, columns int, maps []heatmap) figure {
+	most, marked, rows := 0.0, false, 0
+	for _, m := range maps {
+		rows = max(rows, len(m.rows))
+		for _, row := range m.rows {
+			for _, c := range row.cells {
+				most, marked = max(most, c.value), marked || c.marked
+			}
+		}
+	}
+	step := scale(most)
+	plots := each(maps, func(m heatmap) *plot.Plot { return m.plot(step, span, columns) })
+	keys := make([]key, 0, len(shades)+1)
+	for i, shade := range shades {
+		name := fmt.Sprintf("%.4g–%.4g", step*float64(i), step*float64(i+1))
+		keys = append(keys, key{name, &plotter.Polygon{Color: shade}})
+	}
+	if marked {
+		keys = append(keys, key{mark, &plotter.Line{LineStyle: markStyle}})
+	}
+	return panelFigure(title, keys, rows, panels(start, span, columns, plots))
+}
+
+// panelFigure returns a figure of panels that have so many rows each at most.
+func panelFigure(title string, keys []key, rows int, plots [][]*plot.Plot) figure {
+	height := 100 + vg.Length(len(plots))*(40+rowHeight(rows)*vg.Length(rows))
+	return figure{figureWidth, height, [][]key{{{name: title}}, keys}, plots}
+}
+
+// rowHeight is how high a row is of so many that lie above each other. There must be room beside them for what they
+// are.
+func rowHeight(rows int) vg.Length {
+	n := vg.Length(max(1, rows))
+	return max(6.5, 70/n, min(20, 260/n))
+}
+
+// panels lays plots over one span of time out in columns.
+func panels(start time.Time, span float64, columns int, plots []*plot.Plot) [][]*plot.Plot {
+	rows := make([][]*plot.Plot, (len(plots)+columns-1)/columns)
+	for first := 0; first < len(plots); first += len(rows) {
+		for i, row := range overTime(start, span, plots[first:min(first+len(rows), len(plots))]...) {
+			rows[i] = append(rows[i], row...)
+		}
+	}
+	for i := range rows {
+		for len(rows[i]) < len(rows[0]) {
+			rows[i] = append(rows[i], nil)
+		}
+	}
+	return rows
+}
+
+// plot draws each row as bars, one for neighbours of one shade.
+func (m *heatmap) plot(step, span float64, columns int) *plot.Plot {
+	areas, marks := make([][]plotter.XYs, len(shades)), strokes{LineStyle: markStyle}
+	shade := func(h heat) int { return min(len(shades)-1, max(0, int(h.value/step))) }
+	names := make([]string, len(m.rows))
+	for y, row := range m.rows {
+		names[y] = row.name
+		middle := -float64(y)
+		for from := 0; from < len(row.cells); {
+			first, to := row.cells[from], from+1
+			for to < len(row.cells) && row.cells[to].marked == first.marked && shade(row.cells[to]) == shade(first) {
+				to++
+			}
+			left, right := float64(from)*m.slot, min(span, float64(to)*m.slot)
+			areas[shade(first)] = append(areas[shade(first)], box(left, right, middle, 0.46))
+			if first.marked {
+				marks.XYs = append(marks.XYs, plotter.XY{X: left, Y: middle}, plotter.XY{X: right, Y: middle})
+			}
+			from = to
+		}
+	}
+	p := rowPlot(m.title, m.what, names, columns)
+	for i, rings := range areas {
+		p.Add(&plotter.Polygon{XYs: rings, Color: shades[i]})
+	}
+	p.Add(marks)
+	return p
+}
+
+// rowPlot returns a plot of rows over time, the first one on top, each 1 high, for one of so many columns. It names as
+// many rows as there is room for.
+func rowPlot(title, what string, names []string, columns int) *plot.Plot {
+	p := newPlot("Time (UTC)", what, draw.LineStyle{})
+	p.Title.Text = fitted(title, figureWidth/vg.Length(columns)-longestName/2)
+	p.Y.Min, p.Y.Max, p.Y.AutoRescale, p.Y.Tick.Length = 0.5-float64(len(names)), 0.5, false, 2
+	every := max(1, int(math.Ceil(float64(lineHeight/rowHeight(len(names))))))
+	var ticks plot.ConstantTicks
+	for i := 0; i < len(names); i += every {
+		ticks = append(ticks, plot.Tick{Value: -float64(i), Label: fitted(names[i], longestName/vg.Length(columns)+padding)})
+	}
+	p.Y.Tick.Marker = ticks
+	return p
+}
+
+// box is an area between two times, around a height.
+func box(left, right, middle, half float64) plotter.XYs {
+	return plotter.XYs{
+		{X: left, Y: middle - half},
+		{X: right, Y: middle - half},
+		{X: right, Y: middle + half},
+		{X: left, Y: middle + half},
+	}
+}
+
+// strokes are lines between pairs of points.
+type strokes struct {
+	plotter.XYs
+	draw.LineStyle
+}
+
+// Plot implements [plot.Plotter].
+func (s strokes) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	var path vg.Path
+	for i, v := range s.XYs {
+		if at := (vg.Point{X: x(v.X), Y: y(v.Y)}); i%2 == 0 {
+			path.Move(at)
+		} else {
+			path.Line(at)
+		}
+	}
+	c.SetLineStyle(s.LineStyle)
+	c.Stroke(path)
+}

@@ -1,0 +1,318 @@
+// Package browser opens pages of kubenergy dashboard in a real Chromium, and holds each to what all of them promise: no
+// error, no request to elsewhere, a bounded number of elements, no sideways scrolling, and what axe-core asks for. It is
+// for tests only.
+package browser
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// MostElements is how many elements the drawings of one page may have.
+const MostElements = 1500
+
+// Size is that of a window.
+type Size struct{ Width, Height int64 }
+
+// Laptop is the size at which the first screen needs no scrolling.
+var Laptop = Size{1280, 800}
+
+// Sizes are those that pages are looked at.
+var Sizes = []Size{Laptop, {1920, 1080}, {390, 844}}
+
+// Browser is a Chromium with one page.
+type Browser struct {
+	t    testing.TB
+	ctx  context.Context
+	host string // scheme, name and port of the page
+	axe  string // the program of axe-core; "": make axe has not fetched it
+
+	mu     sync.Mutex
+	faults []string // of the page that is open
+
+	barriers []string // what axe-core found
+}
+
+// Serve runs kubenergy dashboard until the test ends, and returns the address that it prints.
+func Serve(t testing.TB, args ...string) string {
+	t.Helper()
+	p := kit.Start(t, t.TempDir(), "dashboard",
+		exec.Command(kit.Build(t, "./cmd/kubenergy"), append([]string{"dashboard", "--no-browser"}, args...)...))
+	address := ""
+	kit.Eventually(t, 20*time.Second, "the address is printed", func() bool {
+		address = regexp.MustCompile(`http://\S+`).FindString(p.Output())
+		return address != ""
+	}, p)
+	return address
+}
+
+// Open starts Chromium until the test ends, and opens the address that kubenergy dashboard prints. Where there is no
+// Chromium, the test is skipped.
+func Open(t testing.TB, address string) *Browser {
+	t.Helper()
+	found := func(program string) bool { _, err := exec.LookPath(program); return err == nil }
+	if !slices.ContainsFunc([]string{"chromium", "chromium-browser", "google-chrome"}, found) {
+		t.Skip("there is no Chromium: install Debian's package chromium")
+	}
+	b := &Browser{t: t, host: address[:strings.Index(address, "/?")]}
+	if axe, err := os.ReadFile(filepath.Join(kit.Root, "out", "axe", "package", "axe.min.js")); err == nil {
+		b.axe = string(axe)
+	}
+	// Its own sandbox needs rights that containers lack; it opens our page alone.
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	b.ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	if err := chromedp.Listen(b.ctx, b.hear); err != nil {
+		t.Fatalf("starting Chromium: %v", err)
+	}
+	t.Cleanup(func() { b.blame("at the end") })
+	do(b, chromedp.Navigate(address))
+	return b
+}
+
+// hear notes what no page may do.
+func (b *Browser) hear(event any) {
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		b.fault("exception: %s", e.ExceptionDetails.Text)
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == "error" || e.Type == "assert" || e.Type == "warning" {
+			b.fault("console: %s %s", e.Type, e.Args[0].Value)
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == "error" {
+			b.fault("log: %s %s", e.Entry.Text, e.Entry.URL)
+		}
+	case *network.EventRequestWillBeSent:
+		if at := e.Request.URL; !strings.HasPrefix(at, b.host+"/") && !strings.HasPrefix(at, "data:") {
+			b.fault("request to elsewhere: %s", at)
+		}
+	}
+}
+
+func do[T any](b *Browser, action chromedp.Action[T]) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	defer cancel()
+	result, err := chromedp.Run(ctx, action)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return result
+}
+
+func call[P, R any](b *Browser, command cdp.Command[P, R], params P) R {
+	b.t.Helper()
+	return do(b, func(ctx context.Context, _ *chromedp.Target) (R, error) { return chromedp.Call(ctx, command, params) })
+}
+
+// Eval returns the value of an expression of JavaScript; it waits for a promise.
+func Eval[T any](b *Browser, expression string) T {
+	b.t.Helper()
+	return do(b, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
+// Await waits until a page has been loaded, with its script, and an expression is true.
+func (b *Browser) Await(expression string) {
+	b.t.Helper()
+	whole := "document.readyState === 'complete' && (" + expression + ")"
+	kit.Await(b.t, 30*time.Second, expression, func(context.Context) (bool, error) {
+		return chromedp.Run(b.ctx, chromedp.Evaluate[bool](whole)) // an error while another page is being opened
+	})
+}
+
+// Visit opens a path.
+func (b *Browser) Visit(path string) {
+	b.t.Helper()
+	do(b, chromedp.Navigate(b.host+path))
+}
+
+// Press presses a key.
+func (b *Browser) Press(key string) {
+	b.t.Helper()
+	do(b, chromedp.KeyEvent(key))
+}
+
+// Click clicks on the first element that a selector matches.
+func (b *Browser) Click(selector string) {
+	b.t.Helper()
+	do(b, chromedp.Click(chromedp.CSS(selector)))
+}
+
+// Drag presses the mouse at one place, moves it, and lets it go at another.
+func (b *Browser) Drag(x, y, toX, toY float64) {
+	b.t.Helper()
+	do(b, chromedp.DragAndDropXY(x, y, toX, toY, 5))
+}
+
+// As shows pages in a window of a size, and in a theme.
+func (b *Browser) As(s Size, theme string) {
+	b.t.Helper()
+	do(b, chromedp.EmulateViewport(s.Width, s.Height))
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
+	})
+}
+
+// Picture keeps a picture of the upper part of the page, in the format that the name ends in: png or webp.
+func (b *Browser) Picture(path string, s Size) {
+	b.t.Helper()
+	shot := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{
+		Format: page.CaptureScreenshotFormat(filepath.Ext(path)[1:]), Quality: new(int64(90)),
+		CaptureBeyondViewport: new(true),
+		Clip:                  &page.Viewport{Width: float64(s.Width), Height: float64(s.Height), Scale: 1},
+	})
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, shot.Data, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Elements returns how many elements the drawings of the page have.
+func (b *Browser) Elements() int {
+	b.t.Helper()
+	return Eval[int](b, `document.querySelectorAll('svg *').length`)
+}
+
+// Views returns an address of each kind of page that links lead to, from the first one on.
+func (b *Browser) Views() map[string]string {
+	b.t.Helper()
+	found := map[string]string{"now": "/"}
+	for next := []string{"/"}; len(next) > 0; next = next[1:] {
+		b.Visit(next[0])
+		for _, link := range Eval[[]string](b, `[...document.querySelectorAll('nav a, main a')]
+			.filter(a => !a.hasAttribute('download')).map(a => a.getAttribute('href'))`) {
+			u, err := url.Parse(link)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			name := strings.Trim(u.Path, "/") + u.Query().Get("do")
+			if name != "" && found[name] == "" {
+				found[name] = link
+				next = append(next, link)
+			}
+		}
+	}
+	return found
+}
+
+// Check opens each view in all themes and in windows of some sizes, says what is wrong with it, and keeps a picture in
+// out/browser. The views that are wanted must be among them.
+func (b *Browser) Check(name string, sizes []Size, want ...string) {
+	b.t.Helper()
+	views := b.Views()
+	for _, view := range want {
+		if views[view] == "" {
+			b.t.Errorf("%s: no link leads to a page %q", name, view)
+		}
+	}
+	for _, size := range sizes {
+		for _, theme := range []string{"light", "dark"} {
+			b.As(size, theme)
+			for view, path := range views {
+				b.Visit(path)
+				b.check(fmt.Sprintf("%s-%s-%dx%d-%s", name, view, size.Width, size.Height, theme), size)
+			}
+		}
+	}
+}
+
+func (b *Browser) check(name string, size Size) {
+	b.t.Helper()
+	for _, finding := range b.findings() {
+		b.barriers = append(b.barriers, name+": "+finding)
+	}
+	seen := Eval[struct {
+		View       string
+		Wide, Tall int64
+	}](b, `({View: document.body.dataset.view, Wide: document.documentElement.scrollWidth,
+		Tall: document.documentElement.scrollHeight})`)
+	b.Picture(filepath.Join(kit.Root, "out", "browser", name+".png"), Size{size.Width, min(seen.Tall, 2000)})
+	if n := b.Elements(); n > MostElements {
+		b.fault("%d elements in its drawings: want at most %d", n, MostElements)
+	}
+	if seen.Wide > size.Width {
+		b.fault("it is %d pixels wide", seen.Wide)
+	}
+	if seen.View == "overview" && size.Width >= Laptop.Width && seen.Tall > size.Height {
+		b.fault("the first screen is %d pixels tall", seen.Tall)
+	}
+	b.blame(name)
+}
+
+func (b *Browser) fault(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.faults = append(b.faults, fmt.Sprintf(format, args...))
+}
+
+// blame fails the test for each fault since the last time.
+func (b *Browser) blame(name string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, fault := range b.faults {
+		b.t.Errorf("%s: %s", name, fault)
+	}
+	b.faults = nil
+}
+
+// findings are what axe-core holds to be serious or critical on the page.
+func (b *Browser) findings() []string {
+	b.t.Helper()
+	if b.axe == "" {
+		return nil
+	}
+	Eval[chromedp.Void](b, b.axe)
+	return Eval[[]string](b, `axe.run({resultTypes: ['violations']}).then(r => r.violations
+		.filter(v => ['serious', 'critical'].includes(v.impact))
+		.map(v => v.id + ': ' + v.nodes.map(n => n.html.slice(0, 160) + ' ' + n.failureSummary).join('; ')))`)
+}
+
+// Accessible fails where axe-core found something serious on a page that was checked.
+func (b *Browser) Accessible(t *testing.T) {
+	if b.axe == "" {
+		t.Skip("there is no axe-core: make axe fetches it, where there is npm")
+	}
+	for _, barrier := range b.barriers {
+		t.Error(barrier)
+	}
+}
+
+// FirstPaint returns the median time until a page is first painted, of 20 times that it is opened.
+func (b *Browser) FirstPaint(path string) time.Duration {
+	b.t.Helper()
+	var took []time.Duration
+	for range 20 {
+		b.Visit(path)
+		ms := Eval[float64](b, `new Promise(painted => new PerformanceObserver(
+			all => painted(all.getEntries()[0].startTime)).observe({type: 'paint', buffered: true}))`)
+		took = append(took, time.Duration(ms*float64(time.Millisecond)))
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
