@@ -11,8 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -24,6 +27,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
@@ -45,6 +49,8 @@ type Options struct {
 	// Estimator, if set, is where karmada-scheduler asks how many replicas a cluster has room for.
 	Estimator net.Listener
 	TLS       *tls.Config // of it; nil: none
+	// Service is the host name under which karmada-scheduler reaches it; "": that is arranged elsewhere.
+	Service string
 	// Upstream names the official estimator of a cluster; nil: there is none.
 	Upstream func(cluster string) string
 }
@@ -111,7 +117,9 @@ func Run(ctx context.Context, o Options) error {
 		if down {
 			return nil
 		}
-		if err := d.settle(ctx, key); err != nil {
+		err := errPanic
+		panics.Survive(d.Log, "karmada", "settling a binding", func() { err = d.settle(ctx, key) })
+		if err != nil {
 			d.Log.Warn("settling a binding", "binding", key, "error", err)
 			queue.AddRateLimited(key)
 		} else {
@@ -120,6 +128,8 @@ func Run(ctx context.Context, o Options) error {
 		queue.Done(key)
 	}
 }
+
+var errPanic = errors.New("it panicked")
 
 // settle does what is to be done about one binding.
 func (d *driver) settle(ctx context.Context, key string) error {
@@ -161,7 +171,7 @@ func (d *driver) follow(ctx context.Context, queue workqueue.TypedInterface[stri
 	saw := func(o any) {
 		c, err := read[cluster](o.(*unstructured.Unstructured))
 		if err == nil {
-			err = d.members.saw(ctx, c)
+			err = errors.Join(d.members.saw(ctx, c), d.announce(ctx, c.Name))
 		}
 		if err != nil {
 			d.Log.Warn("following a cluster", "error", err)
@@ -176,6 +186,33 @@ func (d *driver) follow(ctx context.Context, queue workqueue.TypedInterface[stri
 	}))
 	factory.Start(ctx.Done())
 	return []cache.InformerSynced{bindings.HasSynced, clusters.HasSynced}, errors.Join(err, errClusters)
+}
+
+// estimatorPort is where karmada-scheduler looks for estimators.
+const estimatorPort = 10352
+
+// announce makes the Service by which karmada-scheduler finds the estimator of a cluster, unless it has one.
+func (d *driver) announce(ctx context.Context, cluster string) error {
+	if d.Service == "" || d.Estimator == nil {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(d.Estimator.Addr().String())
+	if err != nil {
+		return err
+	}
+	_, err = d.client.CoreV1().Services(karmadaSystem).Create(ctx, &v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "karmada-scheduler-estimator-" + cluster, Labels: map[string]string{
+			"app.kubernetes.io/managed-by": "kubenergy-karmada",
+		}},
+		Spec: v1.ServiceSpec{
+			Type: v1.ServiceTypeExternalName, ExternalName: d.Service,
+			Ports: []v1.ServicePort{{Name: "grpc", Port: estimatorPort, TargetPort: intstr.Parse(port)}},
+		},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }
 
 // bindings are those that are known.

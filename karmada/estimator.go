@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -31,7 +32,8 @@ const (
 	noOpinion        = int64(-1)
 	patience         = time.Minute     // that a binding waits for the clusters that we like best
 	remembered       = 2 * time.Second // an answer: karmada-scheduler asks for each cluster at once
-	mostReplicas     = 1 << 20
+	looks            = 10
+	lookEvery        = 30 * time.Millisecond
 )
 
 // raw hands messages on as bytes.
@@ -170,15 +172,13 @@ func (e *estimator) opinion(ctx context.Context, needs *v1.ResourceList) []targe
 
 // think places the largest binding that waits with these needs. What has waited for long takes what it can get.
 func (e *estimator) think(ctx context.Context, request sched.Resources) []target {
-	var largest *binding
-	for _, b := range e.bindings() {
-		waits := !b.suspended() && !b.duplicated() && b.DeletionTimestamp == nil && e.now().Sub(b.CreationTimestamp.Time) < patience &&
-			(len(b.Spec.Clusters) == 0 || b.Spec.RescheduleTriggeredAt != nil)
-		if waits && b.Spec.ReplicaRequirements != nil && b.Spec.SchedulerName != SchedulerName &&
-			policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest) == request &&
-			(largest == nil || b.Spec.Replicas > largest.Spec.Replicas) {
-			largest = b
+	largest := e.largest(request)
+	for range looks { // karmada-scheduler may have seen it before we did
+		if largest != nil {
+			break
 		}
+		kube.Pause(ctx, lookEvery)
+		largest = e.largest(request)
 	}
 	if largest == nil {
 		return nil
@@ -193,6 +193,29 @@ func (e *estimator) think(ctx context.Context, request sched.Resources) []target
 		return nil
 	}
 	return targets
+}
+
+// largest is the largest binding that waits for karmada-scheduler, and not for long, with these needs; nil: none does.
+func (e *estimator) largest(request sched.Resources) (largest *binding) {
+	for _, b := range e.bindings() {
+		if b.Spec.SchedulerName == SchedulerName || b.suspended() || b.duplicated() || b.Spec.ReplicaRequirements == nil ||
+			!b.waits(e.gone) || e.now().Sub(b.since()) > patience ||
+			policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest) != request {
+			continue
+		}
+		if largest == nil || b.Spec.Replicas > largest.Spec.Replicas {
+			largest = b
+		}
+	}
+	return largest
+}
+
+// since is since when a binding waits.
+func (b *binding) since() time.Time {
+	if b.Spec.RescheduleTriggeredAt != nil {
+		return b.Spec.RescheduleTriggeredAt.Time
+	}
+	return b.CreationTimestamp.Time
 }
 
 // asked is what a request says.

@@ -6,7 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -137,8 +136,12 @@ type cluster struct {
 }
 
 func read[T any](o *unstructured.Unstructured) (*T, error) {
+	data, err := o.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
 	t := new(T)
-	return t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, t)
+	return t, json.Unmarshal(data, t)
 }
 
 func readBinding(o *unstructured.Unstructured) (*binding, error) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -29,9 +28,12 @@ const appliedPlacement = "policy.karmada.io/applied-placement" // what the clust
 // due reports whether a binding is to be placed now, by the rules of karmada-scheduler: it was not, or for another
 // placement, or not for as many replicas, or somebody asked for it again, or a cluster of it is gone.
 func (b *binding) due(gone func(cluster string) bool) bool {
+	return b.Spec.SchedulerName == SchedulerName && !b.suspended() && b.DeletionTimestamp == nil && b.waits(gone)
+}
+
+// waits reports whether a binding has no clusters for what it says now.
+func (b *binding) waits(gone func(cluster string) bool) bool {
 	switch {
-	case b.Spec.SchedulerName != SchedulerName || b.suspended() || b.DeletionTimestamp != nil:
-		return false
 	case !sameJSON(b.placement, b.Annotations[appliedPlacement]), len(b.Spec.Clusters) == 0:
 		return true
 	case b.Spec.RescheduleTriggeredAt != nil && b.Status.LastScheduledTime != nil &&
