@@ -15,10 +15,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -26,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/sched"
@@ -66,8 +69,9 @@ type driver struct {
 
 	leading atomic.Bool
 
-	mu   sync.Mutex
-	sent []sent
+	mu    sync.Mutex
+	sent  []sent
+	freed map[types.UID]time.Time // bindings that were let go
 }
 
 func (d *driver) now() time.Time   { return d.Clock() }
@@ -76,7 +80,7 @@ func (d *driver) view() *kube.View { return d.View() }
 // Run lets bindings go, answers karmada-scheduler, and schedules what says schedulerName: kubenergy, until ctx ends. Any
 // number of replicas may run.
 func Run(ctx context.Context, o Options) error {
-	d := &driver{Options: o, identity: string(uuid.NewUUID())}
+	d := &driver{Options: o, identity: string(uuid.NewUUID()), freed: map[types.UID]time.Time{}}
 	if d.Clock == nil {
 		d.Clock = time.Now
 	}
@@ -158,6 +162,8 @@ func (d *driver) gone(cluster string) bool {
 // follow keeps bindings, clusters and Jobs that are released in sight.
 func (d *driver) follow(ctx context.Context, queue workqueue.TypedInterface[string]) ([]cache.InformerSynced, error) {
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
+	jobs := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTweakListOptions(
+		func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.LabelHeld }))
 	bindings, clusters := factory.ForResource(bindingResource).Informer(), factory.ForResource(clusterResource).Informer()
 	d.store = bindings.GetStore()
 	add := func(o any) {
@@ -184,6 +190,16 @@ func (d *driver) follow(ctx context.Context, queue workqueue.TypedInterface[stri
 			}
 		},
 	}))
+	freed := func(o any) { // what was held is, or is not, any more
+		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
+			queue.Add(key + "-job")
+		}
+	}
+	_, errJobs := jobs.Batch().V1().Jobs().Informer().AddEventHandler(kube.Surviving(d.Log, cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, o any) { freed(o) }, DeleteFunc: freed,
+	}))
+	err = errors.Join(err, errJobs)
+	jobs.StartWithContext(ctx)
 	factory.Start(ctx.Done())
 	return []cache.InformerSynced{bindings.HasSynced, clusters.HasSynced}, errors.Join(err, errClusters)
 }

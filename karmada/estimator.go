@@ -199,7 +199,7 @@ func (e *estimator) think(ctx context.Context, request sched.Resources) []target
 func (e *estimator) largest(request sched.Resources) (largest *binding) {
 	for _, b := range e.bindings() {
 		if b.Spec.SchedulerName == SchedulerName || b.suspended() || b.duplicated() || b.Spec.ReplicaRequirements == nil ||
-			!b.waits(e.gone) || e.now().Sub(b.since()) > patience ||
+			!b.waits(e.gone) || e.now().Sub(e.since(b)) > patience ||
 			policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest) != request {
 			continue
 		}
@@ -211,7 +211,12 @@ func (e *estimator) largest(request sched.Resources) (largest *binding) {
 }
 
 // since is since when a binding waits.
-func (b *binding) since() time.Time {
+func (e *estimator) since(b *binding) time.Time {
+	e.driver.mu.Lock()
+	defer e.driver.mu.Unlock()
+	if at, found := e.freed[b.UID]; found {
+		return at
+	}
 	if b.Spec.RescheduleTriggeredAt != nil {
 		return b.Spec.RescheduleTriggeredAt.Time
 	}

@@ -2,9 +2,12 @@ package karmada
 
 import (
 	"context"
+	"maps"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
@@ -24,6 +27,10 @@ func (d *driver) free(ctx context.Context, b *binding) error {
 	if err == nil && string(j.UID) == r.UID && j.Labels[v1alpha1.LabelHeld] != "" && j.Spec.Suspend != nil && *j.Spec.Suspend {
 		return nil
 	}
+	d.mu.Lock()
+	d.freed[b.UID] = d.now()
+	maps.DeleteFunc(d.freed, func(_ types.UID, at time.Time) bool { return d.now().Sub(at) > patience })
+	d.mu.Unlock()
 	return d.patch(ctx, b, "", map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelHeld: nil}},
 		"spec":     map[string]any{"suspension": map[string]any{"scheduling": false}},

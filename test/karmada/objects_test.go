@@ -23,6 +23,7 @@ import (
 
 var (
 	clusters = schema.GroupVersionResource{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"}
+	jobs     = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
 	bindings = schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha2", Resource: "resourcebindings"}
 )
 

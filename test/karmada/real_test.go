@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/karmada"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/lab"
@@ -200,5 +201,17 @@ spec: {idleWatts: 100, maxWatts: 300}
 		j, err := f.members["south"].client.BatchV1().Jobs(metav1.NamespaceDefault).Get(t.Context(), "turnedours", metav1.GetOptions{})
 		return err == nil && j.Status.Active+j.Status.Succeeded == 2
 	})
+
+	f.apply(t, append([]byte("{apiVersion: kubenergy.io/v1alpha1, kind: EnergyPolicy, metadata: {name: default, namespace: kubenergy-system}, "+
+		"spec: {mode: enforce}}\n---\n"), deploy.HoldAdmission...))
+	f.apply(t, f.file("admission.yaml"))
+	time.Sleep(5 * time.Second)
+	f.job("waits", 1, "way: stock}, annotations: {kubenergy.io/allowed-delay: 1h")
+	both("held", 1, map[string]int64{"south": 1}) // nobody allows a delay: they are let go at once
+	if o, err := f.get(t.Context(), bindings, metav1.NamespaceDefault, "waits-job"); err != nil || len(f.went("waits")) > 0 {
+		t.Errorf("a held Job went to %v: %v %v", f.went("waits"), o, err)
+	}
+	f.patch(t, jobs, metav1.NamespaceDefault, "waits", `{"spec":{"suspend":false}}`)
+	f.await(10*time.Second, "the Job is let go", func() bool { return len(f.went("waits")) > 0 })
 	stop()
 }
