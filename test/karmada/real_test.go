@@ -1,12 +1,10 @@
 package karmada
 
 import (
-	"context"
-	"crypto/tls"
+	"encoding/base64"
 	"fmt"
-	"log/slog"
-	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/karmada"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -55,38 +52,21 @@ spec: {zone: SE, carbon: {sources: [{static: {value: %g}}]}}
 	}
 }
 
-// ours runs our driver until the test, or stop, ends it.
-func (f *federation) ours() (stop func()) {
+// ours runs our program until the test ends it.
+func (f *federation) ours() *kit.Process {
 	f.t.Helper()
-	log := slog.New(slog.NewTextHandler(f.t.Output(), nil))
 	config := f.account("kubenergy-karmada")
-	objects, err := kube.NewObjects(config, log)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(f.pki.file("tls.crt"), f.pki.file("tls.key"))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(f.t.Context()))
-	done := make(chan struct{})
-	go func() { _ = objects.Run(ctx) }()
-	go func() {
-		defer close(done)
-		if err := karmada.Run(ctx, karmada.Options{
-			Config: config, View: objects.View, Log: log, Estimator: listener, Service: "localhost",
-			TLS: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
-		}); err != nil {
-			f.t.Error(err)
-		}
-	}()
-	stop = func() { cancel(); <-done }
-	f.t.Cleanup(stop)
-	return stop
+	kubeconfig := kit.Write(f.t, filepath.Join(f.dir, "kubenergy-karmada.kubeconfig"), fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
+users: [{name: u, user: {token: %s}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+`, config.Host, base64.StdEncoding.EncodeToString(config.CAData), config.BearerToken))
+	return kit.Start(f.t, f.dir, "kubenergy-karmada", exec.Command(kit.Build(f.t, "./cmd/kubenergy-karmada"),
+		"--kubeconfig="+kubeconfig, "--estimator-bind-address="+kit.Address(f.t), "--estimator-service=localhost",
+		"--tls-cert-file="+f.pki.file("tls.crt"), "--tls-private-key-file="+f.pki.file("tls.key")))
 }
 
 // account is a client with the rights of an account of ours on Karmada's API server.
@@ -176,7 +156,7 @@ spec: {idleWatts: 100, maxWatts: 300}
 		m.apply(t, f.file("member.yaml"))
 	}
 	f.grids(map[string]float64{"north": 50, "south": 400})
-	stop := f.ours()
+	ours := f.ours()
 	f.scheduler()
 	f.policy("ours", "ours", "kubenergy", "Weighted")
 	f.policy("stock", "stock", "default-scheduler", "Aggregated")
@@ -213,5 +193,15 @@ spec: {idleWatts: 100, maxWatts: 300}
 	}
 	f.patch(t, jobs, metav1.NamespaceDefault, "waits", `{"spec":{"suspend":false}}`)
 	f.await(10*time.Second, "the Job is let go", func() bool { return len(f.went("waits")) > 0 })
-	stop()
+
+	f.apply(t, []byte("{apiVersion: v1, kind: Namespace, metadata: {name: default, labels: {kubenergy.io/mode: 'off'}}}"))
+	// Ours dies, and a stock scheduler takes over what is ours.
+	f.scheduler("--scheduler-name=kubenergy", "--leader-elect-resource-name="+karmada.LeaseName)
+	ours.Kill()
+	killed := time.Now()
+	f.job("orphan", 1, "way: ours")
+	f.await(time.Minute, "stock has bound it", func() bool { return len(f.went("orphan")) > 0 })
+	if took := time.Since(killed); took > 30*time.Second {
+		t.Errorf("stock took over after %v", took)
+	}
 }
