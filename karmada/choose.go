@@ -18,6 +18,7 @@ type question struct {
 	snapshot *sched.Snapshot
 	strategy string
 	refused  []string // cluster: why
+	most     int      // clusters that may have some; 0: any number
 }
 
 // placed is one replica, with what it was decided on.
@@ -34,7 +35,7 @@ func ask(b *binding, job sched.Job, settings *policy.Settings, view *kube.View, 
 	job.Released = true // when is decided already
 	q := &question{
 		snapshot: &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: view.Sites(), Policy: settings.Policy()},
-		strategy: cmp.Or(settings.Where, "carbon"),
+		strategy: cmp.Or(settings.Where, "carbon"), most: b.most(),
 	}
 	for _, c := range slices.SortedFunc(slices.Values(clusters), func(a, b *cluster) int {
 		return strings.Compare(a.Name, b.Name)
@@ -65,8 +66,10 @@ func (q *question) answer(replicas int32) (targets []target, all []placed, err e
 	of := map[string]int32{}
 	for i := range replicas {
 		s := *q.snapshot
-		s.Nodes = slices.Clone(s.Nodes)
-		s.Nodes = slices.DeleteFunc(s.Nodes, func(n *sched.Node) bool { return !s.Queue[0].Request.Within(n.Free) })
+		s.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), func(n *sched.Node) bool {
+			full := q.most > 0 && len(of) >= q.most && of[clusterOf(n.Name)] == 0
+			return full || !s.Queue[0].Request.Within(n.Free)
+		})
 		d := strategy.Plan(&s)[0]
 		if d.Node == "" {
 			return nil, nil, fmt.Errorf("%d of %d replicas have room: %s", i, replicas,

@@ -33,8 +33,21 @@ func (b *binding) unsupported() error {
 		if s.ByLabel != "" || s.ByField != "" && s.ByField != "cluster" {
 			return fmt.Errorf("spread constraints by %s are not supported: only by cluster", s.ByField+s.ByLabel)
 		}
+		if s.MinGroups > 1 {
+			return errors.New("spread constraints with minGroups above 1 are not supported")
+		}
 	}
 	return nil
+}
+
+// most is to how many clusters a binding may go; 0: to any number.
+func (b *binding) most() (groups int) {
+	for _, s := range b.Spec.Placement.SpreadConstraints {
+		if s.MaxGroups > 0 && (groups == 0 || s.MaxGroups < groups) {
+			groups = s.MaxGroups
+		}
+	}
+	return groups
 }
 
 // duplicated reports whether each cluster gets all replicas, as Karmada does where nothing else is said.
