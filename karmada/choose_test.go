@@ -1,0 +1,95 @@
+package karmada
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// world is a federation whose clusters, by name, have an intensity and free cores on each of their nodes.
+type world map[string]struct {
+	grams float64
+	free  []int64
+}
+
+func (w world) clusters(t *testing.T) (all []*cluster, view *kube.View, room func(string) ([]*sched.Node, string)) {
+	t.Helper()
+	var sites []*sched.Site
+	nodes := map[string][]*sched.Node{}
+	for name, c := range w {
+		series, err := grid.Constant(noon.Add(-time.Hour), 72*time.Hour, c.grams)
+		if err != nil {
+			t.Fatal(err)
+		}
+		site := &sched.Site{Name: name, Carbon: grid.Signal{Series: series}}
+		sites = append(sites, site)
+		all = append(all, parsed[cluster](t, fmt.Sprintf(`{"metadata": {"name": %q}, "status": {"apiEnablements": [
+			{"groupVersion": "batch/v1", "resources": [{"kind": "Job"}]}]}}`, name)))
+		for i, cores := range c.free {
+			nodes[name] = append(nodes[name], &sched.Node{
+				Name: fmt.Sprintf("%s/n%d", name, i), Site: site, Jobs: 1, Awake: true,
+				Capacity: sched.Resources{MilliCPU: 8000, Memory: 32 << 30},
+				Free:     sched.Resources{MilliCPU: 1000 * cores, Memory: 32 << 30},
+				Profile:  &energy.Profile{Idle: 100, Max: 300},
+			})
+		}
+	}
+	view, err := kube.NewView(sites, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, view, func(name string) ([]*sched.Node, string) { return nodes[name], "" }
+}
+
+// Replicas go to the cleanest clusters as far as there is room, to no more clusters than the policy allows, and all or
+// none. Each decision is made again from what was recorded of it.
+func TestChoose(t *testing.T) {
+	w := world{"clean": {50, []int64{4, 3}}, "middle": {100, []int64{8}}, "dirty": {400, []int64{8, 8}}}
+	for name, c := range map[string]struct {
+		replicas  int32
+		placement string
+		want      string
+	}{
+		"one":             {1, `{}`, "[{clean 1}]"},
+		"as many as fit":  {3, `{}`, "[{clean 3}]"},
+		"more than fit":   {5, `{}`, "[{clean 3} {middle 2}]"},
+		"in one cluster":  {4, `{"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]}`, "[]"},
+		"where it may":    {2, `{"clusterAffinity": {"exclude": ["clean"]}}`, "[{middle 2}]"},
+		"in two clusters": {7, `{"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 2}]}`, "[{clean 3} {middle 4}]"},
+		"too many":        {20, `{}`, "[]"},
+	} {
+		clusters, view, room := w.clusters(t)
+		b := parsed[binding](t, fmt.Sprintf(`{"spec": {"resource": {"apiVersion": "batch/v1", "kind": "Job"}, "replicas": %d,
+			"placement": %s}}`, c.replicas, c.placement))
+		job := sched.Job{ID: "j", Submitted: noon, Duration: time.Hour, Request: sched.Resources{MilliCPU: 2000, Memory: 1 << 30}}
+		targets, placed, err := ask(b, job, &policy.Settings{}, view, clusters, room, noon).answer(c.replicas)
+		if got := fmt.Sprint(targets); got != c.want || (err != nil) != (c.want == "[]") {
+			t.Errorf("%s: %s, want %s: %v", name, got, c.want, err)
+		}
+		for _, p := range placed {
+			data, err := sched.Encode(p.question)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := sched.Decode(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			strategy, err := sched.New(p.strategy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := strategy.Plan(again)[0]; d.Node != p.decision.Node {
+				t.Errorf("%s: %s was chosen, and %s is when it is asked again", name, p.decision.Node, d.Node)
+			}
+		}
+	}
+}

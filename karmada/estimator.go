@@ -1,0 +1,296 @@
+package karmada
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// The estimator's protocol, as karmada-scheduler speaks it: pkg/estimator/pb/estimator.proto of Karmada. Messages are
+// read as far as they are needed, and handed on as they are.
+const (
+	estimatorService = "github.com.karmada_io.karmada.pkg.estimator.service.Estimator"
+	maxReplicas      = "MaxAvailableReplicas"
+	noOpinion        = int64(-1)
+	patience         = time.Minute     // that a binding waits for the clusters that we like best
+	remembered       = 2 * time.Second // an answer: karmada-scheduler asks for each cluster at once
+	looks            = 10
+	lookEvery        = 30 * time.Millisecond
+)
+
+// raw hands messages on as bytes.
+type raw struct{}
+
+func (raw) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
+}
+func (raw) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+func (raw) Name() string { return "proto" }
+
+var _ encoding.CodecV2 = raw{}
+
+// estimator answers for all clusters how many replicas they have room for: those that work should go to as many as the
+// official estimator says, the others none. Where we have no opinion it is the official answer alone.
+type estimator struct {
+	*driver
+
+	mu    sync.Mutex
+	known map[string]*opinion         // by requirements
+	conns map[string]*grpc.ClientConn // to official estimators, by address
+}
+
+func newEstimator(d *driver) *estimator {
+	return &estimator{driver: d, known: map[string]*opinion{}, conns: map[string]*grpc.ClientConn{}}
+}
+
+type opinion struct {
+	once    sync.Once
+	at      time.Time
+	targets []target // nil: none
+}
+
+// serve answers until ctx ends.
+func (e *estimator) serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
+	options := []grpc.ServerOption{grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(1 << 20)}
+	if config != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(config)))
+	}
+	server := grpc.NewServer(options...)
+	description := &grpc.ServiceDesc{ServiceName: estimatorService, HandlerType: (*any)(nil)}
+	for _, method := range []string{maxReplicas, "MaxAvailableComponentSets", "GetUnschedulableReplicas"} {
+		description.Methods = append(description.Methods, grpc.MethodDesc{MethodName: method, Handler: func(_ any,
+			ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor,
+		) (any, error) {
+			var request []byte
+			if err := decode(&request); err != nil {
+				return nil, err
+			}
+			answer, err := e.answer(ctx, method, request)
+			return &answer, err
+		}})
+	}
+	server.RegisterService(description, struct{}{})
+	stop := context.AfterFunc(ctx, server.Stop)
+	defer stop()
+	return server.Serve(listener)
+}
+
+// answer asks the official estimator, and takes what it says for the clusters that are not to have the work as none.
+func (e *estimator) answer(ctx context.Context, method string, request []byte) ([]byte, error) {
+	r, err := readRequest(request)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	official, err := e.official(ctx, r.cluster, method, request)
+	if err != nil || method != maxReplicas {
+		return official, err
+	}
+	targets := e.opinion(ctx, &r.needs)
+	if targets == nil {
+		return official, nil
+	}
+	for _, t := range targets {
+		if t.Name == r.cluster {
+			return official, nil
+		}
+	}
+	return number(0), nil
+}
+
+// official is the answer of the official estimator; without one, of what nodes have free.
+func (e *estimator) official(ctx context.Context, cluster, method string, request []byte) ([]byte, error) {
+	if e.Upstream == nil {
+		return number(noOpinion), nil
+	}
+	conn, err := e.dial(e.Upstream(cluster))
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	var answer []byte
+	err = conn.Invoke(ctx, "/"+estimatorService+"/"+method, &request, &answer, grpc.ForceCodecV2(raw{}))
+	return answer, err
+}
+
+func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if conn := e.conns[address]; conn != nil {
+		return conn, nil
+	}
+	// As karmada-scheduler does by default: estimators have certificates of no authority that is known to all.
+	config := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(config))
+	if err == nil {
+		e.conns[address] = conn
+	}
+	return conn, err
+}
+
+// opinion returns the clusters that a waiting binding with these needs should go to, or nil.
+func (e *estimator) opinion(ctx context.Context, needs *v1.ResourceList) []target {
+	key, err := json.Marshal(needs)
+	if err != nil {
+		return nil
+	}
+	now := e.now()
+	e.mu.Lock()
+	o := e.known[string(key)]
+	if o == nil || now.Sub(o.at) > remembered {
+		for other, old := range e.known {
+			if now.Sub(old.at) > remembered {
+				delete(e.known, other)
+			}
+		}
+		o = &opinion{at: now}
+		e.known[string(key)] = o
+	}
+	e.mu.Unlock()
+	o.once.Do(func() { o.targets = e.think(ctx, policy.ResourcesOf(*needs)) })
+	return o.targets
+}
+
+// think places the largest binding that waits with these needs. What has waited for long takes what it can get.
+func (e *estimator) think(ctx context.Context, request sched.Resources) []target {
+	largest := e.largest(request)
+	for range looks { // karmada-scheduler may have seen it before we did
+		if largest != nil {
+			break
+		}
+		kube.Pause(ctx, lookEvery)
+		largest = e.largest(request)
+	}
+	if largest == nil {
+		return nil
+	}
+	job, settings, err := e.work(ctx, largest)
+	if err != nil {
+		return nil
+	}
+	q := ask(largest, job, &settings, e.view(), e.members.clusters(), e.room, e.now())
+	targets, _, err := q.answer(max(1, largest.Spec.Replicas))
+	if err != nil {
+		return nil
+	}
+	return targets
+}
+
+// largest is the largest binding that waits for karmada-scheduler, and not for long, with these needs; nil: none does.
+func (e *estimator) largest(request sched.Resources) (largest *binding) {
+	for _, b := range e.bindings() {
+		if b.Spec.SchedulerName == SchedulerName || b.suspended() || b.duplicated() || b.Spec.ReplicaRequirements == nil ||
+			!b.waits(e.gone) || e.now().Sub(e.since(b)) > patience ||
+			policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest) != request {
+			continue
+		}
+		if largest == nil || b.Spec.Replicas > largest.Spec.Replicas {
+			largest = b
+		}
+	}
+	return largest
+}
+
+// since is since when a binding waits.
+func (e *estimator) since(b *binding) time.Time {
+	e.driver.mu.Lock()
+	defer e.driver.mu.Unlock()
+	if at, found := e.freed[b.UID]; found {
+		return at
+	}
+	if b.Spec.RescheduleTriggeredAt != nil {
+		return b.Spec.RescheduleTriggeredAt.Time
+	}
+	return b.CreationTimestamp.Time
+}
+
+// asked is what a request says.
+type asked struct {
+	cluster string
+	needs   v1.ResourceList
+}
+
+// readRequest reads the cluster (field 1) and the resources of a replica (field 2, in it field 5: a map of quantities).
+func readRequest(data []byte) (r asked, err error) {
+	r.needs = v1.ResourceList{}
+	err = fields(data, func(number protowire.Number, value []byte) error {
+		switch number {
+		case 1:
+			r.cluster = string(value)
+		case 2:
+			return fields(value, func(number protowire.Number, entry []byte) error {
+				if number != 5 {
+					return nil
+				}
+				return r.quantity(entry)
+			})
+		}
+		return nil
+	})
+	return r, err
+}
+
+func (r *asked) quantity(entry []byte) error {
+	var name string
+	var q resource.Quantity
+	err := fields(entry, func(number protowire.Number, value []byte) error {
+		if number == 1 {
+			name = string(value)
+			return nil
+		}
+		return q.Unmarshal(value)
+	})
+	r.needs[v1.ResourceName(name)] = q
+	return err
+}
+
+// fields calls of with each field of a message that holds bytes.
+func fields(data []byte, of func(number protowire.Number, value []byte) error) error {
+	for len(data) > 0 {
+		number, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		if kind != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(number, kind, data); n < 0 {
+				return protowire.ParseError(n)
+			}
+			data = data[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		if err := of(number, value); err != nil {
+			return fmt.Errorf("field %d: %w", number, err)
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// number is an answer.
+func number(v int64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(v))
+}

@@ -1,0 +1,170 @@
+package karmada
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/klog/v2"
+)
+
+// unsupported says what of a binding only Karmada's own scheduler can do.
+func (b *binding) unsupported() error {
+	p := b.Spec.Placement
+	switch {
+	case p == nil:
+		return errors.New("it has no placement")
+	case len(p.ClusterAffinities) > 0:
+		return errors.New("spec.placement.clusterAffinities are not supported: use clusterAffinity")
+	case len(p.WorkloadAffinity) > 0 || len(b.Spec.WorkloadAffinityGroups) > 0:
+		return errors.New("workload affinity is not supported")
+	case len(b.Spec.Components) > 0:
+		return errors.New("workloads of several components are not supported")
+	case p.ReplicaScheduling != nil && len(p.ReplicaScheduling.WeightPreference) > 0:
+		return errors.New("spec.placement.replicaScheduling.weightPreference is not supported: weights are what we " +
+			"choose instead of")
+	}
+	for _, s := range p.SpreadConstraints {
+		if s.ByLabel != "" || s.ByField != "" && s.ByField != "cluster" {
+			return fmt.Errorf("spread constraints by %s are not supported: only by cluster", s.ByField+s.ByLabel)
+		}
+		if s.MinGroups > 1 {
+			return errors.New("spread constraints with minGroups above 1 are not supported")
+		}
+	}
+	return nil
+}
+
+// most is to how many clusters a binding may go; 0: to any number.
+func (b *binding) most() (groups int) {
+	for _, s := range b.Spec.Placement.SpreadConstraints {
+		if s.MaxGroups > 0 && (groups == 0 || s.MaxGroups < groups) {
+			groups = s.MaxGroups
+		}
+	}
+	return groups
+}
+
+// duplicated reports whether each cluster gets all replicas, as Karmada does where nothing else is said.
+func (b *binding) duplicated() bool {
+	p := b.Spec.Placement
+	return p.ReplicaScheduling == nil || p.ReplicaScheduling.Type != "Divided" || b.Spec.Replicas == 0
+}
+
+func (b *binding) targets(name string) bool {
+	return slices.ContainsFunc(b.Spec.Clusters, func(t target) bool { return t.Name == name })
+}
+
+// refuses returns why a binding may not go to a cluster, in the order in which karmada-scheduler's plugins filter.
+// Clusters that have it already keep it: eviction is Karmada's.
+func (b *binding) refuses(c *cluster) string {
+	evicted := func(name string) bool {
+		for _, t := range b.Spec.GracefulEvictionTasks {
+			if t.FromCluster == name {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case c.DeletionTimestamp != nil:
+		return "it is being deleted"
+	case !b.targets(c.Name) && !c.serves(b.Spec.Resource.APIVersion, b.Spec.Resource.Kind):
+		return "it does not serve " + b.Spec.Resource.APIVersion + " " + b.Spec.Resource.Kind
+	case !b.targets(c.Name) && c.repels(b.Spec.Placement.ClusterTolerations):
+		return "it has a taint that is not tolerated"
+	case b.Spec.Placement.ClusterAffinity != nil && !b.Spec.Placement.ClusterAffinity.matches(c):
+		return "the cluster affinity does not match"
+	case evicted(c.Name):
+		return "it is evicted from there"
+	}
+	return ""
+}
+
+func (c *cluster) serves(version, kind string) bool {
+	for _, api := range c.Status.APIEnablements {
+		if api.GroupVersion != version {
+			continue
+		}
+		for _, r := range api.Resources {
+			if r.Kind == kind {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (c *cluster) repels(tolerations []v1.Toleration) bool {
+	return slices.ContainsFunc(c.Spec.Taints, func(t v1.Taint) bool {
+		return (t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute) &&
+			!slices.ContainsFunc(tolerations, func(l v1.Toleration) bool {
+				return l.ToleratesTaint(klog.Background(), &t, false)
+			})
+	})
+}
+
+// ready reports whether Karmada reaches a cluster.
+func (c *cluster) ready() bool { return meta.IsStatusConditionTrue(c.Status.Conditions, "Ready") }
+
+// matches follows karmada-scheduler: all that is said must match.
+func (a *affinity) matches(c *cluster) bool {
+	if slices.Contains(a.Exclude, c.Name) || len(a.ClusterNames) > 0 && !slices.Contains(a.ClusterNames, c.Name) {
+		return false
+	}
+	if a.LabelSelector != nil {
+		s, err := metav1.LabelSelectorAsSelector(a.LabelSelector)
+		if err != nil || !s.Matches(labels.Set(c.Labels)) {
+			return false
+		}
+	}
+	if a.FieldSelector == nil {
+		return true
+	}
+	fields := labels.Set{}
+	for name, value := range map[string]string{"provider": c.Spec.Provider, "region": c.Spec.Region} {
+		if value != "" {
+			fields[name] = value
+		}
+	}
+	for _, r := range a.FieldSelector.MatchExpressions {
+		if r.Key == "zone" {
+			if !zonesMatch(&r, c.Spec.Zones) {
+				return false
+			}
+			continue
+		}
+		operator, known := operators[r.Operator]
+		q, err := labels.NewRequirement(r.Key, operator, r.Values)
+		if !known || err != nil || !q.Matches(fields) {
+			return false
+		}
+	}
+	return true
+}
+
+var operators = map[v1.NodeSelectorOperator]selection.Operator{
+	v1.NodeSelectorOpIn: selection.In, v1.NodeSelectorOpNotIn: selection.NotIn, v1.NodeSelectorOpExists: selection.Exists,
+	v1.NodeSelectorOpDoesNotExist: selection.DoesNotExist, v1.NodeSelectorOpGt: selection.GreaterThan,
+	v1.NodeSelectorOpLt: selection.LessThan,
+}
+
+func zonesMatch(r *v1.NodeSelectorRequirement, zones []string) bool {
+	meets := slices.ContainsFunc(zones, func(z string) bool { return slices.Contains(r.Values, z) })
+	switch r.Operator {
+	case v1.NodeSelectorOpIn:
+		return meets
+	case v1.NodeSelectorOpNotIn:
+		return !meets
+	case v1.NodeSelectorOpExists:
+		return len(zones) > 0
+	case v1.NodeSelectorOpDoesNotExist:
+		return len(zones) == 0
+	}
+	return false
+}
