@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,6 +31,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/controller/status"
 	"github.com/kubenergy/kubenergy/controller/zone"
+	"github.com/kubenergy/kubenergy/karmada"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 )
@@ -174,6 +176,10 @@ func (p *process) addReconcilers() error {
 
 // addRunners adds what runs in every replica, and what tells the parts of the cluster.
 func (p *process) addRunners() error {
+	bindings, err := dynamic.NewForConfig(p.manager.GetConfig())
+	if err != nil {
+		return fmt.Errorf("building a client for bindings: %w", err)
+	}
 	overdue := release.New(release.Options{
 		Client: p.direct, Held: p.held, View: p.objects.View, Clock: time.Now, Log: p.log, Registerer: p.registry,
 	})
@@ -192,11 +198,13 @@ func (p *process) addRunners() error {
 	follow := func(kind client.Object, h toolscache.ResourceEventHandler, synced *atomic.Int32) everywhere {
 		return func(ctx context.Context) error { return cached.Follow(ctx, p.manager, kind, h, synced, p.log) }
 	}
-	err := errors.Join(p.registry.Register(panics.Collector(p.log, &estimate.NodePower{
+	err = errors.Join(p.registry.Register(panics.Collector(p.log, &estimate.NodePower{
 		Client: p.manager.GetClient(), View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
 	})), p.registry.Register(panics.Collector(p.log, &power.Machines{Nodes: p.listNodes, Leads: p.leads})))
 	for _, run := range []everywhere{
-		p.objects.Run, p.kept("overdue", overdue.Run), p.kept("shadow", p.shadow.Run),
+		p.objects.Run, p.kept("overdue", overdue.Run), p.kept("bindings", func(ctx context.Context) error {
+			return karmada.Release(ctx, bindings, p.log)
+		}), p.kept("shadow", p.shadow.Run),
 		p.kept("account", p.workloads.Run), p.kept("history", func(ctx context.Context) error {
 			return p.history.Run(ctx, p.objects.View)
 		}),

@@ -2,6 +2,7 @@ package karmada
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,77 +14,99 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// question is what the core is asked about one replica of a binding: the nodes of all clusters where it may go.
+// question is what the core is asked about a binding: one replica of it, and the nodes of all clusters where it may go.
 type question struct {
-	snapshot *sched.Snapshot
+	*sched.Snapshot
+
 	strategy string
 	refused  []string // cluster: why
 	most     int      // clusters that may have some; 0: any number
 }
 
-// placed is one replica, with what it was decided on.
-type placed struct {
-	question *sched.Snapshot
-	strategy string
-	decision sched.Decision
-}
-
-// ask makes the question of a binding.
+// ask makes the question of a binding. room returns the nodes of a cluster that a binding may use, or why there are
+// none.
 func ask(b *binding, job sched.Job, settings *policy.Settings, view *kube.View, clusters []*cluster,
-	room func(name string) ([]*sched.Node, string), now time.Time,
+	room func(*cluster) ([]*sched.Node, string), now time.Time,
 ) *question {
-	job.Released = true // when is decided already
+	job.Released, job.Selector = true, nil // when is decided already, and which nodes were selected
 	q := &question{
-		snapshot: &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: view.Sites(), Policy: settings.Policy()},
+		Snapshot: &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: view.Sites(), Policy: settings.Policy()},
 		strategy: cmp.Or(settings.Where, "carbon"), most: b.most(),
 	}
 	for _, c := range slices.SortedFunc(slices.Values(clusters), func(a, b *cluster) int {
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Compare(a.Name, b.Name)
 	}) {
 		why, nodes := b.refuses(c), []*sched.Node(nil)
 		if why == "" {
-			nodes, why = room(c.Name)
+			nodes, why = room(c)
 		}
 		if why != "" {
 			q.refused = append(q.refused, c.Name+": "+why)
 		}
-		for _, n := range nodes {
+		for _, n := range sched.Fold(nodes) {
 			if _, ok := job.Admits(n, settings.MaxPower, settings.MinEfficiency); ok {
-				q.snapshot.Nodes = append(q.snapshot.Nodes, n)
+				q.Nodes = append(q.Nodes, n)
 			}
 		}
 	}
 	return q
 }
 
-// answer places all replicas, each where it costs least once those before it are placed, or none. It returns how many
-// go to each cluster, by name.
-func (q *question) answer(replicas int32) (targets []target, all []placed, err error) {
+// answer is where the replicas of a binding go, and what that was decided on: a replica each, and the nodes of clusters
+// that may have some.
+type answer struct {
+	targets []target
+	on      *sched.Snapshot
+	first   sched.Decision // about the first replica
+}
+
+// answer places all replicas, or none: each where it costs least once those before it are placed.
+func (q *question) answer(replicas int32) (*answer, error) {
 	strategy, err := sched.New(q.strategy)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	of := map[string]int32{}
-	for i := range replicas {
-		s := *q.snapshot
-		s.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), func(n *sched.Node) bool {
-			full := q.most > 0 && len(of) >= q.most && of[clusterOf(n.Name)] == 0
-			return full || !s.Queue[0].Request.Within(n.Free)
-		})
-		d := strategy.Plan(&s)[0]
-		if d.Node == "" {
-			return nil, nil, fmt.Errorf("%d of %d replicas have room: %s", i, replicas,
-				cmp.Or(strings.Join(q.refused, "; "), d.Reason.String()))
+	a, err := q.plan(strategy, replicas, nil)
+	if err != nil || q.most == 0 || len(a.targets) <= q.most {
+		return a, err
+	}
+	// Of the clusters, the one that costs least for one replica first, those that have room together.
+	var order []string
+	for {
+		one, err := q.plan(strategy, 1, func(cluster string) bool { return !slices.Contains(order, cluster) })
+		if err != nil {
+			break
 		}
-		all = append(all, placed{&s, q.strategy, d})
-		of[clusterOf(d.Node)]++
-		k := slices.IndexFunc(q.snapshot.Nodes, func(n *sched.Node) bool { return n.Name == d.Node })
-		taken := q.snapshot.Nodes[k].Place(s.Queue[0].Request)
-		q.snapshot.Nodes = slices.Clone(q.snapshot.Nodes)
-		q.snapshot.Nodes[k] = &taken
+		order = append(order, one.targets[0].Name)
+	}
+	for _, last := range order[q.most-1:] {
+		in := append(slices.Clone(order[:q.most-1]), last)
+		a, err = q.plan(strategy, replicas, func(cluster string) bool { return slices.Contains(in, cluster) })
+		if err == nil {
+			return a, nil
+		}
+	}
+	return nil, fmt.Errorf("no %d clusters together have room for all %d replicas", q.most, replicas)
+}
+
+// plan places all replicas in some clusters; nil: in any.
+func (q *question) plan(strategy sched.Strategy, replicas int32, in func(cluster string) bool) (*answer, error) {
+	s := *q.Snapshot
+	s.Queue = slices.Repeat(s.Queue, int(replicas))
+	if in != nil {
+		s.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), func(n *sched.Node) bool { return !in(clusterOf(n.Name)) })
+	}
+	plan := strategy.Plan(&s)
+	a, of := &answer{on: &s, first: plan[0]}, map[string]int32{}
+	for i := range plan {
+		if plan[i].Node == "" {
+			return nil, errors.New(strings.Join(append(q.refused, fmt.Sprintf("%d of %d replicas have room (%s)", i, replicas,
+				plan[i].Reason)), "; "))
+		}
+		of[clusterOf(plan[i].Node)]++
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		targets = append(targets, target{name, of[name]})
+		a.targets = append(a.targets, target{name, of[name]})
 	}
-	return targets, all, nil
+	return a, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +15,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -31,7 +31,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
-	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/hold"
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
@@ -54,6 +54,8 @@ type Options struct {
 	TLS       *tls.Config // of it; nil: none
 	// Service is the host name under which karmada-scheduler reaches it; "": that is arranged elsewhere.
 	Service string
+	// Moves are how many running Jobs, of those that may be interrupted, are moved in an hour at most; 0: none.
+	Moves float64
 	// Upstream names the official estimator of a cluster; nil: there is none.
 	Upstream func(cluster string) string
 }
@@ -65,20 +67,17 @@ type driver struct {
 	dynamic  dynamic.Interface
 	members  *members
 	store    cache.Store // of bindings
+	movable  cache.Store // of Jobs that may be interrupted
 	identity string
 
 	leading atomic.Bool
 
 	mu    sync.Mutex
-	sent  []sent
 	freed map[types.UID]time.Time // bindings that were let go
 }
 
-func (d *driver) now() time.Time   { return d.Clock() }
-func (d *driver) view() *kube.View { return d.View() }
-
-// Run lets bindings go, answers karmada-scheduler, and schedules what says schedulerName: kubenergy, until ctx ends. Any
-// number of replicas may run.
+// Run holds Jobs, lets their bindings go, answers karmada-scheduler, schedules what says schedulerName: kubenergy, and
+// moves what may be interrupted, until ctx ends. Any number of replicas may run.
 func Run(ctx context.Context, o Options) error {
 	d := &driver{Options: o, identity: string(uuid.NewUUID()), freed: map[types.UID]time.Time{}}
 	if d.Clock == nil {
@@ -101,49 +100,62 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil
-	}
-	if o.Estimator != nil {
-		e := newEstimator(d)
+	holds := hold.New(hold.Config{
+		Client: d.client, View: o.View, Namespace: v1alpha1.SystemNamespace, Record: o.Record, Sites: d.sites,
+	})
+	part := func(name string, run func(context.Context) error) {
 		running.Go(func() {
-			if err := e.serve(ctx, o.Estimator, o.TLS); err != nil && ctx.Err() == nil {
-				o.Log.Error("answering karmada-scheduler", "error", err)
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				o.Log.Error("a part has ended", "part", name, "error", err)
 				stop()
 			}
 		})
 	}
-	running.Go(func() { d.campaign(ctx) })
-	stopQueue := context.AfterFunc(ctx, queue.ShutDown)
-	defer stopQueue()
-	for {
-		key, down := queue.Get()
-		if down {
-			return nil
-		}
-		err := errPanic
-		panics.Survive(d.Log, "karmada", "settling a binding", func() { err = d.settle(ctx, key) })
-		if err != nil {
-			d.Log.Warn("settling a binding", "binding", key, "error", err)
-			queue.AddRateLimited(key)
-		} else {
-			queue.Forget(key)
-		}
-		queue.Done(key)
+	part("hold loop", holds.Run) // deadlines are kept before anything else is known
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
 	}
+	if o.Estimator != nil {
+		part("estimator", newEstimator(d).serve)
+	}
+	part("election", d.campaign)
+	part("moves", d.move)
+	part("bindings", func(ctx context.Context) error {
+		stopQueue := context.AfterFunc(ctx, queue.ShutDown)
+		defer stopQueue()
+		for d.work(ctx, queue) {
+		}
+		return nil
+	})
+	<-ctx.Done()
+	return nil
 }
 
 var errPanic = errors.New("it panicked")
 
+// work settles the next binding. It returns false when there is none any more.
+func (d *driver) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) bool {
+	key, down := queue.Get()
+	if down {
+		return false
+	}
+	defer queue.Done(key)
+	err := errPanic
+	panics.Survive(d.Log, "karmada", "settling a binding", func() { err = d.settle(ctx, key) })
+	if err != nil {
+		d.Log.Warn("settling a binding", "binding", key, "error", err)
+		queue.AddRateLimited(key)
+		return true
+	}
+	queue.Forget(key)
+	return true
+}
+
 // settle does what is to be done about one binding.
 func (d *driver) settle(ctx context.Context, key string) error {
-	o, found, err := d.store.GetByKey(key)
-	if err != nil || !found {
-		return err
-	}
-	b, err := readBinding(o.(*unstructured.Unstructured))
-	if err != nil {
-		return err
+	b := d.binding(key)
+	if b == nil {
+		return nil
 	}
 	if err := d.free(ctx, b); err != nil {
 		return err
@@ -159,49 +171,67 @@ func (d *driver) gone(cluster string) bool {
 	return c == nil || c.DeletionTimestamp != nil
 }
 
-// follow keeps bindings, clusters and Jobs that are released in sight.
-func (d *driver) follow(ctx context.Context, queue workqueue.TypedInterface[string]) ([]cache.InformerSynced, error) {
-	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
-	jobs := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTweakListOptions(
-		func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.LabelHeld }))
-	bindings, clusters := factory.ForResource(bindingResource).Informer(), factory.ForResource(clusterResource).Informer()
-	d.store = bindings.GetStore()
-	add := func(o any) {
-		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
-			queue.Add(key)
+// sites are those of the clusters where a Job may go, once it has a binding.
+func (d *driver) sites(id string) (names []string, known bool) {
+	b := d.binding(id + "-job")
+	if b == nil || b.Spec.Placement == nil {
+		return nil, false
+	}
+	for _, c := range d.members.clusters() {
+		if site := d.View().SiteOfNode(c.locate(&v1.Node{})); b.refuses(c) == "" && site.Name != "" {
+			names = append(names, site.Name)
 		}
 	}
-	_, err := bindings.AddEventHandler(kube.Surviving(d.Log, cache.ResourceEventHandlerFuncs{
-		AddFunc: add, UpdateFunc: func(_, o any) { add(o) },
-	}))
-	saw := func(o any) {
-		c, err := read[cluster](o.(*unstructured.Unstructured))
-		if err == nil {
-			err = errors.Join(d.members.saw(ctx, c), d.announce(ctx, c.Name))
+	slices.Sort(names)
+	return slices.Compact(names), true
+}
+
+// follow keeps bindings, clusters, and Jobs that are held or may be interrupted in sight.
+func (d *driver) follow(ctx context.Context, queue workqueue.TypedInterface[string]) ([]cache.InformerSynced, error) {
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
+	bindings, clusters := factory.ForResource(bindingResource).Informer(), factory.ForResource(clusterResource).Informer()
+	labelled := func(selector string) (informers.SharedInformerFactory, cache.SharedIndexInformer) {
+		f := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(kube.Trim),
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
+		return f, f.Batch().V1().Jobs().Informer()
+	}
+	held, heldJobs := labelled(v1alpha1.LabelHeld)
+	movable, movableJobs := labelled(v1alpha1.LabelInterruptible + "=true")
+	d.store, d.movable = bindings.GetStore(), movableJobs.GetStore()
+	add := func(suffix string) func(any) {
+		return func(o any) {
+			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
+				queue.Add(key + suffix)
+			}
 		}
-		if err != nil {
+	}
+	saw := func(o any) {
+		c := o.(*cluster)
+		if err := errors.Join(d.members.saw(ctx, c), d.announce(ctx, c.Name)); err != nil {
 			d.Log.Warn("following a cluster", "error", err)
 		}
 	}
-	_, errClusters := clusters.AddEventHandler(kube.Surviving(d.Log, cache.ResourceEventHandlerFuncs{
-		AddFunc: saw, UpdateFunc: func(_, o any) { saw(o) }, DeleteFunc: func(o any) {
+	handle := func(i cache.SharedIndexInformer, added, changed, deleted func(any)) error {
+		_, err := i.AddEventHandler(kube.Surviving(d.Log, cache.ResourceEventHandlerFuncs{
+			AddFunc: added, UpdateFunc: func(_, o any) { changed(o) }, DeleteFunc: deleted,
+		}))
+		return err
+	}
+	err := errors.Join(
+		bindings.SetTransform(parse[binding]), clusters.SetTransform(parse[cluster]),
+		handle(bindings, add(""), add(""), nil),
+		handle(clusters, saw, saw, func(o any) {
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
 				d.members.lost(key)
 			}
-		},
-	}))
-	freed := func(o any) { // what was held is, or is not, any more
-		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
-			queue.Add(key + "-job")
-		}
+		}),
+		handle(heldJobs, nil, add("-job"), add("-job")), // what was held is, or is not, any more
+	)
+	for _, f := range []informers.SharedInformerFactory{held, movable} {
+		f.StartWithContext(ctx)
 	}
-	_, errJobs := jobs.Batch().V1().Jobs().Informer().AddEventHandler(kube.Surviving(d.Log, cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, o any) { freed(o) }, DeleteFunc: freed,
-	}))
-	err = errors.Join(err, errJobs)
-	jobs.StartWithContext(ctx)
 	factory.Start(ctx.Done())
-	return []cache.InformerSynced{bindings.HasSynced, clusters.HasSynced}, errors.Join(err, errClusters)
+	return []cache.InformerSynced{bindings.HasSynced, clusters.HasSynced, movableJobs.HasSynced}, err
 }
 
 // estimatorPort is where karmada-scheduler looks for estimators.
@@ -232,17 +262,24 @@ func (d *driver) announce(ctx context.Context, cluster string) error {
 }
 
 // bindings are those that are known.
-func (d *driver) bindings() (all []*binding) {
-	for _, o := range d.store.List() {
-		if b, err := readBinding(o.(*unstructured.Unstructured)); err == nil {
-			all = append(all, b)
-		}
+func (d *driver) bindings() []*binding {
+	all := d.store.List()
+	bindings := make([]*binding, len(all))
+	for i := range all {
+		bindings[i] = all[i].(*binding)
 	}
-	return all
+	return bindings
+}
+
+// binding returns one of them, or nil.
+func (d *driver) binding(key string) *binding {
+	o, _, _ := d.store.GetByKey(key)
+	b, _ := o.(*binding)
+	return b
 }
 
 // campaign holds the Lease as long as it can, and tries again.
-func (d *driver) campaign(ctx context.Context) {
+func (d *driver) campaign(ctx context.Context) error {
 	for ctx.Err() == nil {
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
@@ -257,15 +294,5 @@ func (d *driver) campaign(ctx context.Context) {
 			},
 		})
 	}
+	return nil
 }
-
-// sent is work that went to a cluster, and whose pods may not be seen there yet.
-type sent struct {
-	cluster, job string // namespace/name
-	request      sched.Resources
-	replicas     int32
-	at           time.Time
-}
-
-// arrival is how long what was sent counts as there, seen or not.
-const arrival = 30 * time.Second

@@ -3,9 +3,8 @@ package karmada
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
-	"net"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
@@ -32,8 +32,9 @@ const (
 	noOpinion        = int64(-1)
 	patience         = time.Minute     // that a binding waits for the clusters that we like best
 	remembered       = 2 * time.Second // an answer: karmada-scheduler asks for each cluster at once
+	mostWaiting      = 8               // bindings that one answer is about
 	looks            = 10
-	lookEvery        = 30 * time.Millisecond
+	glance           = 30 * time.Millisecond
 )
 
 // raw hands messages on as bytes.
@@ -56,7 +57,7 @@ type estimator struct {
 	*driver
 
 	mu    sync.Mutex
-	known map[string]*opinion         // by requirements
+	known map[string]*opinion         // by requirements, and what waits with them
 	conns map[string]*grpc.ClientConn // to official estimators, by address
 }
 
@@ -67,14 +68,14 @@ func newEstimator(d *driver) *estimator {
 type opinion struct {
 	once    sync.Once
 	at      time.Time
-	targets []target // nil: none
+	targets map[string]bool // clusters; nil: none is meant
 }
 
 // serve answers until ctx ends.
-func (e *estimator) serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
+func (e *estimator) serve(ctx context.Context) error {
 	options := []grpc.ServerOption{grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(1 << 20)}
-	if config != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(config)))
+	if e.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(e.TLS)))
 	}
 	server := grpc.NewServer(options...)
 	description := &grpc.ServiceDesc{ServiceName: estimatorService, HandlerType: (*any)(nil)}
@@ -93,7 +94,7 @@ func (e *estimator) serve(ctx context.Context, listener net.Listener, config *tl
 	server.RegisterService(description, struct{}{})
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()
-	return server.Serve(listener)
+	return server.Serve(e.Estimator)
 }
 
 // answer asks the official estimator, and takes what it says for the clusters that are not to have the work as none.
@@ -106,14 +107,8 @@ func (e *estimator) answer(ctx context.Context, method string, request []byte) (
 	if err != nil || method != maxReplicas {
 		return official, err
 	}
-	targets := e.opinion(ctx, &r.needs)
-	if targets == nil {
+	if targets := e.opinion(ctx, policy.ResourcesOf(r.needs)); targets == nil || targets[r.cluster] {
 		return official, nil
-	}
-	for _, t := range targets {
-		if t.Name == r.cluster {
-			return official, nil
-		}
 	}
 	return number(0), nil
 }
@@ -147,67 +142,71 @@ func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
 	return conn, err
 }
 
-// opinion returns the clusters that a waiting binding with these needs should go to, or nil.
-func (e *estimator) opinion(ctx context.Context, needs *v1.ResourceList) []target {
-	key, err := json.Marshal(needs)
-	if err != nil {
-		return nil
-	}
-	now := e.now()
-	e.mu.Lock()
-	o := e.known[string(key)]
-	if o == nil || now.Sub(o.at) > remembered {
-		for other, old := range e.known {
-			if now.Sub(old.at) > remembered {
-				delete(e.known, other)
-			}
+// opinion returns the clusters that the bindings which wait with these needs should go to, or nil. A question does not
+// say which of them it is about.
+func (e *estimator) opinion(ctx context.Context, request sched.Resources) map[string]bool {
+	waiting := e.waiting(request)
+	for range looks { // karmada-scheduler may have seen it before we did
+		if len(waiting) > 0 || !kube.Pause(ctx, glance) {
+			break
 		}
+		waiting = e.waiting(request)
+	}
+	key := fmt.Sprint(request)
+	for _, b := range waiting {
+		key += string(b.UID)
+	}
+	now := e.Clock()
+	e.mu.Lock()
+	maps.DeleteFunc(e.known, func(_ string, old *opinion) bool { return now.Sub(old.at) > remembered })
+	o := e.known[key]
+	if o == nil {
 		o = &opinion{at: now}
-		e.known[string(key)] = o
+		e.known[key] = o
 	}
 	e.mu.Unlock()
-	o.once.Do(func() { o.targets = e.think(ctx, policy.ResourcesOf(*needs)) })
+	o.once.Do(func() {
+		for _, b := range waiting {
+			for _, t := range e.advise(ctx, b) {
+				if o.targets == nil {
+					o.targets = map[string]bool{}
+				}
+				o.targets[t.Name] = true
+			}
+		}
+	})
 	return o.targets
 }
 
-// think places the largest binding that waits with these needs. What has waited for long takes what it can get.
-func (e *estimator) think(ctx context.Context, request sched.Resources) []target {
-	largest := e.largest(request)
-	for range looks { // karmada-scheduler may have seen it before we did
-		if largest != nil {
-			break
-		}
-		kube.Pause(ctx, lookEvery)
-		largest = e.largest(request)
-	}
-	if largest == nil {
-		return nil
-	}
-	job, settings, err := e.work(ctx, largest)
+// advise returns where a binding should go; nil: anywhere.
+func (e *estimator) advise(ctx context.Context, b *binding) []target {
+	targets, entry, err := e.driver.answer(ctx, b)
 	if err != nil {
 		return nil
 	}
-	q := ask(largest, job, &settings, e.view(), e.members.clusters(), e.room, e.now())
-	targets, _, err := q.answer(max(1, largest.Spec.Replicas))
-	if err != nil {
-		return nil
+	if e.Record != nil {
+		e.Record(entry)
 	}
 	return targets
 }
 
-// largest is the largest binding that waits for karmada-scheduler, and not for long, with these needs; nil: none does.
-func (e *estimator) largest(request sched.Resources) (largest *binding) {
+// waiting are a few of the bindings that wait for karmada-scheduler, and not for long, with these needs, where the
+// mode is to enforce.
+func (e *estimator) waiting(request sched.Resources) (some []*binding) {
 	for _, b := range e.bindings() {
-		if b.Spec.SchedulerName == SchedulerName || b.suspended() || b.duplicated() || b.Spec.ReplicaRequirements == nil ||
-			!b.waits(e.gone) || e.now().Sub(e.since(b)) > patience ||
-			policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest) != request {
-			continue
-		}
-		if largest == nil || b.Spec.Replicas > largest.Spec.Replicas {
-			largest = b
+		if len(some) < mostWaiting && b.Spec.SchedulerName != SchedulerName && !b.suspended() && !b.duplicated() &&
+			b.Spec.ReplicaRequirements != nil && policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest) == request &&
+			b.waits(e.gone) && e.Clock().Sub(e.since(b)) < patience && e.enforces(b) {
+			some = append(some, b)
 		}
 	}
-	return largest
+	return some
+}
+
+// enforces reports whether the namespace of a binding lets us act.
+func (d *driver) enforces(b *binding) bool {
+	mode, _ := d.View().Mode(b.Spec.Resource.Namespace)
+	return mode == v1alpha1.ModeEnforce
 }
 
 // since is since when a binding waits.

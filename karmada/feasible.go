@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	corev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 )
 
@@ -60,6 +62,16 @@ func (b *binding) targets(name string) bool {
 	return slices.ContainsFunc(b.Spec.Clusters, func(t target) bool { return t.Name == name })
 }
 
+// replicas is how many a cluster was given.
+func (b *binding) replicas(cluster string) (n int32) {
+	for _, t := range b.Spec.Clusters {
+		if t.Name == cluster {
+			n += t.Replicas
+		}
+	}
+	return n
+}
+
 // refuses returns why a binding may not go to a cluster, in the order in which karmada-scheduler's plugins filter.
 // Clusters that have it already keep it: eviction is Karmada's.
 func (b *binding) refuses(c *cluster) string {
@@ -76,7 +88,7 @@ func (b *binding) refuses(c *cluster) string {
 		return "it is being deleted"
 	case !b.targets(c.Name) && !c.serves(b.Spec.Resource.APIVersion, b.Spec.Resource.Kind):
 		return "it does not serve " + b.Spec.Resource.APIVersion + " " + b.Spec.Resource.Kind
-	case !b.targets(c.Name) && c.repels(b.Spec.Placement.ClusterTolerations):
+	case !b.targets(c.Name) && repels(c.Spec.Taints, b.Spec.Placement.ClusterTolerations):
 		return "it has a taint that is not tolerated"
 	case b.Spec.Placement.ClusterAffinity != nil && !b.Spec.Placement.ClusterAffinity.matches(c):
 		return "the cluster affinity does not match"
@@ -100,13 +112,33 @@ func (c *cluster) serves(version, kind string) bool {
 	return false
 }
 
-func (c *cluster) repels(tolerations []v1.Toleration) bool {
-	return slices.ContainsFunc(c.Spec.Taints, func(t v1.Taint) bool {
-		return (t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute) &&
-			!slices.ContainsFunc(tolerations, func(l v1.Toleration) bool {
-				return l.ToleratesTaint(klog.Background(), &t, false)
-			})
-	})
+// repels reports whether taints of a cluster, or of a node, keep off what has these tolerations.
+func repels(taints []v1.Taint, tolerations []v1.Toleration) bool {
+	_, found := corev1.FindMatchingUntoleratedTaint(klog.Background(), taints, tolerations, func(t *v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+	}, false)
+	return found
+}
+
+// pod is what is known of a replica that nodes are chosen by.
+func (b *binding) pod() *v1.Pod {
+	p := &v1.Pod{}
+	if r := b.Spec.ReplicaRequirements; r != nil && r.NodeClaim != nil {
+		p.Spec.NodeSelector, p.Spec.Tolerations = r.NodeClaim.NodeSelector, r.NodeClaim.Tolerations
+		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: r.NodeClaim.HardNodeAffinity,
+		}}
+	}
+	return p
+}
+
+// suits returns what tells whether a node may take a pod, whatever else is there.
+func suits(p *v1.Pod) func(*v1.Node) bool {
+	affinity := nodeaffinity.GetRequiredNodeAffinity(p)
+	return func(n *v1.Node) bool {
+		ok, err := affinity.Match(n)
+		return ok && err == nil && !repels(n.Spec.Taints, p.Spec.Tolerations)
+	}
 }
 
 // ready reports whether Karmada reaches a cluster.

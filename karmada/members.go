@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -22,9 +23,12 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// believed is how long a pod of ours may find no node in a member whose nodes seem to have room. After that the room is
-// not believed, until such a pod has found one.
+// believed is how long work of ours may find no node in a member whose nodes seem to have room. After that the room is
+// not believed, until the work has found one.
 const believed = time.Minute
+
+// lookEvery is how old a look at a member may be.
+const lookEvery = time.Second
 
 // members are the clusters of the federation, and what is known of their room.
 type members struct {
@@ -36,12 +40,31 @@ type members struct {
 	of map[string]*member
 }
 
-// member is one cluster. Its nodes and pods are watched through Karmada's proxy, with the rights that Karmada has
+// member is one cluster. Its nodes and pods are watched through Karmada's proxy, with the rights that our account has
 // there.
 type member struct {
 	cluster     *cluster
 	nodes, pods cache.SharedIndexInformer
 	stop        context.CancelFunc
+	waits       map[types.UID]time.Time // since when pods were seen to find no node
+	look        *look
+}
+
+// look is what was seen of a member. It is not changed.
+type look struct {
+	at      time.Time
+	cluster *cluster
+	view    *kube.View
+	located map[*v1.Node]*v1.Node // nodes as the federation sees them
+	nodes   []place
+	pods    map[string]int32 // of each Job, by namespace/name
+	waiting []*v1.Pod        // that have found no node for a minute
+}
+
+// place is a node for work.
+type place struct {
+	node  *v1.Node
+	sched *sched.Node
 }
 
 // saw takes note of a cluster, and begins to watch it.
@@ -64,6 +87,7 @@ func (m *members) saw(ctx context.Context, c *cluster) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kube.Trim))
 	known := &member{
 		cluster: c, nodes: factory.Core().V1().Nodes().Informer(), pods: factory.Core().V1().Pods().Informer(), stop: stop,
+		waits: map[types.UID]time.Time{},
 	}
 	factory.StartWithContext(ctx)
 	m.of[c.Name] = known
@@ -104,65 +128,70 @@ func (m *members) cluster(name string) *cluster {
 	return nil
 }
 
-// room returns the nodes of a cluster on which new work may go, as the core sees them, how many pods each Job has there,
-// and why there are no nodes.
-func (m *members) room(name string, now time.Time) (nodes []*sched.Node, jobs map[string]int32, why string) {
+// look returns what is seen of a cluster, or why nothing is.
+func (m *members) look(name string, now time.Time) (*look, string) {
 	m.mu.Lock()
-	known := m.of[name]
-	m.mu.Unlock()
+	defer m.mu.Unlock()
+	known, view := m.of[name], m.view()
 	switch {
 	case known == nil:
-		return nil, nil, "it is not known"
+		return nil, "it is not known"
 	case !known.cluster.ready():
-		return nil, nil, "Karmada does not reach it"
+		return nil, "Karmada does not reach it"
 	case !known.nodes.HasSynced() || !known.pods.HasSynced():
-		return nil, nil, "its nodes are not known yet"
+		return nil, "its nodes are not known yet"
 	}
-	load, jobs := map[string]*kube.Load{}, map[string]int32{}
-	for _, o := range known.pods.GetStore().List() {
-		p, ok := o.(*v1.Pod)
-		if !ok {
-			continue
-		}
-		if job := p.Labels[batchv1.JobNameLabel]; job != "" {
-			jobs[p.Namespace+"/"+job]++
-		}
-		if p.Spec.NodeName == "" {
-			if waitsTooLong(p, now) {
-				return nil, nil, fmt.Sprintf("pod %s/%s has found no node there for a minute", p.Namespace, p.Name)
-			}
-			continue
-		}
-		if load[p.Spec.NodeName] == nil {
-			load[p.Spec.NodeName] = &kube.Load{}
-		}
-		load[p.Spec.NodeName].Add(p)
+	if l := known.look; l == nil || l.cluster != known.cluster || l.view != view || now.Sub(l.at) >= lookEvery {
+		known.see(view, now)
 	}
-	view := m.view()
-	for _, o := range known.nodes.GetStore().List() {
-		n, ok := o.(*v1.Node)
-		if !ok || n.Spec.Unschedulable {
-			continue
-		}
-		if load[n.Name] == nil {
-			load[n.Name] = &kube.Load{}
-		}
-		node, _ := load[n.Name].Node(view, known.cluster.locate(n))
-		nodes = append(nodes, &node)
-	}
-	return nodes, jobs, ""
+	return known.look, ""
 }
 
-func waitsTooLong(p *v1.Pod, now time.Time) bool {
-	if p.DeletionTimestamp != nil {
-		return false
+// see looks at the nodes and pods of a member.
+func (m *member) see(view *kube.View, now time.Time) {
+	l := &look{at: now, cluster: m.cluster, view: view, located: map[*v1.Node]*v1.Node{}, pods: map[string]int32{}}
+	load, waits := map[string]*kube.Load{}, map[types.UID]time.Time{}
+	on := func(node string) *kube.Load {
+		if load[node] == nil {
+			load[node] = &kube.Load{}
+		}
+		return load[node]
 	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
-			return now.Sub(c.LastTransitionTime.Time) > believed
+	for _, o := range m.pods.GetStore().List() {
+		p := o.(*v1.Pod)
+		if job := p.Labels[batchv1.JobNameLabel]; job != "" {
+			l.pods[p.Namespace+"/"+job]++
+		}
+		if p.Spec.NodeName != "" {
+			on(p.Spec.NodeName).Add(p)
+		} else if p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && p.Status.Phase == v1.PodPending {
+			since, seen := m.waits[p.UID] // by our own clock: a member's may say anything
+			if !seen {
+				since = now
+			}
+			if waits[p.UID] = since; now.Sub(since) > believed {
+				l.waiting = append(l.waiting, p)
+			}
 		}
 	}
-	return false
+	m.waits = waits
+	for _, o := range m.nodes.GetStore().List() {
+		n := o.(*v1.Node)
+		if n.Spec.Unschedulable {
+			continue
+		}
+		located := (*v1.Node)(nil)
+		if m.look != nil && m.look.cluster == m.cluster {
+			located = m.look.located[n] // a view remembers what it knows of a very object
+		}
+		if located == nil {
+			located = m.cluster.locate(n)
+		}
+		l.located[n] = located
+		node, _ := on(n.Name).Node(view, located)
+		l.nodes = append(l.nodes, place{located, &node})
+	}
+	m.look = l
 }
 
 // locate returns a node of a cluster as one of the federation: named after its cluster, and on the grid that the

@@ -2,6 +2,8 @@ package karmada
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +26,6 @@ type binding struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              bindingSpec   `json:"spec"`
 	Status            bindingStatus `json:"status"`
-
-	placement json.RawMessage // as it stands there
 }
 
 type bindingSpec struct {
@@ -50,6 +50,8 @@ type bindingSpec struct {
 		Scheduling *bool `json:"scheduling"`
 	} `json:"suspension"`
 	WorkloadAffinityGroups json.RawMessage `json:"workloadAffinityGroups"`
+
+	placement json.RawMessage // as it stands there
 }
 
 // suspended reports whether no scheduler places it.
@@ -63,9 +65,17 @@ type bindingStatus struct {
 	LastScheduledTime           *metav1.Time       `json:"lastScheduledTime"`
 	Conditions                  []metav1.Condition `json:"conditions"`
 	AggregatedStatus            []struct {
-		ClusterName string          `json:"clusterName"`
-		Status      json.RawMessage `json:"status"`
+		ClusterName string    `json:"clusterName"`
+		Status      jobStatus `json:"status"`
 	} `json:"aggregatedStatus"`
+}
+
+// jobStatus is what we read of the status of a Job; of other kinds it says nothing.
+type jobStatus struct {
+	Active     int32              `json:"active"`
+	Succeeded  int32              `json:"succeeded"`
+	Failed     int32              `json:"failed"`
+	Conditions []metav1.Condition `json:"conditions"`
 }
 
 // target is a cluster that an object goes to, with how many of its replicas.
@@ -135,22 +145,29 @@ type cluster struct {
 	} `json:"status"`
 }
 
-func read[T any](o *unstructured.Unstructured) (*T, error) {
-	data, err := o.MarshalJSON()
+// parse is the transform of an informer that keeps objects as a type of ours.
+func parse[T any](o any) (any, error) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	data, err := u.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
 	t := new(T)
-	return t, json.Unmarshal(data, t)
+	if err := json.Unmarshal(data, t); err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return t, nil
 }
 
-func readBinding(o *unstructured.Unstructured) (*binding, error) {
-	b, err := read[binding](o)
-	if err != nil {
-		return nil, err
-	}
-	if p, found, _ := unstructured.NestedMap(o.Object, "spec", "placement"); found {
-		b.placement, err = json.Marshal(p)
-	}
-	return b, err
+// UnmarshalJSON also keeps the placement as it stands there.
+func (s *bindingSpec) UnmarshalJSON(data []byte) error {
+	type plain bindingSpec
+	var raw struct{ Placement json.RawMessage }
+	s.placement = nil
+	err := errors.Join(json.Unmarshal(data, (*plain)(s)), json.Unmarshal(data, &raw))
+	s.placement = raw.Placement
+	return err
 }

@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/dynamic"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
@@ -26,7 +29,7 @@ const SchedulerName = "kubenergy"
 const appliedPlacement = "policy.karmada.io/applied-placement" // what the clusters of a binding were chosen for
 
 // due reports whether a binding is to be placed now, by the rules of karmada-scheduler: it was not, or for another
-// placement, or not for as many replicas, or somebody asked for it again, or a cluster of it is gone.
+// placement, or not for as many replicas, or it was asked for again, or a cluster of it is gone.
 func (b *binding) due(gone func(cluster string) bool) bool {
 	return b.Spec.SchedulerName == SchedulerName && !b.suspended() && b.DeletionTimestamp == nil && b.waits(gone)
 }
@@ -34,7 +37,7 @@ func (b *binding) due(gone func(cluster string) bool) bool {
 // waits reports whether a binding has no clusters for what it says now.
 func (b *binding) waits(gone func(cluster string) bool) bool {
 	switch {
-	case !sameJSON(b.placement, b.Annotations[appliedPlacement]), len(b.Spec.Clusters) == 0:
+	case !sameJSON(b.Spec.placement, b.Annotations[appliedPlacement]), len(b.Spec.Clusters) == 0:
 		return true
 	case b.Spec.RescheduleTriggeredAt != nil && b.Status.LastScheduledTime != nil &&
 		b.Spec.RescheduleTriggeredAt.After(b.Status.LastScheduledTime.Time):
@@ -63,25 +66,26 @@ func sameJSON(a json.RawMessage, b string) bool {
 
 // place chooses the clusters of a binding and writes them, with what karmada-scheduler would say of it.
 func (d *driver) place(ctx context.Context, b *binding) error {
-	targets, placed, err := d.choose(ctx, b)
+	targets, entry, err := d.choose(ctx, b)
 	if err == nil {
 		err = d.patch(ctx, b, "", map[string]any{
 			"metadata": map[string]any{
-				"resourceVersion": b.ResourceVersion, "annotations": map[string]string{appliedPlacement: string(b.placement)},
+				"resourceVersion": b.ResourceVersion, "annotations": map[string]string{appliedPlacement: string(b.Spec.placement)},
 			},
 			"spec": map[string]any{"clusters": targets},
 		})
 	}
 	condition := metav1.Condition{
 		Type: "Scheduled", Status: metav1.ConditionTrue, Reason: "Success",
-		Message: "Binding has been scheduled successfully.", LastTransitionTime: metav1.NewTime(d.now()),
+		Message: "Binding has been scheduled successfully.", LastTransitionTime: metav1.NewTime(d.Clock()),
 	}
 	status := map[string]any{}
 	switch {
 	case err == nil:
-		status["schedulerObservedGeneration"], status["lastScheduledTime"] = b.Generation+1, metav1.NewTime(d.now())
-		d.note(b, targets, placed)
-		d.tell(b, placed)
+		status["schedulerObservedGeneration"], status["lastScheduledTime"] = b.Generation+1, metav1.NewTime(d.Clock())
+		if d.Record != nil && entry != nil {
+			d.Record(entry)
+		}
 	case errors.Is(err, errUnsupported):
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "SchedulerError", err.Error()
 	default:
@@ -92,38 +96,61 @@ func (d *driver) place(ctx context.Context, b *binding) error {
 		status["conditions"] = conditions
 		err = errors.Join(err, d.patch(ctx, b, "status", map[string]any{"status": status}))
 	}
+	for range looks { // the next binding is to know of this one
+		known := d.binding(b.Namespace + "/" + b.Name)
+		if err != nil || known == nil || known.ResourceVersion != b.ResourceVersion && known.Status.LastScheduledTime != nil {
+			break
+		}
+		kube.Pause(ctx, lookEvery/100)
+	}
 	return err
 }
 
 var errUnsupported = errors.New("schedulerName: kubenergy cannot place this")
 
-// choose returns where a binding goes. What is no Job, or is to be everywhere, needs no opinion: it goes to all clusters
-// where it may.
-func (d *driver) choose(ctx context.Context, b *binding) (targets []target, all []placed, err error) {
+// choose returns where a binding goes, and what that was decided on. What is to be everywhere needs no opinion: it goes
+// to all clusters where it may.
+func (d *driver) choose(ctx context.Context, b *binding) (targets []target, e *record.Entry, err error) {
 	if err := b.unsupported(); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errUnsupported, err)
 	}
-	if b.duplicated() {
-		for _, c := range d.members.clusters() {
-			if b.refuses(c) == "" {
-				targets = append(targets, target{c.Name, b.Spec.Replicas})
-			}
-		}
-		if len(targets) == 0 {
-			return nil, nil, errors.New("no cluster fits")
-		}
-		return targets, nil, nil
+	if !b.duplicated() {
+		return d.answer(ctx, b)
 	}
-	job, settings, err := d.work(ctx, b)
+	for _, c := range d.members.clusters() {
+		if b.refuses(c) == "" {
+			targets = append(targets, target{c.Name, b.Spec.Replicas})
+		}
+	}
+	if len(targets) == 0 {
+		return nil, nil, errors.New("no cluster fits")
+	}
+	return targets, nil, nil
+}
+
+// answer asks the core about a binding.
+func (d *driver) answer(ctx context.Context, b *binding) ([]target, *record.Entry, error) {
+	job, settings, err := d.about(ctx, b)
 	if err != nil {
 		return nil, nil, err
 	}
-	q := ask(b, job, &settings, d.view(), d.members.clusters(), d.room, d.now())
-	return q.answer(max(1, b.Spec.Replicas))
+	q := ask(b, job, &settings, d.View(), d.members.clusters(), func(c *cluster) ([]*sched.Node, string) {
+		return d.room(b, c.Name)
+	}, d.Clock())
+	a, err := q.answer(max(1, b.Spec.Replicas))
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &b.Spec.Resource
+	return a.targets, &record.Entry{Question: a.on, Record: ledger.Record{
+		At: q.Now, Action: record.Place, Namespace: r.Namespace, OwnerKind: r.Kind, Owner: r.Name, UID: r.UID,
+		Strategy: q.strategy, Node: a.first.Node, Start: q.Now, Reason: a.first.Reason.Kind.String(),
+		Message: fmt.Sprintf("clusters and replicas: %v", a.targets),
+	}}, nil
 }
 
-// work reads what a binding is about. Of what is no Job, only what a replica requests is known.
-func (d *driver) work(ctx context.Context, b *binding) (sched.Job, policy.Settings, error) {
+// about reads what a binding is about. Of what is no Job, only what a replica requests is known.
+func (d *driver) about(ctx context.Context, b *binding) (sched.Job, policy.Settings, error) {
 	r := &b.Spec.Resource
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
 	if r.APIVersion == "batch/v1" && r.Kind == "Job" {
@@ -136,8 +163,7 @@ func (d *driver) work(ctx context.Context, b *binding) (sched.Job, policy.Settin
 	if err != nil {
 		d.Log.Warn("reading annotations", "namespace", r.Namespace, "name", r.Name, "error", err)
 	}
-	job, settings := d.view().Settle(&work)
-	job.ID = r.Namespace + "/" + r.Name
+	job, settings := d.View().Settle(&work)
 	job.Request = b.request(j)
 	return job, settings, nil
 }
@@ -153,7 +179,11 @@ func (b *binding) request(j *batchv1.Job) sched.Resources {
 	return policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest)
 }
 
-func (d *driver) patch(ctx context.Context, b *binding, sub string, patch any) error {
+func (d *driver) patch(ctx context.Context, b *binding, sub string, change any) error {
+	return patch(ctx, d.dynamic, b, sub, change)
+}
+
+func patch(ctx context.Context, d dynamic.Interface, b *binding, sub string, patch any) error {
 	data, err := json.Marshal(patch)
 	if err != nil {
 		return err
@@ -162,58 +192,85 @@ func (d *driver) patch(ctx context.Context, b *binding, sub string, patch any) e
 	if sub != "" {
 		subs = []string{sub}
 	}
-	_, err = d.dynamic.Resource(bindingResource).Namespace(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, data,
+	_, err = d.Resource(bindingResource).Namespace(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, data,
 		metav1.PatchOptions{}, subs...)
 	return err
 }
 
-// tell records the decisions about the replicas of a binding, with all that each depended on.
-func (d *driver) tell(b *binding, placed []placed) {
-	if d.Record == nil {
-		return
+// room returns the nodes of a cluster that a binding may use, with what is free once all that was sent there has come;
+// or why there are none.
+func (d *driver) room(b *binding, name string) (nodes []*sched.Node, why string) {
+	l, why := d.members.look(name, d.Clock())
+	if why == "" {
+		why = d.disproved(l, b)
 	}
-	r := &b.Spec.Resource
-	for i := range placed {
-		p := &placed[i]
-		d.Record(&record.Entry{Question: p.question, Record: ledger.Record{
-			ID: string(uuid.NewUUID()), At: d.now(), Action: record.Place, Namespace: r.Namespace, OwnerKind: r.Kind,
-			Owner: r.Name, UID: r.UID, Strategy: p.strategy, Node: p.decision.Node, Start: d.now(),
-			Reason: p.decision.Reason.Kind.String(), Message: "cluster " + clusterOf(p.decision.Node),
-		}})
+	if why != "" {
+		return nil, why
 	}
-}
-
-// note remembers where replicas were sent.
-func (d *driver) note(b *binding, targets []target, all []placed) {
-	if len(all) == 0 {
-		return
+	may := suits(b.pod())
+	for _, p := range l.nodes {
+		if may(p.node) {
+			nodes = append(nodes, p.sched)
+		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, t := range targets {
-		d.sent = append(d.sent, sent{
-			t.Name, b.Spec.Resource.Namespace + "/" + b.Spec.Resource.Name, all[0].question.Queue[0].Request, t.Replicas,
-			d.now(),
-		})
-	}
-}
-
-// room returns the nodes of a cluster with what is free once all that was sent there has come.
-func (d *driver) room(name string) (nodes []*sched.Node, why string) {
-	nodes, seen, why := d.members.room(name, d.now())
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.sent = slices.DeleteFunc(d.sent, func(s sent) bool { return d.now().Sub(s.at) > arrival })
-	for _, s := range d.sent {
-		if s.cluster != name {
+	for _, sent := range d.bindings() {
+		last := sent.Status.LastScheduledTime
+		if last == nil || l.at.Sub(last.Time) > arrival || sent.Spec.ReplicaRequirements == nil {
 			continue
 		}
-		for range s.replicas - seen[s.job] {
-			if i := slices.IndexFunc(nodes, func(n *sched.Node) bool { return s.request.Within(n.Free) }); i >= 0 {
-				taken := nodes[i].Place(s.request)
+		request := policy.ResourcesOf(sent.Spec.ReplicaRequirements.ResourceRequest)
+		for range sent.replicas(name) - l.pods[sent.Spec.Resource.Namespace+"/"+sent.Spec.Resource.Name] {
+			if i := slices.IndexFunc(nodes, func(n *sched.Node) bool { return request.Within(n.Free) }); i >= 0 {
+				taken := nodes[i].Place(request)
 				nodes[i] = &taken
 			}
 		}
 	}
-	return nodes, why
+	return nodes, ""
+}
+
+// arrival is how long what was sent counts as there, seen or not.
+const arrival = 30 * time.Second
+
+// disproved returns why the room that a member claims is not believed for a binding. A pod that has found no node for a
+// minute although there seems to be one disproves it: for all work, if the member's scheduler says nothing or that room
+// is short; for the work of its own namespace if there is another reason, which may be the pod's fault. So does a Job
+// of which the member says nothing, for the work of its namespace: quotas look like that.
+func (d *driver) disproved(l *look, b *binding) string {
+	for _, p := range l.waiting {
+		may, request := suits(p), policy.PodRequest(p)
+		if (p.Namespace == b.Spec.Resource.Namespace || lacksRoom(p)) && slices.ContainsFunc(l.nodes, func(n place) bool {
+			return request.Within(n.sched.Free) && may(n.node)
+		}) {
+			return fmt.Sprintf("pod %s/%s has found no node there for a minute", p.Namespace, p.Name)
+		}
+	}
+	for _, sent := range d.bindings() {
+		r, last := &sent.Spec.Resource, sent.Status.LastScheduledTime
+		if r.Namespace == b.Spec.Resource.Namespace && r.Kind == "Job" && sent.replicas(l.cluster.Name) > 0 && last != nil &&
+			l.at.Sub(last.Time) > believed && !sent.heardOf(l.cluster.Name) {
+			return fmt.Sprintf("Job %s/%s was sent there and has not begun", r.Namespace, r.Name)
+		}
+	}
+	return ""
+}
+
+// lacksRoom reports whether a scheduler found too little room for a pod, or has not looked at it.
+func lacksRoom(p *v1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodScheduled {
+			return strings.Contains(c.Message, "Insufficient ")
+		}
+	}
+	return true
+}
+
+// heardOf reports whether a cluster tells anything of a Job.
+func (b *binding) heardOf(cluster string) bool {
+	for _, s := range b.Status.AggregatedStatus {
+		if s.ClusterName == cluster {
+			return s.Status.Active+s.Status.Succeeded+s.Status.Failed > 0 || len(s.Status.Conditions) > 0
+		}
+	}
+	return false
 }

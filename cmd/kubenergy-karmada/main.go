@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	stdsignal "os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -37,7 +38,7 @@ func run(f *karmada.Flags, log *slog.Logger) error {
 		return err
 	}
 	objects, errObjects := kube.NewObjects(api, log)
-	o, errFlags := f.Options(api, log)
+	o, recorder, errFlags := f.Options(api, log)
 	if err := errors.Join(errObjects, errFlags); err != nil {
 		return err
 	}
@@ -45,5 +46,8 @@ func run(f *karmada.Flags, log *slog.Logger) error {
 	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	go func() { _ = objects.Run(ctx) }() // what it knows at first is nothing: Karmada decides alone
+	var recording sync.WaitGroup
+	recording.Go(func() { _ = recorder.Run(ctx) })
+	defer recording.Wait()
 	return karmada.Run(ctx, o)
 }
