@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -31,8 +32,8 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
-	"github.com/kubenergy/kubenergy/scheduler/hold"
-	"github.com/kubenergy/kubenergy/scheduler/record"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // LeaseName is the Lease in karmada-system whose holder schedules bindings. A stock karmada-scheduler that is started
@@ -46,8 +47,9 @@ type Options struct {
 	Config *rest.Config // of Karmada's API server
 	View   func() *kube.View
 	Log    *slog.Logger
-	Record func(*record.Entry) // nil: nothing is recorded
-	Clock  func() time.Time    // nil: the real one
+	// Record, if set, takes decisions and what each was made on.
+	Record func(ledger.Record, *sched.Snapshot)
+	Clock  func() time.Time // nil: the real one
 
 	// Estimator, if set, is where karmada-scheduler asks how many replicas a cluster has room for.
 	Estimator net.Listener
@@ -60,15 +62,15 @@ type Options struct {
 	Upstream func(cluster string) string
 }
 
-// driver is what all parts share.
-type driver struct {
+// Driver is what all parts share. Make it with [New].
+type Driver struct {
 	Options
 	client   kubernetes.Interface
 	dynamic  dynamic.Interface
 	members  *members
-	store    cache.Store // of bindings
-	movable  cache.Store // of Jobs that may be interrupted
 	identity string
+
+	bound, joined, movable cache.SharedIndexInformer // bindings, clusters, Jobs that may be interrupted
 
 	leading atomic.Bool
 
@@ -76,20 +78,30 @@ type driver struct {
 	freed map[types.UID]time.Time // bindings that were let go
 }
 
-// Run holds Jobs, lets their bindings go, answers karmada-scheduler, schedules what says schedulerName: kubenergy, and
-// moves what may be interrupted, until ctx ends. Any number of replicas may run.
-func Run(ctx context.Context, o Options) error {
-	d := &driver{Options: o, identity: string(uuid.NewUUID()), freed: map[types.UID]time.Time{}}
+// New returns a driver that knows nothing yet.
+func New(o Options) (*Driver, error) {
+	d := &Driver{Options: o, identity: string(uuid.NewUUID()), freed: map[types.UID]time.Time{}}
 	if d.Clock == nil {
 		d.Clock = time.Now
+	}
+	if d.Record == nil {
+		d.Record = func(ledger.Record, *sched.Snapshot) {}
 	}
 	var err, errDynamic error
 	d.client, err = kubernetes.NewForConfig(o.Config)
 	d.dynamic, errDynamic = dynamic.NewForConfig(o.Config)
 	if err = errors.Join(err, errDynamic); err != nil {
-		return fmt.Errorf("building clients: %w", err)
+		return nil, fmt.Errorf("building clients: %w", err)
 	}
 	d.members = &members{config: o.Config, view: o.View, log: o.Log, of: map[string]*member{}}
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
+	d.bound, d.joined = factory.ForResource(kube.Bindings).Informer(), factory.ForResource(clusterResource).Informer()
+	return d, errors.Join(d.bound.SetTransform(parse[binding]), d.joined.SetTransform(parse[cluster]))
+}
+
+// Run lets bindings go, answers karmada-scheduler, schedules what says schedulerName: kubenergy, and moves what may be
+// interrupted, until ctx ends. Any number of replicas may run.
+func (d *Driver) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, stop := context.WithCancel(ctx)
@@ -100,22 +112,18 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	holds := hold.New(hold.Config{
-		Client: d.client, View: o.View, Namespace: v1alpha1.SystemNamespace, Record: o.Record, Sites: d.sites,
-	})
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
 	part := func(name string, run func(context.Context) error) {
 		running.Go(func() {
 			if err := run(ctx); err != nil && ctx.Err() == nil {
-				o.Log.Error("a part has ended", "part", name, "error", err)
+				d.Log.Error("a part has ended", "part", name, "error", err)
 				stop()
 			}
 		})
 	}
-	part("hold loop", holds.Run) // deadlines are kept before anything else is known
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil
-	}
-	if o.Estimator != nil {
+	if d.Estimator != nil {
 		part("estimator", newEstimator(d).serve)
 	}
 	part("election", d.campaign)
@@ -134,7 +142,7 @@ func Run(ctx context.Context, o Options) error {
 var errPanic = errors.New("it panicked")
 
 // work settles the next binding. It returns false when there is none any more.
-func (d *driver) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) bool {
+func (d *Driver) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) bool {
 	key, down := queue.Get()
 	if down {
 		return false
@@ -151,8 +159,25 @@ func (d *driver) work(ctx context.Context, queue workqueue.TypedRateLimitingInte
 	return true
 }
 
+// free lets a binding go that admission has suspended, once its Job is not held.
+func (d *Driver) free(ctx context.Context, b *binding) error {
+	if !b.suspended() || b.Labels[v1alpha1.LabelHeld] == "" {
+		return nil
+	}
+	r := &b.Spec.Resource
+	held := kube.HeldBinding{Namespace: b.Namespace, Name: b.Name, JobNamespace: r.Namespace, Job: r.Name, UID: r.UID}
+	freed, err := held.Free(ctx, d.dynamic)
+	if freed {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.freed[b.UID] = d.Clock()
+		maps.DeleteFunc(d.freed, func(_ types.UID, at time.Time) bool { return d.Clock().Sub(at) > patience })
+	}
+	return err
+}
+
 // settle does what is to be done about one binding.
-func (d *driver) settle(ctx context.Context, key string) error {
+func (d *Driver) settle(ctx context.Context, key string) error {
 	b := d.binding(key)
 	if b == nil {
 		return nil
@@ -166,13 +191,13 @@ func (d *driver) settle(ctx context.Context, key string) error {
 	return nil
 }
 
-func (d *driver) gone(cluster string) bool {
+func (d *Driver) gone(cluster string) bool {
 	c := d.members.cluster(cluster)
 	return c == nil || c.DeletionTimestamp != nil
 }
 
-// sites are those of the clusters where a Job may go, once it has a binding.
-func (d *driver) sites(id string) (names []string, known bool) {
+// Sites are those of the clusters where a Job, namespace/name, may go, once its binding is known.
+func (d *Driver) Sites(id string) (names []string, known bool) {
 	b := d.binding(id + "-job")
 	if b == nil || b.Spec.Placement == nil {
 		return nil, false
@@ -187,17 +212,14 @@ func (d *driver) sites(id string) (names []string, known bool) {
 }
 
 // follow keeps bindings, clusters, and Jobs that are held or may be interrupted in sight.
-func (d *driver) follow(ctx context.Context, queue workqueue.TypedInterface[string]) ([]cache.InformerSynced, error) {
-	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
-	bindings, clusters := factory.ForResource(bindingResource).Informer(), factory.ForResource(clusterResource).Informer()
-	labelled := func(selector string) (informers.SharedInformerFactory, cache.SharedIndexInformer) {
-		f := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(kube.Trim),
-			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
-		return f, f.Batch().V1().Jobs().Informer()
+func (d *Driver) follow(ctx context.Context, queue workqueue.TypedInterface[string]) (synced []cache.InformerSynced, err error) {
+	labelled := func(selector string) cache.SharedIndexInformer {
+		return informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(kube.Trim),
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }),
+		).Batch().V1().Jobs().Informer()
 	}
-	held, heldJobs := labelled(v1alpha1.LabelHeld)
-	movable, movableJobs := labelled(v1alpha1.LabelInterruptible + "=true")
-	d.store, d.movable = bindings.GetStore(), movableJobs.GetStore()
+	held := labelled(v1alpha1.LabelHeld)
+	d.movable = labelled(v1alpha1.LabelInterruptible + "=true")
 	add := func(suffix string) func(any) {
 		return func(o any) {
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
@@ -217,28 +239,27 @@ func (d *driver) follow(ctx context.Context, queue workqueue.TypedInterface[stri
 		}))
 		return err
 	}
-	err := errors.Join(
-		bindings.SetTransform(parse[binding]), clusters.SetTransform(parse[cluster]),
-		handle(bindings, add(""), add(""), nil),
-		handle(clusters, saw, saw, func(o any) {
+	err = errors.Join(
+		handle(d.bound, add(""), add(""), nil),
+		handle(d.joined, saw, saw, func(o any) {
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
 				d.members.lost(key)
 			}
 		}),
-		handle(heldJobs, nil, add("-job"), add("-job")), // what was held is, or is not, any more
+		handle(held, nil, add("-job"), add("-job")), // what was held is, or is not, any more
 	)
-	for _, f := range []informers.SharedInformerFactory{held, movable} {
-		f.StartWithContext(ctx)
+	for _, i := range []cache.SharedIndexInformer{d.bound, d.joined, held, d.movable} {
+		go i.RunWithContext(ctx)
+		synced = append(synced, i.HasSynced)
 	}
-	factory.Start(ctx.Done())
-	return []cache.InformerSynced{bindings.HasSynced, clusters.HasSynced, movableJobs.HasSynced}, err
+	return synced, err
 }
 
 // estimatorPort is where karmada-scheduler looks for estimators.
 const estimatorPort = 10352
 
 // announce makes the Service by which karmada-scheduler finds the estimator of a cluster, unless it has one.
-func (d *driver) announce(ctx context.Context, cluster string) error {
+func (d *Driver) announce(ctx context.Context, cluster string) error {
 	if d.Service == "" || d.Estimator == nil {
 		return nil
 	}
@@ -262,8 +283,8 @@ func (d *driver) announce(ctx context.Context, cluster string) error {
 }
 
 // bindings are those that are known.
-func (d *driver) bindings() []*binding {
-	all := d.store.List()
+func (d *Driver) bindings() []*binding {
+	all := d.bound.GetStore().List()
 	bindings := make([]*binding, len(all))
 	for i := range all {
 		bindings[i] = all[i].(*binding)
@@ -272,14 +293,14 @@ func (d *driver) bindings() []*binding {
 }
 
 // binding returns one of them, or nil.
-func (d *driver) binding(key string) *binding {
-	o, _, _ := d.store.GetByKey(key)
+func (d *Driver) binding(key string) *binding {
+	o, _, _ := d.bound.GetStore().GetByKey(key)
 	b, _ := o.(*binding)
 	return b
 }
 
 // campaign holds the Lease as long as it can, and tries again.
-func (d *driver) campaign(ctx context.Context) error {
+func (d *Driver) campaign(ctx context.Context) error {
 	for ctx.Err() == nil {
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{

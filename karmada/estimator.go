@@ -54,15 +54,15 @@ var _ encoding.CodecV2 = raw{}
 // estimator answers for all clusters how many replicas they have room for: those that work should go to as many as the
 // official estimator says, the others none. Where we have no opinion it is the official answer alone.
 type estimator struct {
-	*driver
+	*Driver
 
 	mu    sync.Mutex
 	known map[string]*opinion         // by requirements, and what waits with them
 	conns map[string]*grpc.ClientConn // to official estimators, by address
 }
 
-func newEstimator(d *driver) *estimator {
-	return &estimator{driver: d, known: map[string]*opinion{}, conns: map[string]*grpc.ClientConn{}}
+func newEstimator(d *Driver) *estimator {
+	return &estimator{Driver: d, known: map[string]*opinion{}, conns: map[string]*grpc.ClientConn{}}
 }
 
 type opinion struct {
@@ -180,13 +180,11 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) map[st
 
 // advise returns where a binding should go; nil: anywhere.
 func (e *estimator) advise(ctx context.Context, b *binding) []target {
-	targets, entry, err := e.driver.answer(ctx, b)
+	targets, entry, err := e.Driver.answer(ctx, b)
 	if err != nil {
 		return nil
 	}
-	if e.Record != nil {
-		e.Record(entry)
-	}
+	e.Record(entry.record, entry.on)
 	return targets
 }
 
@@ -204,15 +202,15 @@ func (e *estimator) waiting(request sched.Resources) (some []*binding) {
 }
 
 // enforces reports whether the namespace of a binding lets us act.
-func (d *driver) enforces(b *binding) bool {
+func (d *Driver) enforces(b *binding) bool {
 	mode, _ := d.View().Mode(b.Spec.Resource.Namespace)
 	return mode == v1alpha1.ModeEnforce
 }
 
 // since is since when a binding waits.
 func (e *estimator) since(b *binding) time.Time {
-	e.driver.mu.Lock()
-	defer e.driver.mu.Unlock()
+	e.Driver.mu.Lock()
+	defer e.Driver.mu.Unlock()
 	if at, found := e.freed[b.UID]; found {
 		return at
 	}

@@ -12,14 +12,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/central"
-	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 // Flags are those of kubenergy-karmada.
 type Flags struct {
 	listen, service, cert, key, upstream string
 	moves                                float64
-	records                              central.Options
+	Records                              central.Options // of the federation's controller
 }
 
 // Add adds the flags.
@@ -35,39 +34,32 @@ func (f *Flags) Add(set *flag.FlagSet) {
 		"{cluster} stands for its name; empty: there is none")
 	set.Float64Var(&f.moves, "moves-per-hour", 60, "`number` of running Jobs, of those with the label "+
 		"kubenergy.io/interruptible=true, that are moved to another cluster in an hour at most; 0: none")
-	set.StringVar(&f.records.URL, "kubenergy-record-url", "", "`URL` of the federation's controller that decisions are "+
+	set.StringVar(&f.Records.URL, "kubenergy-record-url", "", "`URL` of the federation's controller that decisions are "+
 		"told to, with what they depended on; empty: none is told")
-	set.StringVar(&f.records.TokenFile, "kubenergy-record-token-file", "", "`file` with the token for it")
-	set.StringVar(&f.records.CAFile, "kubenergy-record-ca-file", "", "`file` with certificates to trust for it")
+	set.StringVar(&f.Records.TokenFile, "kubenergy-record-token-file", "", "`file` with the token for it")
+	set.StringVar(&f.Records.CAFile, "kubenergy-record-ca-file", "", "`file` with certificates to trust for it")
 }
 
-// Options reads the flags. recorder is to be run; nil: nothing is recorded.
-func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, recorder *record.Recorder, err error) {
+// Options reads the flags.
+func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err error) {
 	o = Options{Config: config, Log: log, Service: f.service, Moves: f.moves}
 	if f.moves < 0 {
-		return o, nil, errors.New("--moves-per-hour: want a number that is not negative")
+		return o, errors.New("--moves-per-hour: want a number that is not negative")
 	}
 	if f.cert != "" || f.key != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
-			return o, nil, fmt.Errorf("--tls-cert-file: %w", err)
+			return o, fmt.Errorf("--tls-cert-file: %w", err)
 		}
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
 	if f.upstream != "" {
 		o.Upstream = func(cluster string) string { return strings.ReplaceAll(f.upstream, "{cluster}", cluster) }
 	}
-	if f.records.URL != "" {
-		f.records.UserAgent = "kubenergy-karmada"
-		if recorder, err = record.New(f.records, log); err != nil {
-			return o, nil, fmt.Errorf("--kubenergy-record-url: %w", err)
-		}
-		o.Record = recorder.Tell
-	}
 	if f.listen != "" {
 		if o.Estimator, err = net.Listen("tcp", f.listen); err != nil {
-			return o, nil, fmt.Errorf("--estimator-bind-address: %w", err)
+			return o, fmt.Errorf("--estimator-bind-address: %w", err)
 		}
 	}
-	return o, recorder, nil
+	return o, nil
 }

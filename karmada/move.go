@@ -17,7 +17,6 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 const (
@@ -28,7 +27,7 @@ const (
 
 // move has Karmada place anew what may be interrupted and emits much less elsewhere, all of its work done once more,
 // than the rest of it does where it runs.
-func (d *driver) move(ctx context.Context) error {
+func (d *Driver) move(ctx context.Context) error {
 	if d.Moves <= 0 {
 		return nil
 	}
@@ -37,7 +36,7 @@ func (d *driver) move(ctx context.Context) error {
 		if !d.leading.Load() {
 			continue
 		}
-		for _, o := range d.movable.List() {
+		for _, o := range d.movable.GetStore().List() {
 			j := o.(*batchv1.Job)
 			panics.Survive(d.Log, "karmada", "considering a move", func() {
 				if err := d.consider(ctx, d.binding(j.Namespace+"/"+j.Name+"-job"), limit); err != nil {
@@ -49,7 +48,7 @@ func (d *driver) move(ctx context.Context) error {
 	return nil
 }
 
-func (d *driver) consider(ctx context.Context, b *binding, limit flowcontrol.RateLimiter) error {
+func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.RateLimiter) error {
 	if b == nil || !d.stays(b) || !d.enforces(b) {
 		return nil
 	}
@@ -59,8 +58,8 @@ func (d *driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 		return nil //nolint:nilerr // there is no room elsewhere, or nothing is better
 	}
 	since := b.Status.LastScheduledTime.Time
-	stays, lost := d.least(e.Question, from, since)
-	goes, _ := d.least(e.Question, clusterOf(e.Node), e.Question.Now)
+	stays, lost := d.least(e.on, from, since)
+	goes, _ := d.least(e.on, clusterOf(e.record.Node), e.on.Now)
 	if goes > stays*(1-moveGain) || !limit.TryAccept() {
 		return nil
 	}
@@ -75,16 +74,14 @@ func (d *driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 	if _, err = d.dynamic.Resource(rebalancerResource).Create(ctx, rebalancer, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	e.Action, e.Saved = record.Move, stays-goes
-	e.Message = fmt.Sprintf("from cluster %s, where it has used %.4g kWh for what is done once more", from, lost.KWh())
-	if d.Record != nil {
-		d.Record(e)
-	}
+	e.record.Action, e.record.Saved = "move", stays-goes
+	e.record.Message = fmt.Sprintf("from cluster %s, where it has used %.4g kWh for what is done once more", from, lost.KWh())
+	d.Record(e.record, e.on)
 	return nil
 }
 
 // stays reports whether a binding is one of a Job that runs, in one cluster, for long enough.
-func (d *driver) stays(b *binding) bool {
+func (d *Driver) stays(b *binding) bool {
 	last := b.Status.LastScheduledTime
 	if len(b.Spec.Clusters) != 1 || b.suspended() || b.duplicated() || b.unsupported() != nil || b.waits(d.gone) ||
 		last == nil || d.Clock().Sub(last.Time) < leastStay {
@@ -100,7 +97,7 @@ func (d *driver) stays(b *binding) bool {
 
 // least returns what the rest of the work of a question emits at least on a node of a cluster, where it began at some
 // time, and the energy that it has used there.
-func (d *driver) least(q *sched.Snapshot, cluster string, since time.Time) (rest energy.Grams, used energy.Joules) {
+func (d *Driver) least(q *sched.Snapshot, cluster string, since time.Time) (rest energy.Grams, used energy.Joules) {
 	rest = energy.Grams(math.Inf(1))
 	l, why := d.members.look(cluster, d.Clock())
 	if why != "" {

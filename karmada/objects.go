@@ -13,7 +13,6 @@ import (
 
 // What Karmada serves.
 var (
-	bindingResource    = schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha2", Resource: "resourcebindings"}
 	clusterResource    = schema.GroupVersionResource{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"}
 	rebalancerResource = schema.GroupVersionResource{
 		Group: "apps.karmada.io", Version: "v1alpha1", Resource: "workloadrebalancers",

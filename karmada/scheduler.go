@@ -14,13 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
-	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 // SchedulerName is what a PropagationPolicy says to have its bindings scheduled here.
@@ -65,7 +63,7 @@ func sameJSON(a json.RawMessage, b string) bool {
 }
 
 // place chooses the clusters of a binding and writes them, with what karmada-scheduler would say of it.
-func (d *driver) place(ctx context.Context, b *binding) error {
+func (d *Driver) place(ctx context.Context, b *binding) error {
 	targets, entry, err := d.choose(ctx, b)
 	if err == nil {
 		err = d.patch(ctx, b, "", map[string]any{
@@ -83,8 +81,8 @@ func (d *driver) place(ctx context.Context, b *binding) error {
 	switch {
 	case err == nil:
 		status["schedulerObservedGeneration"], status["lastScheduledTime"] = b.Generation+1, metav1.NewTime(d.Clock())
-		if d.Record != nil && entry != nil {
-			d.Record(entry)
+		if entry != nil {
+			d.Record(entry.record, entry.on)
 		}
 	case errors.Is(err, errUnsupported):
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "SchedulerError", err.Error()
@@ -110,7 +108,7 @@ var errUnsupported = errors.New("schedulerName: kubenergy cannot place this")
 
 // choose returns where a binding goes, and what that was decided on. What is to be everywhere needs no opinion: it goes
 // to all clusters where it may.
-func (d *driver) choose(ctx context.Context, b *binding) (targets []target, e *record.Entry, err error) {
+func (d *Driver) choose(ctx context.Context, b *binding) (targets []target, e *entry, err error) {
 	if err := b.unsupported(); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errUnsupported, err)
 	}
@@ -128,8 +126,14 @@ func (d *driver) choose(ctx context.Context, b *binding) (targets []target, e *r
 	return targets, nil, nil
 }
 
+// entry is a decision, and what it was made on.
+type entry struct {
+	on     *sched.Snapshot
+	record ledger.Record
+}
+
 // answer asks the core about a binding.
-func (d *driver) answer(ctx context.Context, b *binding) ([]target, *record.Entry, error) {
+func (d *Driver) answer(ctx context.Context, b *binding) ([]target, *entry, error) {
 	job, settings, err := d.about(ctx, b)
 	if err != nil {
 		return nil, nil, err
@@ -142,15 +146,15 @@ func (d *driver) answer(ctx context.Context, b *binding) ([]target, *record.Entr
 		return nil, nil, err
 	}
 	r := &b.Spec.Resource
-	return a.targets, &record.Entry{Question: a.on, Record: ledger.Record{
-		At: q.Now, Action: record.Place, Namespace: r.Namespace, OwnerKind: r.Kind, Owner: r.Name, UID: r.UID,
+	return a.targets, &entry{a.on, ledger.Record{
+		At: q.Now, Action: "place", Namespace: r.Namespace, OwnerKind: r.Kind, Owner: r.Name, UID: r.UID,
 		Strategy: q.strategy, Node: a.first.Node, Start: q.Now, Reason: a.first.Reason.Kind.String(),
 		Message: fmt.Sprintf("clusters and replicas: %v", a.targets),
 	}}, nil
 }
 
 // about reads what a binding is about. Of what is no Job, only what a replica requests is known.
-func (d *driver) about(ctx context.Context, b *binding) (sched.Job, policy.Settings, error) {
+func (d *Driver) about(ctx context.Context, b *binding) (sched.Job, policy.Settings, error) {
 	r := &b.Spec.Resource
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
 	if r.APIVersion == "batch/v1" && r.Kind == "Job" {
@@ -179,11 +183,7 @@ func (b *binding) request(j *batchv1.Job) sched.Resources {
 	return policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest)
 }
 
-func (d *driver) patch(ctx context.Context, b *binding, sub string, change any) error {
-	return patch(ctx, d.dynamic, b, sub, change)
-}
-
-func patch(ctx context.Context, d dynamic.Interface, b *binding, sub string, patch any) error {
+func (d *Driver) patch(ctx context.Context, b *binding, sub string, patch any) error {
 	data, err := json.Marshal(patch)
 	if err != nil {
 		return err
@@ -192,14 +192,14 @@ func patch(ctx context.Context, d dynamic.Interface, b *binding, sub string, pat
 	if sub != "" {
 		subs = []string{sub}
 	}
-	_, err = d.Resource(bindingResource).Namespace(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, data,
+	_, err = d.dynamic.Resource(kube.Bindings).Namespace(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, data,
 		metav1.PatchOptions{}, subs...)
 	return err
 }
 
 // room returns the nodes of a cluster that a binding may use, with what is free once all that was sent there has come;
 // or why there are none.
-func (d *driver) room(b *binding, name string) (nodes []*sched.Node, why string) {
+func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string) {
 	l, why := d.members.look(name, d.Clock())
 	if why == "" {
 		why = d.disproved(l, b)
@@ -236,7 +236,7 @@ const arrival = 30 * time.Second
 // minute although there seems to be one disproves it: for all work, if the member's scheduler says nothing or that room
 // is short; for the work of its own namespace if there is another reason, which may be the pod's fault. So does a Job
 // of which the member says nothing, for the work of its namespace: quotas look like that.
-func (d *driver) disproved(l *look, b *binding) string {
+func (d *Driver) disproved(l *look, b *binding) string {
 	for _, p := range l.waiting {
 		may, request := suits(p), policy.PodRequest(p)
 		if (p.Namespace == b.Spec.Resource.Namespace || lacksRoom(p)) && slices.ContainsFunc(l.nodes, func(n place) bool {

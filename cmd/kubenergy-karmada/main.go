@@ -1,4 +1,4 @@
-// Command kubenergy-karmada has Karmada send work to the cluster where it costs least.
+// Command kubenergy-karmada has Karmada send work to the cluster where it costs least, when it costs least.
 package main
 
 import (
@@ -9,15 +9,14 @@ import (
 	"log/slog"
 	"os"
 	stdsignal "os/signal"
-	"sync"
 	"syscall"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
 
 	"github.com/kubenergy/kubenergy/karmada"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 func main() {
@@ -26,28 +25,33 @@ func main() {
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	if err := run(&f, log); err != nil {
+	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	api, err := config.GetConfig()
+	if err == nil {
+		err = run(ctx, &f, api, log)
+	}
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "kubenergy-karmada:", err)
 		os.Exit(1)
 	}
 }
 
-func run(f *karmada.Flags, log *slog.Logger) error {
-	api, err := config.GetConfig()
+// run runs all parts until ctx or one of them ends.
+func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logger) error {
+	parts, err := newParts(f, api, log)
 	if err != nil {
 		return err
 	}
-	objects, errObjects := kube.NewObjects(api, log)
-	o, recorder, errFlags := f.Options(api, log)
-	if err := errors.Join(errObjects, errFlags); err != nil {
-		return err
-	}
-	o.View = objects.View
-	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { _ = objects.Run(ctx) }() // what it knows at first is nothing: Karmada decides alone
-	var recording sync.WaitGroup
-	recording.Go(func() { _ = recorder.Run(ctx) })
-	defer recording.Wait()
-	return karmada.Run(ctx, o)
+	ended := make(chan error, len(parts))
+	for _, part := range parts {
+		go func() { ended <- part(ctx) }()
+	}
+	for range parts {
+		err = errors.Join(err, <-ended)
+		stop()
+	}
+	return err
 }

@@ -151,6 +151,8 @@ kind: PowerProfile
 metadata: {name: box}
 spec: {idleWatts: 100, maxWatts: 300}
 `))
+	f.apply(t, []byte("{apiVersion: v1, kind: Namespace, metadata: {name: kubenergy-system}}\n---\n{apiVersion: kubenergy.io/v1alpha1, "+
+		"kind: EnergyPolicy, metadata: {name: default, namespace: kubenergy-system}, spec: {mode: enforce}}"))
 	f.apply(t, f.file("federation.yaml"))
 	for _, m := range f.members {
 		m.apply(t, f.file("member.yaml"))
@@ -182,8 +184,7 @@ spec: {idleWatts: 100, maxWatts: 300}
 		return err == nil && j.Status.Active+j.Status.Succeeded == 2
 	})
 
-	f.apply(t, append([]byte("{apiVersion: kubenergy.io/v1alpha1, kind: EnergyPolicy, metadata: {name: default, namespace: kubenergy-system}, "+
-		"spec: {mode: enforce}}\n---\n"), deploy.HoldAdmission...))
+	f.apply(t, deploy.HoldAdmission)
 	f.apply(t, f.file("admission.yaml"))
 	time.Sleep(5 * time.Second)
 	f.job("waits", 1, "way: stock}, annotations: {kubenergy.io/allowed-delay: 1h")
