@@ -34,12 +34,13 @@ func newParts(f *karmada.Flags, api *rest.Config, log *slog.Logger) ([]func(cont
 		return nil, err
 	}
 	holds := hold.Config{Client: client, View: objects.View, Namespace: v1alpha1.SystemNamespace}
-	var recorder *record.Recorder // records nothing
+	parts := []func(context.Context) error{objects.Run}
 	if f.Records.URL != "" {
-		var err error
-		if recorder, err = record.New(f.Records, log); err != nil {
+		recorder, err := record.New(f.Records, log)
+		if err != nil {
 			return nil, err
 		}
+		parts = append(parts, recorder.Run)
 		holds.Record = recorder.Tell
 		o.Record = func(r ledger.Record, on *sched.Snapshot) { recorder.Tell(&record.Entry{Record: r, Question: on}) }
 	}
@@ -49,5 +50,5 @@ func newParts(f *karmada.Flags, api *rest.Config, log *slog.Logger) ([]func(cont
 		return nil, err
 	}
 	holds.Sites = driver.Sites
-	return []func(context.Context) error{objects.Run, hold.New(holds).Run, recorder.Run, driver.Run}, nil
+	return append(parts, hold.New(holds).Run, driver.Run), nil
 }
