@@ -198,7 +198,7 @@ func (e *estimator) advise(ctx context.Context, b *binding) []target {
 // waiting are a few of the bindings that wait for karmada-scheduler, and not for long, with these needs, where the
 // mode is to enforce.
 func (e *estimator) waiting(request sched.Resources) (some []*binding) {
-	for _, b := range e.bindings() {
+	for _, b := range bindings(e.bound.GetStore().List()) {
 		if len(some) < mostWaiting && b.Spec.SchedulerName != SchedulerName && !b.suspended() && !b.duplicated() &&
 			b.needs() == request && b.waits(e.gone) && e.Clock().Sub(e.since(b)) < patience && e.enforces(b) {
 			some = append(some, b)

@@ -73,6 +73,14 @@ func (b *binding) targets(name string) bool {
 	return slices.ContainsFunc(b.Spec.Clusters, func(t target) bool { return t.Name == name })
 }
 
+// clusters are the names of those that it was sent to.
+func (b *binding) clusters() (names []string) {
+	for _, t := range b.Spec.Clusters {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 // replicas is how many a cluster was given.
 func (b *binding) replicas(cluster string) (n int32) {
 	for _, t := range b.Spec.Clusters {

@@ -212,7 +212,7 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 			nodes = append(nodes, p.sched)
 		}
 	}
-	for _, sent := range d.bindings() {
+	for _, sent := range d.sent(name) {
 		last := sent.Status.LastScheduledTime
 		if last == nil || l.at.Sub(last.Time) > arrival {
 			continue
@@ -244,10 +244,10 @@ func (d *Driver) disproved(l *look, b *binding) string {
 			return fmt.Sprintf("pod %s/%s has found no node there for a minute", p.Namespace, p.Name)
 		}
 	}
-	for _, sent := range d.bindings() {
+	for _, sent := range d.sent(l.cluster.Name) {
 		r, last := &sent.Spec.Resource, sent.Status.LastScheduledTime
-		if r.Namespace == namespace && r.Kind == "Job" && sent.replicas(l.cluster.Name) > 0 && last != nil &&
-			l.at.Sub(last.Time) > believed && !sent.heardOf(l.cluster.Name) {
+		if r.Namespace == namespace && r.Kind == "Job" && last != nil && l.at.Sub(last.Time) > believed &&
+			!sent.heardOf(l.cluster.Name) {
 			return fmt.Sprintf("Job %s/%s was sent there and has not begun", r.Namespace, r.Name)
 		}
 	}
