@@ -97,7 +97,9 @@ func New(o Options) (*Driver, error) {
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
 	d.bound, d.joined = factory.ForResource(kube.Bindings).Informer(), factory.ForResource(clusterResource).Informer()
 	return d, errors.Join(d.bound.SetTransform(parse[binding]), d.joined.SetTransform(parse[cluster]),
-		d.bound.AddIndexers(cache.Indexers{byCluster: func(o any) ([]string, error) { return o.(*binding).clusters(), nil }}))
+		d.bound.AddIndexers(cache.Indexers{byCluster: func(o any) ([]string, error) {
+			return o.(*binding).clusters(), nil
+		}}))
 }
 
 // Run lets bindings go, answers karmada-scheduler, schedules what says schedulerName: kubenergy, and moves what may be
