@@ -43,13 +43,13 @@ type Options struct {
 }
 
 const (
-	mostBytes    = 1 << 20 // of a request's bookings, compressed, beyond the first
-	mostAnswer   = 1 << 20
-	patience     = time.Minute
-	lookEvery    = time.Second // for new bookings
-	passEvery    = time.Minute
-	measureEvery = 15 * time.Second
-	longestRest  = 15 * time.Minute // that a federation can ask for
+	mostBytes   = 1 << 20 // of a request's bookings, compressed, beyond the first
+	mostAnswer  = 1 << 20
+	patience    = time.Minute
+	lookEvery   = time.Second // for new bookings
+	passEvery   = time.Minute
+	longestRest = 15 * time.Minute // that a federation can ask for
+	more        = 16               // bookings than in the request before that was not too much
 )
 
 // A Forwarder sends what is in an outbox.
@@ -57,12 +57,11 @@ type Forwarder struct {
 	o      Options
 	client *central.Client
 
-	after    int64           // the last number that this pass has come to
-	began    time.Time       // of the pass
-	resting  map[string]bool // streams of which something was refused in this pass
-	most     int             // bookings of a request
-	measured time.Time
-	wait     time.Duration // that the federation asks for, or until there is more
+	after   int64           // the last number that this pass has come to
+	began   time.Time       // of the pass
+	resting map[string]bool // streams of which something was refused in this pass
+	most    int             // bookings of a request
+	wait    time.Duration   // that the federation asks for, or until there is more
 
 	backlog, oldest prometheus.Gauge
 	sent, dropped   prometheus.Counter
@@ -79,20 +78,22 @@ func New(o Options) (*Forwarder, error) {
 		return nil, fmt.Errorf("--forward-to: %w", err)
 	}
 	with := promauto.With(o.Registerer)
-	gauge := func(name, help string) prometheus.Gauge {
-		return with.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	counter := func(name, help string) prometheus.Counter {
-		return with.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
 	return &Forwarder{
 		o: o, client: client, most: api.MostForwarded,
-		backlog: gauge("kubenergy_forward_backlog", "Bookings that the federation does not have yet, at most."),
-		oldest: gauge("kubenergy_forward_oldest_timestamp_seconds",
-			"When the oldest booking was booked that the federation does not have; 0: it has all."),
-		sent: counter("kubenergy_forward_bookings_total", "Bookings that the federation has."),
-		dropped: counter("kubenergy_forward_dropped_total",
-			"Bookings that the federation will never have: more waited than are kept, or they were damaged on disk."),
+		backlog: with.NewGauge(prometheus.GaugeOpts{
+			Name: "kubenergy_forward_backlog", Help: "Bookings that the federation does not have yet, at most.",
+		}),
+		oldest: with.NewGauge(prometheus.GaugeOpts{
+			Name: "kubenergy_forward_oldest_timestamp_seconds",
+			Help: "When the oldest booking was booked that the federation does not have; 0: it has all.",
+		}),
+		sent: with.NewCounter(prometheus.CounterOpts{
+			Name: "kubenergy_forward_bookings_total", Help: "Bookings that the federation has.",
+		}),
+		dropped: with.NewCounter(prometheus.CounterOpts{
+			Name: "kubenergy_forward_dropped_total",
+			Help: "Bookings that the federation will never have: more waited than are kept, or they were damaged on disk.",
+		}),
 		failures: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_forward_failures_total",
 			Help: "Requests to the federation that failed, and bookings that it refused.",
@@ -139,7 +140,7 @@ func (f *Forwarder) Step(ctx context.Context) error {
 		f.wait = lookEvery
 		return nil
 	}
-	send, body, gone := f.choose(&rows)
+	send, body, gone, after := f.choose(rows)
 	if len(send) > 0 {
 		refused, err := f.post(ctx, body, len(send))
 		if r, ok := errors.AsType[*central.Refused](err); ok &&
@@ -152,22 +153,19 @@ func (f *Forwarder) Step(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.most = min(2*max(f.most, 1), api.MostForwarded)
+		f.most = min(f.most+more, api.MostForwarded)
 		gone = append(gone, f.booked(send, refused)...)
 	}
-	if len(gone) > 0 {
-		if err := box.Sent(ctx, gone); err != nil {
-			return err
-		}
+	if err := box.Sent(ctx, gone); err != nil {
+		return err
 	}
-	f.after = rows[len(rows)-1].Number
+	f.after = after
 	return nil
 }
 
-// choose returns what is sent of some rows, and the numbers of those that are damaged. It shortens rows to those that
-// it has looked at.
-func (f *Forwarder) choose(rows *[]ledger.Outgoing) (send []ledger.Outgoing, body []byte, damaged []int64) {
-	for i, o := range *rows {
+// choose returns what is sent of some rows, the numbers of those that are damaged, and the last that it has looked at.
+func (f *Forwarder) choose(rows []ledger.Outgoing) (send []ledger.Outgoing, body []byte, damaged []int64, after int64) {
+	for _, o := range rows {
 		switch {
 		case o.Packed == nil:
 			damaged = append(damaged, o.Number)
@@ -175,13 +173,13 @@ func (f *Forwarder) choose(rows *[]ledger.Outgoing) (send []ledger.Outgoing, bod
 			f.o.Log.Error("a booking that is to be forwarded is damaged on disk, and dropped", "stream", o.Stream)
 		case f.resting[o.Stream]:
 		case len(send) > 0 && len(body)+len(o.Packed) > mostBytes:
-			*rows = (*rows)[:i]
-			return send, body, damaged
+			return send, body, damaged, after
 		default:
 			send, body = append(send, o), append(body, o.Packed...)
 		}
+		after = o.Number
 	}
-	return send, body, damaged
+	return send, body, damaged, after
 }
 
 // booked returns the numbers of what the federation has, and has the streams rest of which it refused something.
@@ -207,16 +205,12 @@ func (f *Forwarder) booked(send []ledger.Outgoing, refused []api.Refused) (numbe
 	return numbers
 }
 
-// measure tells what is kept from time to time, and drops what is too much.
+// measure tells what is kept, and drops what is too much.
 func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
-	if time.Since(f.measured) < measureEvery {
-		return nil
-	}
 	b, err := box.Backlog(ctx, f.o.Most)
 	if err != nil {
 		return err
 	}
-	f.measured = time.Now()
 	if b.Dropped > 0 {
 		f.dropped.Add(float64(b.Dropped))
 		f.o.Log.Error("Bookings were dropped that the federation does not have: more waited than are kept", "dropped",

@@ -51,6 +51,8 @@ type breach struct {
 
 func (b *breach) Error() string { return b.text }
 
+func (*breach) Unwrap() error { return ErrRefused }
+
 // An envelope holds what a node has told against what it can do. What it told beyond full power is remembered: the
 // slack of a batch must not be had again with each of many short ones.
 type envelope struct {

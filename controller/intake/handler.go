@@ -263,15 +263,7 @@ func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) err
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	own := *b // what is corrected is not the caller's
-	key := own.Stream.Node
-	if agentless {
-		key += "\n" // no node's name: what an agent tells and what is estimated cover the same time
-	}
-	n := h.node(key)
-	_, _, err := h.book(ctx, n, &own, agentless)
-	if broken, ok := errors.AsType[*breach](err); ok {
-		err = fmt.Errorf("%w: %w", ErrRefused, broken)
-	}
+	_, _, err := h.book(ctx, h.node(keyOf(own.Stream.Node, agentless)), &own, agentless)
 	result := "local"
 	if err != nil {
 		result = "local_failed"

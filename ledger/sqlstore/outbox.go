@@ -56,11 +56,9 @@ func (d *DB) Sent(ctx context.Context, numbers []int64) error {
 // Backlog implements [ledger.Outbox]. It counts no rows: there may be millions.
 func (d *DB) Backlog(ctx context.Context, most int64) (b ledger.Backlog, err error) {
 	var first, last, at int64
-	look := func() error {
-		return d.reads.QueryRowContext(ctx, `SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), -1),
-			COALESCE((SELECT at FROM outbox ORDER BY id LIMIT 1), 0) FROM outbox`).Scan(&first, &last, &at)
-	}
-	if err = look(); err == nil && last-first >= most {
+	err = d.reads.QueryRowContext(ctx, `SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), -1),
+		COALESCE((SELECT at FROM outbox ORDER BY id LIMIT 1), 0) FROM outbox`).Scan(&first, &last, &at)
+	if err == nil && last-first >= most {
 		err = d.update(ctx, func(ctx context.Context, s *session) error {
 			result, err := s.exec(ctx, "DELETE FROM outbox WHERE id <= $1", last-most)
 			if err == nil {
@@ -68,14 +66,11 @@ func (d *DB) Backlog(ctx context.Context, most int64) (b ledger.Backlog, err err
 			}
 			return err
 		})
-		if err == nil {
-			err = look()
-		}
 	}
 	if err != nil {
 		return ledger.Backlog{}, fmt.Errorf("looking what is to be forwarded: %w", err)
 	}
-	if b.Kept = last - first + 1; b.Kept > 0 {
+	if b.Kept = min(last-first+1, most); b.Kept > 0 {
 		b.Oldest = time.Unix(at, 0)
 	}
 	return b, nil
