@@ -107,7 +107,7 @@ func sum[T interface{ base() *account }](ctx context.Context, e *Engine, by map[
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	q.GroupBy = append(slices.Clip(q.GroupBy), ledger.ByKind)
-	q.Clusters = []string{""} // a budget is of its own cluster: it cannot hold what runs in another
+	q.Clusters = []string{ledger.OwnCluster} // a budget is of its own cluster: it cannot hold what runs in another
 	asked := e.o.Now()
 	answer, err := e.o.Ledger.Query(ctx, q)
 	if err != nil {

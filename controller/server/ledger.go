@@ -190,7 +190,7 @@ func accepted(headers []string) string {
 func (s *server) serveJobs(w http.ResponseWriter, r *http.Request, q *query) error {
 	asked := &ledger.Query{
 		Namespaces: q.namespaces(), Strategies: q.list("strategy"), Kinds: ledger.Workloads(),
-		Clusters: []string{s.Cluster}, Own: s.Cluster, // another cluster's Job of that name is another Job
+		Clusters: []string{ledger.OwnCluster}, // another cluster's Job of that name is another Job
 		GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByStrategy},
 		Limit:   maxRows,
 	}

@@ -243,7 +243,7 @@ func ledgerRoutes() []route {
 			only("team", "team that is charged", "research"),
 			only("strategy", "that placed it", "carbon+window"),
 			only("site", "name of a GridZone", "de"),
-			only("cluster", "that forwarded it, or the name of this one", "alpha"),
+			only("cluster", "that forwarded it, or the name of this one; a dot is this one, too", "alpha"),
 			limited("10000", "100,000 or what is configured; the rest is one row"),
 			parameter{
 				name: "format", about: "as the Accept header would say", kind: kindText, among: formats,
