@@ -191,8 +191,8 @@ func (s *server) serveJobs(w http.ResponseWriter, r *http.Request, q *query) err
 	asked := &ledger.Query{
 		Namespaces: q.namespaces(), Strategies: q.list("strategy"), Kinds: ledger.Workloads(),
 		Clusters: []string{ledger.OwnCluster}, // another cluster's Job of that name is another Job
-		GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByStrategy},
-		Limit:   maxRows,
+		GroupBy:  []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByStrategy},
+		Limit:    maxRows,
 	}
 	for _, name := range q.list("owner") {
 		asked.Owners = append(asked.Owners, jobPrefix+strings.TrimPrefix(name, jobPrefix))
