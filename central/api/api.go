@@ -12,6 +12,8 @@ import (
 // NodesPower is the answer of GET /api/v1/nodes/power.
 type NodesPower struct {
 	Nodes []NodePower `json:"nodes"` // by name
+	// Members are nodes of other clusters of a federation, as CLUSTER/NODE: nothing is decided by them.
+	Members []NodePower `json:"members,omitempty"`
 }
 
 // NodePower is what a node draws now, without PUE.
