@@ -148,7 +148,7 @@ func (f *Forwarder) Step(ctx context.Context) error {
 			if f.most = len(send) / 2; f.most > 0 { // what is bad, or too much, is found so
 				return nil
 			}
-			refused, err = []api.Refused{{Error: err.Error()}}, nil
+			refused, err = map[int]string{0: err.Error()}, nil
 		}
 		if err != nil {
 			return err
@@ -183,22 +183,15 @@ func (f *Forwarder) choose(rows []ledger.Outgoing) (send []ledger.Outgoing, body
 }
 
 // booked returns the numbers of what the federation has, and has the streams rest of which it refused something.
-func (f *Forwarder) booked(send []ledger.Outgoing, refused []api.Refused) (numbers []int64) {
-	not := map[int]bool{}
-	for _, r := range refused {
-		if r.Line < 0 || r.Line >= len(send) {
-			continue
-		}
-		not[r.Line] = true
-		if stream := send[r.Line].Stream; !f.resting[stream] {
-			f.resting[stream] = true
-			f.failures.WithLabelValues("refused").Inc()
-			f.o.Log.Warn("the federation refuses a booking", "stream", stream, "why", r.Error)
-		}
-	}
+func (f *Forwarder) booked(send []ledger.Outgoing, refused map[int]string) (numbers []int64) {
 	for i, o := range send {
-		if !not[i] {
+		switch why, not := refused[i]; {
+		case !not:
 			numbers = append(numbers, o.Number)
+		case !f.resting[o.Stream]:
+			f.resting[o.Stream] = true
+			f.failures.WithLabelValues("refused").Inc()
+			f.o.Log.Warn("the federation refuses a booking", "stream", o.Stream, "why", why)
 		}
 	}
 	f.sent.Add(float64(len(numbers)))
@@ -225,7 +218,7 @@ func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
 }
 
 // post makes the request.
-func (f *Forwarder) post(ctx context.Context, body []byte, lines int) ([]api.Refused, error) {
+func (f *Forwarder) post(ctx context.Context, body []byte, lines int) (map[int]string, error) {
 	answer, err := f.client.Do(ctx, &central.Request{
 		Method: http.MethodPost, Path: "/api/v1/clusters/" + f.o.Cluster + "/bookings", Body: body, Most: mostAnswer,
 		Header: map[string]string{"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"},

@@ -105,8 +105,14 @@ func New(c Config) *Handler {
 		c: c, memory: semaphore.NewWeighted(memory),
 		nodes: cache.NewLRUExpireCacheWithClock(mostNodes, clock(c.Now)),
 		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
+		members: map[string]*member{}, unpacks: make(chan struct{}, mostUnpacks),
 	}
-	h.addMembers()
+	for name, m := range c.Members {
+		h.members[name] = &member{
+			Member: m, place: make(chan struct{}, 1), nodes: novelties{most: m.Nodes},
+			rate: rate.NewLimiter(rate.Limit(m.Bookings)/60, m.Bookings), //nolint:mnd // seconds of a minute
+		}
+	}
 	promauto.With(c.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "kubenergy_ingest_told_ratio",
 		Help: "Hours that a node told of within an hour, of the node that told of most. An agent that was kept from " +

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,30 +37,18 @@ type member struct {
 	news  novelties     // that its nodes name
 }
 
-func (h *Handler) addMembers() {
-	h.members, h.unpacks = map[string]*member{}, make(chan struct{}, mostUnpacks)
-	for name, m := range h.c.Members {
-		h.members[name] = &member{
-			Member: m, place: make(chan struct{}, 1), nodes: novelties{most: m.Nodes},
-			rate: rate.NewLimiter(rate.Limit(m.Bookings)/60, m.Bookings), //nolint:mnd // seconds of a minute
-		}
-	}
-}
-
 // ServeMember takes what a cluster has booked: POST /api/v1/clusters/{cluster}/bookings. Its caller has made sure that
 // the sender may book for the cluster.
 func (h *Handler) ServeMember(w http.ResponseWriter, r *http.Request) {
-	m := h.members[r.PathValue("cluster")]
-	if m == nil {
-		access.Answer(w, http.StatusNotFound, "no bookings are taken of this cluster: name it in --members-file")
-		return
-	}
-	reply := h.serveMember(w, r, m)
+	reply := h.serveMember(w, r, h.members[r.PathValue("cluster")])
 	h.metrics.batches.WithLabelValues("forwarded_" + reply.result).Inc()
 	reply.write(w)
 }
 
 func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member) *reply {
+	if m == nil {
+		return refused("unknown", http.StatusNotFound, "no bookings are taken of this cluster: name it in --members-file")
+	}
 	select {
 	case m.place <- struct{}{}:
 		defer func() { <-m.place }()
@@ -80,13 +67,11 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 	case <-time.After(busyAfter):
 		return busy(busyAfter, "too many bookings at once")
 	}
-	lines, streams, err := m.read(packed)
-	switch {
-	case errors.Is(err, errMuch):
-		return refused("too_large", http.StatusRequestEntityTooLarge, err.Error())
-	case err != nil:
-		return refused("malformed", http.StatusBadRequest, err.Error())
-	case !m.rate.AllowN(h.c.Now(), 1+len(lines)):
+	lines, streams, no := m.read(packed)
+	if no != nil {
+		return no
+	}
+	if !m.rate.AllowN(h.c.Now(), 1+len(lines)) {
 		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings of this cluster in a minute")
 	}
 	var all errgroup.Group
@@ -97,13 +82,13 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 		h.c.Log.Warn("booking what a cluster forwards", "cluster", m.Name, "error", err)
 		return busy(readOnlyAfter, "booking fails now")
 	}
-	said := api.Forwarded{Booked: len(lines)}
+	said := api.Forwarded{Refused: map[int]string{}}
 	for i, l := range lines {
 		if l.err != nil {
-			said.Booked--
-			said.Refused = append(said.Refused, api.Refused{Line: i, Error: l.err.Error()})
+			said.Refused[i] = l.err.Error()
 		}
 	}
+	said.Booked = len(lines) - len(said.Refused)
 	body, _ := json.Marshal(said) // texts can always be written
 	return &reply{"booked", func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/json")
@@ -117,27 +102,25 @@ type forwarded struct {
 	err error // why it will never be booked as it is
 }
 
-var errMuch = fmt.Errorf("a request has at most %d bookings, and %d bytes when it is unpacked", api.MostForwarded,
-	mostForwardedBytes)
-
-func (m *member) read(packed []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, err error) {
+func (m *member) read(packed []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
 	var data []byte
 	zip, err := gzip.NewReader(bytes.NewReader(packed))
 	if err == nil {
 		data, err = io.ReadAll(io.LimitReader(zip, mostForwardedBytes+1))
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("unpacking: %w", err)
+		return nil, nil, unreadable(err)
 	}
 	lines := bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
 	if len(data) > mostForwardedBytes || len(lines) > api.MostForwarded {
-		return nil, nil, errMuch
+		return nil, nil, refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
+			"a request has at most %d bookings, and %d bytes when it is unpacked", api.MostForwarded, mostForwardedBytes))
 	}
 	streams = map[batch.Stream][]*forwarded{}
 	for _, line := range lines {
 		of, booking, err := ledger.Unpack(line, m.Name)
 		if of == nil {
-			return nil, nil, err
+			return nil, nil, refused("malformed", http.StatusBadRequest, err.Error())
 		}
 		all = append(all, &forwarded{booking, err})
 		streams[*of] = append(streams[*of], all[len(all)-1])

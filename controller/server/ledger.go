@@ -26,20 +26,13 @@ var media = map[string]string{
 	"json": contentJSON, "csv": "text/csv; charset=utf-8; header=present", "influx": "text/plain; charset=utf-8",
 }
 
-func dimensions() string {
-	var names []string
-	for _, d := range ledger.Dimensions() {
-		names = append(names, string(d))
-	}
-	return strings.Join(names, ", ")
-}
+func dimensions() string { return listed(ledger.Dimensions()) }
 
-func kinds() string {
-	var names []string
-	for k := range ledger.Kinds() {
-		names = append(names, k.String())
-	}
-	return strings.Join(names, ", ")
+func kinds() string { return listed(slices.Collect(ledger.Kinds())) }
+
+// listed puts commas between texts that have no spaces.
+func listed[T any](all []T) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ", ")
 }
 
 // Audit is the answer of GET /api/v1/ledger/audit.

@@ -69,21 +69,22 @@ func clusterWide(verb, resource string) func(*http.Request) []access.Attributes 
 	}
 }
 
-// inNamespace needs the right in the namespace of the path. What is no name of a namespace could mean anything to an
-// authorizer: that needs the right everywhere.
+// inNamespace needs the right in the namespace of the path.
 func inNamespace(verb string) func(*http.Request) []access.Attributes {
 	return func(r *http.Request) []access.Attributes {
-		namespace, pod := r.PathValue("namespace"), r.PathValue("pod")
-		if !isNamespace(namespace) {
-			namespace = ""
-		}
-		if !isPod(pod) {
-			pod = ""
-		}
 		return []access.Attributes{{
-			Verb: verb, Group: group, Resource: resourceEnergy, Namespace: namespace, Name: pod,
+			Verb: verb, Group: group, Resource: resourceEnergy,
+			Namespace: valid(r.PathValue("namespace"), isNamespace), Name: valid(r.PathValue("pod"), isPod),
 		}}
 	}
+}
+
+// valid returns a name, or none: what is no name could mean anything to an authorizer, and needs the right to all.
+func valid(name string, is func(string) bool) string {
+	if is(name) {
+		return name
+	}
+	return ""
 }
 
 func isNode(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
@@ -92,21 +93,16 @@ func isNamespace(name string) bool { return len(validation.IsDNS1123Label(name))
 
 // sidecarOf needs the right to tell of the node that the query names; of all, where it names none.
 func sidecarOf(r *http.Request) []access.Attributes {
-	node := r.URL.Query().Get("node")
-	if !isNode(node) {
-		node = ""
-	}
-	return []access.Attributes{{Verb: "create", Group: group, Resource: resourceMetrics, Name: node}}
+	return []access.Attributes{{
+		Verb: "create", Group: group, Resource: resourceMetrics, Name: valid(r.URL.Query().Get("node"), isNode),
+	}}
 }
 
 // bookingsOf needs the right to book for the cluster of the path; of all, where that is no name of one.
 func bookingsOf(r *http.Request) []access.Attributes {
-	cluster := r.PathValue("cluster")
-	if !isNamespace(cluster) {
-		cluster = ""
-	}
 	return []access.Attributes{{
-		Verb: "create", Group: group, Resource: resourceClusters, Subresource: "bookings", Name: cluster,
+		Verb: "create", Group: group, Resource: resourceClusters, Subresource: "bookings",
+		Name: valid(r.PathValue("cluster"), isNamespace),
 	}}
 }
 

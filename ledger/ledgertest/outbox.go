@@ -40,6 +40,9 @@ func Outbox(t *testing.T, s interface {
 	backlog := func(most, want, dropped int64) {
 		t.Helper()
 		b, err := s.Backlog(t.Context(), most)
+		if st, err := s.Statistics(t.Context()); err != nil || !st.Unsent.Equal(b.Oldest) && b.Dropped == 0 {
+			t.Errorf("%+v, %v: want what %+v says", st, err, b)
+		}
 		if err != nil || b.Kept != want || b.Dropped != dropped || b.Oldest.IsZero() != (want == 0) {
 			t.Errorf("%+v, %v, want %d", b, err, want)
 		}
