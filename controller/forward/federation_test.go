@@ -2,6 +2,7 @@ package forward_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -23,6 +24,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
+	"github.com/kubenergy/kubenergy/ledger/postgres"
+	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
 )
 
@@ -40,18 +43,52 @@ type federation struct {
 	t       *testing.T
 	random  *rand.Rand // nil: nothing is killed
 	now     time.Time
-	path    string
+	open    opener
 	members access.Members
 	gate    *access.Gate
 
-	store   *sqlite.Store
+	store   store
 	ledger  *ledger.Ledger
 	handler *intake.Handler
 }
 
-func open(t *testing.T, path string) *sqlite.Store {
+// store is that of a controller.
+type store interface {
+	ledger.Store
+	ledger.Outbox
+}
+
+// opener opens the same store again and again.
+type opener func() (store, error)
+
+func inFile(t *testing.T) opener {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	return func() (store, error) { return sqlite.Open(t.Context(), path, sqlite.Options{}) }
+}
+
+// inDatabase returns what makes openers of a server, each of a database of its own.
+func inDatabase(source string) func(*testing.T) opener {
+	made := 0
+	return func(t *testing.T) opener {
+		t.Helper()
+		made++
+		name := "ledger" + strconv.Itoa(made)
+		db, err := sql.Open("pgx", source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+			t.Fatal(err)
+		}
+		own := strings.Replace(source, "dbname=postgres", "dbname="+name, 1)
+		return func() (store, error) { return postgres.Open(t.Context(), own, postgres.Options{Connections: 4}) }
+	}
+}
+
+func open(t *testing.T, o opener) store {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	s, err := o()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +97,7 @@ func open(t *testing.T, path string) *sqlite.Store {
 
 // begin is what a process does that begins.
 func (f *federation) begin() {
-	f.store = open(f.t, f.path)
+	f.store = open(f.t, f.open)
 	f.ledger = ledger.New(f.store, ledger.Options{})
 	f.handler = f.handlerOf(f)
 }
@@ -155,14 +192,14 @@ func (b box) Sent(ctx context.Context, numbers []int64) error {
 
 type cluster struct {
 	name    string
-	path    string
-	store   *sqlite.Store
+	open    opener
+	store   store
 	source  *ledgertest.Random
 	forward *forward.Forwarder
 }
 
 func (c *cluster) begin(f *federation, keep int64) {
-	c.store = open(f.t, c.path)
+	c.store = open(f.t, c.open)
 	var err error
 	c.forward, err = forward.New(forward.Options{
 		URL: "http://localhost", Cluster: c.name, Most: keep, Transport: f, Log: logs(f.t),
@@ -190,9 +227,9 @@ func (c *cluster) next(t *testing.T) *ledger.Booking {
 	}
 }
 
-func newFederation(t *testing.T, random *rand.Rand, now time.Time) *federation {
+func newFederation(t *testing.T, random *rand.Rand, now time.Time, o opener) *federation {
 	f := &federation{
-		t: t, random: random, now: now, path: filepath.Join(t.TempDir(), "ledger.db"), members: access.Members{},
+		t: t, random: random, now: now, open: o, members: access.Members{},
 		gate: access.NewGate(access.Options{Tokens: apiServer{}, Access: judge{}, Reviews: 1e6}),
 	}
 	for _, name := range []string{"alpha", "beta"} {
@@ -206,19 +243,25 @@ func newFederation(t *testing.T, random *rand.Rand, now time.Time) *federation {
 func TestSumsSurviveKills(t *testing.T) {
 	for range 2 {
 		seed := uint64(time.Now().UnixNano())
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { sumsSurviveKills(t, rand.New(rand.NewPCG(seed, 1))) })
+		random := rand.New(rand.NewPCG(seed, 1))
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { sumsSurviveKills(t, random, inFile) })
 	}
+	t.Run("postgres", func(t *testing.T) {
+		seed := uint64(time.Now().UnixNano())
+		t.Log("seed", seed)
+		sumsSurviveKills(t, rand.New(rand.NewPCG(seed, 1)), inDatabase(pgtest.Start(t)))
+	})
 }
 
-func sumsSurviveKills(t *testing.T, random *rand.Rand) {
+func sumsSurviveKills(t *testing.T, random *rand.Rand, stores func(*testing.T) opener) {
 	start := time.Date(2026, 11, 2, 22, 0, 0, 0, time.UTC)
-	f := newFederation(t, random, start.Add(48*time.Hour))
+	f := newFederation(t, random, start.Add(48*time.Hour), stores(t))
 	f.begin()
 	defer func() { f.end() }()
 	clusters := make([]*cluster, 0, 2)
 	for _, name := range []string{"alpha", "beta"} {
 		c := &cluster{
-			name: name, path: filepath.Join(t.TempDir(), "ledger.db"),
+			name: name, open: stores(t),
 			source: &ledgertest.Random{Rand: random, Start: start, Span: 12 * time.Hour, Estimates: true},
 		}
 		c.begin(f, 1<<40)
@@ -311,7 +354,7 @@ func same(t *testing.T, f *federation, c *cluster) {
 }
 
 // rowsOf returns the rows of an answer, whose nodes have lost the names of their clusters.
-func rowsOf(t *testing.T, s *sqlite.Store, q *ledger.Query) []ledger.Row {
+func rowsOf(t *testing.T, s store, q *ledger.Query) []ledger.Row {
 	t.Helper()
 	answer, err := s.Query(t.Context(), q)
 	if err != nil {
@@ -331,10 +374,10 @@ func rowsOf(t *testing.T, s *sqlite.Store, q *ledger.Query) []ledger.Row {
 // TestBacklogIsBounded forwards after a time in which more was booked than is kept: the oldest are dropped and counted,
 // and the federation knows of the gap.
 func TestBacklogIsBounded(t *testing.T) {
-	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour))
+	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour), inFile(t))
 	f.begin()
 	defer f.end()
-	c := &cluster{name: "alpha", path: filepath.Join(t.TempDir(), "ledger.db")}
+	c := &cluster{name: "alpha", open: inFile(t)}
 	c.begin(f, 10)
 	defer func() { _ = c.store.Close() }()
 	world := ledgertest.World{Nodes: 1, Pods: 2, Epoch: "1"}

@@ -63,7 +63,7 @@ type guarded struct {
 
 func newGuarded(t *testing.T, limits access.Member) *guarded {
 	t.Helper()
-	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour))
+	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour), inFile(t))
 	for name := range f.members {
 		limits.Name = name
 		f.members[name] = limits
