@@ -1,9 +1,11 @@
 package forward_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -190,7 +192,28 @@ func (b box) Sent(ctx context.Context, numbers []int64) error {
 	return err
 }
 
+// narrow is a proxy that lets no request pass with more bookings than most; 0: all pass.
+type narrow struct {
+	f    *federation
+	most int
+}
+
+func (n narrow) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if lines := bytes.Count(body, []byte("\x1f\x8b\x08")); n.most > 0 && lines > n.most { // each begins so
+		answer := httptest.NewRecorder()
+		answer.WriteHeader(http.StatusRequestEntityTooLarge)
+		return answer.Result(), nil
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return n.f.RoundTrip(r)
+}
+
 type cluster struct {
+	most    int // bookings that reach the federation at once; 0: any number
 	name    string
 	open    opener
 	store   store
@@ -202,7 +225,7 @@ func (c *cluster) begin(f *federation, keep int64) {
 	c.store = open(f.t, c.open)
 	var err error
 	c.forward, err = forward.New(forward.Options{
-		URL: "http://localhost", Cluster: c.name, Most: keep, Transport: f, Log: logs(f.t),
+		URL: "http://localhost", Cluster: c.name, Most: keep, Transport: narrow{f, c.most}, Log: logs(f.t),
 		Outbox: func() (ledger.Outbox, error) { return box{c.store, f}, nil },
 	})
 	if err != nil {
@@ -394,6 +417,29 @@ func TestBacklogIsBounded(t *testing.T) {
 	}
 	if rows := rowsOf(t, f.store, q); len(rows) != 1 || rows[0].Energy() != truth.Total.Energy() {
 		t.Errorf("%+v, want the last ten: %d µJ", rows, truth.Total.Energy())
+	}
+}
+
+// TestTooMuchIsHalved forwards through a proxy that lets two bookings pass at once.
+func TestTooMuchIsHalved(t *testing.T) {
+	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour), inFile(t))
+	f.begin()
+	defer f.end()
+	c := &cluster{name: "alpha", open: inFile(t), most: 2}
+	c.begin(f, 1<<40)
+	defer func() { _ = c.store.Close() }()
+	world := ledgertest.World{Nodes: 1, Pods: 2, Epoch: "1"}
+	var truth ledgertest.Truth
+	for number := range uint64(25) {
+		b := world.Booking(0, number+1)
+		b.Forward, _ = b.Pack()
+		ledgertest.MustBook(t, c.store, b)
+		truth.Book(b)
+	}
+	drain(t, c)
+	q := &ledger.Query{From: ledgertest.Noon, To: ledgertest.Noon.Add(time.Hour)}
+	if rows := rowsOf(t, f.store, q); len(rows) != 1 || rows[0].Energy() != truth.Total.Energy() {
+		t.Errorf("%+v, want all: %d µJ", rows, truth.Total.Energy())
 	}
 }
 
