@@ -54,16 +54,17 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 	default:
 		d.ok("the central unit answers, and its ledger is up to date")
 	}
-	if holds.Unsent != nil && now.Sub(*holds.Unsent) > foldLate {
-		d.say(statusWarn, "look at the logs of "+controllerName+": the federation cannot be reached, or refuses bookings",
-			"the federation does not have all that was booked since %s", holds.Unsent.UTC().Format(time.RFC3339))
-	}
-	d.lookAtMembers(ctx, c, now)
+	d.lookAtFederation(ctx, c, now, holds.Unsent)
 	d.lookAtAges(ctx, c)
 }
 
-// lookAtMembers tells of clusters that have forwarded what they book, and do not any more.
-func (d *doctor) lookAtMembers(ctx context.Context, c *centralUnit, now time.Time) {
+// lookAtFederation tells of bookings that wait to be forwarded, and of clusters that have forwarded what they book and
+// do not any more. unsent is when the first that waits was booked.
+func (d *doctor) lookAtFederation(ctx context.Context, c *centralUnit, now time.Time, unsent *time.Time) {
+	if unsent != nil && now.Sub(*unsent) > foldLate {
+		d.say(statusWarn, "look at the logs of "+controllerName+": the federation cannot be reached, or refuses bookings",
+			"the federation does not have all that was booked since %s", unsent.UTC().Format(time.RFC3339))
+	}
 	answer, err := c.ledger(ctx, &ledger.Query{
 		From: now.Add(-savingsSpan), To: now, GroupBy: []ledger.Dimension{ledger.ByCluster},
 	}, nil)

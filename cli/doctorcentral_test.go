@@ -45,13 +45,16 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 		}, "ok the central unit answers; warn 1 of 4 nodes"},
 		{"a member that is silent", func(c *fakeUnit) {
 			c.answers["/api/v1/ledger"] = ledger.Answer{Rows: []ledger.Row{
-				{Key: []string{"alpha"}, Last: testNow.Add(-time.Hour)}, {Key: []string{"beta"}, Last: testNow},
+				{Key: []string{"alpha"}, Last: testNow.Add(-time.Hour)},
+				{Key: []string{"beta"}, Last: testNow},
 				{Key: []string{""}, Last: testNow.Add(-time.Hour)},
 			}}
 		}, "ok the central unit answers; warn nothing came from cluster alpha since 2026-03-02T08:00:00Z; " +
 			"warn 1 of 4 nodes"},
-		{"no right to sums", func(c *fakeUnit) { c.refuse["/api/v1/ledger"] = 403 },
-			"ok the central unit answers; warn the central unit refuses; warn 1 of 4 nodes"},
+		{
+			"no right to sums", func(c *fakeUnit) { c.refuse["/api/v1/ledger"] = 403 },
+			"ok the central unit answers; warn the central unit refuses; warn 1 of 4 nodes",
+		},
 		{"no right", func(c *fakeUnit) { c.refuse[statistics] = 403 }, "warn the central unit refuses"},
 		{"too old", func(c *fakeUnit) { delete(c.answers, statistics) }, "warn the central unit has no"},
 	} {

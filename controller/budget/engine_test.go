@@ -256,8 +256,13 @@ func TestClustersThatCount(t *testing.T) {
 		clusters []string
 		percent  float64
 	}{
-		{nil, 20}, {[]string{"."}, 20}, {[]string{"home"}, 20}, {[]string{"alpha"}, 30}, {[]string{".", "alpha"}, 50},
-		{[]string{"alpha", "home"}, 50}, {[]string{"beta"}, 0},
+		{nil, 20},
+		{[]string{"."}, 20},
+		{[]string{"home"}, 20},
+		{[]string{"alpha"}, 30},
+		{[]string{".", "alpha"}, 50},
+		{[]string{"alpha", "home"}, 50},
+		{[]string{"beta"}, 0},
 	} {
 		w := newWorld(t, newBudget(func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Limits.EnergyKWh, b.Spec.Scope.Clusters = new(10.0), c.clusters
