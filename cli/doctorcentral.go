@@ -62,7 +62,7 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 // do not any more. unsent is when the first that waits was booked.
 func (d *doctor) lookAtFederation(ctx context.Context, c *centralUnit, now time.Time, unsent *time.Time) {
 	if unsent != nil && now.Sub(*unsent) > foldLate {
-		d.say(statusWarn, "look at the logs of "+controllerName+": the federation cannot be reached, or refuses bookings",
+		d.say(statusWarn, "look at the logs of "+controllerName+": the federation is away, or refuses bookings",
 			"the federation does not have all that was booked since %s", unsent.UTC().Format(time.RFC3339))
 	}
 	answer, err := c.ledger(ctx, &ledger.Query{
@@ -74,8 +74,8 @@ func (d *doctor) lookAtFederation(ctx context.Context, c *centralUnit, now time.
 	}
 	for i := range answer.Rows {
 		if r := &answer.Rows[i]; len(r.Key) == 1 && r.Key[0] != "" && now.Sub(r.Last) > foldLate {
-			d.say(statusWarn, "run kubenergy doctor there", "nothing came from cluster %s since %s", printable(r.Key[0]),
-				r.Last.UTC().Format(time.RFC3339))
+			d.say(statusWarn, "run kubenergy doctor there", "nothing came from cluster %s since %s",
+				printable(r.Key[0]), r.Last.UTC().Format(time.RFC3339))
 		}
 	}
 }

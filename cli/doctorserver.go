@@ -113,6 +113,9 @@ func (d *doctor) lookAtServedPolicies(context.Context) {
 func (d *doctor) lookAtPropagation(ctx context.Context) {
 	const version = "policy.karmada.io/v1alpha1"
 	var all []string
+	if served, _ := d.served(version, "propagationpolicies"); !served {
+		return
+	}
 	for _, kind := range []string{"propagationpolicies", "clusterpropagationpolicies"} {
 		var list struct {
 			Items []struct {
@@ -125,24 +128,22 @@ func (d *doctor) lookAtPropagation(ctx context.Context) {
 				}
 			}
 		}
-		served, err := d.served(version, kind)
-		if served {
-			err = getJSON(ctx, d.client, "/apis/"+version+"/"+kind, &list)
-		}
-		if err != nil {
+		if err := getJSON(ctx, d.client, "/apis/"+version+"/"+kind, &list); err != nil {
 			d.unseen(kind+" of Karmada", err)
 		}
 		for i := range list.Items {
 			p := &list.Items[i]
-			jobs := slices.ContainsFunc(p.Spec.ResourceSelectors, func(t metav1.TypeMeta) bool { return t.Kind == "Job" })
-			if jobs && p.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType != "Divided" {
+			job := func(t metav1.TypeMeta) bool { return t.Kind == "Job" }
+			if slices.ContainsFunc(p.Spec.ResourceSelectors, job) &&
+				p.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType != "Divided" {
 				all = append(all, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"))
 			}
 		}
 	}
 	if len(all) > 0 {
 		d.say(statusWarn, "set spec.placement.replicaScheduling.replicaSchedulingType to Divided in them",
-			"by these policies Karmada runs a Job in every cluster that fits, and KubEnergy chooses none: %s", firstOf(all))
+			"by these policies Karmada runs Jobs in every cluster that fits, and KubEnergy chooses none: %s",
+			firstOf(all))
 	}
 }
 

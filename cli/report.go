@@ -220,8 +220,7 @@ func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 	}
 	for _, name := range []string{"pod", "team", "site", "cluster", "kind"} {
 		if len(*f.filters[name]) > 0 {
-			missing = append(missing,
-				"Turnaround and savings are of all jobs of the cluster that was asked, whatever --"+name+" says.")
+			missing = append(missing, "Turnaround and savings are of this cluster's jobs, whatever --"+name+" says.")
 		}
 	}
 	return missing

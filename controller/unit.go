@@ -203,8 +203,8 @@ func (u *unit) addBudgets(p *process) (err error) {
 	u.budgets, err = budget.New(budget.Options{
 		Ledger: u.ledger, Client: p.manager.GetClient(), Direct: p.direct, MaySuspend: budget.HoldsEnabled(p.direct),
 		Ready: p.knowsWork, Webhook: p.options.Webhook, Key: key, Hosts: p.options.Webhooks,
-		URLs: signal.KeyFolder(p.options.WebhookDir), TeamOf: p.teamOf, Cluster: p.options.Cluster, Now: time.Now, Log: p.log,
-		Registerer: p.registry,
+		URLs: signal.KeyFolder(p.options.WebhookDir), TeamOf: p.teamOf, Now: time.Now, Log: p.log,
+		Registerer: p.registry, Cluster: p.options.Cluster,
 	})
 	if err != nil {
 		return err

@@ -29,7 +29,8 @@ func inCluster(cluster, name string) string { return strings.TrimPrefix(cluster+
 
 // origin fills the page that takes a figure apart: from meters to nodes and hours, and on to grams and money.
 func (p *page) origin(o *Origin, namespace, owner string) {
-	p.View, p.Heading = "origin", "Where the energy of "+inCluster(p.asked.Cluster, cmp.Or(owner, namespace))+" comes from"
+	name := inCluster(p.asked.Cluster, cmp.Or(owner, namespace))
+	p.View, p.Heading = "origin", "Where the energy of "+name+" comes from"
 	t := &o.Total
 	kWh, site := t.Energy().Joules().KWh(), t.Facility.Joules().KWh()
 	text := fmt.Sprintf("%s kWh were booked on %s, from %s to %s; %s of it is estimated.", report.Significant(kWh),

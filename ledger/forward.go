@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -127,7 +126,7 @@ type Outgoing struct {
 
 // Backlog is what an [Outbox] keeps.
 type Backlog struct {
-	Kept    int64     // at most
-	Oldest  time.Time // when it was booked; zero: nothing is kept
-	Dropped int64     // now
+	Kept    int64 // at most
+	Oldest  int64 // when it was booked, in Unix seconds; 0: nothing is kept
+	Dropped int64 // now
 }

@@ -69,8 +69,8 @@ func LoadMembers(path, own string) (Members, error) {
 			err = fmt.Errorf("cluster %q is there twice, or is this one (--cluster)", m.Name)
 		case m.PUE != 0 && !(m.PUE >= 1 && m.PUE <= mostPUE) || m.Nodes < 0 || !(m.MaxPower > 0) ||
 			m.Bookings < leastBookings:
-			err = fmt.Errorf("cluster %q: want pue of 1 to %d, maxNodes and nodeMaxWatts above 0, bookingsPerMinute of %d "+
-				"or more", m.Name, mostPUE, leastBookings)
+			err = fmt.Errorf("cluster %q: want pue of 1 to %d, maxNodes and nodeMaxWatts above 0, "+
+				"bookingsPerMinute of %d or more", m.Name, mostPUE, leastBookings)
 		}
 		all[m.Name] = *m
 	}

@@ -8,7 +8,6 @@
 package forward
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,7 +91,7 @@ func New(o Options) (*Forwarder, error) {
 		}),
 		dropped: with.NewCounter(prometheus.CounterOpts{
 			Name: "kubenergy_forward_dropped_total",
-			Help: "Bookings that the federation will never have: more waited than are kept, or they were damaged on disk.",
+			Help: "Bookings that the federation will never have: more waited than are kept, or the disk damaged them.",
 		}),
 		failures: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_forward_failures_total",
@@ -210,10 +209,7 @@ func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
 			b.Dropped, "kept", b.Kept)
 	}
 	f.backlog.Set(float64(b.Kept))
-	f.oldest.Set(0)
-	if !b.Oldest.IsZero() {
-		f.oldest.Set(float64(b.Oldest.Unix()))
-	}
+	f.oldest.Set(float64(b.Oldest))
 	return nil
 }
 
@@ -225,7 +221,7 @@ func (f *Forwarder) post(ctx context.Context, body []byte, lines int) (map[int]s
 	})
 	var said api.Forwarded
 	if err == nil {
-		err = json.NewDecoder(bytes.NewReader(answer.Body)).Decode(&said)
+		err = json.Unmarshal(answer.Body, &said)
 	}
 	if err == nil && said.Booked+len(said.Refused) != lines {
 		err = fmt.Errorf("the federation answers for %d of %d bookings", said.Booked+len(said.Refused), lines)

@@ -176,10 +176,7 @@ func (e *envelope) recall(ctx context.Context, l Booker, node string, now time.T
 func (e *envelope) count(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.asked = now
-	if e.since.IsZero() {
-		e.since = now.Add(-mostBacklog)
-	}
+	e.asked, e.since = now, cmp.Or(e.since, now.Add(-mostBacklog))
 }
 
 // limits returns what the node can do, and what it has where the ledger does not know that yet.

@@ -204,7 +204,7 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 	if b.Last <= acked {
 		return acknowledge(b, acked, nil, "again")
 	}
-	undo, wait, ok := n.begins(b, h.c.Now())
+	undo, wait, ok := n.begins(b, false, h.c.Now())
 	if !ok {
 		h.tell("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot",
 			b.Stream.Boot, "first", b.First)

@@ -47,7 +47,7 @@ func (h *Handler) ServeMember(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member) *reply {
 	if m == nil {
-		return refused("unknown", http.StatusNotFound, "no bookings are taken of this cluster: name it in --members-file")
+		return refused("unknown", http.StatusNotFound, "this cluster is no member: name it in --members-file")
 	}
 	select {
 	case m.place <- struct{}{}:
@@ -114,7 +114,7 @@ func (m *member) read(packed []byte) (all []*forwarded, streams map[batch.Stream
 	lines := bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
 	if len(data) > mostForwardedBytes || len(lines) > api.MostForwarded {
 		return nil, nil, refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
-			"a request has at most %d bookings, and %d bytes when it is unpacked", api.MostForwarded, mostForwardedBytes))
+			"a request has at most %d bookings, and %d bytes unpacked", api.MostForwarded, mostForwardedBytes))
 	}
 	streams = map[batch.Stream][]*forwarded{}
 	for _, line := range lines {
@@ -162,12 +162,9 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	if err != nil || bt.Last <= acked {
 		return err
 	}
-	undo := func() {}
-	if _, known := n.last(&bt.Stream); !known || !b.Agentless {
-		var ok bool
-		if undo, _, ok = n.begins(bt, now); !ok {
-			return fmt.Errorf("%w: too many streams of this node, or gaps in them", ErrRefused)
-		}
+	undo, _, ok := n.begins(bt, b.Agentless, now)
+	if !ok {
+		return fmt.Errorf("%w: too many streams of this node, or gaps in them", ErrRefused)
 	}
 	h.correct(bt, now)
 	if b.Agentless {

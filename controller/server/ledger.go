@@ -26,10 +26,6 @@ var media = map[string]string{
 	"json": contentJSON, "csv": "text/csv; charset=utf-8; header=present", "influx": "text/plain; charset=utf-8",
 }
 
-func dimensions() string { return listed(ledger.Dimensions()) }
-
-func kinds() string { return listed(slices.Collect(ledger.Kinds())) }
-
 // listed puts commas between texts that have no spaces.
 func listed[T any](all []T) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ", ")
@@ -95,7 +91,7 @@ func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 	for _, name := range q.list("kind") {
 		var k ledger.Kind
 		if err := k.UnmarshalText([]byte(name)); err != nil {
-			q.refuse("kind is %.40q: want %s", name, kinds())
+			q.refuse("kind is %.40q: want %s", name, listed(slices.Collect(ledger.Kinds())))
 		}
 		asked.Kinds = append(asked.Kinds, k)
 	}
@@ -103,7 +99,7 @@ func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 		for name := range strings.SplitSeq(list, ",") {
 			d := ledger.Dimension(strings.TrimSpace(name))
 			if !slices.Contains(ledger.Dimensions(), d) || slices.Contains(asked.GroupBy, d) {
-				q.refuse("groupBy has %.40q: want each once of %s", name, dimensions())
+				q.refuse("groupBy has %.40q: want each once of %s", name, listed(ledger.Dimensions()))
 			}
 			asked.GroupBy = append(asked.GroupBy, d)
 		}
@@ -271,7 +267,6 @@ func (s *server) serveStatistics(w http.ResponseWriter, r *http.Request, _ *quer
 	if err != nil {
 		return fmt.Errorf("asking the ledger about itself: %w", err)
 	}
-	st.Oldest = st.Oldest.UTC()
 	return writeJSON(w, http.StatusOK, st)
 }
 

@@ -227,12 +227,12 @@ func ledgerRoutes() []route {
 		"Sums of energy, carbon and cost over a time range, by any dimensions. Filters of "+
 			"one name are alternatives, those of several names all hold.", append(span(),
 			parameter{
-				name: "groupBy", about: "dimensions, in the order of the key: " + dimensions() +
+				name: "groupBy", about: "dimensions, in the order of the key: " + listed(ledger.Dimensions()) +
 					"; commas separate, too",
 				kind: kindText, many: true, otherwise: "one sum", example: "namespace,day",
 			},
 			ofNamespaces,
-			only("kind", "kind of account: "+kinds(), "workload"),
+			only("kind", "kind of account: "+listed(slices.Collect(ledger.Kinds())), "workload"),
 			only("owner", "kind/name", "Job/train"),
 			only("pod", "name, namespace/name or UID", "train-x7k2p"),
 			only("node", "name of a node", "worker1"),

@@ -40,7 +40,7 @@ func Outbox(t *testing.T, s interface {
 	backlog := func(most, want, dropped int64) {
 		t.Helper()
 		b, err := s.Backlog(t.Context(), most)
-		if err != nil || b.Kept != want || b.Dropped != dropped || b.Oldest.IsZero() != (want == 0) {
+		if err != nil || b.Kept != want || b.Dropped != dropped || (b.Oldest == 0) != (want == 0) {
 			t.Errorf("%+v, %v, want %d", b, err, want)
 		}
 	}

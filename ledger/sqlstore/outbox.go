@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -70,8 +69,6 @@ func (d *DB) Backlog(ctx context.Context, most int64) (b ledger.Backlog, err err
 	if err != nil {
 		return ledger.Backlog{}, fmt.Errorf("looking what is to be forwarded: %w", err)
 	}
-	if b.Kept = min(last-first+1, most); b.Kept > 0 {
-		b.Oldest = time.Unix(at, 0)
-	}
+	b.Kept, b.Oldest = min(last-first+1, most), at
 	return b, nil
 }
