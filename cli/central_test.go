@@ -198,6 +198,9 @@ func (c *fakeUnit) draw() {
 func TestTop(t *testing.T) {
 	c := newCentralUnit(t)
 	c.draw()
+	power := c.answers["/api/v1/nodes/power"].(api.NodesPower)
+	power.Members = []api.NodePower{{Node: "alpha/a", Watts: 77, AsOf: testNow, Quality: energy.Measured, Source: "psys"}}
+	c.answers["/api/v1/nodes/power"] = power
 	var all strings.Builder
 	for _, args := range [][]string{
 		{"top", "nodes"},

@@ -75,9 +75,9 @@ func booked(q url.Values) *ledger.Answer {
 		r.Emit("average", ledger.Micrograms(float64(r.Facility)/3.6e12*200*1e6))
 		answer.Rows = append(answer.Rows, r)
 	}
-	if slices.Equal(q["groupBy"], []string{"namespace"}) {
+	if slices.Equal(q["groupBy"], []string{"cluster", "namespace"}) {
 		for i := range 7 {
-			row(energy.Joules(3.6e6*float64(i+1)), 0, fmt.Sprint("ns-", i))
+			row(energy.Joules(3.6e6*float64(i+1)), 0, map[bool]string{true: "alpha"}[i == 6], fmt.Sprint("ns-", i))
 		}
 		return answer
 	}
@@ -97,7 +97,7 @@ func decided(t *testing.T, a *apiServer) {
 	a.central["/api/v1/decisions"] = unit.answers["/api/v1/decisions"]
 	a.central["/api/v1/ledger"] = func(q *http.Request) any {
 		switch strings.Join(q.URL.Query()["groupBy"], ",") {
-		case "namespace":
+		case "cluster,namespace":
 			return booked(q.URL.Query())
 		case "hour,site,kind": // machines enough for the work that is compared
 			answer := booked(q.URL.Query())
@@ -112,9 +112,12 @@ func decided(t *testing.T, a *apiServer) {
 	}
 }
 
-// apart is what a namespace used, on two nodes and in two hours.
+// apart is what a namespace of another cluster used, on two nodes and in two hours.
 func apart(q url.Values) *ledger.Answer {
 	answer := &ledger.Answer{AsOf: testNow, Resolution: time.Hour}
+	if q.Get("cluster") != "alpha" {
+		return answer
+	}
 	for i, key := range map[string][]string{
 		"node": {"de-big", "gone"}, "hour": {"2026-11-02T10:00:00Z", "2026-11-02T11:00:00Z"},
 	}[q.Get("groupBy")] {
@@ -181,7 +184,8 @@ func TestDashboardOfACluster(t *testing.T) {
 	if err != nil || len(zoomed.Power.Points) != 4 || zoomed.Power.Points[3].Total() != 150 {
 		t.Errorf("of a time that ends within an hour: %v, %+v", err, zoomed.Power)
 	}
-	if len(m.Namespaces) != 5 || m.Namespaces[0].Name != "ns-6" || m.Namespaces[0].KWh != 7 || *m.Namespaces[0].Kg != 1.4 {
+	if len(m.Namespaces) != 5 || m.Namespaces[0].Name != "ns-6" || m.Namespaces[0].Cluster != "alpha" ||
+		m.Namespaces[0].KWh != 7 || *m.Namespaces[0].Kg != 1.4 {
 		t.Errorf("namespaces %+v", m.Namespaces)
 	}
 	if b := m.Budgets; len(b) != 2 || b[0].Name != "soon" || !b[0].UsedUp.Equal(testNow.Add(24*time.Hour)) ||
@@ -443,7 +447,7 @@ func TestEightQuestions(t *testing.T) {
 			}
 		}
 		want("When does this Job run, and why not now?", page, x.Sentence)
-		want("Who used most this week?", first, m.Namespaces[0].Name+" 7.000 kWh")
+		want("Who used most this week?", first, "alpha/"+m.Namespaces[0].Name+" 7.000 kWh")
 		want("Is the meter lying?", text(t, client, address+"/how"),
 			"20 % of it is estimated, the rest measured. Of 3 nodes, the power of 1 is too old to be decided by, and that of 0")
 		saved := modelOf(t, s, dashboard.Savings).Saved
@@ -553,11 +557,11 @@ func TestDashboardOrigin(t *testing.T) {
 	link := regexp.MustCompile(`/origin\?[^"]*ns-6[^"]*`).FindString(read(t, client, address+"/"))
 	page := text(t, client, address+html.UnescapeString(link))
 	for _, want := range []string{
-		"6.000 kWh were booked on 2 nodes", "25 % of it is estimated", "Times PUE, 1.2, they are 7.200 kWh",
+		"Where the energy of alpha/ns-6 comes from", "6.000 kWh were booked on 2 nodes", "25 % of it is estimated", "Times PUE, 1.2, they are 7.200 kWh",
 		"100 gCO2e/kWh in the mean, they caused 720.0 gCO2e",
 		"de-big 1.000 1.000 1.2 2.400 100 240.0 – 25 % rapl, measured",
 		"gone 3.000 1.000 1.2 4.800 100 480.0 – 25 % –", "2026-11-02 11:00 3.000",
-		"--group-by node,hour -n ns-6",
+		"--group-by node,hour -n ns-6 --cluster alpha",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
@@ -568,7 +572,8 @@ func TestDashboardOrigin(t *testing.T) {
 		return &ledger.Answer{}
 	}
 	answer, err := client.Get(address + "/origin?namespace=ns&owner=Job/nightly")
-	if err != nil || answer.StatusCode != http.StatusNotFound || asked[len(asked)-1].Get("owner") != "Job/nightly" {
+	if err != nil || answer.StatusCode != http.StatusNotFound || asked[len(asked)-1].Get("owner") != "Job/nightly" ||
+		asked[len(asked)-1].Get("cluster") != ledger.OwnCluster {
 		t.Errorf("%v, %+v, asked %v", err, answer, asked)
 	}
 }

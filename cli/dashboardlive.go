@@ -207,10 +207,12 @@ func (s *liveSource) Origin(ctx context.Context, q dashboard.Query,
 	if !q.To.IsZero() {
 		to = grid.Earlier(q.To, now)
 	}
-	o, filters := &dashboard.Origin{Meters: map[string]string{}}, map[string][]string(nil)
-	o.Command = "kubenergy report --from " + from.Format(time.RFC3339) + " --group-by node,hour -n " + namespace
+	cluster := cmp.Or(q.Cluster, ledger.OwnCluster)
+	o, filters := &dashboard.Origin{Meters: map[string]string{}}, map[string][]string{"cluster": {cluster}}
+	o.Command = "kubenergy report --from " + from.Format(time.RFC3339) + " --group-by node,hour -n " + namespace +
+		" --cluster " + cluster
 	if owner != "" {
-		filters = map[string][]string{"owner": {owner}}
+		filters["owner"] = []string{owner}
 		o.Command += " --owner " + owner
 	}
 	for d, into := range map[ledger.Dimension]*[]ledger.Row{ledger.ByNode: &o.Nodes, ledger.ByHour: &o.Hours} {

@@ -314,7 +314,7 @@ func (r *liveReader) drawn(ctx context.Context, c *centralUnit) {
 func (r *liveReader) used(ctx context.Context, c *centralUnit) {
 	answer, err := c.ledger(ctx, &ledger.Query{
 		From: r.m.Now.Add(-savingsSpan), To: r.m.Now, Namespaces: r.namespaces(), Limit: 2 * dashboard.MostNamespaces,
-		GroupBy: []ledger.Dimension{ledger.ByNamespace}, Kinds: ledger.Workloads(),
+		GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.ByNamespace}, Kinds: ledger.Workloads(),
 	}, nil)
 	if err != nil {
 		r.unseen("what namespaces used", err)
@@ -322,11 +322,11 @@ func (r *liveReader) used(ctx context.Context, c *centralUnit) {
 	}
 	for i := range answer.Rows {
 		row := &answer.Rows[i]
-		if len(row.Key) != 1 || row.Key[0] == "" {
+		if len(row.Key) != 2 || row.Key[1] == "" {
 			continue
 		}
 		u := dashboard.Use{
-			Name: row.Key[0], KWh: row.Energy().Joules().KWh(), Estimated: row.EstimatedShare(),
+			Cluster: row.Key[0], Name: row.Key[1], KWh: row.Energy().Joules().KWh(), Estimated: row.EstimatedShare(),
 		}
 		if len(row.Emissions) == 1 {
 			u.Kg = new(row.Carbon.Grams().Kg())

@@ -73,6 +73,7 @@ var checks = []struct {
 	{"scheduler names", (*doctor).lookAtStranded},
 	{"variables", (*doctor).lookAtVariables},
 	{"central unit", (*doctor).lookAtCentral},
+	{"karmada", (*doctor).lookAtPropagation},
 	{"metrics", (*doctor).lookAtMetrics},
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/ledger"
 )
 
 func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
@@ -35,6 +36,25 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 			"not running", func(c *fakeUnit) { c.refuse["proxy"] = 503 },
 			"warn the API server's proxy does not reach the central unit",
 		},
+		{"a federation that is away", func(c *fakeUnit) {
+			c.answers[statistics] = map[string]any{"unsent": testNow.Add(-time.Hour)}
+		}, "ok the central unit answers; warn the federation does not have all that was booked since 2026-03-02T08:00:00Z; " +
+			"warn 1 of 4 nodes"},
+		{"a federation that is there", func(c *fakeUnit) {
+			c.answers[statistics] = map[string]any{"unsent": testNow.Add(-time.Minute)}
+		}, "ok the central unit answers; warn 1 of 4 nodes"},
+		{"a member that is silent", func(c *fakeUnit) {
+			c.answers["/api/v1/ledger"] = ledger.Answer{Rows: []ledger.Row{
+				{Key: []string{"alpha"}, Last: testNow.Add(-time.Hour)},
+				{Key: []string{"beta"}, Last: testNow},
+				{Key: []string{""}, Last: testNow.Add(-time.Hour)},
+			}}
+		}, "ok the central unit answers; warn nothing came from cluster alpha since 2026-03-02T08:00:00Z; " +
+			"warn 1 of 4 nodes"},
+		{
+			"no right to sums", func(c *fakeUnit) { c.refuse["/api/v1/ledger"] = 403 },
+			"ok the central unit answers; warn the central unit refuses; warn 1 of 4 nodes",
+		},
 		{"no right", func(c *fakeUnit) { c.refuse[statistics] = 403 }, "warn the central unit refuses"},
 		{"too old", func(c *fakeUnit) { delete(c.answers, statistics) }, "warn the central unit has no"},
 	} {
@@ -42,6 +62,7 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 			c := newCentralUnit(t)
 			c.draw()
 			c.answers[statistics] = map[string]any{"journal": 7, "oldest": testNow.Add(-time.Minute)}
+			c.answers["/api/v1/ledger"] = ledger.Answer{}
 			tc.set(c)
 			config := &rest.Config{
 				Host: c.server.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true},

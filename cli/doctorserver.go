@@ -109,6 +109,44 @@ func (d *doctor) lookAtServedPolicies(context.Context) {
 	}
 }
 
+// lookAtPropagation names policies of Karmada by which Jobs go to every cluster that fits.
+func (d *doctor) lookAtPropagation(ctx context.Context) {
+	const version = "policy.karmada.io/v1alpha1"
+	var all []string
+	if served, _ := d.served(version, "propagationpolicies"); !served {
+		return
+	}
+	for _, kind := range []string{"propagationpolicies", "clusterpropagationpolicies"} {
+		var list struct {
+			Items []struct {
+				metav1.ObjectMeta `json:"metadata"`
+				Spec              struct {
+					ResourceSelectors []metav1.TypeMeta
+					Placement         struct {
+						ReplicaScheduling struct{ ReplicaSchedulingType string }
+					}
+				}
+			}
+		}
+		if err := getJSON(ctx, d.client, "/apis/"+version+"/"+kind, &list); err != nil {
+			d.unseen(kind+" of Karmada", err)
+		}
+		for i := range list.Items {
+			p := &list.Items[i]
+			job := func(t metav1.TypeMeta) bool { return t.Kind == "Job" }
+			if slices.ContainsFunc(p.Spec.ResourceSelectors, job) &&
+				p.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType != "Divided" {
+				all = append(all, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"))
+			}
+		}
+	}
+	if len(all) > 0 {
+		d.say(statusWarn, "set spec.placement.replicaScheduling.replicaSchedulingType to Divided in them",
+			"by these policies Karmada runs Jobs in every cluster that fits, and KubEnergy chooses none: %s",
+			firstOf(all))
+	}
+}
+
 // lookAtMetrics tells of what others may have installed. Nothing of ours needs it.
 func (d *doctor) lookAtMetrics(context.Context) {
 	for _, m := range []struct{ groupVersion, resource, there, absent string }{

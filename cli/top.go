@@ -74,7 +74,8 @@ func newTopOf(t terminal, kind string) *cobra.Command {
 		Short:   "Show what " + kind + " draw now, with source, quality and age",
 		Long: "Show what " + kind + ` draw now at the node, without PUE, with the source of the figure, its quality and
 its age. What is older than 45 seconds is marked as stale: nothing is decided by it. Of nodes, "implausible" marks what
-a model of the hardware contradicts, and "asleep", "booting" or "stopping" a machine that is not awake.`,
+a model of the hardware contradicts, and "asleep", "booting" or "stopping" a machine that is not awake. In a federation,
+CLUSTER/NODE is a node of another cluster; pods are those of the cluster that is asked.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t, kind) },
 	}
@@ -132,9 +133,8 @@ func (c *centralUnit) nodes(ctx context.Context) ([]drawn, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]drawn, 0, len(answer.Nodes))
-	for i := range answer.Nodes {
-		n := &answer.Nodes[i]
+	all := []drawn{}
+	for _, n := range slices.Concat(answer.Nodes, answer.Members) {
 		all = append(all, aged(drawn{
 			Name: n.Node, Watts: n.Watts, Source: n.Source, Quality: n.Quality, AsOf: n.AsOf,
 			Implausible: n.Implausible, PowerState: n.PowerState,

@@ -61,7 +61,7 @@ func (v *JobView) actions() (all []option) {
 		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows first what is lost"})
 	}
 	if v.Object == "job" && v.State != "held" && v.State != "waiting" { // it has run
-		all = append(all, option{"What it used …", originLink(v.Namespace, "Job/"+v.Name), "by node and hour"})
+		all = append(all, option{"What it used …", originLink("", v.Namespace, "Job/"+v.Name), "by node and hour"})
 	}
 	for _, mode := range []string{"shadow", "enforce"} {
 		if mode != v.Mode {

@@ -191,6 +191,7 @@ type Step struct {
 
 // Use is what a namespace used.
 type Use struct {
+	Cluster   string   `json:"cluster,omitempty"` // where that has a name
 	Name      string   `json:"name"`
 	KWh       float64  `json:"energyKWh"`
 	Kg        *float64 `json:"emissionsKg,omitempty"`
@@ -237,6 +238,7 @@ type Query struct {
 	View     View
 	From, To time.Time // zero: as the source likes
 	Run      int       // of several
+	Cluster  string    // of a federation, for [Source.Origin]; "": the one that is asked
 }
 
 // Source gives what pages show. Its answers belong to the caller.

@@ -375,7 +375,8 @@ func (m *Model) cards() (all []card) {
 	for i := range m.Namespaces[:min(len(m.Namespaces), MostNamespaces)] {
 		u := &m.Namespaces[i]
 		r := cardRow{
-			Name: u.Name, Value: report.Significant(u.KWh) + " kWh", Link: originLink(u.Name, ""),
+			Name: inCluster(u.Cluster, u.Name), Value: report.Significant(u.KWh) + " kWh",
+			Link:  originLink(u.Cluster, u.Name, ""),
 			Share: pc(100 * u.KWh / max(m.Namespaces[0].KWh, 1e-12)),
 		}
 		if u.Kg != nil {

@@ -309,6 +309,7 @@ func (s *Server) origin(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	namespace, owner := p.query.Get("namespace"), p.query.Get("owner")
+	p.asked.Cluster = p.query.Get("cluster")
 	o, err := s.source.Origin(r.Context(), p.asked, namespace, owner)
 	if err != nil {
 		return err

@@ -117,7 +117,9 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	}
 	n.heard = now
 	s.changes++
-	s.attribute(n, b, measured, asOf)
+	if ledger.ClusterOf(b.Batch.Stream.Node) == "" { // of others, no pod is placed or expected here
+		s.attribute(n, b, measured, asOf)
+	}
 	// What is mostly not measured, is old or covers a long time is no value of now.
 	length := b.Batch.End.Sub(b.Batch.Start)
 	if b.Batch.Unmeasured > length/2 || length > longest || now.Sub(asOf) > maxAge {
