@@ -179,6 +179,7 @@ func (c *fakeUnit) draw() {
 		},
 		{Node: "c", Watts: 9, AsOf: at(45 * time.Second), Quality: energy.Derived, Source: "evil\x1b[2J"},
 		{Node: "d", Watts: 5, AsOf: at(10 * time.Second), Quality: energy.Estimated, Source: "model", PowerState: "asleep"},
+		{Node: "e", Host: "a", Watts: 40, AsOf: at(10 * time.Second), Quality: energy.Derived, Source: "guest"},
 	}}
 	pods := api.PodsPower{Pods: []api.PodPower{
 		{

@@ -55,6 +55,8 @@ func observed(t *testing.T) *apiServer {
 			{Node: "de-small", Watts: 90, AsOf: testNow, PowerState: v1alpha1.PowerAsleep},
 			{Node: "de-big", Watts: 70, AsOf: testNow, PowerState: v1alpha1.PowerBooting},
 			{Node: "full", Watts: 999, AsOf: testNow.Add(-time.Hour)},
+			{Node: "guest", Host: "de-big", Watts: 40, AsOf: testNow},
+			{Node: "orphan", Host: "full", Watts: 5, AsOf: testNow}, // its host's power is not in the sum
 		}},
 		"/api/v1/ledger":    func(q *http.Request) any { return booked(q.URL.Query()) },
 		"/api/v1/decisions": map[string]any{"decisions": []ledger.Record{}},
@@ -171,8 +173,8 @@ func TestDashboardOfACluster(t *testing.T) {
 		}
 	}
 	p := m.Power
-	if len(p.Points) != 24 || p.Points[3].Dynamic != 100 || p.Points[3].Idle != 50 || p.Nodes != 3 || p.Late != 1 ||
-		*p.Now != 160 || p.Estimated != 0.2 || p.Asleep != 1 {
+	if len(p.Points) != 24 || p.Points[3].Dynamic != 100 || p.Points[3].Idle != 50 || p.Nodes != 5 || p.Late != 1 ||
+		*p.Now != 165 || p.Estimated != 0.2 || p.Asleep != 1 || p.Guests != 1 {
 		t.Errorf("power %+v", p)
 	}
 	zoomed, err := liveOf(t, a, centralFlags{}).Model(t.Context(), dashboard.Query{
@@ -445,7 +447,7 @@ func TestEightQuestions(t *testing.T) {
 		want("When does this Job run, and why not now?", page, x.Sentence)
 		want("Who used most this week?", first, m.Namespaces[0].Name+" 7.000 kWh")
 		want("Is the meter lying?", text(t, client, address+"/how"),
-			"20 % of it is estimated, the rest measured. Of 3 nodes, the power of 1 is too old to be decided by, and that of 0")
+			"20 % of it is estimated, the rest measured. Of 5 nodes, the power of 1 is too old to be decided by, and that of 0")
 		saved := modelOf(t, s, dashboard.Savings).Saved
 		want("What did we save, and how sure?", text(t, client, address+"/savings"),
 			fmt.Sprintf("Saved %.3f kgCO2e", saved.Emissions.Saved))

@@ -291,13 +291,22 @@ func (r *liveReader) drawn(ctx context.Context, c *centralUnit) {
 		r.m.Power = &dashboard.Power{Points: []dashboard.Watts{}, Where: "at the nodes", Until: r.m.Now}
 	}
 	p, sum := r.m.Power, 0.0
+	tells := map[string]bool{}
+	for i := range nodes {
+		tells[nodes[i].Name] = !nodes[i].Stale
+	}
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Stale {
 			p.Late++
 			continue
 		}
-		if sum += n.Watts; n.Implausible {
+		if tells[n.Host] {
+			p.Guests++ // its host's power includes it
+		} else {
+			sum += n.Watts
+		}
+		if n.Implausible {
 			p.Odd++
 		}
 		if n.PowerState == v1alpha1.PowerAsleep {

@@ -22,14 +22,14 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 				Node: "a", AsOf: testNow.Add(-10 * time.Second),
 			}}}
 		}, "ok the central unit answers; ok 1 node told"},
-		{"late nodes", func(*fakeUnit) {}, "ok the central unit answers; warn 1 of 4 nodes"},
+		{"late nodes", func(*fakeUnit) {}, "ok the central unit answers; warn 1 of 5 nodes"},
 		{
 			"no nodes", func(c *fakeUnit) { c.answers["/api/v1/nodes/power"] = api.NodesPower{} },
 			"ok the central unit answers; warn no node tells",
 		},
 		{"a disk that is full", func(c *fakeUnit) {
 			c.answers[statistics] = map[string]any{"journal": 7, "oldest": testNow.Add(-time.Hour)}
-		}, "fail 7 bookings are not in; warn 1 of 4 nodes"},
+		}, "fail 7 bookings are not in; warn 1 of 5 nodes"},
 		{"not installed", func(c *fakeUnit) { c.refuse["proxy"] = 404 }, "warn the central unit is not installed"},
 		{
 			"not running", func(c *fakeUnit) { c.refuse["proxy"] = 503 },

@@ -586,7 +586,7 @@ func TestHoursThatAreNotBooked(t *testing.T) {
 		t.Errorf("ten minutes:\n%s", csv)
 	}
 	f.model.Power = &dashboard.Power{Nodes: 1, Now: new(150.0), Where: "at the nodes"}
-	serve(t, f).want("/", "1 machine draw 150 W now", "Estimated unknown no energy is known")
+	serve(t, f).want("/", "150 W now, reported by 1 of 1 node.", "Estimated unknown no energy is known")
 }
 
 // What shadow mode would have saved has no table of what was used, which is not known.

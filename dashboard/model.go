@@ -96,6 +96,7 @@ type Power struct {
 	Quality     energy.Quality `json:"quality"`
 	Where       string         `json:"where"` // at nodes, or at the sites' meters
 	Nodes       int            `json:"nodes"`
+	Guests      int            `json:"guests,omitempty"` // virtual machines: their hosts' power includes theirs
 	Asleep      int            `json:"asleep"`
 	Late        int            `json:"late"`        // nodes whose power is too old to be decided by
 	Odd         int            `json:"implausible"` // nodes whose power a model of their hardware contradicts

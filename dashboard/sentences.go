@@ -127,7 +127,10 @@ func (m *Model) powerSentence() string {
 	}
 	var said []string
 	if p.Now != nil {
-		text := fmt.Sprintf("%s draw %s now", count(p.Nodes, "machine"), watts(*p.Now))
+		text := fmt.Sprintf("%s now, reported by %d of %s", watts(*p.Now), p.Nodes-p.Late, count(p.Nodes, "node"))
+		if p.Guests > 0 {
+			text += "; power of hosts includes that of " + count(p.Guests, "virtual machine")
+		}
 		if p.Asleep > 0 {
 			text += fmt.Sprintf(", %d asleep", p.Asleep)
 		}
