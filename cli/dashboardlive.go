@@ -152,11 +152,26 @@ func (s *liveSource) Job(ctx context.Context, _ dashboard.Query,
 		Command: "kubenergy explain " + kind + " " + name + " -n " + namespace,
 	}
 	site := e.view.DefaultSite()
-	if found.State != stateHeld && found.State != stateWaiting || site == nil || site.Carbon.Series == nil {
+	switch {
+	case found.State != stateHeld && found.State != stateWaiting:
+		return v, nil
+	case e.best != nil && e.best.Site.Name != "":
+		site, v.Where = e.best.Site, e.best.Site.Name+", the site of the node that is ranked first"
+	case site == nil:
+		v.Where = "no node is ranked, and there is no default GridZone"
+		return v, nil
+	default:
+		v.Where = site.Name + ", the default GridZone, since no node is ranked"
+	}
+	if site.Carbon.Series == nil {
+		v.Where += ", has no carbon intensity"
 		return v, nil
 	}
-	signal := &dashboard.Signal{Unit: "gCO2e/kWh", Line: dashboard.LineOf(site.Carbon.Series)}
-	v.Weigh(signal, e.job.Submitted, e.now.UTC(), e.job.Duration, e.job.AllowedDelay)
+	v.Weigh(site.Carbon.Series, "gCO2e/kWh", &e.job, e.now.UTC(), func(allowed time.Duration) time.Time {
+		job := e.job
+		job.AllowedDelay = allowed
+		return e.view.Decide(e.now, job, e.settled).Window.Start.UTC()
+	})
 	return v, nil
 }
 

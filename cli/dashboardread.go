@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // liveReader fills one model.
@@ -418,7 +419,7 @@ func (r *liveReader) decisions(ctx context.Context) {
 		return
 	}
 	if r.m.Decisions = answer.Decisions; len(answer.Decisions) == pageDecisions {
-		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s: only the %d youngest are shown",
-			answer.Decisions[pageDecisions-1].At.UTC().Format(time.RFC3339), pageDecisions))
+		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s UTC: only the %d youngest are shown",
+			report.Clock(answer.Decisions[pageDecisions-1].At, r.m.Now), pageDecisions))
 	}
 }

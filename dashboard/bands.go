@@ -201,6 +201,6 @@ func (m *Model) workBand(p *page) band {
 func (m *Model) jobRow(j *Job) row {
 	return row{Links: map[int]string{0: jobLink(m, j)}, Cells: []string{
 		j.path(), j.team(), stamp(j.Since), stampOf(j.PlannedStart), stampOf(j.LatestStart), stampOf(j.Started),
-		Briefly(j.Why),
+		report.Plain(Briefly(j.Why), m.Now),
 	}}
 }

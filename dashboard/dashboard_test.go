@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/kubenergy/kubenergy/dashboard"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
@@ -275,7 +277,7 @@ func TestPageOfAJob(t *testing.T) {
 		s.want("/job?run=5&kind=job&name="+url.QueryEscape(j.Name), j.Name, "held until", j.Node,
 			"With the allowed delay of", "least-allocated, machines stay on")
 		status, _, body := s.get("/search?run=5&q=" + url.QueryEscape(j.Name))
-		if status != http.StatusOK || !strings.Contains(body, "The best start within other allowed delays") {
+		if status != http.StatusOK || !strings.Contains(body, "The start within other allowed delays") {
 			t.Errorf("searching for %s: %d", j.Name, status)
 		}
 		break
@@ -674,5 +676,22 @@ func TestBrokenFolders(t *testing.T) {
 	}
 	if _, err := dashboard.OpenFolder(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+// The best start is the core's, to the second, wherever it is told: not one of the quarters of an hour that are drawn.
+func TestBestStart(t *testing.T) {
+	const length = 47 * time.Minute
+	s, err := grid.NewSeries(now.Add(-13*time.Minute), time.Hour, []float64{300, 200, 100, 100, 50, 300, 300, 300, 300, 300})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &dashboard.JobView{}
+	job := &sched.Job{Submitted: now, Duration: length, AllowedDelay: 3 * time.Hour}
+	best := func(allowed time.Duration) time.Time { return sched.BestStart(s, now, now.Add(allowed), length) }
+	v.Weigh(s, "gCO2e/kWh", job, now, best)
+	i := slices.IndexFunc(v.Delays, func(d dashboard.Delay) bool { return d.Set })
+	if d := v.Delays[i]; !d.Start.Equal(now.Add(107*time.Minute)) || d.Value != 100 || d.Saving != 2./3 {
+		t.Errorf("%+v, want the first start of 100 gCO2e/kWh, at the third step", d)
 	}
 }

@@ -28,7 +28,7 @@ func (p *page) decision(d *ledger.Record) {
 	}
 	p.Said = []string{said + "."}
 	if d.Message != "" {
-		p.Said = append(p.Said, d.Message)
+		p.Said = append(p.Said, report.Plain(d.Message, p.Now))
 	}
 	if len(d.Snapshot) == 0 {
 		p.Said = append(p.Said, "What it depended on cannot be shown: no snapshot is kept, or you may not see it.")

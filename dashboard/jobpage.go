@@ -25,11 +25,14 @@ func (p *page) job(v *JobView) {
 	if d := v.Decision; d != nil {
 		p.Said = append(p.Said, "Decided now: "+d.Text+".")
 	}
-	if v.Curve != nil {
+	switch {
+	case v.Curve != nil:
 		p.Axis, p.CurvePlot = v.curve()
+	case v.Where != "":
+		p.Said = append(p.Said, "No curve of its starts is drawn: "+v.Where+".")
 	}
 	if len(v.Delays) > 0 {
-		t := &table{ID: "delays", Caption: "The best start within other allowed delays", Header: columns(1,
+		t := &table{ID: "delays", Caption: "The start within other allowed delays", Header: columns(1,
 			"allowed delay", "start (UTC)", v.Unit, "less than at once")}
 		for i, d := range v.Delays {
 			r := row{Cells: []string{
@@ -108,7 +111,7 @@ func (v *JobView) nodes() *table {
 	if v.Placement == nil {
 		return t
 	}
-	t.Caption = "Why this node: nodes by " + v.Placement.Strategy + ", estimated"
+	t.Caption = "Why this node: nodes by " + v.Placement.Strategy + ", of one pod that starts now, estimated"
 	const most = 20
 	for i, n := range v.Placement.Ranked {
 		if i == most {
@@ -162,7 +165,7 @@ func (v *JobView) nowAndThen() *table {
 
 func (v *JobView) settings() *table {
 	return listed("Settings", columns(3, "setting", "value", "from"), v.Settings,
-		func(s *Setting) []string { return []string{s.Name, s.Value, s.From} })
+		func(s *Setting) []string { return []string{s.Name, report.Plain(s.Value, v.Now), s.From} })
 }
 
 func (v *JobView) signals() *table {
@@ -176,7 +179,7 @@ func (v *JobView) signals() *table {
 
 func (v *JobView) events() *table {
 	return listed("Events", columns(3, "at (UTC)", "event", "says"), v.Events,
-		func(e *Told) []string { return []string{stamp(e.At), e.Reason, e.Text} })
+		func(e *Told) []string { return []string{stamp(e.At), e.Reason, report.Plain(e.Text, v.Now)} })
 }
 
 // jobLink is the address of a job's page.

@@ -16,6 +16,27 @@ func (l *Line) end(i int) time.Time {
 	return l.Until
 }
 
+// series is what a line holds in a time, as far as it is known from its begin on, in steps of its shortest point.
+func (l *Line) series(from, to time.Time) (*grid.Series, error) {
+	var start time.Time
+	var values []float64
+	step := time.Hour
+	for i, p := range l.Points {
+		step = max(time.Minute, min(step, l.end(i).Sub(p.At)))
+		if !p.At.After(from) {
+			start = p.At
+		}
+	}
+	for t := start; t.Before(to); t = t.Add(step) {
+		v, ok := l.At(t)
+		if !ok {
+			break
+		}
+		values = append(values, v)
+	}
+	return grid.NewSeries(start, step, values)
+}
+
 // At returns the value at an instant.
 func (l *Line) At(t time.Time) (v float64, ok bool) {
 	for i, p := range l.Points {

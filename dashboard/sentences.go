@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,19 +14,18 @@ import (
 
 // clock shows an instant and how far off it is.
 func (m *Model) clock(t time.Time) string {
-	text := t.UTC().Format("2 Jan 15:04")
-	if !m.Past && t.UTC().Format(time.DateOnly) == m.Now.UTC().Format(time.DateOnly) {
-		text = t.UTC().Format("15:04")
+	if m.Past {
+		return t.UTC().Format("2 Jan 15:04")
 	}
-	switch d := t.Sub(m.Now); {
-	case m.Past:
-		return text
-	case d >= 0:
-		return fmt.Sprintf("%s (in %s)", text, report.Rounded(d))
-	default:
-		return fmt.Sprintf("%s (%s ago)", text, report.Rounded(-d))
-	}
+	return report.Clock(t, m.Now) + " (" + report.Away(t, m.Now) + ")"
 }
+
+// nominal is what a hold saves by its reason.
+var nominal = regexp.MustCompile(` \([^()]* (k?gCO2e|in money)\)`)
+
+// WithoutGrams is what the scheduler said without what a hold saves in grams and money: its hold loop knows no node,
+// and counts on a nominal power of what is requested.
+func WithoutGrams(text string) string { return nominal.ReplaceAllString(text, "") }
 
 func count(n int, thing string) string {
 	if n == 1 {
@@ -268,10 +268,10 @@ func (j *Job) sentence(m *Model) string {
 	if j.LatestStart != nil {
 		text += "; latest start " + m.clock(*j.LatestStart)
 	}
-	if j.Saving != nil && j.SavedGrams != nil {
-		text += fmt.Sprintf("; saves an estimated %s, %s g", percent(*j.Saving), short(*j.SavedGrams))
+	if j.Saving != nil {
+		text += "; saves an estimated " + percent(*j.Saving)
 	}
-	if why := Briefly(j.Why); why != "" {
+	if why := report.Plain(Briefly(j.Why), m.Now); why != "" {
 		text += "; " + why
 	}
 	return strings.TrimSuffix(text, ".") + "."
@@ -281,9 +281,9 @@ func (j *Job) sentence(m *Model) string {
 func Briefly(reason string) string {
 	reason, _, _ = strings.Cut(reason, ";")
 	if _, rest, ok := strings.Cut(reason, "Z: "); ok {
-		return rest
+		reason = rest
 	}
-	return reason
+	return WithoutGrams(reason)
 }
 
 // amount shows a difference with its interval.

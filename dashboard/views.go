@@ -48,7 +48,7 @@ func (p *page) decisions() {
 func (m *Model) decisionRow(d *ledger.Record) row {
 	why := d.Reason
 	if d.Message != "" {
-		why = Briefly(d.Message)
+		why = report.Plain(Briefly(d.Message), m.Now)
 	}
 	work := Job{Held: Held{Namespace: d.Namespace, Kind: d.OwnerKind, Name: d.Owner}}
 	start := "–"

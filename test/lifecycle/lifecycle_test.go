@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -215,8 +216,9 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 	for _, name := range []string{"reindex", "nightly-report"} {
 		w.heldUntil(t, name)
 		annotations := w.job(t, team, name).Annotations
-		w.shell.say(t, "kubenergy explain job "+name+" -n team-a", "held until "+annotations[v1alpha1.AnnotationHeldUntil],
-			annotations[v1alpha1.AnnotationHeldReason], "namespace label", "Latest start")
+		w.shell.say(t, "kubenergy explain job "+name+" -n team-a",
+			report.Plain("held until "+annotations[v1alpha1.AnnotationHeldUntil], time.Now()),
+			"The scheduler said: held until ", "namespace label", "Latest start")
 	}
 	w.shell.say(t, "kubenergy forecast --zone default", "gCO2e/kWh")
 
