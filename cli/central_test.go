@@ -341,7 +341,7 @@ func TestRefusals(t *testing.T) {
 		},
 		{
 			"not running", func(c *fakeUnit) { c.refuse["proxy"] = 503 }, withToken,
-			"does not reach the central unit; name its address with --server",
+			"does not reach the controller; name its address with --server",
 		},
 		{
 			"no way through", func(c *fakeUnit) { c.refuse["proxy"] = 403 }, withToken,
@@ -349,7 +349,7 @@ func TestRefusals(t *testing.T) {
 		},
 		{
 			"no right", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 403 }, withToken,
-			"the central unit refuses: you lack list energy",
+			"the controller refuses: you lack list energy",
 		},
 		{
 			"no such token", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 401 }, withToken,

@@ -483,9 +483,9 @@ func TestEightQuestions(t *testing.T) {
 				failed++
 			}
 		}
-		broken := "Nothing is broken"
+		broken := "Works, with "
 		if seed%2 == 1 {
-			broken = count(failed, "check") + " failed"
+			broken = fmt.Sprintf("Broken: %d, ", failed)
 		}
 		if failed > 0 != (seed%2 == 1) {
 			t.Errorf("cluster %d: %d checks failed", seed, failed)

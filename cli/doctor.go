@@ -72,7 +72,7 @@ var checks = []struct {
 	{"held jobs", (*doctor).lookAtHeldJobs},
 	{"scheduler names", (*doctor).lookAtStranded},
 	{"variables", (*doctor).lookAtVariables},
-	{"central unit", (*doctor).lookAtCentral},
+	{"controller", (*doctor).lookAtCentral},
 	{"metrics", (*doctor).lookAtMetrics},
 }
 
@@ -204,6 +204,5 @@ func (f *findings) Text(_, colours bool) string {
 			text = line.ReplaceAllString(text, colour+string(status)+"\x1b[0m ")
 		}
 	}
-	return fmt.Sprintf("%s\n%d ok, %d to look at, %d failed\n", text, f.count(statusOK), f.count(statusWarn),
-		f.count(statusFail))
+	return text + "\n" + dashboard.Verdict(f.Checks) + "\n"
 }

@@ -316,34 +316,26 @@ func drawPareto(all []Strategy) template.HTML {
 func (p *page) doctor() {
 	p.Heading = "Doctor"
 	slices.SortStableFunc(p.Findings, func(a, b Finding) int { return badness(b.Status) - badness(a.Status) })
-	failed, warned := 0, 0
-	for _, f := range p.Findings {
-		switch f.Status {
-		case StatusFail:
-			failed++
-		case StatusWarn:
-			warned++
-		}
-	}
-	p.Said = []string{"Nothing is broken."}
-	switch {
-	case len(p.Findings) == 0:
-		p.Said = []string{"No checks were run here."}
-	case failed > 0:
-		p.Said = []string{fmt.Sprintf("%s failed, %s not as it should be, of %d.", count(failed, "check"),
-			areNot(warned), len(p.Findings))}
-	case warned > 0:
-		p.Said = []string{fmt.Sprintf("Nothing is broken; %s not as it should be, of %d checks.", areNot(warned),
-			len(p.Findings))}
-	}
+	p.Said = []string{Verdict(p.Findings)}
 	p.Commands = []string{"kubenergy doctor"}
 }
 
-func areNot(n int) string {
-	if n == 1 {
-		return "1 is"
+// Verdict says in one line what checks have found.
+func Verdict(all []Finding) string {
+	of := map[Status]int{}
+	for i := range all {
+		of[all[i].Status]++
 	}
-	return fmt.Sprintf("%d are", n)
+	text, warnings := "Works.", count(of[StatusWarn], "warning")
+	switch {
+	case len(all) == 0:
+		return "No checks were run here."
+	case of[StatusFail] > 0:
+		text = fmt.Sprintf("Broken: %d, with %s.", of[StatusFail], warnings)
+	case of[StatusWarn] > 0:
+		text = "Works, with " + warnings + "."
+	}
+	return fmt.Sprintf("%s Of %s, %d found nothing wrong.", text, count(len(all), "check"), of[StatusOK])
 }
 
 func badness(s Status) int { return slices.Index([]Status{StatusOK, StatusWarn, StatusFail}, s) }
