@@ -602,6 +602,16 @@ func TestSavingsOfAShadow(t *testing.T) {
 	if text := s.text("/savings"); strings.Contains(text, "0.000") {
 		t.Errorf("what is not known is 0: %s", text)
 	}
+	few, none := &report.Difference{Used: 2, Baseline: 1.9999, Saved: -0.0001}, report.Difference{Saved: -1e-12}
+	f.model.Saved = &dashboard.Saved{
+		Against: "stock", Jobs: 3, Few: 3, Emissions: few, Energy: &none, Unit: "kgCO2e",
+		Steps: []dashboard.Step{{Name: "Placement", Value: 1e-12}, {Name: "Timing", Value: -0.0001}},
+	}
+	s = serve(t, f)
+	s.want("/savings", "over 3 jobs; too few Jobs (3) for an interval: it takes 10.", "(0 %)")
+	if text := s.text("/savings"); strings.Contains(text, "-0.000 ") || strings.Contains(text, "-0 %") {
+		t.Errorf("nothing is less than nothing: %s", text)
+	}
 	lost := &report.Difference{Used: 3, Baseline: 2, Saved: -1}
 	f.model.Saved = &dashboard.Saved{Against: "stock", Jobs: 1, Energy: lost}
 	serve(t, f).want("/", "50 % more than stock")

@@ -39,7 +39,11 @@ func percent(share float64) string {
 	if share > 0 && share < 0.001 {
 		return "<0.1" + unit
 	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*share), ".0") + unit
+	text := strings.TrimSuffix(fmt.Sprintf("%.1f", 100*share), ".0")
+	if text == "-0" {
+		text = "0"
+	}
+	return text + unit
 }
 
 // watts shows a power in the unit that fits.
@@ -324,7 +328,11 @@ func (m *Model) savedSentence() string {
 			said[0] += fmt.Sprintf(" (%s)", percent(d.of.Saved/d.of.Baseline))
 		}
 	}
-	return fmt.Sprintf("%s %s against %s, over %s.", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
+	text := fmt.Sprintf("%s %s against %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
+	if s.Few > 0 {
+		text += fmt.Sprintf("; too few Jobs (%d) for an interval: it takes %d", s.Few, report.LeastJobs)
+	}
+	return text + "."
 }
 
 // brief says against what a saving is, and how much of it.

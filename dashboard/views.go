@@ -187,9 +187,9 @@ func drawSteps(s *Saved) template.HTML {
 	bar("whole", "baseline", 0, d.Baseline, report.Significant(d.Baseline))
 	level = d.Baseline
 	for _, step := range s.Steps {
-		class, text := "gain", "−"+report.Significant(step.Value)
+		class, text := "gain", report.Significant(-step.Value)
 		if step.Value < 0 {
-			class, text = "loss", "+"+report.Significant(-step.Value)
+			class, text = "loss", "+"+text
 		}
 		bar(class, step.Name, level, level-step.Value, text)
 		level -= step.Value

@@ -226,7 +226,7 @@ func (c *Comparison) notes() []string {
 		notes = append(notes, "Of "+plural(c.NoCarbon, "job",
 			"jobs")+" emissions are not compared: some intensity is not known.")
 	}
-	if c.Jobs > 0 && c.Jobs < leastJobs {
+	if c.Jobs > 0 && c.Jobs < LeastJobs {
 		notes = append(notes, "Of fewer than 10 jobs no interval is given.")
 	}
 	return notes
