@@ -371,7 +371,7 @@ func TestDashboardActs(t *testing.T) {
 	x := explained(t, a, "job", "nightly")
 	for _, want := range []string{
 		x.Sentence, "Why this node", "de-small", "With the allowed delay of 8 h, counted from its creation, 08:00,",
-		"by when it starts: FR, the site of the node that is ranked first", "6 h more would bring", "Run now",
+		"by when it starts, at FR, the site of the node that is ranked first", "6 h more would bring", "Run now",
 	} {
 		if !strings.Contains(job, want) {
 			t.Errorf("the page of the Job does not say %q", want)
@@ -633,10 +633,11 @@ func TestDashboardCommand(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, errs.text())
 	}
 	for args, says := range map[string]string{
-		"--dir " + t.TempDir():       "--out",
-		"--listen 0.0.0.0:0":         "others would reach it",
-		"--listen 8080":              "want an address of this machine",
-		"--dir x --listen [::]:8080": "others would reach it",
+		"--dir " + t.TempDir():                     "--out",
+		"--listen 0.0.0.0:0":                       "others would reach it",
+		"--listen 8080":                            "want an address of this machine",
+		"--dir x --listen [::]:8080":               "others would reach it",
+		"--dir " + dir + " -n reports --context c": "--dir asks no cluster: leave out --context, --namespace",
 	} {
 		code, _, stderr := execute(t, append([]string{"dashboard", "--no-browser"}, strings.Fields(args)...)...)
 		if code != 2 || !strings.Contains(stderr, says) {

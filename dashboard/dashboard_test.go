@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"context"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -207,7 +208,16 @@ func TestPageOfAFolder(t *testing.T) {
 		t.Error("a Job among the decisions is no link")
 	}
 	s.want("/decisions?q=demo-005", "place", "demo-005", "2 decisions, of 371 known")
-	s.want("/decision?run=5&id=place-demo-005&at=2026-06-01T06:05:19Z", "place demo-005", "no snapshot is kept")
+	if _, _, body := s.get("/decisions"); strings.Contains(body, "/decision?") {
+		t.Error("decisions of a folder lead to snapshots that are not kept")
+	}
+	if status, _, body := s.get("/?run=9"); status != http.StatusNotFound ||
+		!strings.Contains(body, "there is no run 9: the folder holds 6 runs, the last of which is 5") {
+		t.Errorf("a run that is not there: %d: %s", status, body)
+	}
+	if text := s.text("/decisions?action=hold"); strings.Contains(text, "kWh") || !strings.Contains(text, "start why") {
+		t.Errorf("columns without anything are shown: %.300s", text)
+	}
 	s.want("/how", "One run has no interval", "the scenario's file")
 	s.want("/?run=0", "This run is the baseline")
 	s.want("/?from=2026-06-01T11:00:00Z&to=2026-06-01T14:00:00Z", "show all")
@@ -482,7 +492,8 @@ func TestModelIsOneSchema(t *testing.T) {
 			continue // it has no picture
 		}
 		if _, header, svg := s.get("/svg?of=" + band); !strings.HasPrefix(svg, "<svg xmlns=") ||
-			!strings.Contains(header.Get("Content-Disposition"), band+".svg") {
+			!strings.Contains(header.Get("Content-Disposition"), band+".svg") || xml.Unmarshal([]byte(svg), new(any)) != nil ||
+			!regexp.MustCompile(`of demo, 2026-06-01 \d\d:\d\d to .*<rect class="\S+" .*</text></g><svg`).MatchString(svg) {
 			t.Errorf("%s: %.200s", band, svg)
 		}
 	}
@@ -502,7 +513,11 @@ func TestComparison(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "comparison.json"), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	serve(t, folder(t, dir)).want("/", "Means over 4 trials of each strategy",
+	s := serve(t, folder(t, dir))
+	if _, _, body := s.get("/"); strings.Contains(body, `id="search"`) {
+		t.Error("a comparison has no Jobs to search for")
+	}
+	s.want("/", "Means over 4 trials of each strategy",
 		"at once: stock (3.000 kgCO2e, waits 0 s); carbon+window (2.000 kgCO2e, waits 2h 00m).", "worse 3h 00m 2.500")
 	if _, err := dashboard.OpenFolder(t.TempDir()); err == nil || !strings.Contains(err.Error(), "--out") {
 		t.Errorf("%v, want what to do about a folder without results", err)
@@ -703,5 +718,41 @@ func TestBestStart(t *testing.T) {
 	i := slices.IndexFunc(v.Delays, func(d dashboard.Delay) bool { return d.Set })
 	if d := v.Delays[i]; !d.Start.Equal(now.Add(107*time.Minute)) || d.Value != 100 || d.Saving != 2./3 {
 		t.Errorf("%+v, want the first start of 100 gCO2e/kWh, at the third step", d)
+	}
+}
+
+// Labels of strategies that lie close together are beside one another, not on one another.
+func TestLabelsOfAComparison(t *testing.T) {
+	f := live()
+	for i := range 8 {
+		f.model.Strategies = append(f.model.Strategies, dashboard.Strategy{
+			Name: fmt.Sprintf("strategy-number-%d", i), WaitHours: 1 + float64(i)/50, Kg: 8 - float64(i)/20, Best: true,
+		})
+	}
+	_, _, body := serve(t, f).get("/compare")
+	labels := regexp.MustCompile(`<text x="([\d.]+)%" y="([\d.]+)%" text-anchor="(start|end)">strategy-number-`).
+		FindAllStringSubmatch(body, -1)
+	if len(labels) < 3 {
+		t.Fatalf("%d labels:\n%s", len(labels), body)
+	}
+	number := func(text string) float64 {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	left := func(l []string) float64 {
+		if l[3] == "end" {
+			return number(l[1]) - 11
+		}
+		return number(l[1])
+	}
+	for i, a := range labels {
+		for _, b := range labels[:i] {
+			if math.Abs(left(a)-left(b)) < 11 && math.Abs(number(a[2])-number(b[2])) < 4 {
+				t.Errorf("%s and %s cover one another", a[0], b[0])
+			}
+		}
 	}
 }

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"html"
 	"html/template"
 	"net/http"
 	"path"
@@ -67,7 +68,37 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
 	return t.CSV(w)
 }
 
-// svg serves a band as a file of its own, with its axis, and its style inside.
+// legend is the title and the keys of a band, as lines of a picture, and how high they are.
+func (b *band) legend(m *Model) (drawn string, height int) {
+	var text strings.Builder
+	const line = 20
+	fmt.Fprintf(&text, `<text class="title" x="4" y="16">%s</text><g class="keys">`, html.EscapeString(fmt.Sprintf(
+		"%s of %s, %s to %s UTC", b.Name, m.Title, stamp(m.From), stamp(m.To))))
+	x, y := 4, 2*line
+	keys := slices.Clone(b.Keys)
+	for _, n := range b.Notes {
+		keys = append(keys, keyed{Name: n.Text})
+	}
+	for _, k := range keys {
+		width := 30 + 7*len([]rune(k.Name))
+		if x+width > 1000 && x > 4 {
+			x, y = 4, y+line
+		}
+		classes := []string{k.Class}
+		if k.Class == "k-guessed" {
+			classes = []string{"dynamic", "guessed"}
+		}
+		for _, class := range classes {
+			fmt.Fprintf(&text, `<rect class="%s" x="%d" y="%d" width="%d" height="10"/>`, class, x, y-10,
+				map[bool]int{true: 12}[k.Class != ""])
+		}
+		fmt.Fprintf(&text, `<text x="%d" y="%d">%s</text>`, x+18, y, html.EscapeString(k.Name))
+		x += width
+	}
+	return text.String() + "</g>", y + line
+}
+
+// svg serves a band as a file of its own, with title, legend and axis, and its style inside.
 func (s *Server) svg(w http.ResponseWriter, r *http.Request) error {
 	p, b, err := s.downloaded(w, r)
 	if err != nil {
@@ -81,10 +112,10 @@ func (s *Server) svg(w http.ResponseWriter, r *http.Request) error {
 		return absent("picture of that")
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")
-	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="360" font-family="sans-serif">`+
-		`<style>%s</style><rect width="1000" height="360" fill="var(--card)"/>`,
-		template.HTMLEscapeString(string(style)))
-	y := 0
+	legend, y := b.legend(p.Model)
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="%d" font-family="sans-serif" `+
+		`font-size="12"><style>%s text { fill: var(--ink) }</style>`+
+		`<rect width="1000" height="100%%" fill="var(--card)"/>%s`, y+360, html.EscapeString(string(style)), legend)
 	for _, part := range []struct {
 		drawn  template.HTML
 		height int

@@ -372,6 +372,7 @@ func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
 	row := math.Min(100/float64(len(jobs)), 9)
 	for i, j := range jobs {
 		middle := (float64(i) + 0.5) * row
+		foot := middle + 0.36*row // names stand above the line
 		start, end := d.x(j.begin()), d.x(j.end())
 		passed := "" // by the tabulator: the table has the same links
 		if len(jobs) > mostNamed {
@@ -380,24 +381,24 @@ func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
 		fmt.Fprintf(d, `<a href="%s" class="job %s"%s><title>%s</title>`, html.EscapeString(jobLink(m, j)),
 			class[j.team()], passed, html.EscapeString(j.sentence(m)))
 		fmt.Fprintf(d, `<line x1="%s" x2="%s" y1="%s" y2="%s"/>`, pc(d.x(j.Since)),
-			pc(d.x(grid.Later(deref(j.LatestStart), j.begin()))), pc(middle), pc(middle))
+			pc(d.x(grid.Later(deref(j.LatestStart), j.begin()))), pc(foot), pc(foot))
 		fmt.Fprintf(d, `<rect class="%s" x="%s" width="%s" y="%s" height="%s" rx="1.5"/>`,
 			map[bool]string{true: "ran", false: "plan"}[j.Started != nil], pc(start), pc(math.Max(0.25, end-start)),
 			pc(middle-0.36*row), pc(0.72*row))
 		if len(jobs) <= mostNamed {
-			d.name(j, start, end, middle)
+			d.name(j, start, end, foot)
 		}
 		d.WriteString("</a>")
 	}
 }
 
 // name writes a job's name where there is room: after its bar, else before it.
-func (d *drawing) name(j *Job, start, end, middle float64) {
+func (d *drawing) name(j *Job, start, end, foot float64) {
 	x, anchor, dx := end, "start", "5"
 	if end > 75 {
 		x, anchor, dx = start, "end", "-5"
 	}
-	fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="4" text-anchor="%s">%s</text>`, pc(x), dx, pc(middle),
+	fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="-2" text-anchor="%s">%s</text>`, pc(x), dx, pc(foot),
 		anchor, html.EscapeString(shortened(j.Name)))
 }
 

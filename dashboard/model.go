@@ -175,7 +175,7 @@ type Saved struct {
 	Late      *int               `json:"late,omitempty"` // started after their latest start
 	Left      map[string]int     `json:"left,omitempty"` // jobs that are not compared, by why
 	Steps     []Step             `json:"steps,omitempty"`
-	Unit      string             `json:"unit,omitempty"` // of the steps
+	Unit      string             `json:"unit,omitempty"`       // of the steps
 	Few       int                `json:"tooFewJobs,omitempty"` // so many: they have no interval
 	Method    string             `json:"method,omitempty"`
 	Command   string             `json:"command,omitempty"` // that says the same

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -125,6 +126,24 @@ func (t *table) fill(n int, whole bool, of func(i int) row) {
 	}
 }
 
+// compact leaves out columns in which nothing stands.
+func (t *table) compact() {
+	for i := len(t.Header) - 1; i >= 0; i-- {
+		if slices.ContainsFunc(t.Rows, func(r row) bool { return r.Cells[i] != "" && r.Cells[i] != "–" }) {
+			continue
+		}
+		t.Header = slices.Delete(t.Header, i, i+1)
+		for k := range t.Rows {
+			r, links := &t.Rows[k], map[int]string{}
+			r.Cells = slices.Delete(r.Cells, i, i+1)
+			for of, link := range r.Links {
+				links[of-map[bool]int{true: 1}[of > i]] = link
+			}
+			r.Links = links
+		}
+	}
+}
+
 // listed is a table with a row for each of some things.
 func listed[T any](caption string, header []column, all []T, cells func(*T) []string) *table {
 	t := &table{Caption: caption, Header: header}
@@ -171,12 +190,14 @@ func viewPath(v View) string {
 	return "/" + string(v)
 }
 
+// Timeless reports whether a page has no axis of time and no Jobs, as a comparison's.
+func (p *page) Timeless() bool { return p.From.Equal(p.To) }
+
 // Views are the links above each page. A view that a source cannot fill is left out.
 func (p *page) Views() (links []viewLink) {
 	for _, v := range views {
-		timeless := p.From.Equal(p.To) // as a comparison is
 		if v.view == Doctor && p.Past || v.view == Compare && len(p.Strategies) == 0 && p.View != Compare ||
-			timeless && v.view != Compare {
+			p.Timeless() && v.view != Compare {
 			continue
 		}
 		name := v.name

@@ -331,7 +331,12 @@ func (f *Folder) Live() bool { return false }
 
 // Model returns the run that is asked for; the last one, which did most, where none is.
 func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
-	m := *f.run(q)
+	found := f.run(q)
+	if found == nil {
+		return nil, absent(fmt.Sprintf("run %d: the folder holds %s, the last of which is %d", q.Run,
+			count(len(f.models), "run"), f.models[len(f.models)-1].Run))
+	}
+	m := *found
 	if !q.From.IsZero() {
 		m.From = q.From
 	}
@@ -341,21 +346,21 @@ func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
 	return &m, nil
 }
 
-// Decision returns a decision of a run, of which no snapshot is kept.
-func (f *Folder) Decision(_ context.Context, q Query, d *ledger.Record) (*ledger.Record, error) {
-	m := f.run(q)
-	if i := slices.IndexFunc(m.Decisions, func(r ledger.Record) bool { return r.ID == d.ID }); i >= 0 {
-		return &m.Decisions[i], nil
-	}
+// Decision returns nothing: no snapshot is kept of a run.
+func (f *Folder) Decision(context.Context, Query, *ledger.Record) (*ledger.Record, error) {
 	return nil, nil
 }
 
 // Origin returns nothing: what a simulation uses is computed, not booked.
 func (f *Folder) Origin(context.Context, Query, string, string) (*Origin, error) { return nil, nil }
 
+// run is the one that is asked for, or the last; nil: there is none.
 func (f *Folder) run(q Query) *Model {
-	if q.Run < 0 || q.Run >= len(f.models) {
+	if q.Run < 0 {
 		return f.models[len(f.models)-1]
 	}
-	return f.models[q.Run]
+	if i := slices.IndexFunc(f.models, func(m *Model) bool { return m.Run == q.Run }); i >= 0 {
+		return f.models[i]
+	}
+	return nil
 }

@@ -245,7 +245,7 @@ func (s *Server) viewOf(v View) func(http.ResponseWriter, *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if v == Overview && p.From.Equal(p.To) { // a comparison has no axis of time
+		if v == Overview && p.Timeless() {
 			p.View = Compare
 		}
 		map[View]func(){

@@ -38,6 +38,9 @@ func (p *page) decisions() {
 	t.fill(len(found), p.whole, func(i int) row { return m.decisionRow(found[i]) })
 	p.CSV = address("/csv", p.query, "run", "from", "to", "q", "action", "of=decisions")
 	if len(t.Rows) > 0 {
+		if !p.whole {
+			t.compact()
+		}
 		p.Tables = []*table{t}
 	}
 	if !m.Past {
@@ -55,7 +58,10 @@ func (m *Model) decisionRow(d *ledger.Record) row {
 	if !d.Start.IsZero() {
 		start = stamp(d.Start)
 	}
-	links := map[int]string{0: m.decisionLink(d)}
+	links := map[int]string{}
+	if !m.Past { // of runs no snapshots are kept
+		links[0] = m.decisionLink(d)
+	}
 	if d.OwnerKind == "Job" || d.OwnerKind == "Pod" {
 		links[2] = jobLink(m, &work)
 	}
@@ -129,6 +135,7 @@ func (p *page) savings() {
 			report.Significant(d.of.Saved), optional(d.of.Low), optional(d.of.High),
 		}})
 	}
+	all.compact()
 	if !s.Shadow { // what would have been used is not known
 		p.Tables = append(p.Tables, all)
 	}
@@ -238,6 +245,7 @@ func (p *page) compare() {
 		}
 		t.Rows = append(t.Rows, r)
 	}
+	t.compact()
 	p.Tables = []*table{t}
 }
 
@@ -288,6 +296,10 @@ func drawPareto(all []Strategy) template.HTML {
 		fmt.Fprintf(d, `<line class="front" x1="%s" y1="%s" x2="%s" y2="%s"/>`, pc(x(a.WaitHours)), pc(y(a.Kg)),
 			pc(x(b.WaitHours)), pc(y(b.Kg)))
 	}
+	var taken []box
+	for i := range all {
+		taken = append(taken, around(x(all[i].WaitHours), y(all[i].Kg)))
+	}
 	for i := range all {
 		s := &all[i]
 		class := "other"
@@ -301,15 +313,41 @@ func drawPareto(all []Strategy) template.HTML {
 			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(fmt.Sprintf("%s: %s kgCO2e, waits %s", s.Name,
 				report.Significant(s.Kg), report.Span(3600*s.WaitHours))))
 		if s.Best {
-			anchor, dx := "start", "4"
-			if x(s.WaitHours) > 70 {
-				anchor, dx = "end", "-4"
-			}
-			fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="-9" text-anchor="%s">%s</text>`,
-				pc(x(s.WaitHours)), dx, pc(y(s.Kg)), anchor, html.EscapeString(shortened(s.Name)))
+			taken = d.beside(x(s.WaitHours), y(s.Kg), shortened(s.Name), taken)
 		}
 	}
 	return d.picture("pareto", "Strategies by mean wait and emissions")
+}
+
+// box is what a point or a label takes of a picture, in percent.
+type box struct{ left, top, right, bottom float64 }
+
+func around(x, y float64) box { return box{x - 0.6, y - 2, x + 0.6, y + 2} }
+
+func (b box) meets(o box) bool {
+	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
+}
+
+// beside writes a label at the first place beside a point that is not taken; without one, the table alone has the name.
+func (d *drawing) beside(x, y float64, text string, taken []box) []box {
+	const letter, height = 0.66, 4.4
+	width := letter * float64(len([]rune(text)))
+	for _, up := range []float64{2, -6.4, 7, -11} {
+		for _, right := range []bool{true, false} {
+			at, anchor := box{x + 0.7, y - up - height, x + 0.7 + width, y - up}, "start"
+			if !right {
+				at.left, at.right, anchor = x-0.7-width, x-0.7, "end"
+			}
+			if at.left < 0 || at.right > 100 || at.bottom > 87 || slices.ContainsFunc(taken, at.meets) {
+				continue
+			}
+			fmt.Fprintf(&d.labels, `<text x="%s" y="%s" text-anchor="%s">%s</text>`,
+				pc(map[bool]float64{true: at.left, false: at.right}[right]), pc(at.bottom-1), anchor,
+				html.EscapeString(text))
+			return append(taken, at)
+		}
+	}
+	return taken
 }
 
 // doctor fills the findings, what is wrong first.

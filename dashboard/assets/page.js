@@ -98,7 +98,7 @@ function keys(e) {
   if (e.target.matches('input, select, textarea') || e.ctrlKey || e.metaKey || e.altKey) return
   const part = (to - from) / 4, middle = (from + to) / 2
   const does = {
-    '/': () => $('#search').focus(),
+    '/': () => $('#search')?.focus(),
     ArrowLeft: () => show(from - part, to - part),
     ArrowRight: () => show(from + part, to + part),
     '+': () => show(middle - part, middle + part),
