@@ -89,7 +89,7 @@ func shown(v float64, ok bool) string {
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
 func stampOf(t *time.Time) string {
-	if t == nil {
+	if t == nil || t.IsZero() {
 		return "–"
 	}
 	return stamp(*t)

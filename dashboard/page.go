@@ -128,21 +128,15 @@ func (t *table) fill(n int, whole bool, of func(i int) row) {
 
 // compact leaves out columns in which nothing stands.
 func (t *table) compact() {
-	for i := len(t.Header) - 1; i >= 0; i-- {
-		if slices.ContainsFunc(t.Rows, func(r row) bool { return r.Cells[i] != "" && r.Cells[i] != "–" }) {
-			continue
-		}
-		t.Header = slices.Delete(t.Header, i, i+1)
-		for k := range t.Rows {
-			r, links := &t.Rows[k], map[int]string{}
-			r.Cells = slices.Delete(r.Cells, i, i+1)
-			for of, link := range r.Links {
-				links[of-map[bool]int{true: 1}[of > i]] = link
-			}
-			r.Links = links
+	for i := range t.Header {
+		if !slices.ContainsFunc(t.Rows, func(r row) bool { return r.Cells[i] != "" && r.Cells[i] != "–" }) {
+			t.Header[i].Name = ""
 		}
 	}
 }
+
+// Shown reports whether a column is not left out.
+func (t *table) Shown(i int) bool { return i >= len(t.Header) || t.Header[i].Name != "" }
 
 // listed is a table with a row for each of some things.
 func listed[T any](caption string, header []column, all []T, cells func(*T) []string) *table {
@@ -339,7 +333,7 @@ func (p *page) waitedTile() tile {
 		return t
 	}
 	if t.Value, t.Unit = report.Span(*s.MeanWait), "on average"; p.Past && s.Late != nil {
-		t.Text = fmt.Sprintf("%s held; %s too late", areHeld(s.Held, "was", "were"), count(*s.Late, "start"))
+		t.Text = fmt.Sprintf("%s held; %s too late", report.Plural(s.Held, "Job was", "Jobs were"), count(*s.Late, "start"))
 	}
 	return t
 }

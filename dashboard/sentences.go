@@ -27,12 +27,7 @@ var nominal = regexp.MustCompile(` \([^()]* (k?gCO2e|in money)\)`)
 // and counts on a nominal power of what is requested.
 func WithoutGrams(text string) string { return nominal.ReplaceAllString(text, "") }
 
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
+func count(n int, thing string) string { return report.Plural(n, thing, thing+"s") }
 
 func percent(share float64) string {
 	const unit = "\u00a0%" // it is not left alone in the next line
@@ -110,17 +105,14 @@ func (s *Signal) provenance() string {
 	if s.Forecast != "" {
 		said = append(said, "forecast by "+s.Forecast)
 	}
-	switch {
-	case s.AgeSeconds != nil && s.Stale:
-		said = append(said, "STALE: "+age(*s.AgeSeconds)+" old, nothing is decided by it")
-	case s.AgeSeconds != nil:
-		said = append(said, age(*s.AgeSeconds)+" old")
+	if s.AgeSeconds != nil {
+		text := report.Rounded(time.Duration(*s.AgeSeconds*float64(time.Second))) + " old"
+		if s.Stale {
+			text = "STALE: " + text + ", nothing is decided by it"
+		}
+		said = append(said, text)
 	}
 	return strings.Join(said, ", ")
-}
-
-func age(seconds float64) string {
-	return report.Rounded(time.Duration(seconds * float64(time.Second)))
 }
 
 // powerSentence says what all machines draw.
@@ -132,11 +124,11 @@ func (m *Model) powerSentence() string {
 	var said []string
 	if p.Now != nil {
 		text := fmt.Sprintf("%s now, reported by %d of %s", watts(*p.Now), p.Nodes-p.Late, count(p.Nodes, "node"))
-		if p.Guests > 0 {
-			text += "; power of hosts includes that of " + count(p.Guests, "virtual machine")
-		}
 		if p.Asleep > 0 {
 			text += fmt.Sprintf(", %d asleep", p.Asleep)
+		}
+		if p.Guests > 0 {
+			text += "; power of hosts includes that of " + count(p.Guests, "virtual machine")
 		}
 		said = append(said, text)
 	}
@@ -148,19 +140,12 @@ func (m *Model) powerSentence() string {
 		said = append(said, text)
 	}
 	if p.Odd > 0 {
-		said = append(said, reports(p.Odd)+" what their hardware cannot draw")
+		said = append(said, report.Plural(p.Odd, "node reports", "nodes report")+" what their hardware cannot draw")
 	}
 	if p.Late > 0 {
-		said = append(said, reports(p.Late)+" too late")
+		said = append(said, report.Plural(p.Late, "node reports", "nodes report")+" too late")
 	}
 	return strings.Join(said, ". ") + "."
-}
-
-func reports(n int) string {
-	if n == 1 {
-		return "1 node reports"
-	}
-	return fmt.Sprintf("%d nodes report", n)
 }
 
 // kWh is what was drawn in a time, by part and in all.
@@ -170,8 +155,8 @@ func (p *Power) kWh(from, to time.Time) (parted [4]float64, all float64) {
 		hours := max(0, grid.Earlier(p.end(i), to).Sub(grid.Later(w.At, from)).Hours())
 		for k, part := range parts {
 			parted[k] += part.of(w) * hours / 1000
+			all += part.of(w) * hours / 1000
 		}
-		all += w.Total() * hours / 1000
 	}
 	return parted, all
 }
@@ -203,15 +188,15 @@ func (m *Model) workSentence() string {
 		for _, j := range jobs {
 			wait += j.begin().Sub(j.Since)
 		}
-		return fmt.Sprintf("%s held, %s on average.", areHeld(len(jobs), "was", "were"),
+		return fmt.Sprintf("%s held, %s on average.", report.Plural(len(jobs), "Job was", "Jobs were"),
 			report.Rounded(wait/time.Duration(len(jobs))))
 	}
 	if len(jobs) == 0 {
 		return "Nothing is held."
 	}
-	text := areHeld(len(jobs), "is", "are") + " held"
-	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.PlannedStart != nil }); i >= 0 {
-		text += fmt.Sprintf("; %s is to start next, at %s", jobs[i].path(), m.clock(*jobs[i].PlannedStart))
+	text := report.Plural(len(jobs), "Job is", "Jobs are") + " held"
+	if j := m.next(); j != nil {
+		text += fmt.Sprintf("; %s is to start next, at %s", j.path(), m.clock(*j.PlannedStart))
 	}
 	var last time.Time
 	for _, j := range jobs {
@@ -229,18 +214,21 @@ func (m *Model) heldBriefly() string {
 	if len(jobs) == 0 {
 		return "nothing waits for a better hour"
 	}
-	text := areHeld(len(jobs), "is", "are") + " held"
-	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.PlannedStart != nil }); i >= 0 {
-		text += "; next " + m.clock(*jobs[i].PlannedStart)
+	text := report.Plural(len(jobs), "Job is", "Jobs are") + " held"
+	if j := m.next(); j != nil {
+		text += "; next " + m.clock(*j.PlannedStart)
 	}
 	return text
 }
 
-func areHeld(n int, one, many string) string {
-	if n == 1 {
-		return "1 Job " + one
+// next is what is planned to start first; nil: nothing is.
+func (m *Model) next() *Job {
+	for _, j := range m.heldJobs() {
+		if j.PlannedStart != nil {
+			return j
+		}
 	}
-	return fmt.Sprintf("%d Jobs %s", n, many)
+	return nil
 }
 
 // path names a job with its namespace, where it has one.
@@ -299,6 +287,19 @@ func amount(d *report.Difference, unit string) string {
 	return text + " " + unit
 }
 
+// named is a difference of a quantity.
+type named struct {
+	*report.Difference
+	name, unit string
+}
+
+// differences are those that are known.
+func (s *Saved) differences() []named {
+	return slices.DeleteFunc([]named{
+		{s.Emissions, "emissions", "kgCO2e"}, {s.Energy, "energy", "kWh"}, {s.Cost, "cost", s.Currency},
+	}, func(d named) bool { return d.Difference == nil })
+}
+
 // known reports whether there is anything that was compared.
 func (s *Saved) known() bool { return s != nil && (s.Jobs > 0 || s.Shadow) }
 
@@ -316,16 +317,10 @@ func (m *Model) savedSentence() string {
 		verb = "Would have saved"
 	}
 	var said []string
-	for _, d := range []struct {
-		of   *report.Difference
-		unit string
-	}{{s.Emissions, "kgCO2e"}, {s.Energy, "kWh"}, {s.Cost, s.Currency}} {
-		if d.of == nil {
-			continue
-		}
-		said = append(said, amount(d.of, d.unit))
-		if d.of == s.Emissions && d.of.Baseline > 0 {
-			said[0] += fmt.Sprintf(" (%s)", percent(d.of.Saved/d.of.Baseline))
+	for _, d := range s.differences() {
+		said = append(said, amount(d.Difference, d.unit))
+		if d.Difference == s.Emissions && d.Baseline > 0 {
+			said[0] += fmt.Sprintf(" (%s)", percent(d.Saved/d.Baseline))
 		}
 	}
 	text := fmt.Sprintf("%s %s against %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))

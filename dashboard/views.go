@@ -54,10 +54,6 @@ func (m *Model) decisionRow(d *ledger.Record) row {
 		why = report.Plain(Briefly(d.Message), m.Now)
 	}
 	work := Job{Held: Held{Namespace: d.Namespace, Kind: d.OwnerKind, Name: d.Owner}}
-	start := "–"
-	if !d.Start.IsZero() {
-		start = stamp(d.Start)
-	}
 	links := map[int]string{}
 	if !m.Past { // of runs no snapshots are kept
 		links[0] = m.decisionLink(d)
@@ -66,7 +62,7 @@ func (m *Model) decisionRow(d *ledger.Record) row {
 		links[2] = jobLink(m, &work)
 	}
 	return row{Links: links, Cells: []string{
-		stamp(d.At), d.Action, work.path(), d.Strategy, d.Node, start, why, expected(d.Energy.KWh()),
+		stamp(d.At), d.Action, work.path(), d.Strategy, d.Node, stampOf(&d.Start), why, expected(d.Energy.KWh()),
 		expected(float64(d.Carbon)),
 	}}
 }
@@ -123,16 +119,10 @@ func (p *page) savings() {
 		Caption: "Used, and what " + s.Against + " would have used",
 		Header:  columns(1, "quantity", "used", "baseline", "saved", "95 % from", "to"),
 	}
-	for _, d := range []struct {
-		name string
-		of   *report.Difference
-	}{{"energy, kWh", s.Energy}, {"emissions, kgCO2e", s.Emissions}, {"cost, " + s.Currency, s.Cost}} {
-		if d.of == nil {
-			continue
-		}
+	for _, d := range s.differences() {
 		all.Rows = append(all.Rows, row{Cells: []string{
-			strings.TrimSuffix(d.name, ", "), report.Significant(d.of.Used), report.Significant(d.of.Baseline),
-			report.Significant(d.of.Saved), optional(d.of.Low), optional(d.of.High),
+			strings.TrimSuffix(d.name+", "+d.unit, ", "), report.Significant(d.Used), report.Significant(d.Baseline),
+			report.Significant(d.Saved), optional(d.Low), optional(d.High),
 		}})
 	}
 	all.compact()
@@ -175,7 +165,7 @@ func drawSteps(s *Saved) template.HTML {
 	level := d.Baseline
 	for _, step := range s.Steps {
 		level -= step.Value
-		top = math.Max(top, level)
+		top = max(top, level)
 	}
 	w := &drawing{top: 1.12 * math.Max(top, 1e-12)}
 	width := 100 / float64(len(s.Steps)+2)
@@ -237,12 +227,7 @@ func (p *page) compare() {
 				}
 			}
 		}
-		switch {
-		case s.Best:
-			r.Class = "best"
-		case s.Baseline:
-			r.Class = "base"
-		}
+		r.Class = s.class()
 		t.Rows = append(t.Rows, r)
 	}
 	t.compact()
@@ -254,11 +239,24 @@ func compareSentence(all []Strategy) string {
 	var names []string
 	for i := range all {
 		if all[i].Best {
-			names = append(names, fmt.Sprintf("%s (%s kgCO2e, waits %s)", all[i].Name, report.Significant(all[i].Kg),
-				report.Span(3600*all[i].WaitHours)))
+			names = append(names, all[i].brief())
 		}
 	}
 	return "No other strategy beats these in waits and emissions at once: " + strings.Join(names, "; ") + "."
+}
+
+func (s *Strategy) brief() string {
+	return fmt.Sprintf("%s (%s kgCO2e, waits %s)", s.Name, report.Significant(s.Kg), report.Span(3600*s.WaitHours))
+}
+
+func (s *Strategy) class() string {
+	switch {
+	case s.Baseline:
+		return "base"
+	case s.Best:
+		return "best"
+	}
+	return "other"
 }
 
 // drawPareto draws strategies by wait and emissions.
@@ -302,16 +300,8 @@ func drawPareto(all []Strategy) template.HTML {
 	}
 	for i := range all {
 		s := &all[i]
-		class := "other"
-		switch {
-		case s.Baseline:
-			class = "base"
-		case s.Best:
-			class = "best"
-		}
-		fmt.Fprintf(d, `<circle class="dot %s" cx="%s" cy="%s" r="6"><title>%s</title></circle>`, class,
-			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(fmt.Sprintf("%s: %s kgCO2e, waits %s", s.Name,
-				report.Significant(s.Kg), report.Span(3600*s.WaitHours))))
+		fmt.Fprintf(d, `<circle class="dot %s" cx="%s" cy="%s" r="6"><title>%s</title></circle>`, s.class(),
+			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(s.brief()))
 		if s.Best {
 			taken = d.beside(x(s.WaitHours), y(s.Kg), shortened(s.Name), taken)
 		}

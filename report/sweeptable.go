@@ -177,12 +177,12 @@ func worst(r *SweepRow) string {
 
 // headline says what was compared.
 func (s *Sweep) headline() string {
-	starts := plural(s.Starts, "start", "starts")
+	starts := Plural(s.Starts, "start", "starts")
 	if s.Quoted != QuoteAll {
 		starts += fmt.Sprintf(", those of %s index quoted", s.Quoted)
 	}
-	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), plural(s.Trials, "trial", "trials"),
-		plural(len(s.Zones), "zone", "zones"), starts)
+	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), Plural(s.Trials, "trial", "trials"),
+		Plural(len(s.Zones), "zone", "zones"), starts)
 }
 
 // Text shows all tables.
