@@ -45,10 +45,7 @@ func (m *Model) gridBand(p *page) band {
 		if i < mostLines {
 			b.Keys = append(b.Keys, keyed{z.Name, fmt.Sprintf("k-c%d", i)})
 		}
-		for _, s := range []*Signal{z.Carbon, z.Price} {
-			if s == nil {
-				continue
-			}
+		for _, s := range z.signals() {
 			b.Table.Header = append(b.Table.Header, column{z.Name + ", " + s.Unit, true})
 			if i == 0 {
 				b.Notes = append(b.Notes, note{s.Unit + ": " + s.provenance() + ".", s.Stale})
@@ -57,20 +54,16 @@ func (m *Model) gridBand(p *page) band {
 	}
 	if len(m.Zones) > 0 {
 		z, said := &m.Zones[0], []string(nil)
-		for _, s := range []*Signal{z.Carbon, z.Price} {
-			if s != nil {
-				said = append(said, m.gridSentence(s))
-			}
+		for _, s := range z.signals() {
+			said = append(said, m.gridSentence(s.Signal))
 		}
 		b.Sentence = z.Name + ": " + strings.Join(said, ". ") + "."
 	}
 	for from, to := range m.slots() {
 		cells := []string{stamp(from)}
 		for i := range m.Zones {
-			for _, s := range []*Signal{m.Zones[i].Carbon, m.Zones[i].Price} {
-				if s != nil {
-					cells = append(cells, shown(s.Mean(from, to)))
-				}
+			for _, s := range m.Zones[i].signals() {
+				cells = append(cells, shown(s.Mean(from, to)))
 			}
 		}
 		b.Table.Rows = append(b.Table.Rows, row{Cells: cells})

@@ -172,17 +172,9 @@ type viewLink struct {
 	Current    bool
 }
 
-var views = []struct {
-	view View
-	name string
-}{{Overview, "Now"}, {Decisions, "Decisions"}, {Savings, "Savings"}, {Compare, "Compare"}, {Doctor, "Doctor"}}
+var views = []View{Overview, Decisions, Savings, Compare, Doctor}
 
-func viewPath(v View) string {
-	if v == Overview {
-		return "/"
-	}
-	return "/" + string(v)
-}
+func viewPath(v View) string { return "/" + strings.TrimPrefix(string(v), string(Overview)) }
 
 // Timeless reports whether a page has no axis of time and no Jobs, as a comparison's.
 func (p *page) Timeless() bool { return p.From.Equal(p.To) }
@@ -190,17 +182,21 @@ func (p *page) Timeless() bool { return p.From.Equal(p.To) }
 // Views are the links above each page. A view that a source cannot fill is left out.
 func (p *page) Views() (links []viewLink) {
 	for _, v := range views {
-		if v.view == Doctor && p.Past || v.view == Compare && len(p.Strategies) == 0 && p.View != Compare ||
-			p.Timeless() && v.view != Compare {
+		if v == Doctor && p.Past || v == Compare && len(p.Strategies) == 0 && p.View != Compare ||
+			p.Timeless() && v != Compare {
 			continue
 		}
-		name := v.name
-		if v.view == Overview && p.Past {
-			name = "Overview"
-		}
-		links = append(links, viewLink{name, p.Here(v.view), v.view == p.View})
+		links = append(links, viewLink{p.titled(v), p.Here(v), v == p.View})
 	}
 	return links
+}
+
+// titled is a view as people are told it.
+func (p *page) titled(v View) string {
+	if v == Overview && !p.Past {
+		return "Now"
+	}
+	return strings.ToUpper(string(v[:1])) + string(v[1:])
 }
 
 // Here is the address of a view, of the same run and time.
@@ -231,10 +227,7 @@ func (p *page) Whole() string { return address(viewPath(p.View), p.query, "run")
 // OtherTheme is the address that changes between light and dark.
 func (p *page) OtherTheme() string {
 	q := maps.Clone(p.query)
-	q.Set("theme", map[string]string{"dark": "light"}[p.Theme])
-	if p.Theme != "dark" {
-		q.Set("theme", "dark")
-	}
+	q.Set("theme", map[bool]string{true: "light", false: "dark"}[p.Theme == "dark"])
 	return "?" + q.Encode()
 }
 
@@ -247,12 +240,7 @@ func (p *page) render() ([]byte, error) {
 // overview fills the first screen.
 func (p *page) overview() {
 	m := p.Model
-	p.Heading, p.Axis = "Now", drawAxis(m)
-	if m.Past {
-		p.Heading = "Overview"
-	}
-	p.Banner = m.banner()
-	p.Tiles = p.tiles()
+	p.Axis, p.Banner, p.Tiles = drawAxis(m), m.banner(), p.tiles()
 	p.Bands = []band{m.gridBand(p), m.powerBand(p), m.workBand(p)}
 	p.Cards = m.cards()
 }
@@ -272,16 +260,12 @@ func (m *Model) banner() *banner {
 		}
 	case len(m.Unseen) > 0:
 		first, _, _ := strings.Cut(m.Unseen[0], ". ") // the first screen has one line for it
-		return &banner{"", "Not seen:", first + more(len(m.Unseen)-1), ""}
+		if left := len(m.Unseen) - 1; left > 0 {
+			first += fmt.Sprintf(" (and %d more: see where the figures come from)", left)
+		}
+		return &banner{"", "Not seen:", first, ""}
 	}
 	return nil
-}
-
-func more(n int) string {
-	if n <= 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (and %d more: see where the figures come from)", n)
 }
 
 // tiles say plainly what matters most.
@@ -310,17 +294,10 @@ func (p *page) savedTile() tile {
 	case s.Shadow:
 		t.Name = "Would have saved"
 	}
-	d, unit := s.Emissions, "kgCO2e"
-	if d == nil {
-		d, unit = s.Energy, "kWh"
-	}
-	if d == nil {
-		return t
-	}
-	t.Value, t.Unit, t.Text = report.Significant(d.Saved), unit, s.brief(d)
-	t.Class = map[bool]string{true: "good", false: "bad"}[d.Saved >= 0]
-	if d.Low != nil && d.High != nil {
-		t.Unit += fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
+	if known := s.differences(); len(known) > 0 {
+		d := known[0]
+		t.Value, t.Unit, t.Text = report.Significant(d.Saved), d.unit+interval(d.Difference), s.brief(d.Difference)
+		t.Class = map[bool]string{true: "good", false: "bad"}[d.Saved >= 0]
 	}
 	return t
 }

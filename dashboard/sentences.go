@@ -52,6 +52,18 @@ func watts(w float64) string {
 	return fmt.Sprintf("%.3g W", w)
 }
 
+// quantity is a signal and what it is of.
+type quantity struct {
+	*Signal
+	name string
+}
+
+// signals are those that a zone has.
+func (z *Zone) signals() []quantity {
+	return slices.DeleteFunc([]quantity{{z.Carbon, "carbon intensity"}, {z.Price, "price"}},
+		func(q quantity) bool { return q.Signal == nil })
+}
+
 // gridSentence says what the grid of a zone does.
 func (m *Model) gridSentence(s *Signal) string {
 	var said []string
@@ -278,13 +290,11 @@ func Briefly(reason string) string {
 	return WithoutGrams(reason)
 }
 
-// amount shows a difference with its interval.
-func amount(d *report.Difference, unit string) string {
-	text := report.Significant(d.Saved)
-	if d.Low != nil && d.High != nil {
-		text += fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
+func interval(d *report.Difference) string {
+	if d.Low == nil || d.High == nil {
+		return ""
 	}
-	return text + " " + unit
+	return fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
 }
 
 // named is a difference of a quantity.
@@ -318,7 +328,7 @@ func (m *Model) savedSentence() string {
 	}
 	var said []string
 	for _, d := range s.differences() {
-		said = append(said, amount(d.Difference, d.unit))
+		said = append(said, report.Significant(d.Saved)+interval(d.Difference)+" "+d.unit)
 		if d.Difference == s.Emissions && d.Baseline > 0 {
 			said[0] += fmt.Sprintf(" (%s)", percent(d.Saved/d.Baseline))
 		}
@@ -348,9 +358,9 @@ func (s *Saved) brief(d *report.Difference) string {
 // stale lists what is too old to be decided by.
 func (m *Model) stale() (names []string) {
 	for i := range m.Zones {
-		for what, s := range map[string]*Signal{"carbon intensity": m.Zones[i].Carbon, "price": m.Zones[i].Price} {
-			if s != nil && s.Stale {
-				names = append(names, what+" of "+m.Zones[i].Name)
+		for _, s := range m.Zones[i].signals() {
+			if s.Stale {
+				names = append(names, s.name+" of "+m.Zones[i].Name)
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func (s *Server) Handler() http.Handler {
 		})
 	}
 	filled("/{$}", Overview, viewed)
-	for _, v := range []View{Decisions, Savings, Compare, Doctor, "how"} {
+	for _, v := range append([]View{"how"}, views[1:]...) {
 		filled("/"+string(v), v, viewed)
 	}
 	filled("/job", Overview, s.job)
@@ -250,6 +250,7 @@ func viewed(p *page, _ *http.Request) error {
 	if p.View == Overview && p.Timeless() {
 		p.View = Compare
 	}
+	p.Heading = p.titled(p.View)
 	map[View]func(){
 		Overview: p.overview, Decisions: p.decisions, Savings: p.savings, Compare: p.compare, Doctor: p.doctor,
 		"how": p.how,
@@ -330,7 +331,7 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
 // model serves what a page shows as JSON.
 func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
 	v := cmp.Or(View(r.URL.Query().Get("view")), Overview)
-	if !slices.Contains([]View{Overview, Decisions, Savings, Compare, Doctor}, v) {
+	if !slices.Contains(views, v) {
 		return wrong("view is %.40q: want overview, decisions, savings, compare or doctor", v)
 	}
 	p, err := s.start(w, r, v)

@@ -25,7 +25,6 @@ var actions = []string{"any", "hold", "release", "place"}
 // decisions fills the list of what was decided, the youngest first.
 func (p *page) decisions() {
 	m := p.Model
-	p.Heading = "Decisions"
 	p.Filter = &filter{p.query.Get("q"), p.query.Get("action")}
 	for _, a := range actions {
 		p.Actions = append(p.Actions, option{Name: a})
@@ -102,7 +101,6 @@ func (m *Model) filtered(f *filter) (found []*ledger.Record) {
 // savings fills the page of what was saved, by where that came from.
 func (p *page) savings() {
 	m, s := p.Model, p.Saved
-	p.Heading = "Savings"
 	p.Said = []string{m.savedSentence()}
 	if s == nil {
 		return
@@ -197,7 +195,6 @@ func drawSteps(s *Saved) template.HTML {
 
 // compare fills the comparison of strategies.
 func (p *page) compare() {
-	p.Heading = "Compare"
 	if len(p.Strategies) == 0 {
 		p.Said = []string{"No strategies were compared here. On your own trace:"}
 		p.Commands = []string{
@@ -342,7 +339,6 @@ func (d *drawing) beside(x, y float64, text string, taken []box) []box {
 
 // doctor fills the findings, what is wrong first.
 func (p *page) doctor() {
-	p.Heading = "Doctor"
 	slices.SortStableFunc(p.Findings, func(a, b Finding) int { return badness(b.Status) - badness(a.Status) })
 	p.Said = []string{Verdict(p.Findings)}
 	p.Commands = []string{"kubenergy doctor"}
@@ -381,15 +377,10 @@ func (p *page) how() {
 	}}
 	for i := range m.Zones {
 		z := &m.Zones[i]
-		for _, s := range []struct {
-			name string
-			of   *Signal
-		}{{"carbon intensity", z.Carbon}, {"price", z.Price}} {
-			if s.of != nil {
-				signals.Rows = append(signals.Rows, row{Cells: []string{
-					z.Name, s.name, optional(s.of.Now), s.of.Unit, s.of.provenance(),
-				}})
-			}
+		for _, s := range z.signals() {
+			signals.Rows = append(signals.Rows, row{Cells: []string{
+				z.Name, s.name, optional(s.Now), s.Unit, s.provenance(),
+			}})
 		}
 	}
 	stale := "Nothing is too old."
