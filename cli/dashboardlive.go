@@ -94,15 +94,10 @@ func (s *liveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.M
 	now := s.t.now().UTC()
 	m := &dashboard.Model{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: dashboard.KindDashboard, Title: s.title(), Now: now,
-		From: now.Add(-before).Truncate(time.Hour), To: now.Add(after).Truncate(time.Hour),
+		From:  cmp.Or(q.From, now.Add(-before).Truncate(time.Hour)),
+		To:    cmp.Or(q.To, now.Add(after).Truncate(time.Hour)),
 		Zones: []dashboard.Zone{}, Jobs: []dashboard.Job{}, Namespaces: []dashboard.Use{},
 		Budgets: []dashboard.Budget{},
-	}
-	if !q.From.IsZero() {
-		m.From = q.From
-	}
-	if !q.To.IsZero() {
-		m.To = q.To
 	}
 	if !m.From.Before(m.To) {
 		return nil, errors.New("from is not before to")
@@ -215,13 +210,7 @@ func (s *liveSource) Origin(ctx context.Context, q dashboard.Query,
 		return nil, err
 	}
 	now := s.t.now().UTC()
-	from, to := q.From, now
-	if from.IsZero() {
-		from = now.Add(-savingsSpan)
-	}
-	if !q.To.IsZero() {
-		to = grid.Earlier(q.To, now)
-	}
+	from, to := cmp.Or(q.From, now.Add(-savingsSpan)), grid.Earlier(cmp.Or(q.To, now), now)
 	o, filters := &dashboard.Origin{Meters: map[string]string{}}, map[string][]string(nil)
 	o.Command = "kubenergy report --from " + from.Format(time.RFC3339) + " --group-by node,hour -n " + namespace
 	if owner != "" {

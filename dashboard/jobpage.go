@@ -15,10 +15,7 @@ import (
 // job fills the page of one Job.
 func (p *page) job(v *JobView) {
 	p.JobView = v
-	p.Heading = v.Name
-	if v.Namespace != "" {
-		p.Heading = v.Namespace + "/" + v.Name
-	}
+	p.Heading = strings.TrimPrefix(v.Namespace+"/"+v.Name, "/")
 	if text := v.delaySentence(); text != "" {
 		p.Said = append(p.Said, text)
 	}
@@ -113,21 +110,16 @@ func (v *JobView) nodes() *table {
 	}
 	t.Caption = "Why this node: nodes by " + v.Placement.Strategy + ", of one pod that starts now, estimated"
 	const most = 20
-	for i, n := range v.Placement.Ranked {
-		if i == most {
-			break
-		}
-		rank := "–"
+	t.Limit = most
+	t.fill(len(v.Placement.Ranked), false, func(i int) row {
+		n, rank := &v.Placement.Ranked[i], "–"
 		if n.Rank > 0 {
 			rank = strconv.Itoa(n.Rank)
 		}
-		t.Rows = append(t.Rows, row{Cells: []string{
+		return row{Cells: []string{
 			n.Node, n.Site, n.Profile, rank, optional(n.WattHours), optional(n.Grams), optional(n.Cost),
-		}})
-	}
-	if left := len(v.Placement.Ranked) - len(t.Rows); left > 0 {
-		t.More = fmt.Sprintf("And %d more.", left)
-	}
+		}}
+	})
 	var out []string
 	for _, o := range v.Placement.Out {
 		out = append(out, o.Node+": "+o.Why)

@@ -95,20 +95,14 @@ func (m *Model) signalOf(s *grid.Signal, unit string) *Signal {
 		return nil
 	}
 	shown := &Signal{Unit: unit, Quality: s.Quality.String(), Source: "the scenario's file"}
-	shown.Line = LineOf(s.Series.Between(m.From, m.To))
+	if s := s.Series.Between(m.From, m.To); s != nil {
+		shown.Until = s.End()
+		for i := range s.Len() {
+			at := s.Start().Add(time.Duration(i) * s.Step())
+			shown.Points = append(shown.Points, Point{At: at, Value: s.Value(i)})
+		}
+	}
 	return shown
-}
-
-// LineOf is a series as a line.
-func LineOf(s *grid.Series) Line {
-	if s == nil {
-		return Line{}
-	}
-	line := Line{Points: make([]Point, 0, s.Len()), Until: s.End()}
-	for i := range s.Len() {
-		line.Points = append(line.Points, Point{At: s.Start().Add(time.Duration(i) * s.Step()), Value: s.Value(i)})
-	}
-	return line
 }
 
 func powerOf(r, baseline *sim.Result, name string) *Power {
@@ -167,12 +161,10 @@ func (m *Model) ofOutcomes(r *sim.Result) {
 	slices.SortStableFunc(m.Decisions, func(a, b ledger.Record) int { return b.At.Compare(a.At) })
 }
 
-func record(j *sched.Job, action string, start time.Time, reason, message, strategy string,
-	at time.Time,
-) ledger.Record {
+func record(j *sched.Job, action string, start time.Time, reason, why, strategy string, at time.Time) ledger.Record {
 	return ledger.Record{
 		ID: action + "-" + j.ID, At: at.UTC(), Action: action, OwnerKind: "Job", Owner: j.ID, Strategy: strategy,
-		Start: start.UTC(), Reason: reason, Message: message, Quality: energy.Estimated,
+		Start: start.UTC(), Reason: reason, Message: why, Quality: energy.Estimated,
 	}
 }
 
@@ -200,19 +192,17 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 			at = next
 		}
 	}
-	if run.EmptyNodes != base.EmptyNodes {
-		step("Sleep", "machines without work sleep, under the baseline",
-			runOf(r, func(o *report.Run) bool { return o.Strategy == base.Strategy && o.EmptyNodes == run.EmptyNodes }))
-	}
-	where, when, timed := strings.Cut(run.Strategy, "+")
-	if timed {
-		isPlaced := func(o *report.Run) bool { return o.Strategy == where && o.EmptyNodes == run.EmptyNodes }
-		placed := runOf(r, isPlaced)
-		if placed == nil { // as carbon on one site does
-			where = "energy"
-			placed = runOf(r, isPlaced)
+	alike := func(strategy string) *report.Run { // with machines that sleep as in this run
+		for k := range r.Runs {
+			if r.Runs[k].Strategy == strategy && r.Runs[k].EmptyNodes == run.EmptyNodes {
+				return &r.Runs[k]
+			}
 		}
-		if placed != nil {
+		return nil
+	}
+	step("Sleep", "machines without work sleep, under the baseline", alike(base.Strategy))
+	if where, when, timed := strings.Cut(run.Strategy, "+"); timed {
+		if placed := cmp.Or(alike(where), alike("energy")); placed != nil { // as carbon on one site places
 			step("Placement", placed.Strategy+" chooses the machine", placed)
 			step("Timing", run.Strategy+" beyond "+placed.Strategy+": jobs start by the rule "+when, run)
 		}
@@ -220,13 +210,6 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 	}
 	step("Placement", run.Strategy+" chooses the machine", run)
 	return s
-}
-
-func runOf(r *report.Report, is func(*report.Run) bool) *report.Run {
-	if i := slices.IndexFunc(r.Runs, func(o report.Run) bool { return is(&o) }); i >= 0 {
-		return &r.Runs[i]
-	}
-	return nil
 }
 
 func difference(baseline, used float64) *report.Difference {
@@ -337,12 +320,7 @@ func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
 			count(len(f.models), "run"), f.models[len(f.models)-1].Run))
 	}
 	m := *found
-	if !q.From.IsZero() {
-		m.From = q.From
-	}
-	if !q.To.IsZero() {
-		m.To = q.To
-	}
+	m.From, m.To = cmp.Or(q.From, m.From), cmp.Or(q.To, m.To)
 	return &m, nil
 }
 

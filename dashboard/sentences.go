@@ -245,10 +245,7 @@ func (m *Model) next() *Job {
 
 // path names a job with its namespace, where it has one.
 func (j *Job) path() string {
-	if j.Namespace == "" {
-		return j.Name
-	}
-	return j.Namespace + "/" + j.Name
+	return strings.TrimPrefix(j.Namespace+"/"+j.Name, "/")
 }
 
 // sentence is what explain says of a job, in one sentence.
