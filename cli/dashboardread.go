@@ -103,12 +103,9 @@ func (r *liveReader) zones(ctx context.Context, h *holdings) {
 		r.unseen("the grid", err)
 		return
 	}
-	slices.SortFunc(zones, func(a, b v1alpha1.GridZone) int { // the default one first
-		if a.Spec.Default != b.Spec.Default {
-			return map[bool]int{true: -1, false: 1}[a.Spec.Default]
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+	// the default one first
+	place := func(z v1alpha1.GridZone) string { return fmt.Sprint(!z.Spec.Default, " ", z.Name) }
+	slices.SortFunc(zones, func(a, b v1alpha1.GridZone) int { return strings.Compare(place(a), place(b)) })
 	for i := range zones {
 		z := &zones[i]
 		shown := dashboard.Zone{Name: z.Name, Carbon: r.signal(z.Status.Carbon), Price: r.signal(z.Status.Price)}

@@ -10,11 +10,6 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 )
 
-func (p *page) exports(b *band) {
-	b.CSV = address("/csv", p.query, "run", "from", "to", "of="+b.ID)
-	b.SVG = address("/svg", p.query, "run", "from", "to", "of="+b.ID)
-}
-
 // copies gives a band what says the same elsewhere: a command, a query of Prometheus, and a request to the controller's
 // HTTP interface as docs/reference/api.md has it.
 func (b *band) copies(command, promQL, path string) {
@@ -24,7 +19,7 @@ func (b *band) copies(command, promQL, path string) {
 		"'https://kubenergy-controller.kubenergy-system.svc:9443/api/v1/" + path + "'"}}
 }
 
-func (m *Model) gridBand(p *page) band {
+func (m *Model) gridBand() band {
 	b := band{
 		ID: "grid", Name: "Grid", Empty: "No carbon intensity and no price is known.", Sentence: "unknown",
 		Plot:   drawGrid(m, "carbon", "Carbon intensity over time", func(z *Zone) *Signal { return z.Carbon }),
@@ -68,7 +63,6 @@ func (m *Model) gridBand(p *page) band {
 		}
 		b.Table.Rows = append(b.Table.Rows, row{Cells: cells})
 	}
-	p.exports(&b)
 	return b
 }
 
@@ -109,7 +103,7 @@ func (m *Model) slots() iter.Seq2[time.Time, time.Time] {
 	}
 }
 
-func (m *Model) powerBand(p *page) band {
+func (m *Model) powerBand() band {
 	b := band{
 		ID: "power", Name: "Watts", Plot: drawPower(m), Sentence: m.powerSentence(),
 		Empty: "No node reports what it draws, and nothing was booked in this time.",
@@ -155,13 +149,11 @@ func (m *Model) powerBand(p *page) band {
 		}
 		b.Table.Rows = append(b.Table.Rows, row{Cells: cells})
 	}
-	p.exports(&b)
 	return b
 }
 
-func (m *Model) workBand(p *page) band {
-	all := m.heldJobs()
-	jobs := m.within(all)
+func (m *Model) workBand(whole bool) band {
+	jobs := m.within(m.heldJobs())
 	b := band{
 		ID: "work", Name: "Work", Plot: drawWork(m), Sentence: m.workSentence(), Empty: m.workSentence(),
 		Table: &table{
@@ -186,8 +178,7 @@ func (m *Model) workBand(p *page) band {
 	case len(jobs) > 0:
 		b.Notes = append(b.Notes, note{"Line: created to deadline. Bar: planned; solid: ran.", false})
 	}
-	b.Table.fill(len(jobs), p.whole, func(i int) row { return m.jobRow(jobs[i]) })
-	p.exports(&b)
+	b.Table.fill(len(jobs), whole, func(i int) row { return m.jobRow(jobs[i]) })
 	return b
 }
 

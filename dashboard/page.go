@@ -241,8 +241,13 @@ func (p *page) render() ([]byte, error) {
 func (p *page) overview() {
 	m := p.Model
 	p.Axis, p.Banner, p.Tiles = drawAxis(m), m.banner(), p.tiles()
-	p.Bands = []band{m.gridBand(p), m.powerBand(p), m.workBand(p)}
-	p.Cards = m.cards()
+	p.Bands, p.Cards = []band{m.gridBand(), m.powerBand(), m.workBand(p.whole)}, m.cards()
+	for i := range p.Bands {
+		if b := &p.Bands[i]; b.Table != nil {
+			b.CSV = address("/csv", p.query, "run", "from", "to", "of="+b.ID)
+			b.SVG = address("/svg", p.query, "run", "from", "to", "of="+b.ID)
+		}
+	}
 }
 
 // banner says what a reader has to know before all else.
@@ -310,7 +315,7 @@ func (p *page) waitedTile() tile {
 		return t
 	}
 	if t.Value, t.Unit = report.Span(*s.MeanWait), "on average"; p.Past && s.Late != nil {
-		t.Text = fmt.Sprintf("%s held; %s too late", report.Plural(s.Held, "Job was", "Jobs were"), count(*s.Late, "start"))
+		t.Text = report.Plural(s.Held, "Job was", "Jobs were") + " held; " + count(*s.Late, "start") + " too late"
 	}
 	return t
 }
