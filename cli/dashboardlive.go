@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -109,12 +107,7 @@ func (s *liveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.M
 		r.decisions(ctx)
 	case dashboard.Doctor:
 		r.mode(ctx)
-		d := &doctor{
-			client: s.cluster, config: s.config, namespace: s.flags.component, now: s.t.now, fresh: map[string]bool{},
-			deployments: map[string]*appsv1.Deployment{},
-		}
-		d.examine(ctx)
-		m.Findings = d.findings
+		m.Findings = s.examine(ctx, s.flags.component, s.t.now).findings
 	case dashboard.Savings:
 		r.mode(ctx)
 		r.savings(ctx, savingsTake)
@@ -153,7 +146,7 @@ func (s *liveSource) Job(ctx context.Context, _ dashboard.Query,
 	case e.best != nil && e.best.Site.Name != "":
 		site, v.Where = e.best.Site, e.best.Site.Name+", the site of the node that is ranked first"
 	case site == nil:
-		v.Where = "no node is ranked, and there is no default GridZone"
+		v.Where = "no node is ranked, and no default GridZone is seen"
 		return v, nil
 	default:
 		v.Where = site.Name + ", the default GridZone, since no node is ranked"
@@ -191,10 +184,8 @@ func (s *liveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.
 		if err != nil {
 			continue
 		}
-		for i := range answer.Decisions {
-			if answer.Decisions[i].ID == d.ID {
-				return &answer.Decisions[i], nil
-			}
+		if i := slices.IndexFunc(answer.Decisions, func(r ledger.Record) bool { return r.ID == d.ID }); i >= 0 {
+			return &answer.Decisions[i], nil
 		}
 		return nil, nil
 	}
@@ -281,12 +272,7 @@ func (s *liveSource) Act(ctx context.Context, a dashboard.Act) (result string, e
 		result, err := runNow(ctx, s.cluster, a.Kind, a.Namespace, a.Name)
 		return fmt.Sprintf("%s %s/%s: %s", a.Kind, a.Namespace, a.Name, result), err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{
-		v1alpha1.LabelMode: a.Mode,
-	}}})
-	if err != nil {
-		return "", err
-	}
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelMode, a.Mode)
 	if _, err := s.CoreV1().Namespaces().Patch(ctx, a.Namespace, types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		return "", fmt.Errorf("labelling namespace %s: %s", a.Namespace, because(err))

@@ -88,8 +88,8 @@ func (r *liveReader) shadowed(ctx context.Context) {
 	}
 	saved := &dashboard.Saved{
 		Against: "starting at once", Shadow: true,
-		Method: "The controller has counted it since shadow mode began, at the intensities that were forecast: a sum, " +
-			"which has no interval.",
+		Method: "The controller has counted it since shadow mode began, at the intensities that were forecast: a " +
+			"sum, which has no interval.",
 	}
 	grams := 0.0
 	for i := range list.Items {

@@ -96,12 +96,7 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 			if err != nil {
 				return err
 			}
-			d := &doctor{
-				client: c, config: c.config, namespace: f.namespace, now: t.now, fresh: map[string]bool{},
-				deployments: map[string]*appsv1.Deployment{},
-			}
-			d.examine(cmd.Context())
-			return d.report(t, format.value)
+			return c.examine(cmd.Context(), f.namespace, t.now).report(t, format.value)
 		},
 	}
 	f.add(cmd.Flags())
@@ -109,6 +104,16 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 		"namespace of KubEnergy's components")
 	format = output(cmd.Flags(), "text", "json")
 	return cmd
+}
+
+// examine looks at an installation in a namespace.
+func (c *cluster) examine(ctx context.Context, namespace string, now func() time.Time) *doctor {
+	d := &doctor{
+		client: c, config: c.config, namespace: namespace, now: now, fresh: map[string]bool{},
+		deployments: map[string]*appsv1.Deployment{},
+	}
+	d.examine(ctx)
+	return d
 }
 
 // examine runs all checks. If there is no server to ask, one finding says so.

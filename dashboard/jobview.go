@@ -87,11 +87,15 @@ func (f *Folder) Job(_ context.Context, q Query, _, _, name string) (*JobView, e
 
 // weighIn weighs other delays of a job of a run, on the grid of its only site.
 func (v *JobView) weighIn(m *Model) {
-	if len(m.Zones) != 1 || m.Zones[0].Carbon == nil {
+	if len(m.Zones) != 1 {
 		v.Where = "each machine has the grid of its own site"
 		return
 	}
 	z, j := &m.Zones[0], v.Job
+	if v.Where = z.Name; z.Carbon == nil {
+		v.Where += " has no carbon intensity"
+		return
+	}
 	job := &sched.Job{Submitted: j.Since, Duration: j.end().Sub(j.begin())}
 	if j.LatestStart != nil {
 		job.AllowedDelay = j.LatestStart.Sub(j.Since)
@@ -99,10 +103,9 @@ func (v *JobView) weighIn(m *Model) {
 	const reach = 48*time.Hour + muchMore
 	s, err := z.Carbon.series(j.Since, j.Since.Add(job.AllowedDelay+job.Duration+reach))
 	if err != nil {
-		v.Where = "the carbon intensity of " + z.Name + " is not known then"
+		v.Where += " has no carbon intensity then"
 		return
 	}
-	v.Where = z.Name
 	v.Weigh(s, z.Carbon.Unit, job, j.Since, func(allowed time.Duration) time.Time {
 		return sched.BestStart(s, j.Since, j.Since.Add(allowed), job.Duration)
 	})
@@ -121,15 +124,16 @@ func (v *JobView) delaySentence() string {
 	if set.Allowed == 0 {
 		text = fmt.Sprintf("No delay is allowed: a start at once has %s %s over its run.", short(set.Value), v.Unit)
 	}
-	for _, d := range v.Delays[i+1:] {
-		if d.Allowed == set.Allowed+muchMore || d == v.Delays[len(v.Delays)-1] {
-			more := report.Rounded(d.Allowed - set.Allowed)
-			if d.Value >= set.Value {
-				return text + fmt.Sprintf(" %s more would bring nothing.", more)
-			}
-			return text + fmt.Sprintf(" %s more would bring it to %s %s: %s less than a start at once.", more,
-				short(d.Value), v.Unit, percent(d.Saving))
-		}
+	if i+1 == len(v.Delays) {
+		return text + " The forecast does not reach further."
 	}
-	return text + " The forecast does not reach further."
+	d := &v.Delays[len(v.Delays)-1]
+	if k := slices.IndexFunc(v.Delays, func(d Delay) bool { return d.Allowed == set.Allowed+muchMore }); k > 0 {
+		d = &v.Delays[k]
+	}
+	text += " " + report.Rounded(d.Allowed-set.Allowed) + " more would bring "
+	if d.Value >= set.Value {
+		return text + "nothing."
+	}
+	return text + fmt.Sprintf("it to %s %s: %s less than a start at once.", short(d.Value), v.Unit, percent(d.Saving))
 }

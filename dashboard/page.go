@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
 	"html/template"
@@ -229,12 +228,6 @@ func (p *page) OtherTheme() string {
 	q := maps.Clone(p.query)
 	q.Set("theme", map[bool]string{true: "light", false: "dark"}[p.Theme == "dark"])
 	return "?" + q.Encode()
-}
-
-func (p *page) render() ([]byte, error) {
-	var b bytes.Buffer
-	err := pages.ExecuteTemplate(&b, "page", p)
-	return b.Bytes(), err
 }
 
 // overview fills the first screen.

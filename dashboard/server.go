@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -236,12 +237,12 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, e
 }
 
 func (s *Server) write(w http.ResponseWriter, p *page) error {
-	data, err := p.render()
-	if err != nil {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, "page", p); err != nil {
 		return fault{http.StatusInternalServerError, fmt.Errorf("the page cannot be made: %w", err)}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(data)
+	_, _ = b.WriteTo(w)
 	return nil
 }
 
