@@ -16,20 +16,17 @@ import (
 func (p *page) decision(d *ledger.Record) {
 	work := Job{Held: Held{Namespace: d.Namespace, Name: d.Owner}}
 	p.View, p.Heading = "decision", d.Action+" "+work.path()
-	said := fmt.Sprintf("Decided %s by %s", p.clock(d.At), cmp.Or(d.Strategy, "no strategy"))
+	text := fmt.Sprintf("Decided %s by %s", p.clock(d.At), cmp.Or(d.Strategy, "no strategy"))
 	if d.Reason != "" {
-		said += ": " + d.Reason
+		text += ": " + d.Reason
 	}
 	if d.Node != "" {
-		said += ", on " + d.Node
+		text += ", on " + d.Node
 	}
 	if !d.Start.IsZero() {
-		said += ", start " + p.clock(d.Start)
+		text += ", start " + p.clock(d.Start)
 	}
-	p.Said = []string{said + "."}
-	if d.Message != "" {
-		p.Said = append(p.Said, report.Plain(d.Message, p.Now))
-	}
+	p.Said = said(text+".", report.Plain(d.Message, p.Now))
 	s, err := report.ReadSnapshot(d)
 	if len(d.Snapshot) == 0 {
 		err = errors.New("no snapshot is kept, or you may not see it")

@@ -88,16 +88,19 @@ func (d *drawing) scale(m *Model, unit string, show func(float64) string, values
 // upright draws the lines at the marks of the axis of time.
 func (d *drawing) upright(m *Model) {
 	for _, t := range report.TimeTicks(m.From, d.span) {
-		at := pc(100 * t.Value / d.span)
-		fmt.Fprintf(d, `<line class="mark" x1="%s" x2="%s" y1="0" y2="100%%"/>`, at, at)
+		d.rule("mark", 100*t.Value/d.span)
 	}
+}
+
+// rule draws an upright line.
+func (d *drawing) rule(class string, x float64) {
+	fmt.Fprintf(d, `<line class="%s" x1="%s" x2="%[2]s" y1="0" y2="100%%"/>`, class, pc(x))
 }
 
 // now marks the present.
 func (d *drawing) now(m *Model) {
 	if !m.Past && m.Now.After(m.From) && m.Now.Before(m.To) {
-		x := pc(d.x(m.Now))
-		fmt.Fprintf(d, `<line class="now" x1="%s" x2="%s" y1="0" y2="100%%"/>`, x, x)
+		d.rule("now", d.x(m.Now))
 	}
 }
 

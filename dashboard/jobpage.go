@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,9 +15,7 @@ import (
 func (p *page) job(v *JobView) {
 	p.JobView = v
 	p.Heading = strings.TrimPrefix(v.Namespace+"/"+v.Name, "/")
-	if text := v.delaySentence(); text != "" {
-		p.Said = append(p.Said, text)
-	}
+	p.Said, p.Commands = said(v.delaySentence()), said(v.Command)
 	if d := v.Decision; d != nil {
 		p.Said = append(p.Said, "Decided now: "+d.Text+".")
 	}
@@ -42,12 +39,7 @@ func (p *page) job(v *JobView) {
 		}
 		p.DelayTable, p.LastDelay = t, len(v.Delays)-1
 	}
-	p.Tables = slices.DeleteFunc([]*table{
-		v.nodes(), v.others(p.Model), v.nowAndThen(), v.settings(), v.signals(), v.events(),
-	}, func(t *table) bool { return len(t.Rows) == 0 })
-	if v.Command != "" {
-		p.Commands = []string{v.Command}
-	}
+	p.show(v.nodes(), v.others(p.Model), v.nowAndThen(), v.settings(), v.signals(), v.events())
 }
 
 // actions are what a page offers: each shows first what it means.
@@ -96,7 +88,7 @@ func (v *JobView) curve() (axis, plot template.HTML) {
 		if x > 85 {
 			anchor = "end"
 		}
-		fmt.Fprintf(d, `<line class="now" x1="%s" x2="%s" y1="0" y2="100%%"/>`, pc(x), pc(x))
+		d.rule("now", x)
 		fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%d" text-anchor="%s">%s</text>`, pc(x),
 			map[string]string{"start": "4", "end": "-4"}[anchor], 12+14*i, anchor, mark.name)
 	}

@@ -230,6 +230,16 @@ func (p *page) OtherTheme() string {
 	return "?" + q.Encode()
 }
 
+// show adds the tables in which something stands.
+func (p *page) show(tables ...*table) {
+	p.Tables = append(p.Tables, slices.DeleteFunc(tables, func(t *table) bool { return len(t.Rows) == 0 })...)
+}
+
+// said are the texts that say something.
+func said(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
+}
+
 // overview fills the first screen.
 func (p *page) overview() {
 	m := p.Model

@@ -36,12 +36,10 @@ func (p *page) decisions() {
 		"node", "start", "why", "kWh", "gCO2e")}
 	t.fill(len(found), p.whole, func(i int) row { return m.decisionRow(found[i]) })
 	p.CSV = address("/csv", p.query, "run", "from", "to", "q", "action", "of=decisions")
-	if len(t.Rows) > 0 {
-		if !p.whole {
-			t.compact()
-		}
-		p.Tables = []*table{t}
+	if !p.whole {
+		t.compact()
 	}
+	p.show(t)
 	if !m.Past {
 		p.Commands = []string{"kubenergy report --group-by strategy"}
 	}
@@ -100,11 +98,8 @@ func (m *Model) filtered(f *filter) (found []*ledger.Record) {
 
 // savings fills the page of what was saved, by where that came from.
 func (p *page) savings() {
-	m, s := p.Model, p.Saved
-	p.Said = []string{m.savedSentence()}
-	if s == nil {
-		return
-	}
+	m, s := p.Model, cmp.Or(p.Saved, &Saved{Shadow: true})
+	p.Said, p.Commands = said(m.savedSentence(), s.Method), said(s.Command)
 	if plot := drawSteps(s); plot != "" {
 		p.Figures = []pageFigure{{
 			"From what " + s.Against + " would have caused, in " + s.Unit + ", step by step to what was caused",
@@ -125,22 +120,10 @@ func (p *page) savings() {
 	}
 	all.compact()
 	if !s.Shadow { // what would have been used is not known
-		p.Tables = append(p.Tables, all)
+		p.show(all)
 	}
-	if len(t.Rows) > 0 {
-		p.Tables = append(p.Tables, t)
-	}
-	if len(s.Left) > 0 {
-		p.Tables = append(p.Tables, listed("Not comparable", columns(1, "because", "jobs"),
-			slices.Sorted(maps.Keys(s.Left)),
-			func(why *string) []string { return []string{*why, strconv.Itoa(s.Left[*why])} }))
-	}
-	if s.Method != "" {
-		p.Said = append(p.Said, s.Method)
-	}
-	if s.Command != "" {
-		p.Commands = []string{s.Command}
-	}
+	p.show(t, listed("Not comparable", columns(1, "because", "jobs"), slices.Sorted(maps.Keys(s.Left)),
+		func(why *string) []string { return []string{*why, strconv.Itoa(s.Left[*why])} }))
 }
 
 func optional(v *float64) string {
@@ -369,8 +352,8 @@ func (p *page) how() {
 	m := p.Model
 	p.Heading = "Where the figures come from"
 	saved := source{ID: "saved", Name: "Saved", Lines: []string{m.savedSentence()}}
-	if m.Saved != nil && m.Saved.Method != "" {
-		saved.Lines = append(saved.Lines, m.Saved.Method)
+	if m.Saved != nil {
+		saved.Lines = said(m.savedSentence(), m.Saved.Method)
 	}
 	signals := &table{Caption: "Signals", Header: []column{
 		{"zone", false}, {"quantity", false}, {"now", true}, {"unit", false}, {"rests on", false},
@@ -393,13 +376,13 @@ func (p *page) how() {
 			m.workSentence(),
 			"From submission to start, of all work; what waits for room counts, too.",
 		}},
-		{ID: "estimated", Name: "Energy", Lines: []string{
+		{ID: "estimated", Name: "Energy", Lines: said(
 			m.powerSentence(), m.meterSentence(),
-			"A meter's counter gives joules of an interval; those are divided among pods by the CPU time of their " +
-				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is " +
-				"what the site's meter sees; times the carbon intensity of that window, emissions; times its price, " +
-				"cost. Where there is no meter, a power profile estimates, and that share is called estimated.",
-		}},
+			"A meter's counter gives joules of an interval; those are divided among pods by the CPU time of their "+
+				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is "+
+				"what the site's meter sees; times the carbon intensity of that window, emissions; times its price, "+
+				"cost. Where there is no meter, a power profile estimates, and that share is called estimated.", m.Note,
+		)},
 		{
 			ID: "stale", Name: "Signals", Lines: []string{
 				stale,
@@ -414,9 +397,6 @@ func (p *page) how() {
 				"touched; in advise they are written on the work; in enforce work is held. A namespace may have its " +
 				"own mode; of those, " + strconv.Itoa(m.Enforcing) + " enforce where the cluster does not.",
 		}})
-	}
-	if m.Note != "" {
-		p.Sources[2].Lines = append(p.Sources[2].Lines, m.Note)
 	}
 	if len(m.Unseen) > 0 {
 		p.Sources = append(p.Sources, source{ID: "unseen", Name: "Not seen", Lines: m.Unseen})
