@@ -71,11 +71,7 @@ func (s *liveSource) central(ctx context.Context) (*centralUnit, error) {
 	defer s.mu.Unlock()
 	if now := s.t.now(); s.unit == nil || s.unitErr != nil || now.Sub(s.asked) > tokenRenewedBy {
 		s.asked = now
-		var about []string
-		if s.only != "" {
-			about = []string{s.only}
-		}
-		s.unit, s.unitErr = s.flags.connect(ctx, s.t, about...)
+		s.unit, s.unitErr = s.flags.connect(ctx, s.t, s.namespaces()...)
 	}
 	return s.unit, s.unitErr
 }

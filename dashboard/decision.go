@@ -17,15 +17,8 @@ func (p *page) decision(d *ledger.Record) {
 	work := Job{Held: Held{Namespace: d.Namespace, Name: d.Owner}}
 	p.View, p.Heading = "decision", d.Action+" "+work.path()
 	text := fmt.Sprintf("Decided %s by %s", p.clock(d.At), cmp.Or(d.Strategy, "no strategy"))
-	if d.Reason != "" {
-		text += ": " + d.Reason
-	}
-	if d.Node != "" {
-		text += ", on " + d.Node
-	}
-	if !d.Start.IsZero() {
-		text += ", start " + p.clock(d.Start)
-	}
+	text += given(d.Reason != "", ": "+d.Reason) + given(d.Node != "", ", on "+d.Node) +
+		given(!d.Start.IsZero(), ", start "+p.clock(d.Start))
 	p.Said = said(text+".", report.Plain(d.Message, p.Now))
 	s, err := report.ReadSnapshot(d)
 	if len(d.Snapshot) == 0 {

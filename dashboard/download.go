@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"html/template"
@@ -13,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 )
 
-// downloaded returns the page that a download is of, and which of its bands; nil: it is of the decisions.
+// downloaded returns the page that a download is of, and which of its bands. Decisions are a band without a picture.
 func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b *band, err error) {
 	of, v := r.URL.Query().Get("of"), Overview
 	if of == string(Decisions) {
@@ -26,7 +27,7 @@ func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b 
 	w.Header().Set("Content-Disposition", "attachment; filename=kubenergy-"+path.Base(of)+"."+r.URL.Path[1:])
 	if v == Decisions {
 		p.decisions()
-		return p, nil, nil
+		return p, &band{Table: p.Tables[0]}, nil
 	}
 	p.overview()
 	i := slices.IndexFunc(p.Bands, func(b band) bool { return b.ID == of })
@@ -37,17 +38,11 @@ func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b 
 }
 
 func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
-	p, b, err := s.downloaded(w, r)
+	_, b, err := s.downloaded(w, r)
 	if err != nil {
 		return err
 	}
-	shown := &table{Header: columns(1, "nothing is known")}
-	switch {
-	case b != nil && b.Table != nil:
-		shown = b.Table
-	case len(p.Tables) > 0:
-		shown = p.Tables[0]
-	}
+	shown := cmp.Or(b.Table, &table{Header: columns(1, "nothing is known")})
 	var names []string
 	for _, c := range shown.Header {
 		names = append(names, c.Name)
@@ -108,7 +103,7 @@ func (s *Server) svg(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if b == nil || b.Plot == "" {
+	if b.Plot == "" {
 		return absent("picture of that")
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")

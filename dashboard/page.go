@@ -48,7 +48,6 @@ type page struct {
 
 	Form         *Act
 	CSRF, Button string
-	Back         string
 
 	query url.Values // of the address
 	asked Query      // what it says
@@ -235,6 +234,14 @@ func (p *page) show(tables ...*table) {
 	p.Tables = append(p.Tables, slices.DeleteFunc(tables, func(t *table) bool { return len(t.Rows) == 0 })...)
 }
 
+// given is a text that holds under a condition; "": it does not.
+func given(holds bool, text string) string {
+	if holds {
+		return text
+	}
+	return ""
+}
+
 // said are the texts that say something.
 func said(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
@@ -268,10 +275,9 @@ func (m *Model) banner() *banner {
 		}
 	case len(m.Unseen) > 0:
 		first, _, _ := strings.Cut(m.Unseen[0], ". ") // the first screen has one line for it
-		if left := len(m.Unseen) - 1; left > 0 {
-			first += fmt.Sprintf(" (and %d more: see where the figures come from)", left)
-		}
-		return &banner{"", "Not seen:", first, ""}
+		left := len(m.Unseen) - 1
+		return &banner{"", "Not seen:", first + given(left > 0,
+			fmt.Sprintf(" (and %d more: see where the figures come from)", left)), ""}
 	}
 	return nil
 }
@@ -381,9 +387,7 @@ func (m *Model) cards() (all []card) {
 		if u.Kg != nil {
 			r.Text = report.Significant(*u.Kg) + " kgCO2e"
 		}
-		if u.Estimated > 0 {
-			r.Text += ", " + percent(u.Estimated) + " estimated"
-		}
+		r.Text += given(u.Estimated > 0, ", "+percent(u.Estimated)+" estimated")
 		used.Rows = append(used.Rows, r)
 	}
 	if len(used.Rows) == 0 {
@@ -428,10 +432,7 @@ func (m *Model) budgetSentence(b *Budget) string {
 		if b.Closed != nil {
 			text += "; new work waits until " + m.clock(*b.Closed)
 		}
-		if b.Suspended > 0 {
-			text += "; " + count(int(b.Suspended), "Job") + " suspended"
-		}
-		return text
+		return text + given(b.Suspended > 0, "; "+count(int(b.Suspended), "Job")+" suspended")
 	case b.UsedUp != nil:
 		return "used up " + m.clock(*b.UsedUp) + ", if it goes on like this"
 	case b.Ends != nil:
@@ -450,9 +451,7 @@ func (m *Model) runsCard() card {
 		s := &m.Strategies[i]
 		text := fmt.Sprintf("%s kWh, waits %s", report.Significant(s.KWh), report.Span(3600*s.WaitHours))
 		name, machines, both := strings.Cut(s.Name, ", ")
-		if both {
-			text = machines + "; " + text
-		}
+		text = given(both, machines+"; ") + text
 		if i == 0 {
 			text += "; baseline"
 		} else if s.Saving != nil {

@@ -248,16 +248,9 @@ func ofSweep(s *report.Sweep) *Model {
 		row := &s.Strategies[i]
 		trials := float64(max(1, row.Trials)) // whose sums energy and emissions are
 		m.Note = fmt.Sprintf("Means over %s of each strategy; intervals of 95 %%.", count(row.Trials, "trial"))
-		name := []string{row.Strategy}
-		if row.Forecast != "" && row.Forecast != "perfect" {
-			name = append(name, row.Forecast)
-		}
-		if row.StayOn {
-			name = append(name, "machines stay on")
-		}
-		if row.RestartCost > 0 {
-			name = append(name, "restart costs "+report.Rounded(row.RestartCost))
-		}
+		name := said(row.Strategy, given(row.Forecast != "perfect", row.Forecast),
+			given(row.StayOn, "machines stay on"),
+			given(row.RestartCost > 0, "restart costs "+report.Rounded(row.RestartCost)))
 		m.Strategies = append(m.Strategies, Strategy{
 			Name: strings.Join(name, ", "), WaitHours: row.MeanWaitHours,
 			Kg: row.Grams / 1000 / trials, KWh: row.EnergyKWh / trials, Saving: &row.Saving,

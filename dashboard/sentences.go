@@ -110,21 +110,12 @@ func short(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.3g", v),
 
 // provenance says what a signal rests on.
 func (s *Signal) provenance() string {
-	said := []string{s.Quality}
-	if s.Source != "" {
-		said = append(said, s.Source)
-	}
-	if s.Forecast != "" {
-		said = append(said, "forecast by "+s.Forecast)
-	}
+	age := ""
 	if s.AgeSeconds != nil {
-		text := report.Rounded(time.Duration(*s.AgeSeconds*float64(time.Second))) + " old"
-		if s.Stale {
-			text = "STALE: " + text + ", nothing is decided by it"
-		}
-		said = append(said, text)
+		age = given(s.Stale, "STALE: ") + report.Rounded(time.Duration(*s.AgeSeconds*float64(time.Second))) + " old" +
+			given(s.Stale, ", nothing is decided by it")
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(said(s.Quality, s.Source, given(s.Forecast != "", "forecast by "+s.Forecast), age), ", ")
 }
 
 // powerSentence says what all machines draw.
@@ -133,31 +124,20 @@ func (m *Model) powerSentence() string {
 	if p == nil || len(p.Points) == 0 && p.Now == nil {
 		return "Unknown: no node reports what it draws, and nothing was booked in this time."
 	}
-	var said []string
+	var now, over string
 	if p.Now != nil {
-		text := fmt.Sprintf("%s now, reported by %d of %s", watts(*p.Now), p.Nodes-p.Late, count(p.Nodes, "node"))
-		if p.Asleep > 0 {
-			text += fmt.Sprintf(", %d asleep", p.Asleep)
-		}
-		if p.Guests > 0 {
-			text += "; power of hosts includes that of " + count(p.Guests, "virtual machine")
-		}
-		said = append(said, text)
+		now = fmt.Sprintf("%s now, reported by %d of %s", watts(*p.Now), p.Nodes-p.Late, count(p.Nodes, "node")) +
+			given(p.Asleep > 0, fmt.Sprintf(", %d asleep", p.Asleep)) +
+			given(p.Guests > 0, "; power of hosts includes that of "+count(p.Guests, "virtual machine"))
 	}
 	if _, used := p.kWh(m.From, m.To); len(p.Points) > 0 {
-		text := fmt.Sprintf("%s kWh in the time shown, %s", report.Significant(used), p.Where)
-		if instead, known := p.Baseline.kWh(m.From, m.To); known {
-			text += fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, report.Significant(instead))
-		}
-		said = append(said, text)
+		instead, known := p.Baseline.kWh(m.From, m.To)
+		over = fmt.Sprintf("%s kWh in the time shown, %s", report.Significant(used), p.Where) +
+			given(known, fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, report.Significant(instead)))
 	}
-	if p.Odd > 0 {
-		said = append(said, report.Plural(p.Odd, "node reports", "nodes report")+" what their hardware cannot draw")
-	}
-	if p.Late > 0 {
-		said = append(said, report.Plural(p.Late, "node reports", "nodes report")+" too late")
-	}
-	return strings.Join(said, ". ") + "."
+	nodes := func(n int) string { return report.Plural(n, "node reports", "nodes report") }
+	return strings.Join(said(now, over, given(p.Odd > 0, nodes(p.Odd)+" what their hardware cannot draw"),
+		given(p.Late > 0, nodes(p.Late)+" too late")), ". ") + "."
 }
 
 // kWh is what was drawn in a time, by part and in all.
@@ -214,10 +194,7 @@ func (m *Model) workSentence() string {
 	for _, j := range jobs {
 		last = grid.Later(last, deref(j.LatestStart))
 	}
-	if !last.IsZero() {
-		text += "; all start by " + m.clock(last)
-	}
-	return text + "."
+	return text + given(!last.IsZero(), "; all start by "+m.clock(last)) + "."
 }
 
 // heldBriefly says what waits now in a few words.
@@ -263,19 +240,13 @@ func (j *Job) sentence(m *Model) string {
 	default:
 		text += ": held, and the hold loop has not said yet until when"
 	}
-	if j.Node != "" {
-		text += " on " + j.Node
-	}
-	if j.LatestStart != nil {
-		text += "; latest start " + m.clock(*j.LatestStart)
-	}
+	text += given(j.Node != "", " on "+j.Node)
+	text += given(j.LatestStart != nil, "; latest start "+m.clock(deref(j.LatestStart)))
 	if j.Saving != nil {
 		text += "; saves an estimated " + percent(*j.Saving)
 	}
-	if why := report.Plain(Briefly(j.Why), m.Now); why != "" {
-		text += "; " + why
-	}
-	return strings.TrimSuffix(text, ".") + "."
+	why := report.Plain(Briefly(j.Why), m.Now)
+	return strings.TrimSuffix(text+given(why != "", "; "+why), ".") + "."
 }
 
 // Briefly is what a reason says besides the times, which stand beside it.
@@ -331,10 +302,8 @@ func (m *Model) savedSentence() string {
 		}
 	}
 	text := fmt.Sprintf("%s %s against %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
-	if s.Few > 0 {
-		text += fmt.Sprintf("; too few Jobs (%d) for an interval: it takes %d", s.Few, report.LeastJobs)
-	}
-	return text + "."
+	return text + given(s.Few > 0, fmt.Sprintf("; too few Jobs (%d) for an interval: it takes %d", s.Few,
+		report.LeastJobs)) + "."
 }
 
 // brief says against what a saving is, and how much of it.

@@ -409,7 +409,7 @@ func (s *Server) effect(p *page, r *http.Request) error {
 	if err != nil {
 		return wrong("%w", err)
 	}
-	p.View, p.Form, p.Said, p.Commands, p.Back = "act", &a, []string{effect}, []string{command}, "/"
+	p.View, p.Form, p.Said, p.Commands = "act", &a, []string{effect}, []string{command}
 	p.Heading, p.Button = "Switch the mode of "+a.Namespace+" to "+a.Mode+"?", "Switch to "+a.Mode
 	if a.Do == DoRunNow {
 		p.Heading, p.Button = "Run "+a.Namespace+"/"+a.Name+" now?", "Run now"
@@ -439,6 +439,6 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.View, p.Heading, p.Said, p.Back = "act", "Done", []string{result}, "/"
+	p.View, p.Heading, p.Said = "act", "Done", []string{result}
 	return s.write(w, p)
 }

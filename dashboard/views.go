@@ -36,10 +36,9 @@ func (p *page) decisions() {
 		"node", "start", "why", "kWh", "gCO2e")}
 	t.fill(len(found), p.whole, func(i int) row { return m.decisionRow(found[i]) })
 	p.CSV = address("/csv", p.query, "run", "from", "to", "q", "action", "of=decisions")
-	if !p.whole {
+	if p.Tables = []*table{t}; !p.whole {
 		t.compact()
 	}
-	p.show(t)
 	if !m.Past {
 		p.Commands = []string{"kubenergy report --group-by strategy"}
 	}
