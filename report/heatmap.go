@@ -175,7 +175,8 @@ type rowNames []string
 // Plot implements [plot.Plotter].
 func (names rowNames) Plot(c draw.Canvas, p *plot.Plot) {
 	on := c.Canvas
-	for within, ok := on.(draw.Canvas); ok; within, ok = on.(draw.Canvas) { // plots beside each other are canvases on one
+	// plots beside each other are canvases on one
+	for within, ok := on.(draw.Canvas); ok; within, ok = on.(draw.Canvas) {
 		on = within.Canvas
 	}
 	svg, ok := on.(*titledCanvas)
