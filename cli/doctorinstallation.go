@@ -206,8 +206,8 @@ func (d *doctor) lookAtPermissions(ctx context.Context) {
 	for _, account := range []string{schedulerName, controllerName} {
 		if _, err := d.client.CoreV1().ServiceAccounts(d.namespace).Get(ctx, account, metav1.GetOptions{}); err != nil {
 			if apierrors.IsNotFound(err) {
-				d.say(statusWarn, "install the chart, or apply deploy/kubenergy.yaml", "there is no service account %s/%s",
-					d.namespace, account)
+				d.say(statusWarn, "install the chart, or apply deploy/kubenergy.yaml",
+					"there is no service account %s/%s", d.namespace, account)
 				continue
 			}
 			d.unseen("service accounts in "+d.namespace, err)

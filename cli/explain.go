@@ -313,8 +313,8 @@ func (e *explainer) decide(job *sched.Job, settings *policy.Settings) {
 	}
 }
 
-// spare sets what a hold saves in grams and money to what the table of nodes comes to, on the node that is ranked first:
-// the core decides before there is a node, on a nominal power.
+// spare sets what a hold saves in grams and money to what the table of nodes comes to, on the node that is ranked
+// first: the core decides before there is a node, on a nominal power.
 func (e *explainer) spare(d *sched.Decision) {
 	then := d.Window.Start
 	if e.best == nil || e.best.Profile == nil {

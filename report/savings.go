@@ -98,9 +98,9 @@ const (
 )
 
 const savingsMethod = "What was used is as it was booked. The baseline decides once more on what was recorded of " +
-	"each decision; what it would have used is estimated, corrected by how far the job's own estimate was off, and priced " +
-	"at the carbon intensities and prices that were booked at that site and time. Intervals are of 95 %: of a sum by " +
-	"drawing its jobs again and again, of a job from how far estimates were off."
+	"each decision; what it would have used is estimated, corrected by how far the job's own estimate was off, and " +
+	"priced at the carbon intensities and prices that were booked at that site and time. Intervals are of 95 %: of a " +
+	"sum by drawing its jobs again and again, of a job from how far estimates were off."
 
 // Compare computes savings against a baseline. Jobs that cannot be compared are counted, not guessed.
 func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Comparison, error) {
