@@ -261,6 +261,7 @@ func (s *Sweep) notes() []string {
 			"over zones and starts, each " +
 			"trial's saving being a share of its baseline. Intervals: 95 %, by bootstrap over " + s.Varied + ", the " +
 			"same resample in every zone.",
+		"Emissions, energy, cost and boots are means of the trials of a strategy; delay violations are of all of them.",
 	}
 	if s.Quoted != QuoteAll {
 		notes = append(notes,
