@@ -445,6 +445,23 @@ func TestManyJobs(t *testing.T) {
 	}
 }
 
+// Decisions lead to the pages of Jobs and pods, and of no other owner of a pod, of which there are none.
+func TestOwnersOfDecisions(t *testing.T) {
+	f := live()
+	for _, kind := range []string{"Job", "Pod", "Deployment", "ReplicaSet", ""} {
+		f.model.Decisions = append(f.model.Decisions, ledger.Record{
+			ID: kind, At: now, Action: "place", Namespace: "ns", OwnerKind: kind, Owner: "of-" + kind,
+		})
+	}
+	s := serve(t, f)
+	s.want("/decisions", "of-Deployment", "of-ReplicaSet")
+	_, _, body := s.get("/decisions")
+	if links := strings.Count(body, `href="/job?`); links != 2 || !strings.Contains(body, "kind=job&amp;name=of-Job") ||
+		!strings.Contains(body, "kind=pod&amp;name=of-Pod") {
+		t.Errorf("%d owners have links, want the Job and the pod\n%s", links, body)
+	}
+}
+
 // Empty, stale and shadow are told before all else.
 func TestStates(t *testing.T) {
 	s := serve(t, live())
