@@ -121,7 +121,7 @@ func TestSweepWithoutOptimum(t *testing.T) {
 	if r := s.Strategies[len(s.Strategies)-1]; r.Eta != nil || r.ByZone[0].Eta != nil || r.Saving.Value == 0 {
 		t.Errorf("%+v", r)
 	}
-	if !strings.Contains(strings.Join(s.Notes, " "), "no η") {
+	if notes := strings.Join(s.Notes, " "); !strings.Contains(notes, "no η") || strings.Contains(notes, "η is") {
 		t.Error("nothing says why there is no η")
 	}
 	// Where there is nothing to save, no share of it is saved either.

@@ -29,8 +29,12 @@ func (s *Sweep) figures() ([]namedFigure, error) {
 			}
 		}
 	}
+	bars := "Emissions and turnaround"
+	if s.CarbonPrice > 0 {
+		bars = "Emissions, turnaround and cost with carbon"
+	}
 	all := []namedFigure{
-		{"strategies", "Emissions, turnaround and cost with carbon of a trial, by strategy: means.", s.barsFigure()},
+		{"strategies", bars + " of a trial, by strategy: means.", s.barsFigure()},
 		{
 			"pareto",
 			"What is saved against how long jobs wait: the best is at the upper left. Bars: 95 % interval over " +
