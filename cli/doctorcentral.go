@@ -12,7 +12,7 @@ import (
 // foldLate is how long bookings may wait for their place in the sums: many times the usual.
 const foldLate = 15 * time.Minute
 
-// lookAtCentral asks the central unit how its ledger is and how old its knowledge of nodes.
+// lookAtCentral asks the controller how its ledger is and how old its knowledge of nodes.
 func (d *doctor) lookAtCentral(ctx context.Context) {
 	c, err := throughProxy(ctx, d.config, d.namespace, "", d.now)
 	if err != nil {
@@ -21,7 +21,7 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 		if _, none := errors.AsType[*noTokenError](err); !none || ctx.Err() != nil {
 			hint = "ask again when the API server answers"
 		}
-		d.say(statusWarn, hint, "the central unit cannot be asked: %s", oneLine(err))
+		d.say(statusWarn, hint, "the controller cannot be asked: %s", oneLine(err))
 		return
 	}
 	var holds struct {
@@ -52,7 +52,7 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 			"%s are not in the ledger's sums since %s: it cannot be written", count(holds.Journal, "booking"),
 			holds.Oldest.UTC().Format(time.RFC3339))
 	default:
-		d.ok("the central unit answers, and its ledger is up to date")
+		d.ok("the controller answers, and its ledger is up to date")
 	}
 	d.lookAtFederation(ctx, c, now, holds.Unsent)
 	d.lookAtAges(ctx, c)

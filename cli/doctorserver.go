@@ -35,7 +35,8 @@ func (d *doctor) lookAtVersion(context.Context) {
 	version := fmt.Sprintf("Kubernetes %s", v.GitVersion)
 	switch {
 	case errMajor != nil || errMinor != nil:
-		d.say(statusWarn, "", "%s: its version cannot be told from %q.%q", version, v.Major, v.Minor)
+		d.say(statusWarn, fmt.Sprintf("use a server of version 1.%d or 1.%d", oldestMinor, newestMinor),
+			"%s: its version cannot be told from %q.%q", version, v.Major, v.Minor)
 	case major != 1 || minor < oldestMinor:
 		d.say(statusFail, fmt.Sprintf("upgrade the cluster to 1.%d or 1.%d", oldestMinor, newestMinor),
 			"%s: older than the scheduler, which is kube-scheduler 1.%d, may be served by", version, oldestMinor)

@@ -18,7 +18,9 @@ type NodesPower struct {
 
 // NodePower is what a node draws now, without PUE.
 type NodePower struct {
-	Node    string         `json:"node"`
+	Node string `json:"node"`
+	// Host is the machine that this node is a virtual machine of, by its agent: the host's value includes this one.
+	Host    string         `json:"host,omitempty"`
 	Watts   float64        `json:"watts"`
 	AsOf    time.Time      `json:"asOf"` // by the clock of the central unit: when the value was true
 	Quality energy.Quality `json:"quality"`

@@ -47,7 +47,7 @@ func (s *State) listNodes(now time.Time) api.NodesPower {
 			continue
 		}
 		p := api.NodePower{
-			Node: name, Watts: rounded(float64(v.power)), AsOf: v.asOf.UTC().Truncate(time.Millisecond),
+			Node: name, Host: n.host, Watts: rounded(float64(v.power)), AsOf: v.asOf.UTC().Truncate(time.Millisecond),
 			Quality: v.quality, Source: v.source, Implausible: v.implausible,
 		}
 		for _, f := range n.fresh {

@@ -174,6 +174,23 @@ func TestNodeWatts(t *testing.T) {
 	}
 }
 
+// A guest is listed with its host, until its agent names none.
+func TestHostOfAGuest(t *testing.T) {
+	w := &watch{noon}
+	s := state(Options{Now: w.Now})
+	for _, host := range []string{"iron", ""} {
+		w.now = w.now.Add(tick)
+		b := booking(w, "vm", 30)
+		if host != "" {
+			b.Batch.Parent = &batch.Parent{Host: host, VM: "vm-1"}
+		}
+		s.Booked(b, booked)
+		if got := s.Nodes().Nodes[0]; got.Host != host {
+			t.Errorf("listed %+v, want the host %q", got, host)
+		}
+	}
+}
+
 func TestABookingThatWasBookedBeforeChangesNothing(t *testing.T) {
 	w := &watch{noon}
 	s := state(Options{Now: w.Now})
