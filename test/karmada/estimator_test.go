@@ -123,6 +123,10 @@ func (s *stage) estimator(t *testing.T, address string, _ *official) {
 	})
 
 	shadow := s.in(t, "watched", "kubenergy.io/mode: shadow")
+	c.await(5*time.Second, "the mode of the namespace is known", func() bool {
+		mode, _ := s.objects.View().Mode(shadow.ns)
+		return mode == "shadow"
+	})
 	shadow.sends("w", work{stock: true, cpu: "3"})
 	says("in shadow", "south", "3", "7")
 	says("in shadow", "north", "3", "7")
