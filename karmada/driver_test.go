@@ -50,7 +50,7 @@ func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driv
 	var sites []*sched.Site
 	for i := range clusters {
 		name := fmt.Sprintf("c%03d", i)
-		series, err := grid.Constant(now.Add(-time.Hour), 72*time.Hour, float64(50+i))
+		series, err := grid.Constant(now.Add(-time.Hour), 72*time.Hour, float64(50*(i+1)))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -112,5 +112,41 @@ func TestRoomOfWhatIsOnItsWay(t *testing.T) {
 	now = now.Add(arrival + lookEvery)
 	if to, _, err := d.answer(t.Context(), divided(t, "late", 8)); err != nil || fmt.Sprint(to) != "[{c000 8}]" {
 		t.Errorf("half a minute later it went to %v (%v)", to, err)
+	}
+}
+
+// BenchmarkAnswer answers about one binding: 100 clusters of 50 nodes, beside so many bindings that were placed long ago.
+func BenchmarkAnswer(b *testing.B) {
+	for _, others := range []int{0, 5000} {
+		b.Run(fmt.Sprintf("beside=%d", others), func(b *testing.B) {
+			d := federated(b, 100, 50, func() time.Time { return noon })
+			for i := range others {
+				old := divided(b, fmt.Sprint("old", i), 1)
+				d.settled(b, old, []target{{fmt.Sprintf("c%03d", i%100), 1}})
+				old.Status.LastScheduledTime.Time = noon.Add(-time.Hour)
+			}
+			asked := divided(b, "asked", 1)
+			for b.Loop() {
+				if _, _, err := d.answer(b.Context(), asked); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/op")
+		})
+	}
+}
+
+// BenchmarkQueue answers about 5,000 bindings one after the other, each of which counts as sent for the next.
+func BenchmarkQueue(b *testing.B) {
+	for b.Loop() {
+		d := federated(b, 100, 50, func() time.Time { return noon })
+		for i := range 5000 {
+			asked := divided(b, fmt.Sprint("b", i), 1)
+			to, _, err := d.answer(b.Context(), asked)
+			if err != nil {
+				b.Fatal(err)
+			}
+			d.settled(b, asked, to)
+		}
 	}
 }
