@@ -34,7 +34,6 @@ func TestWithoutKarmada(t *testing.T) {
 	driver := s.drive(karmada.Options{
 		Estimator: estimator, TLS: s.pki.pair(), Upstream: official.address, Moves: 30,
 	})
-	s.turn(50, 400)
 	t.Run("Estimator", func(t *testing.T) { s.estimator(t, estimator.Addr().String(), official) })
 	t.Run("Where", s.where)
 	t.Run("Again", s.again)
@@ -81,9 +80,9 @@ func (s *stage) where(t *testing.T) {
 	if none.reason != "Unschedulable" || none.to != "" || !strings.Contains(none.message, "the cluster affinity does not match") {
 		t.Errorf("what may go nowhere went to %q: %s: %s", none.to, none.reason, none.message)
 	}
-	s.turn(500, 40)
+	c.turn(500, 40)
 	c.goes("the grids have turned", work{}, "south=1")
-	s.turn(50, 400)
+	c.turn(50, 400)
 }
 
 // Karmada asks for it again, or for more.
@@ -93,16 +92,21 @@ func (s *stage) again(t *testing.T) {
 	if p := c.placed("a"); p.to != "north=1" {
 		t.Fatalf("it went to %q", p.to)
 	}
-	s.turn(500, 40)
-	time.Sleep(1100 * time.Millisecond) // times in objects are whole seconds
+	again := func() {
+		time.Sleep(1100 * time.Millisecond) // times in objects are whole seconds
+		c.patch(t, bindings, c.ns, "a-job", fmt.Sprintf(`{"spec":{"rescheduleTriggeredAt":%q}}`, time.Now().UTC().Format(time.RFC3339)))
+	}
+	again()
+	c.await(10*time.Second, "it is placed anew, where it is", func() bool { return c.said("a").observed })
+	c.turn(500, 40)
 	if p := c.said("a"); p.to != "north=1" {
 		t.Errorf("what was placed went to %q by itself", p.to)
 	}
-	c.patch(t, bindings, c.ns, "a-job", fmt.Sprintf(`{"spec":{"rescheduleTriggeredAt":%q}}`, time.Now().UTC().Format(time.RFC3339)))
+	again()
 	c.await(10*time.Second, "it is placed anew", func() bool { return c.said("a").to == "south=1" })
 	c.patch(t, bindings, c.ns, "a-job", `{"spec":{"replicas":3}}`)
 	c.await(10*time.Second, "three are placed", func() bool { return c.said("a").to == "south=3" })
-	s.turn(50, 400)
+	c.turn(50, 400)
 }
 
 // What only Karmada's own scheduler can do is refused, and the condition says why.
@@ -220,7 +224,7 @@ func (s *stage) moves(t *testing.T) {
 		}
 		c.tells(name, "north", active)
 	}
-	s.turn(500, 50)
+	c.turn(500, 50)
 	s.later(11 * time.Minute)
 	moved := func() (names []string) {
 		list, err := s.dynamic.Resource(rebalancers).List(t.Context(), metav1.ListOptions{})

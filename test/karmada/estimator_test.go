@@ -95,10 +95,11 @@ func (s *stage) estimator(t *testing.T, address string, _ *official) {
 			t.Errorf("%s: %s of %s: %s, want %s (%v)", what, cpu, cluster, got, want, code)
 		}
 	}
+	c := s.in(t, "asked", "")
+	c.turn(50, 400)
 	says("nothing waits", "north", "1", "7")
 	says("nothing waits", "south", "1", "7")
 
-	c := s.in(t, "asked", "")
 	c.sends("w", work{stock: true})
 	says("it waits", "north", "2", "7")
 	says("it waits", "south", "2", "0")

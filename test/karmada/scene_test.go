@@ -171,6 +171,24 @@ func (c *scene) placed(name string) (s said) {
 	return s
 }
 
+// await fails this test, not that of the federation.
+func (c *scene) await(within time.Duration, what string, done func() bool) {
+	c.Helper()
+	kit.Eventually(c, within, what, done)
+}
+
+// turn sets what the grids do, and waits until the driver knows.
+func (c *scene) turn(north, south float64) {
+	c.Helper()
+	for name, grams := range map[string]float64{"north": north, "south": south} {
+		c.grids(map[string]float64{name: grams})
+		c.await(10*time.Second, "the grid is known", func() bool {
+			site := c.objects.View().Site(name)
+			return site != nil && site.Carbon.Series != nil && site.Carbon.Series.At(time.Now()) == grams
+		})
+	}
+}
+
 // gone takes a Job and its binding away.
 func (c *scene) gone(name string) {
 	c.Helper()

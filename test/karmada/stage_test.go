@@ -269,6 +269,7 @@ func (s *stage) drive(o karmada.Options) *karmada.Driver {
 		s.t.Fatal(err)
 	}
 	s.run(s.objects.Run)
+	s.await(10*time.Second, "grids and policies are known", s.objects.Synced)
 	s.run(d.Run)
 	return d
 }
@@ -283,21 +284,6 @@ func (s *stage) run(part func(context.Context) error) {
 		if err := <-ended; err != nil {
 			s.t.Error(err)
 		}
-	})
-}
-
-// turn sets what the grids do, and waits until the driver knows.
-func (s *stage) turn(north, south float64) {
-	s.t.Helper()
-	s.grids(map[string]float64{"north": north, "south": south})
-	s.await(10*time.Second, "the grids are known", func() bool {
-		for name, want := range map[string]float64{"north": north, "south": south} {
-			site := s.objects.View().Site(name)
-			if site == nil || site.Carbon.Series == nil || site.Carbon.Series.At(time.Now()) != want {
-				return false
-			}
-		}
-		return true
 	})
 }
 
