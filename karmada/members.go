@@ -192,6 +192,7 @@ func (m *member) see(view *kube.View, now time.Time) {
 		node, _ := on(n.Name).Node(view, located)
 		l.nodes = append(l.nodes, place{located, &node})
 	}
+	slices.SortFunc(l.nodes, func(a, b place) int { return strings.Compare(a.sched.Name, b.sched.Name) })
 	m.look = l
 }
 

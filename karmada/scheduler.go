@@ -206,8 +206,9 @@ func (d *Driver) patch(ctx context.Context, b *binding, sub string, patch any) (
 // or why there are none.
 func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string) {
 	l, why := d.members.look(name, d.Clock())
+	there := d.sent(name)
 	if why == "" {
-		why = d.disproved(l, b)
+		why = disproved(l, b, there)
 	}
 	if why != "" {
 		return nil, why
@@ -218,7 +219,7 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 			nodes = append(nodes, p.sched)
 		}
 	}
-	for _, sent := range d.sent(name) {
+	for _, sent := range there {
 		last := sent.Status.LastScheduledTime
 		if last == nil || l.at.Sub(last.Time) > arrival {
 			continue
@@ -241,7 +242,7 @@ const arrival = 30 * time.Second
 // minute although there seems to be one disproves it: for all work, if the member's scheduler says nothing or that room
 // is short; for the work of its own namespace if there is another reason, which may be the pod's fault. So does a Job
 // of which the member says nothing, for the work of its namespace: quotas look like that.
-func (d *Driver) disproved(l *look, b *binding) string {
+func disproved(l *look, b *binding, there []*binding) string {
 	namespace := b.Spec.Resource.Namespace
 	for _, p := range l.waiting {
 		may, request := suits(p), policy.PodRequest(p)
@@ -250,7 +251,7 @@ func (d *Driver) disproved(l *look, b *binding) string {
 			return fmt.Sprintf("pod %s/%s has found no node there for a minute", p.Namespace, p.Name)
 		}
 	}
-	for _, sent := range d.sent(l.cluster.Name) {
+	for _, sent := range there {
 		r, last := &sent.Spec.Resource, sent.Status.LastScheduledTime
 		if r.Namespace == namespace && r.Kind == "Job" && last != nil && l.at.Sub(last.Time) > believed &&
 			!sent.heardOf(l.cluster.Name) {
