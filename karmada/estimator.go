@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -111,7 +112,11 @@ func (e *estimator) answer(ctx context.Context, method string, request []byte) (
 	if err != nil || method != maxReplicas {
 		return official, err
 	}
-	if targets := e.opinion(ctx, policy.ResourcesOf(r.needs)); targets == nil || targets[r.cluster] {
+	var targets map[string]bool
+	panics.Survive(e.Log, "karmada", "answering karmada-scheduler", func() {
+		targets = e.opinion(ctx, policy.ResourcesOf(r.needs))
+	})
+	if targets == nil || targets[r.cluster] {
 		return official, nil
 	}
 	return number(0), nil

@@ -261,14 +261,13 @@ func disproved(l *look, b *binding, there []*binding) string {
 	return ""
 }
 
-// lacksRoom reports whether a scheduler found too little room for a pod, or has not looked at it.
+// lacksRoom reports whether a scheduler found too little room for a pod, or has not looked at it. One that is not the
+// default may not run there.
 func lacksRoom(p *v1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodScheduled {
-			return strings.Contains(c.Message, "Insufficient ")
-		}
+	if said := policy.Scheduled(p); said.Type != "" {
+		return strings.Contains(said.Message, "Insufficient ")
 	}
-	return true
+	return p.Spec.SchedulerName == v1.DefaultSchedulerName
 }
 
 // heardOf reports whether a cluster tells anything of a Job.
