@@ -195,15 +195,18 @@ func (s *stage) front(account string) *rest.Config {
 		if err != nil || errURL != nil {
 			t.Fatal(err, errURL)
 		}
-		return &httputil.ReverseProxy{Transport: transport, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
-			Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+		return &httputil.ReverseProxy{
+			Transport: transport, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+			Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		}
 	}
 	own, members := proxy(rest.AnonymousClientConfig(s.config)), map[string]*httputil.ReverseProxy{}
 	user := "system:serviceaccount:kubenergy-system:" + account
 	for name, m := range s.members {
 		config := rest.CopyConfig(m.config)
-		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated",
-			"system:serviceaccounts", "system:serviceaccounts:kubenergy-system"}}
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{
+			"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:kubenergy-system",
+		}}
 		members[name] = proxy(config)
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
