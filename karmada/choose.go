@@ -100,7 +100,7 @@ func (q *question) divide(replicas int32) (*answer, error) {
 		}
 		order = append(order, one.targets[0].Name)
 	}
-	for _, last := range order[q.most-1:] {
+	for _, last := range order[min(q.most-1, len(order)):] {
 		in := append(slices.Clone(order[:q.most-1]), last)
 		a, err = q.plan(strategy, replicas, func(cluster string) bool { return slices.Contains(in, cluster) })
 		if err == nil {

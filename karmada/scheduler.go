@@ -67,6 +67,9 @@ func sameJSON(a json.RawMessage, b string) bool {
 func (d *Driver) place(ctx context.Context, b *binding) error {
 	targets, entry, err := d.choose(ctx, b)
 	generation := b.Generation
+	if errors.Is(err, errUnread) {
+		return err // it says nothing of the work either
+	}
 	if err == nil {
 		written, errPatch := d.patch(ctx, b, "", map[string]any{
 			"metadata": map[string]any{
@@ -112,6 +115,8 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	}
 	return err
 }
+
+var errUnread = errors.New("the workload cannot be read")
 
 var errUnsupported = errors.New("schedulerName: kubenergy cannot place this")
 
@@ -169,7 +174,7 @@ func (d *Driver) about(ctx context.Context, b *binding) (sched.Job, policy.Setti
 	if r.APIVersion == "batch/v1" && r.Kind == "Job" {
 		var err error
 		if j, err = d.client.BatchV1().Jobs(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{}); err != nil {
-			return sched.Job{}, policy.Settings{}, fmt.Errorf("reading Job %s/%s: %w", r.Namespace, r.Name, err)
+			return sched.Job{}, policy.Settings{}, fmt.Errorf("%w: Job %s/%s: %w", errUnread, r.Namespace, r.Name, err)
 		}
 	}
 	work, err := policy.ReadJob(j)
@@ -261,11 +266,13 @@ func disproved(l *look, b *binding, there []*binding) string {
 	return ""
 }
 
-// lacksRoom reports whether a scheduler found too little room for a pod, or has not looked at it. One that is not the
-// default may not run there.
+// lacksRoom reports whether a scheduler found too little room for a pod and nothing else, or has not looked at it. One
+// that is not the default may not run there.
 func lacksRoom(p *v1.Pod) bool {
 	if said := policy.Scheduled(p); said.Type != "" {
-		return strings.Contains(said.Message, "Insufficient ")
+		others := []string{"affinity rules", "topology spread", "volume", "free ports", "claim"}
+		return strings.Contains(said.Message, "Insufficient ") &&
+			!slices.ContainsFunc(others, func(why string) bool { return strings.Contains(said.Message, why) })
 	}
 	return p.Spec.SchedulerName == v1.DefaultSchedulerName
 }

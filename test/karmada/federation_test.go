@@ -193,7 +193,7 @@ func start(t *testing.T, members ...member) *federation {
 	for _, m := range members {
 		f.karmadactl("join", m.name, "--cluster-kubeconfig", f.members[m.name].kubeconfig)
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"kubenergy.io/site":%q}},"spec":{"region":%q}}`, m.site, m.region)
-		f.server.patch(f.t, clusters, "", m.name, patch)
+		f.patch(f.t, clusters, "", m.name, patch)
 	}
 	f.await(time.Minute, "all members are ready", func() bool {
 		for name := range f.members {
