@@ -52,6 +52,11 @@ func ask(b *binding, job sched.Job, settings *policy.Settings, view *kube.View, 
 	return q
 }
 
+// stock is what decides where our strategy cannot: Karmada's own dynamic weights.
+const stock = "karmada-dynamic"
+
+var errNoOpinion = errors.New("the strategy has no opinion")
+
 // answer is where the replicas of a binding go, and what that was decided on: a replica each, and the nodes of clusters
 // that may have some.
 type answer struct {
@@ -62,11 +67,15 @@ type answer struct {
 
 // answer places all replicas, or none: each where it costs least once those before it are placed.
 func (q *question) answer(replicas int32) (*answer, error) {
-	strategy, err := sched.New(q.strategy)
+	strategy, err := sched.ByName(q.strategy)
 	if err != nil {
 		return nil, err
 	}
 	a, err := q.plan(strategy, replicas, nil)
+	if errors.Is(err, errNoOpinion) && q.strategy != stock { // for want of signals, mostly
+		q.strategy = stock
+		return q.answer(replicas)
+	}
 	if err != nil || q.most == 0 || len(a.targets) <= q.most {
 		return a, err
 	}
@@ -99,9 +108,12 @@ func (q *question) plan(strategy sched.Strategy, replicas int32, in func(cluster
 	plan := strategy.Plan(&s)
 	a, of := &answer{on: &s, first: plan[0]}, map[string]int32{}
 	for i := range plan {
-		if plan[i].Node == "" {
-			return nil, errors.New(strings.Join(append(q.refused, fmt.Sprintf("%d of %d replicas have room (%s)", i, replicas,
-				plan[i].Reason)), "; "))
+		switch d := &plan[i]; {
+		case d.Node == "" && d.Reason.Kind == sched.NoRoom:
+			refused := append(slices.Clip(q.refused), fmt.Sprintf("%d of %d replicas have room", i, replicas))
+			return nil, errors.New(strings.Join(refused, "; "))
+		case d.Node == "":
+			return nil, fmt.Errorf("%w: %s", errNoOpinion, d.Reason)
 		}
 		of[clusterOf(plan[i].Node)]++
 	}

@@ -90,12 +90,30 @@ func TestChoose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		strategy, err := sched.New(q.strategy)
+		strategy, err := sched.ByName(q.strategy)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if d := strategy.Plan(again)[0]; d.Node != a.first.Node {
 			t.Errorf("%s: %s was chosen, and %s is when it is asked again", name, a.first.Node, d.Node)
 		}
+	}
+}
+
+// Without signals a binding goes where Karmada's own dynamic weights send it.
+func TestChooseWithoutSignals(t *testing.T) {
+	clusters, _, room := world{"clean": {50, []int64{4}}, "dirty": {400, []int64{8, 8}}}.clusters(t)
+	bare := func(c *cluster) ([]*sched.Node, string) {
+		nodes, why := room(c)
+		for _, n := range nodes {
+			n.Site = &sched.Site{Name: c.Name}
+		}
+		return nodes, why
+	}
+	b := parsed[binding](t, `{"spec": {"resource": {"apiVersion": "batch/v1", "kind": "Job"}, "replicas": 1, "placement": {}}}`)
+	job := sched.Job{ID: "j", Submitted: noon, Duration: time.Hour, Request: sched.Resources{MilliCPU: 2000, Memory: 1 << 30}}
+	q := ask(b, job, &policy.Settings{}, kube.Unsettled(), clusters, bare, noon)
+	if a, err := q.answer(1); err != nil || fmt.Sprint(a.targets) != "[{dirty 1}]" || q.strategy != "karmada-dynamic" {
+		t.Errorf("%+v by %s: %v", a, q.strategy, err)
 	}
 }

@@ -212,7 +212,9 @@ func (d *Driver) Sites(id string) (names []string, known bool) {
 }
 
 // follow keeps bindings, clusters, and Jobs that are held or may be interrupted in sight.
-func (d *Driver) follow(ctx context.Context, queue workqueue.TypedInterface[string]) (synced []cache.InformerSynced, err error) {
+func (d *Driver) follow(ctx context.Context, queue workqueue.TypedInterface[string]) (
+	synced []cache.InformerSynced, err error,
+) {
 	labelled := func(selector string) cache.SharedIndexInformer {
 		return informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithTransform(kube.Trim),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }),

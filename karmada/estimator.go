@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
@@ -43,10 +44,12 @@ type raw struct{}
 func (raw) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
 }
+
 func (raw) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
+	*v.(*[]byte) = data.Materialize() //nolint:misspell // its name
 	return nil
 }
+
 func (raw) Name() string { return "proto" }
 
 var _ encoding.CodecV2 = raw{}
@@ -134,7 +137,10 @@ func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
 		return conn, nil
 	}
 	// As karmada-scheduler does by default: estimators have certificates of no authority that is known to all.
-	config := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec
+	config := credentials.NewTLS(&tls.Config{
+		InsecureSkipVerify: true, //nolint:gosec // see above
+		MinVersion:         tls.VersionTLS12,
+	})
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(config))
 	if err == nil {
 		e.conns[address] = conn
@@ -152,10 +158,11 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) map[st
 		}
 		waiting = e.waiting(request)
 	}
-	key := fmt.Sprint(request)
-	for _, b := range waiting {
-		key += string(b.UID)
+	uids := make([]types.UID, len(waiting))
+	for i, b := range waiting {
+		uids[i] = b.UID
 	}
+	key := fmt.Sprint(request, uids)
 	now := e.Clock()
 	e.mu.Lock()
 	maps.DeleteFunc(e.known, func(_ string, old *opinion) bool { return now.Sub(old.at) > remembered })
@@ -193,8 +200,7 @@ func (e *estimator) advise(ctx context.Context, b *binding) []target {
 func (e *estimator) waiting(request sched.Resources) (some []*binding) {
 	for _, b := range e.bindings() {
 		if len(some) < mostWaiting && b.Spec.SchedulerName != SchedulerName && !b.suspended() && !b.duplicated() &&
-			b.Spec.ReplicaRequirements != nil && policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest) == request &&
-			b.waits(e.gone) && e.Clock().Sub(e.since(b)) < patience && e.enforces(b) {
+			b.needs() == request && b.waits(e.gone) && e.Clock().Sub(e.since(b)) < patience && e.enforces(b) {
 			some = append(some, b)
 		}
 	}

@@ -13,7 +13,18 @@ import (
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
 )
+
+// needs is what a replica requests, as Karmada has read it.
+func (b *binding) needs() sched.Resources {
+	if b.Spec.ReplicaRequirements == nil {
+		return sched.Resources{}
+	}
+	return policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest)
+}
 
 // unsupported says what of a binding only Karmada's own scheduler can do.
 func (b *binding) unsupported() error {
@@ -155,16 +166,18 @@ func (a *affinity) matches(c *cluster) bool {
 			return false
 		}
 	}
-	if a.FieldSelector == nil {
-		return true
-	}
+	return a.FieldSelector == nil || c.hasFields(a.FieldSelector.MatchExpressions)
+}
+
+// hasFields reports whether provider, region and zones of a cluster meet all that is required.
+func (c *cluster) hasFields(required []v1.NodeSelectorRequirement) bool {
 	fields := labels.Set{}
 	for name, value := range map[string]string{"provider": c.Spec.Provider, "region": c.Spec.Region} {
 		if value != "" {
 			fields[name] = value
 		}
 	}
-	for _, r := range a.FieldSelector.MatchExpressions {
+	for _, r := range required {
 		if r.Key == "zone" {
 			if !zonesMatch(&r, c.Spec.Zones) {
 				return false
@@ -181,9 +194,9 @@ func (a *affinity) matches(c *cluster) bool {
 }
 
 var operators = map[v1.NodeSelectorOperator]selection.Operator{
-	v1.NodeSelectorOpIn: selection.In, v1.NodeSelectorOpNotIn: selection.NotIn, v1.NodeSelectorOpExists: selection.Exists,
-	v1.NodeSelectorOpDoesNotExist: selection.DoesNotExist, v1.NodeSelectorOpGt: selection.GreaterThan,
-	v1.NodeSelectorOpLt: selection.LessThan,
+	v1.NodeSelectorOpIn: selection.In, v1.NodeSelectorOpNotIn: selection.NotIn,
+	v1.NodeSelectorOpExists: selection.Exists, v1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
+	v1.NodeSelectorOpGt: selection.GreaterThan, v1.NodeSelectorOpLt: selection.LessThan,
 }
 
 func zonesMatch(r *v1.NodeSelectorRequirement, zones []string) bool {

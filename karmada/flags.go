@@ -26,7 +26,8 @@ func (f *Flags) Add(set *flag.FlagSet) {
 	set.StringVar(&f.listen, "estimator-bind-address", ":10352", "`address` on which karmada-scheduler asks how much "+
 		"room a cluster has; empty: it is not answered")
 	set.StringVar(&f.service, "estimator-service", "", "host `name` under which karmada-scheduler reaches that "+
-		"address: a Service karmada-scheduler-estimator-CLUSTER is made for each cluster that has none; empty: none is made")
+		"address: a Service karmada-scheduler-estimator-CLUSTER is made for each cluster that has none; empty: none "+
+		"is made")
 	set.StringVar(&f.cert, "tls-cert-file", "", "`file` with the estimator's certificate; without one it answers "+
 		"without TLS")
 	set.StringVar(&f.key, "tls-private-key-file", "", "`file` with its key")
@@ -34,8 +35,8 @@ func (f *Flags) Add(set *flag.FlagSet) {
 		"{cluster} stands for its name; empty: there is none")
 	set.Float64Var(&f.moves, "moves-per-hour", 60, "`number` of running Jobs, of those with the label "+
 		"kubenergy.io/interruptible=true, that are moved to another cluster in an hour at most; 0: none")
-	set.StringVar(&f.Records.URL, "kubenergy-record-url", "", "`URL` of the federation's controller that decisions are "+
-		"told to, with what they depended on; empty: none is told")
+	set.StringVar(&f.Records.URL, "kubenergy-record-url", "", "`URL` of the federation's controller that decisions "+
+		"are told to, with what they depended on; empty: none is told")
 	set.StringVar(&f.Records.TokenFile, "kubenergy-record-token-file", "", "`file` with the token for it")
 	set.StringVar(&f.Records.CAFile, "kubenergy-record-ca-file", "", "`file` with certificates to trust for it")
 }

@@ -77,8 +77,8 @@ func (m *members) saw(ctx context.Context, c *cluster) error {
 	}
 	m.drop(c.Name)
 	config := rest.CopyConfig(m.config)
-	config.Host = strings.TrimSuffix(config.Host, "/") + "/apis/" + clusterResource.Group + "/" + clusterResource.Version +
-		"/clusters/" + c.Name + "/proxy"
+	config.Host = fmt.Sprintf("%s/apis/%s/clusters/%s/proxy", strings.TrimSuffix(config.Host, "/"),
+		clusterResource.GroupVersion(), c.Name)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("reaching cluster %s: %w", c.Name, err)
@@ -86,8 +86,8 @@ func (m *members) saw(ctx context.Context, c *cluster) error {
 	ctx, stop := context.WithCancel(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kube.Trim))
 	known := &member{
-		cluster: c, nodes: factory.Core().V1().Nodes().Informer(), pods: factory.Core().V1().Pods().Informer(), stop: stop,
-		waits: map[types.UID]time.Time{},
+		cluster: c, stop: stop, waits: map[types.UID]time.Time{},
+		nodes: factory.Core().V1().Nodes().Informer(), pods: factory.Core().V1().Pods().Informer(),
 	}
 	factory.StartWithContext(ctx)
 	m.of[c.Name] = known

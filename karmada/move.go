@@ -75,7 +75,8 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 		return err
 	}
 	e.record.Action, e.record.Saved = "move", stays-goes
-	e.record.Message = fmt.Sprintf("from cluster %s, where it has used %.4g kWh for what is done once more", from, lost.KWh())
+	e.record.Message = fmt.Sprintf("from cluster %s, where it has used %.4g kWh for what is done once more", from,
+		lost.KWh())
 	d.Record(e.record, e.on)
 	return nil
 }

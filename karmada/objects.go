@@ -13,7 +13,9 @@ import (
 
 // What Karmada serves.
 var (
-	clusterResource    = schema.GroupVersionResource{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"}
+	clusterResource = schema.GroupVersionResource{
+		Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters",
+	}
 	rebalancerResource = schema.GroupVersionResource{
 		Group: "apps.karmada.io", Version: "v1alpha1", Resource: "workloadrebalancers",
 	}

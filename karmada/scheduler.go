@@ -68,7 +68,8 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	if err == nil {
 		err = d.patch(ctx, b, "", map[string]any{
 			"metadata": map[string]any{
-				"resourceVersion": b.ResourceVersion, "annotations": map[string]string{appliedPlacement: string(b.Spec.placement)},
+				"resourceVersion": b.ResourceVersion,
+				"annotations":     map[string]string{appliedPlacement: string(b.Spec.placement)},
 			},
 			"spec": map[string]any{"clusters": targets},
 		})
@@ -96,7 +97,8 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	}
 	for range looks { // the next binding is to know of this one
 		known := d.binding(b.Namespace + "/" + b.Name)
-		if err != nil || known == nil || known.ResourceVersion != b.ResourceVersion && known.Status.LastScheduledTime != nil {
+		if err != nil || known == nil ||
+			known.ResourceVersion != b.ResourceVersion && known.Status.LastScheduledTime != nil {
 			break
 		}
 		kube.Pause(ctx, lookEvery/100)
@@ -177,10 +179,7 @@ func (b *binding) request(j *batchv1.Job) sched.Resources {
 	if len(j.Spec.Template.Spec.Containers) > 0 {
 		return policy.PodRequest(&v1.Pod{Spec: j.Spec.Template.Spec})
 	}
-	if b.Spec.ReplicaRequirements == nil {
-		return sched.Resources{}
-	}
-	return policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest)
+	return b.needs()
 }
 
 func (d *Driver) patch(ctx context.Context, b *binding, sub string, patch any) error {
@@ -215,10 +214,10 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 	}
 	for _, sent := range d.bindings() {
 		last := sent.Status.LastScheduledTime
-		if last == nil || l.at.Sub(last.Time) > arrival || sent.Spec.ReplicaRequirements == nil {
+		if last == nil || l.at.Sub(last.Time) > arrival {
 			continue
 		}
-		request := policy.ResourcesOf(sent.Spec.ReplicaRequirements.ResourceRequest)
+		request := sent.needs()
 		for range sent.replicas(name) - l.pods[sent.Spec.Resource.Namespace+"/"+sent.Spec.Resource.Name] {
 			if i := slices.IndexFunc(nodes, func(n *sched.Node) bool { return request.Within(n.Free) }); i >= 0 {
 				taken := nodes[i].Place(request)
@@ -237,17 +236,17 @@ const arrival = 30 * time.Second
 // is short; for the work of its own namespace if there is another reason, which may be the pod's fault. So does a Job
 // of which the member says nothing, for the work of its namespace: quotas look like that.
 func (d *Driver) disproved(l *look, b *binding) string {
+	namespace := b.Spec.Resource.Namespace
 	for _, p := range l.waiting {
 		may, request := suits(p), policy.PodRequest(p)
-		if (p.Namespace == b.Spec.Resource.Namespace || lacksRoom(p)) && slices.ContainsFunc(l.nodes, func(n place) bool {
-			return request.Within(n.sched.Free) && may(n.node)
-		}) {
+		seemsRoom := func(n place) bool { return request.Within(n.sched.Free) && may(n.node) }
+		if (p.Namespace == namespace || lacksRoom(p)) && slices.ContainsFunc(l.nodes, seemsRoom) {
 			return fmt.Sprintf("pod %s/%s has found no node there for a minute", p.Namespace, p.Name)
 		}
 	}
 	for _, sent := range d.bindings() {
 		r, last := &sent.Spec.Resource, sent.Status.LastScheduledTime
-		if r.Namespace == b.Spec.Resource.Namespace && r.Kind == "Job" && sent.replicas(l.cluster.Name) > 0 && last != nil &&
+		if r.Namespace == namespace && r.Kind == "Job" && sent.replicas(l.cluster.Name) > 0 && last != nil &&
 			l.at.Sub(last.Time) > believed && !sent.heardOf(l.cluster.Name) {
 			return fmt.Sprintf("Job %s/%s was sent there and has not begun", r.Namespace, r.Name)
 		}

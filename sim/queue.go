@@ -20,7 +20,8 @@ type waitingQueue struct {
 	alive []int32 // of a pass
 }
 
-// line is the queue of the jobs of one request, one selector and the same sites; its jobs come in the order of their numbers.
+// line is the queue of the jobs of one request, one selector and the same sites; its jobs come in the order of their
+// numbers.
 type line struct {
 	key   lineKey
 	jobs  []waiter

@@ -49,7 +49,8 @@ func freeBinding(ctx context.Context, c dynamic.Interface, o *unstructured.Unstr
 	of, _, _ := unstructured.NestedMap(o.Object, "spec", "resource")
 	text := func(key string) string { s, _ := of[key].(string); return s }
 	b := kube.HeldBinding{
-		Namespace: o.GetNamespace(), Name: o.GetName(), JobNamespace: text("namespace"), Job: text("name"), UID: text("uid"),
+		Namespace: o.GetNamespace(), Name: o.GetName(),
+		JobNamespace: text("namespace"), Job: text("name"), UID: text("uid"),
 	}
 	if freed, err := b.Free(ctx, c); err != nil {
 		log.Warn("letting a binding go", "namespace", b.Namespace, "name", b.Name, "error", err)

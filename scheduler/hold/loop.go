@@ -38,8 +38,8 @@ type Config struct {
 	// not wait, and copies what it keeps.
 	Record func(*record.Entry)
 
-	// Sites, if set, returns the names of the sites where what has this ID, namespace/name, may run; none: at any. While
-	// that is not known, the object waits for a moment before it is planned.
+	// Sites, if set, returns the names of the sites where what has this ID, namespace/name, may run; none: at any.
+	// While that is not known, the object waits for a moment before it is planned.
 	Sites func(id string) (sites []string, known bool)
 
 	// Stuck, if set, is called once if no turn of the loop has begun for two minutes: it should end the process.

@@ -39,10 +39,18 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 		q.unplan(h, settings.Mode, why, now)
 		return
 	}
-	if !l.locate(&job) && now.Before(h.submitted.Add(modeLag)) {
-		q.ask(h, h.submitted.Add(modeLag))
+	if known := h.submitted.Add(modeLag); !l.locate(&job) && now.Before(known) {
+		q.ask(h, known)
 		return
 	}
+	l.choose(logger, h, view, now, job, settings)
+}
+
+// choose chooses the window of a hold that may wait where it is.
+func (l *Loop) choose(logger klog.Logger, h *hold, view *kube.View, now time.Time, job sched.Job,
+	settings policy.Settings,
+) {
+	q := h.queue
 	d, ok := l.decide(logger, h, view, now, job, settings)
 	switch {
 	case ok && l.steady(h, view, now, job, settings, &d):
