@@ -257,7 +257,10 @@ spec:
 	})
 	f.apply(f.t, []byte(strings.NewReplacer("https://karmada-webhook.karmada-system.svc:443", "https://"+webhook,
 		"{{caBundle}}", ca).Replace(string(text))))
-	f.program("controller-manager", "--kubeconfig="+f.kubeconfig, "--cluster-status-update-frequency=5s",
+	// Tests play hours in minutes: Karmada's limits on requests, and how seldom it looks at members, would stretch them.
+	f.program("controller-manager", "--kubeconfig="+f.kubeconfig, "--cluster-status-update-frequency=1s",
+		"--kube-api-qps=1000", "--kube-api-burst=1000", "--cluster-api-qps=1000", "--cluster-api-burst=1000",
+		"--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000",
 		"--metrics-bind-address=0", "--health-probe-bind-address="+kit.Address(f.t),
 		"--enable-no-execute-taint-eviction=true")
 }
@@ -268,6 +271,7 @@ func (f *federation) scheduler(args ...string) *kit.Process {
 		"--kubeconfig=" + f.kubeconfig, "--metrics-bind-address=" + kit.Address(f.t),
 		"--health-probe-bind-address=" + kit.Address(f.t), "--enable-scheduler-estimator=true",
 		"--insecure-skip-estimator-verify=true", "--enable-empty-workload-propagation=false",
+		"--kube-api-qps=1000", "--kube-api-burst=1000", "--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000",
 	}, args...)...)
 }
 
