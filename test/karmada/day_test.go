@@ -179,20 +179,21 @@ func (p *played) sawPod(member string, o any) {
 	}
 }
 
-func (p *played) watch(d *day, namespace string) {
+// watch follows the Jobs of a namespace, and their pods in the members.
+func (p *played) watch(f *federation, namespace string) {
 	follow := func(s *server, of func(informers.SharedInformerFactory) cache.SharedIndexInformer, saw func(any)) {
 		factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithNamespace(namespace))
 		i := of(factory)
 		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: saw, UpdateFunc: func(_, o any) { saw(o) }}); err != nil {
-			d.t.Fatal(err)
+			f.t.Fatal(err)
 		}
-		factory.Start(d.t.Context().Done())
-		factory.WaitForCacheSync(d.t.Context().Done())
+		factory.Start(f.t.Context().Done())
+		factory.WaitForCacheSync(f.t.Context().Done())
 	}
-	follow(d.server, func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+	follow(f.server, func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 		return f.Batch().V1().Jobs().Informer()
 	}, p.sawJob)
-	for name, m := range d.members {
+	for name, m := range f.members {
 		follow(m, func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 			return f.Core().V1().Pods().Informer()
 		},
@@ -293,7 +294,7 @@ func (d *day) play(a *arm) *played {
 		created: map[string]time.Time{}, released: map[string]time.Time{}, pods: map[string]map[string]*seenPod{},
 	}
 	d.publish(p.clock)
-	p.watch(d, a.namespace)
+	p.watch(d.federation, a.namespace)
 	order := slices.Clone(d.work)
 	slices.SortFunc(order, func(a, b work) int {
 		return d.scenario.Jobs[a.first].Submitted.Compare(d.scenario.Jobs[b.first].Submitted)

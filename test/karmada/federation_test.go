@@ -130,6 +130,7 @@ type federation struct {
 type member struct {
 	name, region, site string
 	nodes              []lab.NodeSpec
+	lies               bool // nothing schedules its pods
 }
 
 // binaries builds Karmada's programs of the checkout, once.
@@ -172,7 +173,7 @@ func start(t *testing.T, members ...member) *federation {
 	f.pki = newPKI(t, f.dir)
 	wait := map[string]func() *server{}
 	for _, m := range members {
-		wait[m.name] = startPlane(t, m.name, planeOptions{Nodes: m.nodes, Schedules: true})
+		wait[m.name] = startPlane(t, m.name, planeOptions{Nodes: m.nodes, Schedules: !m.lies})
 	}
 	f.server = startPlane(t, "cp", planeOptions{
 		API: []string{
@@ -257,8 +258,10 @@ spec:
 	})
 	f.apply(f.t, []byte(strings.NewReplacer("https://karmada-webhook.karmada-system.svc:443", "https://"+webhook,
 		"{{caBundle}}", ca).Replace(string(text))))
-	// Tests play hours in minutes: Karmada's limits on requests, and how seldom it looks at members, would stretch them.
+	// Tests play hours in minutes. Karmada's limits on requests, how seldom it looks at members, and how long it doubts
+	// what it saw would stretch them.
 	f.program("controller-manager", "--kubeconfig="+f.kubeconfig, "--cluster-status-update-frequency=1s",
+		"--cluster-failure-threshold=10s", "--cluster-success-threshold=10s",
 		"--kube-api-qps=1000", "--kube-api-burst=1000", "--cluster-api-qps=1000", "--cluster-api-burst=1000",
 		"--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000",
 		"--metrics-bind-address=0", "--health-probe-bind-address="+kit.Address(f.t),

@@ -154,7 +154,11 @@ spec:
 
 // went returns where a Job was sent.
 func (f *federation) went(name string) (all map[string]int64) {
-	o, err := f.get(f.t.Context(), bindings, metav1.NamespaceDefault, name+"-job")
+	return f.wentIn(metav1.NamespaceDefault, name)
+}
+
+func (f *federation) wentIn(namespace, name string) (all map[string]int64) {
+	o, err := f.get(f.t.Context(), bindings, namespace, name+"-job")
 	if err != nil {
 		return nil
 	}
