@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -18,8 +19,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -40,6 +39,7 @@ const (
 	anywhere = "anywhere"
 	punctual = time.Second      // after its deadline a Job may be let go
 	apart    = 0.03             // the saving of a federation and the simulated one, at most
+	known    = 60 * time.Hour   // of both grids
 	tail     = 14 * time.Hour   // of the day, after which all has been done
 	drain    = 90 * time.Second // that its end takes longer here
 )
@@ -61,12 +61,13 @@ type work struct {
 // aDay makes a day of work for two clusters on recorded grids that take turns in being the cleaner one.
 func aDay(t *testing.T) (*sim.Scenario, []work) {
 	t.Helper()
-	folder := filepath.Join(kit.Data(t, "electricity-maps/GB_2023.csv", "electricity-maps/US-CAL-CISO_2023.csv"), "electricity-maps")
+	folder := kit.Data(t, "electricity-maps/GB_2023.csv", "electricity-maps/US-CAL-CISO_2023.csv")
 	begin := time.Date(2023, 6, 14, 0, 0, 0, 0, time.UTC)
 	s := &sim.Scenario{Name: "day", Start: begin, Policy: sched.Policy{MinSaving: 0.01}}
 	box := &energy.Profile{Name: "box", Idle: 100, Max: 400, Sleep: 100}
 	for _, c := range clustersOfDay {
-		signal, zone, err := grid.ReadCSV(filepath.Join(folder, c.zone+"_2023.csv"), grid.CSVOptions{From: begin, Until: begin.Add(60 * time.Hour)})
+		signal, zone, err := grid.ReadCSV(filepath.Join(folder, "electricity-maps", c.zone+"_2023.csv"),
+			grid.CSVOptions{From: begin, Until: begin.Add(known)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,109 +117,10 @@ type arm struct {
 	name, namespace, scheduler, weights string
 }
 
-// seenPod is a pod in a member, by the clock of the test: objects have whole seconds.
-type seenPod struct {
-	member, node string
-	bound        time.Time
-	ended        bool
-}
-
-// played is what was seen of an arm.
-type played struct {
-	clock lab.Clock
-
-	mu       sync.Mutex
-	created  map[string]time.Time           // Jobs
-	released map[string]time.Time           // those of them that were suspended
-	pods     map[string]map[string]*seenPod // of each Job, by member and name
-	failed   []string
-}
-
-func (p *played) sawJob(o any) {
-	j, ok := o.(*batchv1.Job)
-	if !ok {
-		return
-	}
-	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	suspended := j.Spec.Suspend != nil && *j.Spec.Suspend
-	if at, known := p.released[j.Name]; suspended {
-		p.released[j.Name] = time.Time{}
-	} else if known && at.IsZero() {
-		p.released[j.Name] = now
-	}
-}
-
-func (p *played) sawPod(member string, o any) {
-	pod, ok := o.(*v1.Pod)
-	name := ""
-	if ok {
-		name = pod.Labels[batchv1.JobNameLabel]
-	}
-	if name == "" || pod.Spec.NodeName == "" {
-		return
-	}
-	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pods[name] == nil {
-		p.pods[name] = map[string]*seenPod{}
-	}
-	key := member + "/" + pod.Name
-	seen := p.pods[name][key]
-	if seen == nil {
-		seen = &seenPod{member: member, node: pod.Spec.NodeName, bound: now}
-		p.pods[name][key] = seen
-	}
-	switch pod.Status.Phase {
-	case v1.PodSucceeded:
-		seen.ended = true
-	case v1.PodFailed:
-		p.failed = append(p.failed, key)
-	}
-}
-
-// watch follows the Jobs of a namespace, and their pods in the members.
-func (p *played) watch(f *federation, namespace string) {
-	follow := func(s *server, of func(informers.SharedInformerFactory) cache.SharedIndexInformer, saw func(any)) {
-		factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithNamespace(namespace))
-		i := of(factory)
-		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: saw, UpdateFunc: func(_, o any) { saw(o) }}); err != nil {
-			f.t.Fatal(err)
-		}
-		factory.Start(f.t.Context().Done())
-		factory.WaitForCacheSync(f.t.Context().Done())
-	}
-	follow(f.server, func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-		return f.Batch().V1().Jobs().Informer()
-	}, p.sawJob)
-	for name, m := range f.members {
-		follow(m, func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-			return f.Core().V1().Pods().Informer()
-		},
-			func(o any) { p.sawPod(name, o) })
-	}
-}
-
-// done counts the pods that have ended.
-func (p *played) done() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, pods := range p.pods {
-		for _, pod := range pods {
-			if pod.ended {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // prepare makes the namespace of an arm, in which policies send Jobs anywhere or to one member.
 func (d *day) prepare(a *arm) {
 	d.t.Helper()
-	d.apply(d.t, fmt.Appendf(nil, "{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {kubenergy.io/mode: enforce}}}", a.namespace))
+	d.namespace(a.namespace, "enforce")
 	for _, place := range []string{anywhere, "north", "south"} {
 		affinity := ""
 		if place != anywhere {
@@ -236,7 +138,8 @@ spec:
 	}
 	d.await(time.Minute, "the members have the namespace "+a.namespace, func() bool {
 		for _, m := range d.members {
-			if _, err := m.client.CoreV1().ServiceAccounts(a.namespace).Get(d.t.Context(), "default", metav1.GetOptions{}); err != nil {
+			accounts := m.client.CoreV1().ServiceAccounts(a.namespace)
+			if _, err := accounts.Get(d.t.Context(), "default", metav1.GetOptions{}); err != nil {
 				return false
 			}
 		}
@@ -248,7 +151,7 @@ spec:
 func (d *day) publish(clock lab.Clock) {
 	d.t.Helper()
 	for _, site := range d.scenario.Sites {
-		signal, err := clock.Signal(site.Carbon, d.scenario.Start, d.scenario.Start.Add(60*time.Hour))
+		signal, err := clock.Signal(site.Carbon, d.scenario.Start, d.scenario.Start.Add(known))
 		if err != nil {
 			d.t.Fatal(err)
 		}
@@ -289,9 +192,9 @@ func (d *day) job(w *work, clock lab.Clock) *batchv1.Job {
 func (d *day) play(a *arm) *played {
 	d.t.Helper()
 	d.prepare(a)
-	p := &played{
-		clock:   lab.Clock{Trace: d.scenario.Start, Wall: time.Now().Add(6 * time.Second).Truncate(time.Second), Factor: *factor},
-		created: map[string]time.Time{}, released: map[string]time.Time{}, pods: map[string]map[string]*seenPod{},
+	p := newPlayed()
+	p.clock = lab.Clock{
+		Trace: d.scenario.Start, Wall: time.Now().Add(6 * time.Second).Truncate(time.Second), Factor: *factor,
 	}
 	d.publish(p.clock)
 	p.watch(d.federation, a.namespace)
@@ -308,14 +211,12 @@ func (d *day) play(a *arm) *played {
 		}
 		p.mu.Lock()
 		p.created[w.name] = time.Now()
-		if _, seen := p.released[w.name]; !seen && j.Spec.Suspend != nil && *j.Spec.Suspend {
-			p.released[w.name] = time.Time{}
-		}
 		p.mu.Unlock()
+		p.sawJob(j)
 	}
-	within := time.Until(p.clock.ToWall(d.scenario.Start.Add(24*time.Hour+tail))) + drain
-	for until := time.Now().Add(within); p.done() < len(d.scenario.Jobs) && time.Now().Before(until); time.Sleep(time.Second) {
-		if d.Ended() {
+	until := p.clock.ToWall(d.scenario.Start.Add(24*time.Hour + tail)).Add(drain)
+	for p.done() < len(d.scenario.Jobs) && time.Now().Before(until) {
+		if time.Sleep(time.Second); d.Ended() {
 			d.t.Fatal("the control plane has ended")
 		}
 	}
@@ -342,42 +243,38 @@ func (d *day) judge(name string, p *played) (placements []sim.Placement, v verdi
 	}
 	for i := range d.work {
 		w := &d.work[i]
-		pods := p.pods[w.name]
+		pods := slices.Collect(maps.Values(p.pods[w.name]))
 		if len(pods) != w.pods {
 			d.t.Errorf("%s: %s ran %d pods, want %d", name, w.name, len(pods), w.pods)
+			pods = pods[:min(len(pods), w.pods)]
 		}
 		of := &d.scenario.Jobs[w.first]
-		latest := p.created[w.name].Add(p.clock.Shrink(of.AllowedDelay))
-		let := p.created[w.name]
+		let, latest := p.created[w.name], p.created[w.name].Add(p.clock.Shrink(of.AllowedDelay)).Add(punctual)
 		if at, held := p.released[w.name]; held {
 			let = at
 			v.held++
 		}
-		if let.After(latest.Add(punctual)) {
-			v.late++
-			d.t.Logf("%s: %s was let go %v late", name, w.name, let.Sub(latest))
-		}
-		k := w.first
-		for _, pod := range pods {
-			if w.place != anywhere && pod.member != w.place {
-				v.broken++
-			}
-			if pod.bound.After(latest.Add(punctual)) {
-				v.started++
-			}
+		v.late += count(let.After(latest))
+		for k, pod := range pods {
+			v.broken += count(w.place != anywhere && pod.member != w.place)
+			v.started += count(pod.bound.After(latest))
 			v.way = append(v.way, pod.bound.Sub(let))
-			if k == w.first+w.pods {
-				break
-			}
 			start := grid.Later(p.clock.ToTrace(pod.bound), of.Submitted)
 			placements = append(placements, sim.Placement{
-				Job: k, Node: pod.node, Released: grid.Later(p.clock.ToTrace(let), of.Submitted), Start: start, Finish: start.Add(of.Duration),
+				Job: w.first + k, Node: pod.node, Released: grid.Later(p.clock.ToTrace(let), of.Submitted), Start: start,
+				Finish: start.Add(of.Duration),
 			})
-			k++
 		}
 	}
 	slices.Sort(v.way)
 	return placements, v
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // records collects what our program tells of its decisions.
@@ -529,15 +426,16 @@ func (d *day) compare(rows []*row) {
 	saving := func(r, than *row) float64 { return 1 - carbon(r)/carbon(than) }
 	simulated := saving(rows[1], rows[0])
 	var b strings.Builder
-	b.WriteString("| | energy | emissions | saved | with idle machines | mean wait | held | late | started later | broken | way, median and longest |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| | energy | emissions | saved | with idle machines | mean wait | held | late | started later " +
+		"| broken | way, median and longest |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for i, r := range rows {
 		than, way := rows[min(i/2, 1)*2], "–"
 		if n := len(r.way); n > 0 {
 			way = fmt.Sprintf("%.1f s, %.1f s", r.way[n/2].Seconds(), r.way[n-1].Seconds())
 		}
-		fmt.Fprintf(&b, "| %s | %.2f kWh | %.0f g | %.1f %% | %.3f kg | %v | %d | %d | %d | %d | %s |\n", r.name, (r.result.Energy - idle.Energy).KWh(),
-			carbon(r), 100*saving(r, than), float64(r.result.Carbon)/1000, r.wait().Round(time.Minute), r.held, r.late, r.started, r.broken, way)
+		fmt.Fprintf(&b, "| %s | %.2f kWh | %.0f g | %.1f %% | %.3f kg | %v | %d | %d | %d | %d | %s |\n", r.name,
+			(r.result.Energy - idle.Energy).KWh(), carbon(r), 100*saving(r, than), float64(r.result.Carbon)/1000,
+			r.wait().Round(time.Minute), r.held, r.late, r.started, r.broken, way)
 	}
 	t.Logf("%d Jobs, %d pods, %v times as fast\n%s", len(d.work), len(d.scenario.Jobs), *factor, b.String())
 	for _, r := range rows[3:] {

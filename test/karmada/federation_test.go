@@ -194,7 +194,7 @@ func start(t *testing.T, members ...member) *federation {
 	for _, m := range members {
 		f.karmadactl("join", m.name, "--cluster-kubeconfig", f.members[m.name].kubeconfig)
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"kubenergy.io/site":%q}},"spec":{"region":%q}}`, m.site, m.region)
-		f.server.patch(f.t, clusters, "", m.name, patch)
+		f.patch(f.t, clusters, "", m.name, patch)
 	}
 	f.await(time.Minute, "all members are ready", func() bool {
 		for name := range f.members {
@@ -245,6 +245,7 @@ spec:
 		_, err := f.client.Discovery().ServerResourcesForGroupVersion("cluster.karmada.io/v1alpha1")
 		return err == nil
 	})
+	//nolint:misspell // Karmada's folder is called that
 	text, err := os.ReadFile(filepath.Join(src, "artifacts", "deploy", "webhook-configuration.yaml"))
 	if err != nil {
 		f.t.Fatal(err)
@@ -325,7 +326,8 @@ func (p *pki) read(name string) []byte {
 	return data
 }
 
-func (p *pki) make(name string, authority *x509.Certificate, authorityKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (p *pki) make(name string, authority *x509.Certificate, authorityKey *ecdsa.PrivateKey,
+) (*x509.Certificate, *ecdsa.PrivateKey) {
 	p.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -334,7 +336,8 @@ func (p *pki) make(name string, authority *x509.Certificate, authorityKey *ecdsa
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "front-proxy-client"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		DNSNames: []string{"localhost", "karmada-aggregated-apiserver.karmada-system.svc"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:    []string{"localhost", "karmada-aggregated-apiserver.karmada-system.svc"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IsCA:        authority == nil, BasicConstraintsValid: true,

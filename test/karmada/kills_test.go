@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/karmada"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -19,7 +20,7 @@ var points = flag.Int("points", 50, "at how many points TestKills kills our prog
 
 const (
 	takeover = 30 * time.Second // in which stock binds what ours does not any more
-	overdue  = 2 * time.Second  // for which a binding may be suspended after its deadline: Jobs are created in whole seconds
+	overdue  = 2 * time.Second  // for which a binding may be suspended after the deadline
 )
 
 // sent is a Job of a point, and what was seen of its binding.
@@ -31,30 +32,33 @@ type sent struct {
 }
 
 // look notes which bindings are free, and bound.
-func (f *federation) look(all []*sent) {
+func (p *point) look() {
+	p.t.Helper()
 	for _, namespace := range []string{"free", "held"} {
-		list, err := f.dynamic.Resource(bindings).Namespace(namespace).List(f.t.Context(), metav1.ListOptions{})
+		list, err := p.dynamic.Resource(bindings).Namespace(namespace).List(p.t.Context(), metav1.ListOptions{})
 		if err != nil {
-			f.t.Fatal(err)
+			p.t.Fatal(err)
 		}
-		now := time.Now()
 		for i := range list.Items {
 			o := &list.Items[i]
-			k := slices.IndexFunc(all, func(s *sent) bool { return s.namespace == namespace && s.name+"-job" == o.GetName() })
-			if k < 0 {
-				continue
-			}
-			s := all[k]
-			suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspension", "scheduling")
-			targets, _, _ := unstructured.NestedSlice(o.Object, "spec", "clusters")
-			s.wasHeld = s.wasHeld || suspended
-			if !suspended && s.free.IsZero() {
-				s.free = now
-			}
-			if len(targets) > 0 && s.bound.IsZero() {
-				s.bound = now
+			for _, s := range p.all {
+				if s.namespace == namespace && s.name+"-job" == o.GetName() {
+					s.see(o, time.Now())
+				}
 			}
 		}
+	}
+}
+
+func (s *sent) see(binding *unstructured.Unstructured, now time.Time) {
+	suspended, _, _ := unstructured.NestedBool(binding.Object, "spec", "suspension", "scheduling")
+	targets, _, _ := unstructured.NestedSlice(binding.Object, "spec", "clusters")
+	s.wasHeld = s.wasHeld || suspended
+	if !suspended && s.free.IsZero() {
+		s.free = now
+	}
+	if len(targets) > 0 && s.bound.IsZero() {
+		s.bound = now
 	}
 }
 
@@ -94,109 +98,127 @@ func TestKills(t *testing.T) {
 	f.holds()
 	f.scheduler()
 	for namespace, mode := range map[string]string{"free": "off", "held": "enforce"} {
-		f.apply(t, fmt.Appendf(nil, "{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {kubenergy.io/mode: %q}}}", namespace, mode))
+		f.namespace(namespace, mode)
 		f.policyIn(namespace, "ours", "ours", "kubenergy", "Weighted")
 		f.policyIn(namespace, "stock", "stock", "default-scheduler", "Aggregated")
 	}
 	rng := rand.New(rand.NewPCG(22, 2))
 	var slowest, latest time.Duration
-	for point := range *points {
-		bound, late := f.point(t, point, rng)
+	for i := range *points {
+		p := &point{federation: f, number: i, two: i%2 == 1, rng: rng}
+		p.play()
+		bound, late := p.judge()
+		p.end()
 		slowest, latest = max(slowest, bound), max(latest, late)
 		if t.Failed() {
-			break
+			return
 		}
 	}
-	t.Logf("%d points: bound at most %v after the kill, or their creation if that was later; let go at most %v after their deadline",
-		*points, slowest, latest)
+	t.Logf("%d points: bound within %v of the kill, or of when it was created or let go if that was later; let go within "+
+		"%v of its deadline", *points, slowest, latest)
 }
 
-// point kills our program once: at even points the only replica, at odd ones one of two. It returns how long stock, or
-// the other replica, took to bind, and how long after its deadline a binding was let go.
-func (f *federation) point(t *testing.T, point int, rng *rand.Rand) (slowest, latest time.Duration) {
-	t.Helper()
-	two := point%2 == 1
-	f.falling()
-	victim := f.ours("--estimator-bind-address=")
-	f.await(time.Minute, "ours places bindings", func() bool { return f.holder() != "" })
-	other := (*kit.Process)(nil)
-	if two {
-		other = f.ours("--estimator-bind-address=")
+// point is one at which our program is killed: the only replica, or one of two.
+type point struct {
+	*federation
+	number         int
+	two            bool
+	rng            *rand.Rand
+	all            []*sent
+	stock, other   *kit.Process // other: the replica that is left; nil: none
+	killed, killAt time.Time
+}
+
+const (
+	sends     = 20 // Jobs of a point
+	sendEvery = 250 * time.Millisecond
+)
+
+// play kills our program while Jobs are created, and waits until all have gone somewhere.
+func (p *point) play() {
+	p.t.Helper()
+	p.falling()
+	victim := p.ours("--estimator-bind-address=")
+	p.await(time.Minute, "ours places bindings", func() bool { return p.holder() != "" })
+	if p.two {
+		p.other = p.ours("--estimator-bind-address=")
 		time.Sleep(3 * time.Second) // until it knows of all
-		if rng.IntN(2) == 0 {
-			victim, other = other, victim // the one that does not lead
+		if p.rng.IntN(2) == 0 {
+			victim, p.other = p.other, victim // the one that does not lead dies
 		}
 	}
-	stock := f.scheduler("--scheduler-name=kubenergy", "--leader-elect-resource-name="+karmada.LeaseName)
+	p.stock = p.scheduler("--scheduler-name=kubenergy", "--leader-elect-resource-name="+karmada.LeaseName)
 	began := time.Now()
-	killAt := began.Add(time.Duration(rng.Float64() * float64(4*time.Second)))
-	var all []*sent
-	killed := time.Time{}
-	for i := 0; ; {
-		if now := time.Now(); killed.IsZero() && now.After(killAt) {
+	p.killAt = began.Add(time.Duration(p.rng.Float64() * float64(sends*sendEvery)))
+	for p.killed.IsZero() || len(p.all) < sends || p.waits() && time.Since(p.killed) < takeover+10*time.Second {
+		if p.killed.IsZero() && time.Now().After(p.killAt) {
 			victim.Kill()
-			killed = now
+			p.killed = time.Now()
 		}
-		if i < 20 && time.Since(began) > time.Duration(i)*250*time.Millisecond {
-			all = append(all, f.send(point, i, two, rng))
-			i++
+		if i := len(p.all); i < sends && time.Since(began) > time.Duration(i)*sendEvery {
+			p.send(i)
 		}
-		f.look(all)
-		if !killed.IsZero() && i == 20 && (!slices.ContainsFunc(all, func(s *sent) bool { return s.bound.IsZero() }) ||
-			time.Since(killed) > takeover+10*time.Second) {
-			break
-		}
+		p.look()
 		time.Sleep(50 * time.Millisecond)
 	}
-	for _, s := range all {
-		late, took := time.Duration(0), time.Duration(0)
-		if s.latest.IsZero() {
-			took = s.bound.Sub(later(killed, s.created))
-		} else {
-			late, took = s.free.Sub(s.latest), s.bound.Sub(later(killed, s.free))
+}
+
+// waits reports whether a Job has gone nowhere yet.
+func (p *point) waits() bool {
+	return slices.ContainsFunc(p.all, func(s *sent) bool { return s.bound.IsZero() })
+}
+
+// judge returns how long it took to bind a Job, and how long after its deadline a binding was let go.
+func (p *point) judge() (slowest, latest time.Duration) {
+	p.t.Helper()
+	for _, s := range p.all {
+		held := !s.latest.IsZero()
+		late, since := time.Duration(0), s.created
+		if held {
+			late, since = s.free.Sub(s.latest), s.free
 		}
-		if s.bound.IsZero() || took > takeover || late > overdue {
-			t.Errorf("point %d (two replicas: %v, killed after %v): %s/%s was let go %v after its deadline and bound %v after the kill: %+v",
-				point, two, killed.Sub(began), s.namespace, s.name, late, took, s)
-		}
-		if !s.latest.IsZero() && !s.wasHeld {
-			t.Errorf("point %d: the binding of %s was not held", point, s.name)
+		took := s.bound.Sub(grid.Later(p.killed, since))
+		if s.bound.IsZero() || took > takeover || late > overdue || held && !s.wasHeld {
+			p.t.Errorf("point %d: %s/%s, held %v, was let go %v after its deadline and bound after %v: %+v", p.number,
+				s.namespace, s.name, s.wasHeld, late, took, s)
 		}
 		slowest, latest = max(slowest, took), max(latest, late)
 	}
-	t.Logf("point %d: killed after %v, another lives: %v; bound within %v, let go within %v", point, killed.Sub(began).Round(time.Millisecond),
-		two, slowest.Round(time.Millisecond), latest.Round(time.Millisecond))
-	stock.Kill()
-	if other != nil {
-		other.Kill()
-	}
-	f.clear("free", "held")
-	for namespace, name := range map[string]string{"karmada-system": karmada.LeaseName, "kubenergy-system": "kubenergy-hold"} {
-		_ = f.client.CoordinationV1().Leases(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}) // it may be absent
-	}
+	p.t.Logf("point %d: killed %v after the first Job, another lives: %v; bound within %v, let go within %v", p.number,
+		p.killed.Sub(p.all[0].created).Round(time.Millisecond), p.two, slowest.Round(time.Millisecond),
+		latest.Round(time.Millisecond))
 	return slowest, latest
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// end leaves the federation as it was before the point.
+func (p *point) end() {
+	p.t.Helper()
+	p.stock.Kill()
+	if p.other != nil {
+		p.other.Kill()
 	}
-	return b
+	p.clear("free", "held")
+	for namespace, name := range map[string]string{
+		"karmada-system": karmada.LeaseName, "kubenergy-system": "kubenergy-hold",
+	} { // either may be absent
+		_ = p.client.CoordinationV1().Leases(namespace).Delete(p.t.Context(), name, metav1.DeleteOptions{})
+	}
 }
 
-// send creates the i-th Job of a point. Where a replica is left, every other one may wait for some seconds.
-func (f *federation) send(point, i int, two bool, rng *rand.Rand) *sent {
-	s := &sent{namespace: "free", name: fmt.Sprintf("p%d-%d", point, i)}
+// send creates the i-th Job. Where a replica is left, every other one may wait for some seconds.
+func (p *point) send(i int) {
+	s := &sent{namespace: "free", name: fmt.Sprintf("p%d-%d", p.number, i)}
 	labels := "way: ours"
-	if two && i%2 == 1 {
+	if p.two && i%2 == 1 {
 		s.namespace = "held"
-		delay := time.Duration(3+rng.IntN(12)) * time.Second
-		labels = fmt.Sprintf("way: %s}, annotations: {kubenergy.io/allowed-delay: %v, kubenergy.io/expected-duration: 5s", []string{"ours", "stock"}[i/2%2], delay)
+		delay := time.Duration(3+p.rng.IntN(12)) * time.Second
+		labels = fmt.Sprintf("way: %s}, annotations: {kubenergy.io/allowed-delay: %v, kubenergy.io/expected-duration: 5s",
+			[]string{"ours", "stock"}[i/2%2], delay)
 		s.latest = time.Now().Add(delay)
 	}
-	f.jobIn(s.namespace, s.name, 1, labels)
+	p.jobIn(s.namespace, s.name, 1, labels)
 	s.created = time.Now()
-	return s
+	p.all = append(p.all, s)
 }
 
 // clear deletes the Jobs of namespaces and waits until members have none.

@@ -96,7 +96,7 @@ spec:
 		}
 	}
 	time.Sleep(10 * time.Second)
-	p := &played{pods: map[string]map[string]*seenPod{}, released: map[string]time.Time{}}
+	p := newPlayed()
 	p.watch(f, "default")
 	var all []string
 	send := func(when string, seconds int) {
@@ -163,20 +163,6 @@ spec:
 	}
 }
 
-// in counts the pods that were seen in a member.
-func (p *played) in(member string) (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, pods := range p.pods {
-		for _, pod := range pods {
-			if pod.member == member {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 const doubted = 2 * time.Minute // after which a member that lies gets no new work
 
 // A member's nodes have room, and no pod of it ever finds one: after two minutes it gets no new work.
@@ -189,7 +175,7 @@ func TestLyingMember(t *testing.T) {
 	f.ours()
 	f.scheduler()
 	for _, namespace := range []string{"one", "two"} {
-		f.apply(t, fmt.Appendf(nil, "{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", namespace))
+		f.namespace(namespace, "enforce")
 		for way, scheduler := range ways {
 			f.policyIn(namespace, way, way, scheduler, "Aggregated")
 		}
@@ -222,7 +208,8 @@ func TestLyingMember(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 	}
-	t.Logf("the member that lies got its last Job %v after its first; %d came after two minutes", last.Sub(first).Round(time.Second), after)
+	t.Logf("the member that lies got its last Job %v after its first; %d came after two minutes",
+		last.Sub(first).Round(time.Second), after)
 	if after == 0 {
 		t.Error("nothing was sent after two minutes")
 	}

@@ -84,12 +84,22 @@ func (f *federation) kubenergy(power, policy string) {
 ---
 {apiVersion: kubenergy.io/v1alpha1, kind: PowerProfile, metadata: {name: box}, spec: %s}
 ---
-{apiVersion: kubenergy.io/v1alpha1, kind: EnergyPolicy, metadata: {name: default, namespace: kubenergy-system}, spec: %s}
+apiVersion: kubenergy.io/v1alpha1
+kind: EnergyPolicy
+metadata: {name: default, namespace: kubenergy-system}
+spec: %s
 `, power, policy))
 	f.apply(f.t, f.file("federation.yaml"))
 	for _, m := range f.members {
 		m.apply(f.t, f.file("member.yaml"))
 	}
+}
+
+// namespace makes a namespace in which a mode holds.
+func (f *federation) namespace(name, mode string) {
+	f.t.Helper()
+	f.apply(f.t, fmt.Appendf(nil,
+		"{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {kubenergy.io/mode: %q}}}", name, mode))
 }
 
 // holds has Jobs held that are created from now on.
@@ -217,20 +227,22 @@ func TestFederation(t *testing.T) {
 	time.Sleep(5 * time.Second)
 	both("turned", 2, map[string]int64{"south": 2})
 	f.await(time.Minute, "the Job runs in the south", func() bool {
-		j, err := f.members["south"].client.BatchV1().Jobs(metav1.NamespaceDefault).Get(t.Context(), "turnedours", metav1.GetOptions{})
+		jobs := f.members["south"].client.BatchV1().Jobs(metav1.NamespaceDefault)
+		j, err := jobs.Get(t.Context(), "turnedours", metav1.GetOptions{})
 		return err == nil && j.Status.Active+j.Status.Succeeded == 2
 	})
 
 	f.holds()
 	f.job("waits", 1, "way: stock}, annotations: {kubenergy.io/allowed-delay: 1h")
-	both("held", 1, map[string]int64{"south": 1}) // nobody allows a delay: they are let go at once
-	if o, err := f.get(t.Context(), bindings, metav1.NamespaceDefault, "waits-job"); err != nil || len(f.went("waits")) > 0 {
+	both("held", 1, map[string]int64{"south": 1}) // no delay is allowed: they are let go at once
+	o, err := f.get(t.Context(), bindings, metav1.NamespaceDefault, "waits-job")
+	if err != nil || len(f.went("waits")) > 0 {
 		t.Errorf("a held Job went to %v: %v %v", f.went("waits"), o, err)
 	}
 	f.patch(t, jobs, metav1.NamespaceDefault, "waits", `{"spec":{"suspend":false}}`)
 	f.await(10*time.Second, "the Job is let go", func() bool { return len(f.went("waits")) > 0 })
 
-	f.apply(t, []byte("{apiVersion: v1, kind: Namespace, metadata: {name: default, labels: {kubenergy.io/mode: 'off'}}}"))
+	f.namespace(metav1.NamespaceDefault, "off")
 	// Ours dies, and a stock scheduler takes over what is ours.
 	f.scheduler("--scheduler-name=kubenergy", "--leader-elect-resource-name="+karmada.LeaseName)
 	ours.Kill()
