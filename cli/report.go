@@ -220,7 +220,7 @@ func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 	}
 	for _, name := range []string{"pod", "team", "site", "cluster", "kind"} {
 		if len(*f.filters[name]) > 0 {
-			missing = append(missing, "Turnaround and savings are of all jobs, whatever --"+name+" says.")
+			missing = append(missing, "Turnaround and savings are of this cluster's jobs, whatever --"+name+" says.")
 		}
 	}
 	return missing
@@ -266,6 +266,9 @@ func (c *centralUnit) ledger(ctx context.Context, q *ledger.Query,
 	}
 	for _, k := range q.Kinds {
 		query.Add("kind", k.String())
+	}
+	for _, name := range q.Clusters {
+		query.Add("cluster", name)
 	}
 	maps.Copy(query, filters)
 	answer := new(ledger.Answer)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestFederation has one controller forward to another what it books: there it is the member's, in the zone and with the
-// PUE that the federation says, and not live.
+// PUE that the federation says, and shown live.
 func TestFederation(t *testing.T) {
 	s := newAPIServer(t)
 	s.put(ours+"gridzones/home", typical("home", "DE"))
@@ -75,12 +75,17 @@ func TestFederation(t *testing.T) {
 	})
 	kit.Eventually(t, 5*time.Second, "the member counts it",
 		func() bool { return count(t, registry)["kubenergy_forward_bookings_total"] > 0 })
-	if live := center.unit.live.Nodes(); len(live.Nodes) != 0 {
-		t.Errorf("live are %+v", live.Nodes)
-	}
-	if left, err := member.unit.store.Outbox(); err != nil {
-		t.Error(err)
-	} else if b, err := left.Backlog(t.Context(), 1); err != nil || b.Kept != 0 {
-		t.Errorf("%+v, %v", b, err)
-	}
+	kit.Eventually(t, 5*time.Second, "its watts are shown apart from ours", func() bool {
+		live := center.unit.live.Nodes()
+		return len(live.Nodes) == 0 && len(live.Members) == 1 && live.Members[0].Node == "alpha/rack1" &&
+			live.Members[0].Watts == 100
+	})
+	kit.Eventually(t, 5*time.Second, "the member's outbox is empty", func() bool {
+		left, err := member.unit.store.Outbox()
+		if err != nil {
+			return false
+		}
+		b, err := left.Backlog(t.Context(), 1)
+		return err == nil && b.Kept == 0
+	})
 }

@@ -81,23 +81,14 @@ func newUnit(ctx context.Context, api *rest.Config, p *process) (*unit, error) {
 	u.ledger = ledger.New(u.store, ledger.Options{
 		Retention: o.Keep, Log: p.log, Panicked: func() { panics.Count("ledger") },
 	})
-	u.onBooked(p.workloads.Booked)
-	u.onBooked(p.agents.Booked)
+	u.ledger.OnBooked(p.workloads.Booked)
+	u.ledger.OnBooked(p.agents.Booked)
 	for _, add := range []func(*process) error{u.addIntake, u.addForward, u.addMeters, u.addBudgets, u.addAPI} {
 		if err := add(p); err != nil {
 			return nil, errors.Join(err, u.ledger.Close())
 		}
 	}
 	return u, nil
-}
-
-// onBooked has f told what is booked of this cluster: what others forward is not live, and no node of ours.
-func (u *unit) onBooked(f func(*ledger.Booking, ledger.Receipt)) {
-	u.ledger.OnBooked(func(b *ledger.Booking, r ledger.Receipt) {
-		if ledger.ClusterOf(b.Batch.Stream.Node) == "" {
-			f(b, r)
-		}
-	})
 }
 
 // addForward has the replica that leads forward what is booked to the federation.
@@ -169,7 +160,7 @@ func (u *unit) addIntake(p *process) error {
 			return l.Modelled && power > intake.Tolerance*l.MaxPower || u.batches.Implausible(node)
 		},
 	})
-	u.onBooked(u.live.Booked)
+	u.ledger.OnBooked(u.live.Booked)
 	return p.registry.Register(panics.Collector(p.log,
 		&intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now}))
 }
@@ -213,7 +204,7 @@ func (u *unit) addBudgets(p *process) (err error) {
 		Ledger: u.ledger, Client: p.manager.GetClient(), Direct: p.direct, MaySuspend: budget.HoldsEnabled(p.direct),
 		Ready: p.knowsWork, Webhook: p.options.Webhook, Key: key, Hosts: p.options.Webhooks,
 		URLs: signal.KeyFolder(p.options.WebhookDir), TeamOf: p.teamOf, Now: time.Now, Log: p.log,
-		Registerer: p.registry,
+		Registerer: p.registry, Cluster: p.options.Cluster,
 	})
 	if err != nil {
 		return err

@@ -33,9 +33,7 @@ func ask(b *binding, job sched.Job, settings *policy.Settings, view *kube.View, 
 		Snapshot: &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: view.Sites(), Policy: settings.Policy()},
 		strategy: cmp.Or(settings.Where, "carbon"), most: b.most(),
 	}
-	for _, c := range slices.SortedFunc(slices.Values(clusters), func(a, b *cluster) int {
-		return cmp.Compare(a.Name, b.Name)
-	}) {
+	for _, c := range clusters {
 		why, nodes := b.refuses(c), []*sched.Node(nil)
 		if why == "" {
 			nodes, why = room(c)
@@ -43,11 +41,13 @@ func ask(b *binding, job sched.Job, settings *policy.Settings, view *kube.View, 
 		if why != "" {
 			q.refused = append(q.refused, c.Name+": "+why)
 		}
-		for _, n := range sched.Fold(nodes) {
-			if _, ok := job.Admits(n, settings.MaxPower, settings.MinEfficiency); ok {
-				q.Nodes = append(q.Nodes, n)
+		var fit []*sched.Node
+		for _, n := range nodes {
+			if _, ok := job.Admits(n, settings.MaxPower, settings.MinEfficiency); ok && job.Fits(n) {
+				fit = append(fit, n)
 			}
 		}
+		q.Nodes = append(q.Nodes, sched.Fold(fit)...) // what is full would hide the room of its like
 	}
 	return q
 }

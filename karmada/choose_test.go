@@ -2,6 +2,8 @@ package karmada
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,7 +26,8 @@ func (w world) clusters(t *testing.T) (all []*cluster, view *kube.View, room fun
 	t.Helper()
 	var sites []*sched.Site
 	nodes := map[string][]*sched.Node{}
-	for name, c := range w {
+	for _, name := range slices.Sorted(maps.Keys(w)) {
+		c := w[name]
 		series, err := grid.Constant(noon.Add(-time.Hour), 72*time.Hour, c.grams)
 		if err != nil {
 			t.Fatal(err)
@@ -52,7 +55,7 @@ func (w world) clusters(t *testing.T) (all []*cluster, view *kube.View, room fun
 // Replicas go to the cleanest clusters as far as there is room, to no more clusters than the policy allows, and all or
 // none. Each decision is made again from what was recorded of it.
 func TestChoose(t *testing.T) {
-	w := world{"clean": {50, []int64{4, 3}}, "middle": {100, []int64{8}}, "dirty": {400, []int64{8, 8}}}
+	w := world{"full": {20, []int64{1}}, "clean": {50, []int64{4, 3}}, "middle": {100, []int64{8}}, "dirty": {400, []int64{8, 8}}}
 	for name, c := range map[string]struct {
 		replicas  int32
 		placement string
@@ -96,6 +99,27 @@ func TestChoose(t *testing.T) {
 		}
 		if d := strategy.Plan(again)[0]; d.Node != a.first.Node {
 			t.Errorf("%s: %s was chosen, and %s is when it is asked again", name, a.first.Node, d.Node)
+		}
+	}
+}
+
+// A node that is full hides no room of one that is not, however alike they are.
+func TestChooseBesideFullNodes(t *testing.T) {
+	clusters, view, room := world{"clean": {50, []int64{0, 7}}, "dirty": {400, []int64{8}}}.clusters(t)
+	profile := &energy.Profile{Idle: 100, Max: 300}
+	large := func(c *cluster) ([]*sched.Node, string) {
+		nodes, why := room(c)
+		for _, n := range nodes {
+			n.Capacity.MilliCPU, n.Profile = 64000, profile
+		}
+		return nodes, why
+	}
+	b := parsed[binding](t, `{"spec": {"resource": {"apiVersion": "batch/v1", "kind": "Job"}, "placement": {}}}`)
+	job := sched.Job{ID: "j", Submitted: noon, Duration: time.Hour, Request: sched.Resources{MilliCPU: 2000}}
+	for _, replicas := range []int32{1, 2} {
+		a, err := ask(b, job, &policy.Settings{}, view, clusters, large, noon).answer(replicas)
+		if want := fmt.Sprintf("[{clean %d}]", replicas); err != nil || fmt.Sprint(a.targets) != want {
+			t.Errorf("%+v: %v, want %s", a, err, want)
 		}
 	}
 }

@@ -96,7 +96,10 @@ func New(o Options) (*Driver, error) {
 	d.members = &members{config: o.Config, view: o.View, log: o.Log, of: map[string]*member{}}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
 	d.bound, d.joined = factory.ForResource(kube.Bindings).Informer(), factory.ForResource(clusterResource).Informer()
-	return d, errors.Join(d.bound.SetTransform(parse[binding]), d.joined.SetTransform(parse[cluster]))
+	return d, errors.Join(d.bound.SetTransform(parse[binding]), d.joined.SetTransform(parse[cluster]),
+		d.bound.AddIndexers(cache.Indexers{byCluster: func(o any) ([]string, error) {
+			return o.(*binding).clusters(), nil
+		}}))
 }
 
 // Run lets bindings go, answers karmada-scheduler, schedules what says schedulerName: kubenergy, and moves what may be
@@ -284,9 +287,16 @@ func (d *Driver) announce(ctx context.Context, cluster string) error {
 	return err
 }
 
-// bindings are those that are known.
-func (d *Driver) bindings() []*binding {
-	all := d.bound.GetStore().List()
+// byCluster finds bindings by where they were sent.
+const byCluster = "cluster"
+
+// sent are the bindings that were sent to a cluster.
+func (d *Driver) sent(cluster string) []*binding {
+	all, _ := d.bound.GetIndexer().ByIndex(byCluster, cluster)
+	return bindings(all)
+}
+
+func bindings(all []any) []*binding {
 	bindings := make([]*binding, len(all))
 	for i := range all {
 		bindings[i] = all[i].(*binding)

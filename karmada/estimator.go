@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"maps"
+	"regexp"
 	"sync"
 	"time"
 
@@ -198,7 +199,7 @@ func (e *estimator) advise(ctx context.Context, b *binding) []target {
 // waiting are a few of the bindings that wait for karmada-scheduler, and not for long, with these needs, where the
 // mode is to enforce.
 func (e *estimator) waiting(request sched.Resources) (some []*binding) {
-	for _, b := range e.bindings() {
+	for _, b := range bindings(e.bound.GetStore().List()) {
 		if len(some) < mostWaiting && b.Spec.SchedulerName != SchedulerName && !b.suspended() && !b.duplicated() &&
 			b.needs() == request && b.waits(e.gone) && e.Clock().Sub(e.since(b)) < patience && e.enforces(b) {
 			some = append(some, b)
@@ -252,17 +253,30 @@ func readRequest(data []byte) (r asked, err error) {
 	return r, err
 }
 
+// quantityText is what karmada-scheduler writes. The parser of quantities would compute 1e-999999999 for ever, and a
+// replica that needs less than nothing would have room everywhere.
+var quantityText = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,9})?([numkMGTPE]|[KMGTPE]i|[eE]-?[0-9]{1,2})?$`)
+
+// quantity reads an entry: a name (field 1), and a quantity (field 2, in it field 1: its text).
 func (r *asked) quantity(entry []byte) error {
-	var name string
-	var q resource.Quantity
+	var name, text string
 	err := fields(entry, func(number protowire.Number, value []byte) error {
 		if number == 1 {
 			name = string(value)
 			return nil
 		}
-		return q.Unmarshal(value)
+		return fields(value, func(_ protowire.Number, value []byte) error {
+			text = string(value)
+			return nil
+		})
 	})
-	r.needs[v1.ResourceName(name)] = q
+	if err != nil {
+		return err
+	}
+	if !quantityText.MatchString(text) {
+		return fmt.Errorf("%.40q is no quantity", text)
+	}
+	r.needs[v1.ResourceName(name)], err = resource.ParseQuantity(text)
 	return err
 }
 

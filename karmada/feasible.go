@@ -69,8 +69,12 @@ func (b *binding) duplicated() bool {
 	return p.ReplicaScheduling == nil || p.ReplicaScheduling.Type != "Divided" || b.Spec.Replicas == 0
 }
 
-func (b *binding) targets(name string) bool {
-	return slices.ContainsFunc(b.Spec.Clusters, func(t target) bool { return t.Name == name })
+// clusters are the names of those that it was sent to.
+func (b *binding) clusters() (names []string) {
+	for _, t := range b.Spec.Clusters {
+		names = append(names, t.Name)
+	}
+	return names
 }
 
 // replicas is how many a cluster was given.
@@ -86,24 +90,17 @@ func (b *binding) replicas(cluster string) (n int32) {
 // refuses returns why a binding may not go to a cluster, in the order in which karmada-scheduler's plugins filter.
 // Clusters that have it already keep it: eviction is Karmada's.
 func (b *binding) refuses(c *cluster) string {
-	evicted := func(name string) bool {
-		for _, t := range b.Spec.GracefulEvictionTasks {
-			if t.FromCluster == name {
-				return true
-			}
-		}
-		return false
-	}
+	has := slices.Contains(b.clusters(), c.Name)
 	switch {
 	case c.DeletionTimestamp != nil:
 		return "it is being deleted"
-	case !b.targets(c.Name) && !c.serves(b.Spec.Resource.APIVersion, b.Spec.Resource.Kind):
+	case !has && !c.serves(b.Spec.Resource.APIVersion, b.Spec.Resource.Kind):
 		return "it does not serve " + b.Spec.Resource.APIVersion + " " + b.Spec.Resource.Kind
-	case !b.targets(c.Name) && repels(c.Spec.Taints, b.Spec.Placement.ClusterTolerations):
+	case !has && repels(c.Spec.Taints, b.Spec.Placement.ClusterTolerations):
 		return "it has a taint that is not tolerated"
 	case b.Spec.Placement.ClusterAffinity != nil && !b.Spec.Placement.ClusterAffinity.matches(c):
 		return "the cluster affinity does not match"
-	case evicted(c.Name):
+	case slices.Contains(b.Spec.GracefulEvictionTasks, evictionTask{c.Name}):
 		return "it is evicted from there"
 	}
 	return ""

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func parsed[T any](t *testing.T, text string) *T {
+func parsed[T any](t testing.TB, text string) *T {
 	t.Helper()
 	v := new(T)
 	if err := json.Unmarshal([]byte(text), v); err != nil {

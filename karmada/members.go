@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -108,12 +109,12 @@ func (m *members) drop(name string) {
 	}
 }
 
-// clusters returns all of them.
+// clusters returns all of them, by name.
 func (m *members) clusters() (all []*cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, known := range m.of {
-		all = append(all, known.cluster)
+	for _, name := range slices.Sorted(maps.Keys(m.of)) {
+		all = append(all, m.of[name].cluster)
 	}
 	return all
 }

@@ -42,17 +42,19 @@ type bindingSpec struct {
 	Components            []json.RawMessage `json:"components"`
 	Clusters              []target          `json:"clusters"`
 	Placement             *placement        `json:"placement"`
-	GracefulEvictionTasks []struct {
-		FromCluster string `json:"fromCluster"`
-	} `json:"gracefulEvictionTasks"`
-	SchedulerName         string       `json:"schedulerName"`
-	RescheduleTriggeredAt *metav1.Time `json:"rescheduleTriggeredAt"`
+	GracefulEvictionTasks []evictionTask    `json:"gracefulEvictionTasks"`
+	SchedulerName         string            `json:"schedulerName"`
+	RescheduleTriggeredAt *metav1.Time      `json:"rescheduleTriggeredAt"`
 	Suspension            *struct {
 		Scheduling *bool `json:"scheduling"`
 	} `json:"suspension"`
 	WorkloadAffinityGroups json.RawMessage `json:"workloadAffinityGroups"`
 
 	placement json.RawMessage // as it stands there
+}
+
+type evictionTask struct {
+	FromCluster string `json:"fromCluster"`
 }
 
 // suspended reports whether no scheduler places it.

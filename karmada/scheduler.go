@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/kube"
@@ -65,14 +66,19 @@ func sameJSON(a json.RawMessage, b string) bool {
 // place chooses the clusters of a binding and writes them, with what karmada-scheduler would say of it.
 func (d *Driver) place(ctx context.Context, b *binding) error {
 	targets, entry, err := d.choose(ctx, b)
+	generation := b.Generation
 	if err == nil {
-		err = d.patch(ctx, b, "", map[string]any{
+		written, errPatch := d.patch(ctx, b, "", map[string]any{
 			"metadata": map[string]any{
 				"resourceVersion": b.ResourceVersion,
 				"annotations":     map[string]string{appliedPlacement: string(b.Spec.placement)},
 			},
 			"spec": map[string]any{"clusters": targets},
 		})
+		if errPatch != nil {
+			return errPatch // it says nothing of the work
+		}
+		generation = written.GetGeneration()
 	}
 	condition := metav1.Condition{
 		Type: "Scheduled", Status: metav1.ConditionTrue, Reason: "Success",
@@ -81,7 +87,7 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	status := map[string]any{}
 	switch {
 	case err == nil:
-		status["schedulerObservedGeneration"], status["lastScheduledTime"] = b.Generation+1, metav1.NewTime(d.Clock())
+		status["schedulerObservedGeneration"], status["lastScheduledTime"] = generation, metav1.NewTime(d.Clock())
 		if entry != nil {
 			d.Record(entry.record, entry.on)
 		}
@@ -93,7 +99,8 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	conditions := slices.Clone(b.Status.Conditions)
 	if meta.SetStatusCondition(&conditions, condition) || len(status) > 0 {
 		status["conditions"] = conditions
-		err = errors.Join(err, d.patch(ctx, b, "status", map[string]any{"status": status}))
+		_, errPatch := d.patch(ctx, b, "status", map[string]any{"status": status})
+		err = errors.Join(err, errPatch)
 	}
 	for range looks { // the next binding is to know of this one
 		known := d.binding(b.Namespace + "/" + b.Name)
@@ -182,18 +189,17 @@ func (b *binding) request(j *batchv1.Job) sched.Resources {
 	return b.needs()
 }
 
-func (d *Driver) patch(ctx context.Context, b *binding, sub string, patch any) error {
+func (d *Driver) patch(ctx context.Context, b *binding, sub string, patch any) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(patch)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var subs []string
 	if sub != "" {
 		subs = []string{sub}
 	}
-	_, err = d.dynamic.Resource(kube.Bindings).Namespace(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, data,
+	return d.dynamic.Resource(kube.Bindings).Namespace(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, data,
 		metav1.PatchOptions{}, subs...)
-	return err
 }
 
 // room returns the nodes of a cluster that a binding may use, with what is free once all that was sent there has come;
@@ -212,7 +218,7 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 			nodes = append(nodes, p.sched)
 		}
 	}
-	for _, sent := range d.bindings() {
+	for _, sent := range d.sent(name) {
 		last := sent.Status.LastScheduledTime
 		if last == nil || l.at.Sub(last.Time) > arrival {
 			continue
@@ -244,10 +250,10 @@ func (d *Driver) disproved(l *look, b *binding) string {
 			return fmt.Sprintf("pod %s/%s has found no node there for a minute", p.Namespace, p.Name)
 		}
 	}
-	for _, sent := range d.bindings() {
+	for _, sent := range d.sent(l.cluster.Name) {
 		r, last := &sent.Spec.Resource, sent.Status.LastScheduledTime
-		if r.Namespace == namespace && r.Kind == "Job" && sent.replicas(l.cluster.Name) > 0 && last != nil &&
-			l.at.Sub(last.Time) > believed && !sent.heardOf(l.cluster.Name) {
+		if r.Namespace == namespace && r.Kind == "Job" && last != nil && l.at.Sub(last.Time) > believed &&
+			!sent.heardOf(l.cluster.Name) {
 			return fmt.Sprintf("Job %s/%s was sent there and has not begun", r.Namespace, r.Name)
 		}
 	}

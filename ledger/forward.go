@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -57,6 +56,9 @@ func Unpack(line []byte, cluster string) (*batch.Stream, *Booking, error) {
 	if err == nil {
 		b, err = f.read(cluster)
 	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	return of.Stream, b, err
 }
 
@@ -68,7 +70,11 @@ func (f *forwarded) read(cluster string) (*Booking, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []*string{&bt.Stream.Node, hostOf(bt)} {
+	names := []*string{&bt.Stream.Node}
+	if bt.Parent != nil {
+		names = append(names, &bt.Parent.Host)
+	}
+	for _, name := range names {
 		if strings.Contains(*name, "/") {
 			return nil, fmt.Errorf("node %q: a node's name has no slash", *name)
 		}
@@ -83,22 +89,14 @@ func (f *forwarded) read(cluster string) (*Booking, error) {
 	return b, b.Validate()
 }
 
-// hostOf returns the host of a batch's node, or an empty name.
-func hostOf(b *batch.Batch) *string {
-	if b.Parent == nil {
-		return new(string)
-	}
-	return &b.Parent.Host
-}
-
 // check refuses a consumer that no intake would book.
 func (c *Consumer) check() error {
 	if c == nil {
-		return fmt.Errorf("%w: a consumer is missing", ErrInvalid)
+		return errors.New("a consumer is missing")
 	}
 	a := &c.Account
 	if !slices.Contains([]Kind{Workload, System, VM, Cgroup, Foreign, Late}, a.Kind) {
-		return fmt.Errorf("%w: no consumer is of kind %s", ErrInvalid, a.Kind)
+		return fmt.Errorf("no consumer is of kind %s", a.Kind)
 	}
 	for _, text := range []string{c.Pod, a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy} {
 		if err := batch.CheckText("a name", text, batch.MaxID); text != "" && err != nil {
@@ -128,7 +126,7 @@ type Outgoing struct {
 
 // Backlog is what an [Outbox] keeps.
 type Backlog struct {
-	Kept    int64     // at most
-	Oldest  time.Time // when it was booked; zero: nothing is kept
-	Dropped int64     // now
+	Kept    int64 // at most
+	Oldest  int64 // when it was booked, in Unix seconds; 0: nothing is kept
+	Dropped int64 // now
 }

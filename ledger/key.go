@@ -31,6 +31,9 @@ func (a *Account) ParentName() string {
 	return a.OwnerName()
 }
 
+// OwnCluster selects what was booked of the cluster that keeps the ledger, whatever its name is.
+const OwnCluster = "."
+
 // ClusterOf returns the cluster that the name of a node begins with: CLUSTER/NODE. "": it is of the own.
 func ClusterOf(node string) string {
 	if cluster, _, found := strings.Cut(node, "/"); found {
@@ -86,7 +89,8 @@ func (q *Query) Selects(a *Account) bool {
 	kind := slices.Contains(q.Kinds, a.Kind) || slices.Contains(q.Kinds, a.shown())
 	return (len(q.Kinds) == 0 || kind) &&
 		passes(q.Namespaces, a.Namespace) && passes(q.Owners, a.OwnerName()) && passes(q.Teams, a.Team) &&
-		passes(q.Strategies, a.Strategy) && passes(q.Sites, a.Site) && passes(q.Clusters, q.Key(a, ByCluster))
+		passes(q.Strategies, a.Strategy) && passes(q.Sites, a.Site) &&
+		(passes(q.Clusters, q.Key(a, ByCluster)) || passes(q.Clusters, cmp.Or(ClusterOf(a.Host), OwnCluster)))
 }
 
 func passes(filter []string, value string) bool {

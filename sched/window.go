@@ -63,6 +63,14 @@ func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	return window, reason
 }
 
+// BestStart returns the start up to the latest at which a run meets the least mean of a signal: of equal ones the
+// first. It is where "window" puts a job that only this signal concerns, so that people are told the same.
+func BestStart(signal *grid.Series, from, latest time.Time, length time.Duration) time.Time {
+	s := &Snapshot{Now: from, Sites: []*Site{{Carbon: grid.Signal{Series: signal}}}}
+	window, _ := cheapest(s, &Job{Submitted: from, Duration: length, AllowedDelay: latest.Sub(from)}, carbonAlone)
+	return window.Start
+}
+
 // latestStart is the job's own latest start, clamped by the policy.
 func (p *Policy) latestStart(j *Job) time.Time {
 	latest := j.LatestStart()

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/ledger"
 )
 
 // A Member is a cluster that forwards what it books, and what it is believed at most.
@@ -24,12 +23,6 @@ type Member struct {
 
 // Members are the clusters of a federation, by name.
 type Members map[string]Member
-
-// Of returns the member that a node is of.
-func (m Members) Of(node string) (Member, bool) {
-	of, ok := m[ledger.ClusterOf(node)]
-	return of, ok
-}
 
 // What a member is believed where the file does not say.
 const (
@@ -74,11 +67,10 @@ func LoadMembers(path, own string) (Members, error) {
 			err = fmt.Errorf("cluster %d: name %q: %s", i+1, m.Name, why[0])
 		case twice || m.Name == own:
 			err = fmt.Errorf("cluster %q is there twice, or is this one (--cluster)", m.Name)
-		case m.PUE != 0 && !(m.PUE >= 1 && m.PUE <= mostPUE):
-			err = fmt.Errorf("cluster %q: pue is %v: want 1 to %d", m.Name, m.PUE, mostPUE)
-		case m.Nodes < 0 || !(m.MaxPower > 0) || m.Bookings < leastBookings:
-			err = fmt.Errorf("cluster %q: want maxNodes and nodeMaxWatts above 0, bookingsPerMinute of %d or more",
-				m.Name, leastBookings)
+		case m.PUE != 0 && !(m.PUE >= 1 && m.PUE <= mostPUE) || m.Nodes < 0 || !(m.MaxPower > 0) ||
+			m.Bookings < leastBookings:
+			err = fmt.Errorf("cluster %q: want pue of 1 to %d, maxNodes and nodeMaxWatts above 0, "+
+				"bookingsPerMinute of %d or more", m.Name, mostPUE, leastBookings)
 		}
 		all[m.Name] = *m
 	}

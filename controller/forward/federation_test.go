@@ -1,8 +1,11 @@
 package forward_test
 
 import (
+	"bytes"
 	"context"
+	"database/sql"
 	"errors"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -23,6 +26,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
+	"github.com/kubenergy/kubenergy/ledger/postgres"
+	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
 )
 
@@ -40,18 +45,52 @@ type federation struct {
 	t       *testing.T
 	random  *rand.Rand // nil: nothing is killed
 	now     time.Time
-	path    string
+	open    opener
 	members access.Members
 	gate    *access.Gate
 
-	store   *sqlite.Store
+	store   store
 	ledger  *ledger.Ledger
 	handler *intake.Handler
 }
 
-func open(t *testing.T, path string) *sqlite.Store {
+// store is that of a controller.
+type store interface {
+	ledger.Store
+	ledger.Outbox
+}
+
+// opener opens the same store again and again.
+type opener func() (store, error)
+
+func inFile(t *testing.T) opener {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	return func() (store, error) { return sqlite.Open(t.Context(), path, sqlite.Options{}) }
+}
+
+// inDatabase returns what makes openers of a server, each of a database of its own.
+func inDatabase(source string) func(*testing.T) opener {
+	made := 0
+	return func(t *testing.T) opener {
+		t.Helper()
+		made++
+		name := "ledger" + strconv.Itoa(made)
+		db, err := sql.Open("pgx", source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+			t.Fatal(err)
+		}
+		own := strings.Replace(source, "dbname=postgres", "dbname="+name, 1)
+		return func() (store, error) { return postgres.Open(t.Context(), own, postgres.Options{Connections: 4}) }
+	}
+}
+
+func open(t *testing.T, o opener) store {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	s, err := o()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +99,7 @@ func open(t *testing.T, path string) *sqlite.Store {
 
 // begin is what a process does that begins.
 func (f *federation) begin() {
-	f.store = open(f.t, f.path)
+	f.store = open(f.t, f.open)
 	f.ledger = ledger.New(f.store, ledger.Options{})
 	f.handler = f.handlerOf(f)
 }
@@ -153,19 +192,40 @@ func (b box) Sent(ctx context.Context, numbers []int64) error {
 	return err
 }
 
+// narrow is a proxy that lets no request pass with more bookings than most; 0: all pass.
+type narrow struct {
+	f    *federation
+	most int
+}
+
+func (n narrow) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if lines := bytes.Count(body, []byte("\x1f\x8b\x08")); n.most > 0 && lines > n.most { // each begins so
+		answer := httptest.NewRecorder()
+		answer.WriteHeader(http.StatusRequestEntityTooLarge)
+		return answer.Result(), nil
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return n.f.RoundTrip(r)
+}
+
 type cluster struct {
+	most    int // bookings that reach the federation at once; 0: any number
 	name    string
-	path    string
-	store   *sqlite.Store
+	open    opener
+	store   store
 	source  *ledgertest.Random
 	forward *forward.Forwarder
 }
 
 func (c *cluster) begin(f *federation, keep int64) {
-	c.store = open(f.t, c.path)
+	c.store = open(f.t, c.open)
 	var err error
 	c.forward, err = forward.New(forward.Options{
-		URL: "http://localhost", Cluster: c.name, Most: keep, Transport: f, Log: logs(f.t),
+		URL: "http://localhost", Cluster: c.name, Most: keep, Transport: narrow{f, c.most}, Log: logs(f.t),
 		Outbox: func() (ledger.Outbox, error) { return box{c.store, f}, nil },
 	})
 	if err != nil {
@@ -190,9 +250,9 @@ func (c *cluster) next(t *testing.T) *ledger.Booking {
 	}
 }
 
-func newFederation(t *testing.T, random *rand.Rand, now time.Time) *federation {
+func newFederation(t *testing.T, random *rand.Rand, now time.Time, o opener) *federation {
 	f := &federation{
-		t: t, random: random, now: now, path: filepath.Join(t.TempDir(), "ledger.db"), members: access.Members{},
+		t: t, random: random, now: now, open: o, members: access.Members{},
 		gate: access.NewGate(access.Options{Tokens: apiServer{}, Access: judge{}, Reviews: 1e6}),
 	}
 	for _, name := range []string{"alpha", "beta"} {
@@ -206,19 +266,25 @@ func newFederation(t *testing.T, random *rand.Rand, now time.Time) *federation {
 func TestSumsSurviveKills(t *testing.T) {
 	for range 2 {
 		seed := uint64(time.Now().UnixNano())
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { sumsSurviveKills(t, rand.New(rand.NewPCG(seed, 1))) })
+		random := rand.New(rand.NewPCG(seed, 1))
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { sumsSurviveKills(t, random, inFile) })
 	}
+	t.Run("postgres", func(t *testing.T) {
+		seed := uint64(time.Now().UnixNano())
+		t.Log("seed", seed)
+		sumsSurviveKills(t, rand.New(rand.NewPCG(seed, 1)), inDatabase(pgtest.Start(t)))
+	})
 }
 
-func sumsSurviveKills(t *testing.T, random *rand.Rand) {
+func sumsSurviveKills(t *testing.T, random *rand.Rand, stores func(*testing.T) opener) {
 	start := time.Date(2026, 11, 2, 22, 0, 0, 0, time.UTC)
-	f := newFederation(t, random, start.Add(48*time.Hour))
+	f := newFederation(t, random, start.Add(48*time.Hour), stores(t))
 	f.begin()
 	defer func() { f.end() }()
 	clusters := make([]*cluster, 0, 2)
 	for _, name := range []string{"alpha", "beta"} {
 		c := &cluster{
-			name: name, path: filepath.Join(t.TempDir(), "ledger.db"),
+			name: name, open: stores(t),
 			source: &ledgertest.Random{Rand: random, Start: start, Span: 12 * time.Hour, Estimates: true},
 		}
 		c.begin(f, 1<<40)
@@ -311,7 +377,7 @@ func same(t *testing.T, f *federation, c *cluster) {
 }
 
 // rowsOf returns the rows of an answer, whose nodes have lost the names of their clusters.
-func rowsOf(t *testing.T, s *sqlite.Store, q *ledger.Query) []ledger.Row {
+func rowsOf(t *testing.T, s store, q *ledger.Query) []ledger.Row {
 	t.Helper()
 	answer, err := s.Query(t.Context(), q)
 	if err != nil {
@@ -331,10 +397,10 @@ func rowsOf(t *testing.T, s *sqlite.Store, q *ledger.Query) []ledger.Row {
 // TestBacklogIsBounded forwards after a time in which more was booked than is kept: the oldest are dropped and counted,
 // and the federation knows of the gap.
 func TestBacklogIsBounded(t *testing.T) {
-	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour))
+	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour), inFile(t))
 	f.begin()
 	defer f.end()
-	c := &cluster{name: "alpha", path: filepath.Join(t.TempDir(), "ledger.db")}
+	c := &cluster{name: "alpha", open: inFile(t)}
 	c.begin(f, 10)
 	defer func() { _ = c.store.Close() }()
 	world := ledgertest.World{Nodes: 1, Pods: 2, Epoch: "1"}
@@ -351,6 +417,29 @@ func TestBacklogIsBounded(t *testing.T) {
 	}
 	if rows := rowsOf(t, f.store, q); len(rows) != 1 || rows[0].Energy() != truth.Total.Energy() {
 		t.Errorf("%+v, want the last ten: %d µJ", rows, truth.Total.Energy())
+	}
+}
+
+// TestTooMuchIsHalved forwards through a proxy that lets two bookings pass at once.
+func TestTooMuchIsHalved(t *testing.T) {
+	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour), inFile(t))
+	f.begin()
+	defer f.end()
+	c := &cluster{name: "alpha", open: inFile(t), most: 2}
+	c.begin(f, 1<<40)
+	defer func() { _ = c.store.Close() }()
+	world := ledgertest.World{Nodes: 1, Pods: 2, Epoch: "1"}
+	var truth ledgertest.Truth
+	for number := range uint64(25) {
+		b := world.Booking(0, number+1)
+		b.Forward, _ = b.Pack()
+		ledgertest.MustBook(t, c.store, b)
+		truth.Book(b)
+	}
+	drain(t, c)
+	q := &ledger.Query{From: ledgertest.Noon, To: ledgertest.Noon.Add(time.Hour)}
+	if rows := rowsOf(t, f.store, q); len(rows) != 1 || rows[0].Energy() != truth.Total.Energy() {
+		t.Errorf("%+v, want all: %d µJ", rows, truth.Total.Energy())
 	}
 }
 

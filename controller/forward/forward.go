@@ -8,7 +8,6 @@
 package forward
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,13 +42,13 @@ type Options struct {
 }
 
 const (
-	mostBytes    = 1 << 20 // of a request's bookings, compressed, beyond the first
-	mostAnswer   = 1 << 20
-	patience     = time.Minute
-	lookEvery    = time.Second // for new bookings
-	passEvery    = time.Minute
-	measureEvery = 15 * time.Second
-	longestRest  = 15 * time.Minute // that a federation can ask for
+	mostBytes   = 1 << 20 // of a request's bookings, compressed, beyond the first
+	mostAnswer  = 1 << 20
+	patience    = time.Minute
+	lookEvery   = time.Second // for new bookings
+	passEvery   = time.Minute
+	longestRest = 15 * time.Minute // that a federation can ask for
+	more        = 16               // bookings than in the request before that was not too much
 )
 
 // A Forwarder sends what is in an outbox.
@@ -57,12 +56,11 @@ type Forwarder struct {
 	o      Options
 	client *central.Client
 
-	after    int64           // the last number that this pass has come to
-	began    time.Time       // of the pass
-	resting  map[string]bool // streams of which something was refused in this pass
-	most     int             // bookings of a request
-	measured time.Time
-	wait     time.Duration // that the federation asks for, or until there is more
+	after   int64           // the last number that this pass has come to
+	began   time.Time       // of the pass
+	resting map[string]bool // streams of which something was refused in this pass
+	most    int             // bookings of a request
+	wait    time.Duration   // that the federation asks for, or until there is more
 
 	backlog, oldest prometheus.Gauge
 	sent, dropped   prometheus.Counter
@@ -79,20 +77,22 @@ func New(o Options) (*Forwarder, error) {
 		return nil, fmt.Errorf("--forward-to: %w", err)
 	}
 	with := promauto.With(o.Registerer)
-	gauge := func(name, help string) prometheus.Gauge {
-		return with.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	counter := func(name, help string) prometheus.Counter {
-		return with.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
 	return &Forwarder{
 		o: o, client: client, most: api.MostForwarded,
-		backlog: gauge("kubenergy_forward_backlog", "Bookings that the federation does not have yet, at most."),
-		oldest: gauge("kubenergy_forward_oldest_timestamp_seconds",
-			"When the oldest booking was booked that the federation does not have; 0: it has all."),
-		sent: counter("kubenergy_forward_bookings_total", "Bookings that the federation has."),
-		dropped: counter("kubenergy_forward_dropped_total",
-			"Bookings that the federation will never have: more waited than are kept, or they were damaged on disk."),
+		backlog: with.NewGauge(prometheus.GaugeOpts{
+			Name: "kubenergy_forward_backlog", Help: "Bookings that the federation does not have yet, at most.",
+		}),
+		oldest: with.NewGauge(prometheus.GaugeOpts{
+			Name: "kubenergy_forward_oldest_timestamp_seconds",
+			Help: "When the oldest booking was booked that the federation does not have; 0: it has all.",
+		}),
+		sent: with.NewCounter(prometheus.CounterOpts{
+			Name: "kubenergy_forward_bookings_total", Help: "Bookings that the federation has.",
+		}),
+		dropped: with.NewCounter(prometheus.CounterOpts{
+			Name: "kubenergy_forward_dropped_total",
+			Help: "Bookings that the federation will never have: more waited than are kept, or the disk damaged them.",
+		}),
 		failures: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_forward_failures_total",
 			Help: "Requests to the federation that failed, and bookings that it refused.",
@@ -139,7 +139,7 @@ func (f *Forwarder) Step(ctx context.Context) error {
 		f.wait = lookEvery
 		return nil
 	}
-	send, body, gone := f.choose(&rows)
+	send, body, gone, after := f.choose(rows)
 	if len(send) > 0 {
 		refused, err := f.post(ctx, body, len(send))
 		if r, ok := errors.AsType[*central.Refused](err); ok &&
@@ -147,27 +147,24 @@ func (f *Forwarder) Step(ctx context.Context) error {
 			if f.most = len(send) / 2; f.most > 0 { // what is bad, or too much, is found so
 				return nil
 			}
-			refused, err = []api.Refused{{Error: err.Error()}}, nil
+			refused, err = map[int]string{0: err.Error()}, nil
 		}
 		if err != nil {
 			return err
 		}
-		f.most = min(2*max(f.most, 1), api.MostForwarded)
+		f.most = min(f.most+more, api.MostForwarded)
 		gone = append(gone, f.booked(send, refused)...)
 	}
-	if len(gone) > 0 {
-		if err := box.Sent(ctx, gone); err != nil {
-			return err
-		}
+	if err := box.Sent(ctx, gone); err != nil {
+		return err
 	}
-	f.after = rows[len(rows)-1].Number
+	f.after = after
 	return nil
 }
 
-// choose returns what is sent of some rows, and the numbers of those that are damaged. It shortens rows to those that
-// it has looked at.
-func (f *Forwarder) choose(rows *[]ledger.Outgoing) (send []ledger.Outgoing, body []byte, damaged []int64) {
-	for i, o := range *rows {
+// choose returns what is sent of some rows, the numbers of those that are damaged, and the last that it has looked at.
+func (f *Forwarder) choose(rows []ledger.Outgoing) (send []ledger.Outgoing, body []byte, damaged []int64, after int64) {
+	for _, o := range rows {
 		switch {
 		case o.Packed == nil:
 			damaged = append(damaged, o.Number)
@@ -175,70 +172,56 @@ func (f *Forwarder) choose(rows *[]ledger.Outgoing) (send []ledger.Outgoing, bod
 			f.o.Log.Error("a booking that is to be forwarded is damaged on disk, and dropped", "stream", o.Stream)
 		case f.resting[o.Stream]:
 		case len(send) > 0 && len(body)+len(o.Packed) > mostBytes:
-			*rows = (*rows)[:i]
-			return send, body, damaged
+			return send, body, damaged, after
 		default:
 			send, body = append(send, o), append(body, o.Packed...)
 		}
+		after = o.Number
 	}
-	return send, body, damaged
+	return send, body, damaged, after
 }
 
 // booked returns the numbers of what the federation has, and has the streams rest of which it refused something.
-func (f *Forwarder) booked(send []ledger.Outgoing, refused []api.Refused) (numbers []int64) {
-	not := map[int]bool{}
-	for _, r := range refused {
-		if r.Line < 0 || r.Line >= len(send) {
-			continue
-		}
-		not[r.Line] = true
-		if stream := send[r.Line].Stream; !f.resting[stream] {
-			f.resting[stream] = true
-			f.failures.WithLabelValues("refused").Inc()
-			f.o.Log.Warn("the federation refuses a booking", "stream", stream, "why", r.Error)
-		}
-	}
+func (f *Forwarder) booked(send []ledger.Outgoing, refused map[int]string) (numbers []int64) {
 	for i, o := range send {
-		if !not[i] {
+		switch why, not := refused[i]; {
+		case !not:
 			numbers = append(numbers, o.Number)
+		case !f.resting[o.Stream]:
+			f.resting[o.Stream] = true
+			f.failures.WithLabelValues("refused").Inc()
+			f.o.Log.Warn("the federation refuses a booking", "stream", o.Stream, "why", why)
 		}
 	}
 	f.sent.Add(float64(len(numbers)))
 	return numbers
 }
 
-// measure tells what is kept from time to time, and drops what is too much.
+// measure tells what is kept, and drops what is too much.
 func (f *Forwarder) measure(ctx context.Context, box ledger.Outbox) error {
-	if time.Since(f.measured) < measureEvery {
-		return nil
-	}
 	b, err := box.Backlog(ctx, f.o.Most)
 	if err != nil {
 		return err
 	}
-	f.measured = time.Now()
 	if b.Dropped > 0 {
 		f.dropped.Add(float64(b.Dropped))
 		f.o.Log.Error("Bookings were dropped that the federation does not have: more waited than are kept", "dropped",
 			b.Dropped, "kept", b.Kept)
 	}
 	f.backlog.Set(float64(b.Kept))
-	f.oldest.Set(0)
-	if !b.Oldest.IsZero() {
-		f.oldest.Set(float64(b.Oldest.Unix()))
-	}
+	f.oldest.Set(float64(b.Oldest))
 	return nil
 }
 
 // post makes the request.
-func (f *Forwarder) post(ctx context.Context, body []byte, lines int) ([]api.Refused, error) {
+func (f *Forwarder) post(ctx context.Context, body []byte, lines int) (map[int]string, error) {
 	answer, err := f.client.Do(ctx, &central.Request{
 		Method: http.MethodPost, Path: "/api/v1/clusters/" + f.o.Cluster + "/bookings", Body: body, Most: mostAnswer,
 		Header: map[string]string{"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"},
 	})
 	var said api.Forwarded
 	if err == nil {
-		err = json.NewDecoder(bytes.NewReader(answer.Body)).Decode(&said)
+		err = json.Unmarshal(answer.Body, &said)
 	}
 	if err == nil && said.Booked+len(said.Refused) != lines {
 		err = fmt.Errorf("the federation answers for %d of %d bookings", said.Booked+len(said.Refused), lines)

@@ -105,8 +105,14 @@ func New(c Config) *Handler {
 		c: c, memory: semaphore.NewWeighted(memory),
 		nodes: cache.NewLRUExpireCacheWithClock(mostNodes, clock(c.Now)),
 		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
+		members: map[string]*member{}, unpacks: make(chan struct{}, mostUnpacks),
 	}
-	h.addMembers()
+	for name, m := range c.Members {
+		h.members[name] = &member{
+			Member: m, place: make(chan struct{}, 1), nodes: novelties{most: m.Nodes},
+			rate: rate.NewLimiter(rate.Limit(m.Bookings)/60, m.Bookings), //nolint:mnd // seconds of a minute
+		}
+	}
 	promauto.With(c.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "kubenergy_ingest_told_ratio",
 		Help: "Hours that a node told of within an hour, of the node that told of most. An agent that was kept from " +
@@ -198,7 +204,7 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 	if b.Last <= acked {
 		return acknowledge(b, acked, nil, "again")
 	}
-	undo, wait, ok := n.begins(b, h.c.Now())
+	undo, wait, ok := n.begins(b, false, h.c.Now())
 	if !ok {
 		h.tell("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot",
 			b.Stream.Boot, "first", b.First)
@@ -263,15 +269,7 @@ func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) err
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	own := *b // what is corrected is not the caller's
-	key := own.Stream.Node
-	if agentless {
-		key += "\n" // no node's name: what an agent tells and what is estimated cover the same time
-	}
-	n := h.node(key)
-	_, _, err := h.book(ctx, n, &own, agentless)
-	if broken, ok := errors.AsType[*breach](err); ok {
-		err = fmt.Errorf("%w: %w", ErrRefused, broken)
-	}
+	_, _, err := h.book(ctx, h.node(keyOf(own.Stream.Node, agentless)), &own, agentless)
 	result := "local"
 	if err != nil {
 		result = "local_failed"

@@ -163,15 +163,7 @@ func (s *LateStore) Gauges(ctx context.Context) (ledger.Statistics, error) {
 
 // Outbox returns the store's, if it is open.
 func (s *LateStore) Outbox() (ledger.Outbox, error) {
-	store, err := s.get()
-	if err != nil {
-		return nil, err
-	}
-	box, ok := store.(ledger.Outbox)
-	if !ok {
-		return nil, fmt.Errorf("%T keeps nothing that is to be forwarded", store)
-	}
-	return box, nil
+	return ask(s, func(l ledger.Store) (ledger.Outbox, error) { return l.(ledger.Outbox), nil })
 }
 
 // Close implements [ledger.Store].

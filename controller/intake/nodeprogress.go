@@ -55,17 +55,21 @@ func (h *Handler) node(name string) *node {
 	defer h.mu.Unlock()
 	n := h.known(name)
 	if n == nil {
-		n = newNode(h.c.Now())
+		n = &node{
+			places: make(chan struct{}, mostAtOnce), heard: h.c.Now(), begun: aDay(mostBegun), moved: aDay(mostParents),
+			acked: cache.NewLRUExpireCache(mostStreams), parents: cache.NewLRUExpireCache(mostParents),
+		}
 	}
 	h.nodes.Add(name, n, forgetNode)
 	return n
 }
 
-func newNode(now time.Time) *node {
-	return &node{
-		places: make(chan struct{}, mostAtOnce), heard: now, begun: aDay(mostBegun), moved: aDay(mostParents),
-		acked: cache.NewLRUExpireCache(mostStreams), parents: cache.NewLRUExpireCache(mostParents),
+// keyOf returns the name that a node is remembered by: what an agent tells and what is estimated cover the same time.
+func keyOf(node string, agentless bool) string {
+	if agentless {
+		return node + "\n" // no node's name
 	}
+	return node
 }
 
 // known returns what is remembered of a node that has sent something, or nil.

@@ -72,23 +72,18 @@ func (r *Rates) site(v *kube.View, node string) (*sched.Site, float64) {
 		}
 		return is.Site, is.Facility()
 	}
-	site := v.DefaultSite()
-	if m, ok := r.Members.Of(node); ok {
-		if m.Zone != "" {
-			site = v.Site(m.Zone)
-		}
-		if site == nil {
-			return nil, m.PUE
-		}
-		return site, cmp.Or(m.PUE, site.PUE, 1)
+	m := r.Members[ledger.ClusterOf(node)]
+	zone, site := m.Zone, v.DefaultSite()
+	if h, ok := r.Hosts.Host(node); ok {
+		zone = h.Site
 	}
-	if h, ok := r.Hosts.Host(node); ok && h.Site != "" {
-		site = v.Site(h.Site)
+	if zone != "" {
+		site = v.Site(zone)
 	}
 	if site == nil {
-		return nil, 1
+		return nil, cmp.Or(m.PUE, 1)
 	}
-	return site, cmp.Or(site.PUE, 1)
+	return site, cmp.Or(m.PUE, site.PUE, 1)
 }
 
 // mean returns the mean of a signal over [from, to), NaN where not all of it is known. A series that is asked for time

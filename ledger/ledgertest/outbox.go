@@ -40,7 +40,7 @@ func Outbox(t *testing.T, s interface {
 	backlog := func(most, want, dropped int64) {
 		t.Helper()
 		b, err := s.Backlog(t.Context(), most)
-		if err != nil || b.Kept != want || b.Dropped != dropped || b.Oldest.IsZero() != (want == 0) {
+		if err != nil || b.Kept != want || b.Dropped != dropped || (b.Oldest == 0) != (want == 0) {
 			t.Errorf("%+v, %v, want %d", b, err, want)
 		}
 	}
@@ -58,6 +58,7 @@ func Outbox(t *testing.T, s interface {
 	if _, some := kept(numbers[1], 2); !slices.Equal(some, want[2:4]) {
 		t.Errorf("two after the second are %q", some)
 	}
+	unsent(t, s, true)
 	backlog(100, 5, 0)
 	sent(numbers[0], numbers[2])
 	backlog(2, 2, 1)
@@ -65,8 +66,17 @@ func Outbox(t *testing.T, s interface {
 		t.Errorf("%q are left", left)
 	}
 	sent(numbers...)
+	unsent(t, s, false)
 	book(0, 5, true)
 	if again, _ := kept(0, 100); len(again) != 1 || again[0] <= numbers[4] {
 		t.Errorf("number %d after %d", again, numbers[4])
+	}
+}
+
+// unsent wants a store's statistics to say whether something waits.
+func unsent(t *testing.T, s ledger.Store, want bool) {
+	t.Helper()
+	if st, err := s.Statistics(t.Context()); err != nil || st.Unsent.IsZero() == want {
+		t.Errorf("%+v, %v: want unsent %t", st, err, want)
 	}
 }

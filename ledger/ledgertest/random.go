@@ -253,7 +253,7 @@ func (r *Random) Query() *ledger.Query {
 	q.Sites = pick("north", "south", "east")
 	q.Nodes = pick("rack1", "guest1", "worker1", "worker2", "left", "nobody", "rack9", "alpha/worker1")
 	q.Own = []string{"", "home"}[r.Rand.IntN(2)]
-	q.Clusters = pick("alpha", "beta", "home", "")
+	q.Clusters = pick("alpha", "beta", "home", "", ledger.OwnCluster)
 	q.Pods = pick("pod-1", "ns0/pod-2", "worker1-1", "guest1-3", "nothing")
 	if r.Rand.IntN(6) == 0 {
 		q.Kinds = []ledger.Kind{ledger.Kind(r.Rand.IntN(len(slices.Collect(ledger.Kinds())))), ledger.Workload}[:1+r.Rand.IntN(2)]

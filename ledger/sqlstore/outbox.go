@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -56,11 +55,9 @@ func (d *DB) Sent(ctx context.Context, numbers []int64) error {
 // Backlog implements [ledger.Outbox]. It counts no rows: there may be millions.
 func (d *DB) Backlog(ctx context.Context, most int64) (b ledger.Backlog, err error) {
 	var first, last, at int64
-	look := func() error {
-		return d.reads.QueryRowContext(ctx, `SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), -1),
-			COALESCE((SELECT at FROM outbox ORDER BY id LIMIT 1), 0) FROM outbox`).Scan(&first, &last, &at)
-	}
-	if err = look(); err == nil && last-first >= most {
+	err = d.reads.QueryRowContext(ctx, `SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), -1),
+		COALESCE((SELECT at FROM outbox ORDER BY id LIMIT 1), 0) FROM outbox`).Scan(&first, &last, &at)
+	if err == nil && last-first >= most {
 		err = d.update(ctx, func(ctx context.Context, s *session) error {
 			result, err := s.exec(ctx, "DELETE FROM outbox WHERE id <= $1", last-most)
 			if err == nil {
@@ -68,15 +65,10 @@ func (d *DB) Backlog(ctx context.Context, most int64) (b ledger.Backlog, err err
 			}
 			return err
 		})
-		if err == nil {
-			err = look()
-		}
 	}
 	if err != nil {
 		return ledger.Backlog{}, fmt.Errorf("looking what is to be forwarded: %w", err)
 	}
-	if b.Kept = last - first + 1; b.Kept > 0 {
-		b.Oldest = time.Unix(at, 0)
-	}
+	b.Kept, b.Oldest = min(last-first+1, most), at
 	return b, nil
 }
