@@ -52,14 +52,14 @@ type clusterOfDay struct {
 
 var clustersOfDay = []clusterOfDay{{"north", "GB", 10}, {"south", "US-CAL-CISO", 8}}
 
-// work is a Job of the day: its pods are as many jobs of the scenario, from first on.
-type work struct {
+// dayJob is a Job of the day: its pods are as many jobs of the scenario, from first on.
+type dayJob struct {
 	name, place string
 	first, pods int
 }
 
 // aDay makes a day of work for two clusters on recorded grids that take turns in being the cleaner one.
-func aDay(t *testing.T) (*sim.Scenario, []work) {
+func aDay(t *testing.T) (*sim.Scenario, []dayJob) {
 	t.Helper()
 	folder := kit.Data(t, "electricity-maps/GB_2023.csv", "electricity-maps/US-CAL-CISO_2023.csv")
 	begin := time.Date(2023, 6, 14, 0, 0, 0, 0, time.UTC)
@@ -81,9 +81,9 @@ func aDay(t *testing.T) (*sim.Scenario, []work) {
 		}
 	}
 	rng := rand.New(rand.NewPCG(22, 1))
-	var all []work
+	var all []dayJob
 	for i := range dayJobs {
-		w := work{name: fmt.Sprintf("job-%03d", i), place: anywhere, first: len(s.Jobs), pods: 1 + rng.IntN(4)/3}
+		w := dayJob{name: fmt.Sprintf("job-%03d", i), place: anywhere, first: len(s.Jobs), pods: 1 + rng.IntN(4)/3}
 		if k := rng.IntN(10); k < 3 {
 			w.place = clustersOfDay[k%2].name
 		}
@@ -109,7 +109,7 @@ func aDay(t *testing.T) (*sim.Scenario, []work) {
 type day struct {
 	*federation
 	scenario *sim.Scenario
-	work     []work
+	work     []dayJob
 }
 
 // arm is one way to place and hold the day's Jobs.
@@ -117,14 +117,14 @@ type arm struct {
 	name, namespace, scheduler, weights string
 }
 
-// prepare makes the namespace of an arm, in which policies send Jobs anywhere or to one member.
+// prepare makes the namespace of an arm, in which policies send each Job to one member, whichever or a certain one.
 func (d *day) prepare(a *arm) {
 	d.t.Helper()
 	d.namespace(a.namespace, "enforce")
 	for _, place := range []string{anywhere, "north", "south"} {
 		affinity := ""
 		if place != anywhere {
-			affinity = "clusterAffinity: {clusterNames: [" + place + "]}, "
+			affinity = "clusterAffinity: {clusterNames: [" + place + "]}\n    "
 		}
 		d.apply(d.t, fmt.Appendf(nil, `
 apiVersion: policy.karmada.io/v1alpha1
@@ -133,7 +133,9 @@ metadata: {name: %s, namespace: %s}
 spec:
   schedulerName: %s
   resourceSelectors: [{apiVersion: batch/v1, kind: Job, labelSelector: {matchLabels: {place: %s}}}]
-  placement: {%sreplicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted%s}}
+  placement:
+    %sspreadConstraints: [{spreadByField: cluster, maxGroups: 1, minGroups: 1}]
+    replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted%s}
 `, place, a.namespace, a.scheduler, place, affinity, a.weights))
 	}
 	d.await(time.Minute, "the members have the namespace "+a.namespace, func() bool {
@@ -174,7 +176,7 @@ spec: {zone: %s, carbon: {sources: [{static: {value: 1}}]}}
 }
 
 // job is a Job of the day as Kubernetes has it.
-func (d *day) job(w *work, clock lab.Clock) *batchv1.Job {
+func (d *day) job(w *dayJob, clock lab.Clock) *batchv1.Job {
 	of := &d.scenario.Jobs[w.first]
 	j := kube.TraceJob(w.name, of, clock.Shrink)
 	j.Labels = map[string]string{"place": w.place}
@@ -199,7 +201,7 @@ func (d *day) play(a *arm) *played {
 	d.publish(p.clock)
 	p.watch(d.federation, a.namespace)
 	order := slices.Clone(d.work)
-	slices.SortFunc(order, func(a, b work) int {
+	slices.SortFunc(order, func(a, b dayJob) int {
 		return d.scenario.Jobs[a.first].Submitted.Compare(d.scenario.Jobs[b.first].Submitted)
 	})
 	for i := range order {
@@ -327,6 +329,19 @@ func (r *records) replay(t *testing.T) (decided map[string]int) {
 	return decided
 }
 
+// plans are until when the Jobs of a namespace were to be held, as was recorded last.
+func (r *records) plans(namespace string) map[string]time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	plans := map[string]time.Time{}
+	for i := range r.all {
+		if record := &r.all[i]; record.Action == "hold" && record.Namespace == namespace {
+			plans[record.Owner] = record.Start
+		}
+	}
+	return plans
+}
+
 // row is what an arm, or a simulation, came to.
 type row struct {
 	name   string
@@ -385,7 +400,31 @@ func TestADay(t *testing.T) {
 		if i == 1 {
 			d.startOurs(told)
 		}
-		placements, v := d.judge(a.name, d.play(a))
+		p := d.play(a)
+		placements, v := d.judge(a.name, p)
+		plans := told.plans(a.namespace)
+		var dp, dr, ds time.Duration
+		n := 0
+		for k := range d.work {
+			w := &d.work[k]
+			plan, ok := plans[w.name]
+			at, held := p.released[w.name]
+			simulated := rows[1].result.Outcomes[w.first].Released
+			if !ok || !held {
+				if held || simulated.After(scenario.Jobs[w.first].Submitted) {
+					t.Logf("DEBUG %s %s: held %v, plan %v, released %v, simulated %v submitted %v", a.namespace, w.name, held, ok, p.clock.ToTrace(at).Format("15:04"), simulated.Format("15:04"), scenario.Jobs[w.first].Submitted.Format("15:04"))
+				}
+				continue
+			}
+			n++
+			dp += p.clock.ToTrace(plan).Sub(simulated)
+			dr += at.Sub(plan)
+			ds += simulated.Sub(scenario.Jobs[w.first].Submitted)
+			t.Logf("DEBUG %s %s: plan %v, released %v, simulated %v", a.namespace, w.name, p.clock.ToTrace(plan).Format("15:04"), p.clock.ToTrace(at).Format("15:04"), simulated.Format("15:04"))
+		}
+		if n > 0 {
+			t.Logf("DEBUG %s: %d plans, %v after the simulated on average (wait %v), released %v after the plan", a.namespace, n, dp/time.Duration(n), ds/time.Duration(n), dr/time.Duration(n))
+		}
 		result, err := sim.Replay(scenario, a.name, placements, nil)
 		add(a.name, result, err, v)
 	}

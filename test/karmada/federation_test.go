@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kubenergy/kubenergy/karmada"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -270,11 +271,23 @@ spec:
 }
 
 // scheduler starts karmada-scheduler. It asks estimators.
-func (f *federation) scheduler(args ...string) *kit.Process {
+func (f *federation) scheduler() {
+	f.t.Helper()
+	f.plainScheduler("--enable-scheduler-estimator=true", "--insecure-skip-estimator-verify=true")
+}
+
+// standIn starts the karmada-scheduler that deploy/karmada/host.yaml has for when none of ours lives. It asks no
+// estimators: it would wait for each that does not answer, ten seconds a cluster, before it begins.
+func (f *federation) standIn() *kit.Process {
+	f.t.Helper()
+	return f.plainScheduler("--scheduler-name=kubenergy", "--leader-elect-resource-name="+karmada.LeaseName)
+}
+
+func (f *federation) plainScheduler(args ...string) *kit.Process {
+	f.t.Helper()
 	return f.program("scheduler", append([]string{
 		"--kubeconfig=" + f.kubeconfig, "--metrics-bind-address=" + kit.Address(f.t),
-		"--health-probe-bind-address=" + kit.Address(f.t), "--enable-scheduler-estimator=true",
-		"--insecure-skip-estimator-verify=true", "--enable-empty-workload-propagation=false",
+		"--health-probe-bind-address=" + kit.Address(f.t), "--enable-empty-workload-propagation=false",
 		"--kube-api-qps=1000", "--kube-api-burst=1000", "--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000",
 	}, args...)...)
 }

@@ -96,7 +96,7 @@ func TestKills(t *testing.T) {
 	f.kubenergy("{idleWatts: 100, maxWatts: 300}", "{mode: enforce}")
 	f.grids(map[string]float64{"north": 50, "south": 400})
 	f.holds()
-	f.scheduler()
+	f.plainScheduler()
 	for namespace, mode := range map[string]string{"free": "off", "held": "enforce"} {
 		f.namespace(namespace, mode)
 		f.policyIn(namespace, "ours", "ours", "kubenergy", "Weighted")
@@ -147,7 +147,7 @@ func (p *point) play() {
 			victim, p.other = p.other, victim // the one that does not lead dies
 		}
 	}
-	p.stock = p.scheduler("--scheduler-name=kubenergy", "--leader-elect-resource-name="+karmada.LeaseName)
+	p.stock = p.standIn()
 	began := time.Now()
 	p.killAt = began.Add(time.Duration(p.rng.Float64() * float64(sends*sendEvery)))
 	for p.killed.IsZero() || len(p.all) < sends || p.waits() && time.Since(p.killed) < takeover+10*time.Second {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/karmada"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -244,7 +243,7 @@ func TestFederation(t *testing.T) {
 
 	f.namespace(metav1.NamespaceDefault, "off")
 	// Ours dies, and a stock scheduler takes over what is ours.
-	f.scheduler("--scheduler-name=kubenergy", "--leader-elect-resource-name="+karmada.LeaseName)
+	f.standIn()
 	ours.Kill()
 	killed := time.Now()
 	f.job("orphan", 1, "way: ours")
