@@ -39,10 +39,10 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 		{"a federation that is away", func(c *fakeUnit) {
 			c.answers[statistics] = map[string]any{"unsent": testNow.Add(-time.Hour)}
 		}, "ok the controller answers; warn the federation does not have all that was booked since 2026-03-02T08:00:00Z; " +
-			"warn 1 of 4 nodes"},
+			"warn 1 of 5 nodes"},
 		{"a federation that is there", func(c *fakeUnit) {
 			c.answers[statistics] = map[string]any{"unsent": testNow.Add(-time.Minute)}
-		}, "ok the controller answers; warn 1 of 4 nodes"},
+		}, "ok the controller answers; warn 1 of 5 nodes"},
 		{"a member that is silent", func(c *fakeUnit) {
 			c.answers["/api/v1/ledger"] = ledger.Answer{Rows: []ledger.Row{
 				{Key: []string{"alpha"}, Last: testNow.Add(-time.Hour)},
@@ -50,10 +50,10 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 				{Key: []string{""}, Last: testNow.Add(-time.Hour)},
 			}}
 		}, "ok the controller answers; warn nothing came from cluster alpha since 2026-03-02T08:00:00Z; " +
-			"warn 1 of 4 nodes"},
+			"warn 1 of 5 nodes"},
 		{
 			"no right to sums", func(c *fakeUnit) { c.refuse["/api/v1/ledger"] = 403 },
-			"ok the controller answers; warn the controller refuses; warn 1 of 4 nodes",
+			"ok the controller answers; warn the controller refuses; warn 1 of 5 nodes",
 		},
 		{"no right", func(c *fakeUnit) { c.refuse[statistics] = 403 }, "warn the controller refuses"},
 		{"too old", func(c *fakeUnit) { delete(c.answers, statistics) }, "warn the controller has no"},

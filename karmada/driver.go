@@ -97,9 +97,7 @@ func New(o Options) (*Driver, error) {
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
 	d.bound, d.joined = factory.ForResource(kube.Bindings).Informer(), factory.ForResource(clusterResource).Informer()
 	return d, errors.Join(d.bound.SetTransform(parse[binding]), d.joined.SetTransform(parse[cluster]),
-		d.bound.AddIndexers(cache.Indexers{byCluster: func(o any) ([]string, error) {
-			return o.(*binding).clusters(), nil
-		}}))
+		d.bound.AddIndexers(indexers))
 }
 
 // Run lets bindings go, answers karmada-scheduler, schedules what says schedulerName: kubenergy, and moves what may be
@@ -289,6 +287,8 @@ func (d *Driver) announce(ctx context.Context, cluster string) error {
 
 // byCluster finds bindings by where they were sent.
 const byCluster = "cluster"
+
+var indexers = cache.Indexers{byCluster: func(o any) ([]string, error) { return o.(*binding).clusters(), nil }}
 
 // sent are the bindings that were sent to a cluster.
 func (d *Driver) sent(cluster string) []*binding {

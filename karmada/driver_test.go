@@ -45,6 +45,9 @@ func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driv
 		Options: Options{Log: slog.New(slog.DiscardHandler), Clock: clock, Record: func(ledger.Record, *sched.Snapshot) {}},
 		client:  fake.NewClientset(), freed: map[types.UID]time.Time{}, bound: fill[*binding](tb),
 	}
+	if err := d.bound.AddIndexers(indexers); err != nil {
+		tb.Fatal(err)
+	}
 	d.members = &members{view: func() *kube.View { return d.View() }, log: d.Log, of: map[string]*member{}}
 	capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("32Gi")}
 	var sites []*sched.Site

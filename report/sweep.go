@@ -254,11 +254,11 @@ func (s *Sweep) notes() []string {
 		compared += " Rows of machines that stay on are compared with " + s.Baseline +
 			" on machines that stay on; where machines sleep, boots and those that failed count."
 	}
-	rated := "No optimum is known for these nodes, so there is no η: it takes one node whose power is proportional to " +
-		"the cores in use."
+	rated := "No optimum is known for these nodes, so there is no η: it takes one node whose power is proportional " +
+		"to the cores in use."
 	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
-		rated = "η is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of sums " +
-			"over zones and starts, each trial's saving being a share of its baseline."
+		rated = "η is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of " +
+			"sums over zones and starts, each trial's saving being a share of its baseline."
 	}
 	notes := []string{
 		simulated,

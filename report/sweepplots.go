@@ -78,13 +78,15 @@ func (s *Sweep) labels() []string {
 }
 
 func (s *Sweep) barsFigure() figure {
+	grams := func(r SweepRow) float64 { return r.mean(r.Grams / 1000) }
 	charts := []chart{
-		{"Emissions, estimated (kgCO2e)", each(s.Strategies, func(r SweepRow) float64 { return r.mean(r.Grams / 1000) })},
+		{"Emissions, estimated (kgCO2e)", each(s.Strategies, grams)},
 		{"Mean turnaround (h)", each(s.Strategies, func(r SweepRow) float64 { return r.TurnaroundHours })},
 	}
 	if s.CarbonPrice > 0 {
 		label := fmt.Sprintf(adjustedLabel, s.CarbonPrice)
-		charts = append(charts, chart{label, each(s.Strategies, func(r SweepRow) float64 { return r.mean(*r.AdjustedCost) })})
+		adjusted := func(r SweepRow) float64 { return r.mean(*r.AdjustedCost) }
+		charts = append(charts, chart{label, each(s.Strategies, adjusted)})
 	}
 	return barCharts(charts, s.labels(), s.colours())
 }
