@@ -123,14 +123,15 @@ spec:
 	f.await(time.Minute, "Karmada misses the north", func() bool { return !f.clusterReady("north") })
 	t.Logf("Karmada missed the north after %v", time.Since(lost).Round(time.Second))
 	send("during", 20)
-	f.await(time.Minute, "new work, and what is to fail over, runs in the south", func() bool {
+	kit.Await(t, 2*time.Minute, "new work, and what is to fail over, is in the south", func(context.Context) (bool, error) {
 		for _, name := range all {
-			if (strings.HasPrefix(name, "during") || strings.Contains(name, "moves")) && f.targetOf("default", name) != "south" {
-				return false
+			moves := strings.HasPrefix(name, "during") || strings.Contains(name, "moves")
+			if got := f.wentIn("default", name); moves && fmt.Sprint(got) != "map[south:1]" {
+				return false, fmt.Errorf("%s went to %v", name, got)
 			}
 		}
-		return true
-	})
+		return true, nil
+	}, f.Process)
 	t.Logf("all that was to move had moved after %v", time.Since(lost).Round(time.Second))
 	time.Sleep(absence - time.Since(lost))
 	signal(syscall.SIGCONT)
