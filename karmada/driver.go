@@ -127,7 +127,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	if d.Estimator != nil {
 		part("estimator", newEstimator(d).serve)
 	}
-	part("election", d.campaign)
+	part("election", func(ctx context.Context) error { return d.campaign(ctx, queue) })
 	part("moves", d.move)
 	part("looks", d.watchMembers)
 	part("bindings", func(ctx context.Context) error {
@@ -323,7 +323,7 @@ func (d *Driver) binding(key string) *binding {
 }
 
 // campaign holds the Lease as long as it can, and tries again.
-func (d *Driver) campaign(ctx context.Context) error {
+func (d *Driver) campaign(ctx context.Context, queue workqueue.TypedInterface[string]) error {
 	for ctx.Err() == nil {
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
@@ -333,7 +333,12 @@ func (d *Driver) campaign(ctx context.Context) error {
 			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 			ReleaseOnCancel: true, Name: LeaseName,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(context.Context) { d.leading.Store(true) },
+				OnStartedLeading: func(context.Context) {
+					d.leading.Store(true)
+					for _, key := range d.bound.GetStore().ListKeys() { // what has waited for a leader
+						queue.Add(key)
+					}
+				},
 				OnStoppedLeading: func() { d.leading.Store(false) },
 			},
 		})

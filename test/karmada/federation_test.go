@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kubenergy/kubenergy/karmada"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -130,6 +131,7 @@ type federation struct {
 type member struct {
 	name, region, site string
 	nodes              []lab.NodeSpec
+	lies               bool // nothing schedules its pods
 }
 
 // binaries builds Karmada's programs of the checkout, once.
@@ -172,7 +174,7 @@ func start(t *testing.T, members ...member) *federation {
 	f.pki = newPKI(t, f.dir)
 	wait := map[string]func() *server{}
 	for _, m := range members {
-		wait[m.name] = startPlane(t, m.name, planeOptions{Nodes: m.nodes, Schedules: true})
+		wait[m.name] = startPlane(t, m.name, planeOptions{Nodes: m.nodes, Schedules: !m.lies})
 	}
 	f.server = startPlane(t, "cp", planeOptions{
 		API: []string{
@@ -244,6 +246,7 @@ spec:
 		_, err := f.client.Discovery().ServerResourcesForGroupVersion("cluster.karmada.io/v1alpha1")
 		return err == nil
 	})
+	//nolint:misspell // Karmada's folder is called that
 	text, err := os.ReadFile(filepath.Join(src, "artifacts", "deploy", "webhook-configuration.yaml"))
 	if err != nil {
 		f.t.Fatal(err)
@@ -257,17 +260,35 @@ spec:
 	})
 	f.apply(f.t, []byte(strings.NewReplacer("https://karmada-webhook.karmada-system.svc:443", "https://"+webhook,
 		"{{caBundle}}", ca).Replace(string(text))))
-	f.program("controller-manager", "--kubeconfig="+f.kubeconfig, "--cluster-status-update-frequency=5s",
+	// Tests play hours in minutes. Karmada's limits on requests, how seldom it looks at members, and how long it doubts
+	// what it saw would stretch them.
+	f.program("controller-manager", "--kubeconfig="+f.kubeconfig, "--cluster-status-update-frequency=1s",
+		"--cluster-failure-threshold=10s", "--cluster-success-threshold=10s",
+		"--kube-api-qps=1000", "--kube-api-burst=1000", "--cluster-api-qps=1000", "--cluster-api-burst=1000",
+		"--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000",
 		"--metrics-bind-address=0", "--health-probe-bind-address="+kit.Address(f.t),
 		"--enable-no-execute-taint-eviction=true")
 }
 
 // scheduler starts karmada-scheduler. It asks estimators.
-func (f *federation) scheduler(args ...string) *kit.Process {
+func (f *federation) scheduler() {
+	f.t.Helper()
+	f.plainScheduler("--enable-scheduler-estimator=true", "--insecure-skip-estimator-verify=true")
+}
+
+// standIn starts the karmada-scheduler that deploy/karmada/host.yaml has for when none of ours lives. It asks no
+// estimators: it would wait for each that does not answer, ten seconds a cluster, before it begins.
+func (f *federation) standIn() *kit.Process {
+	f.t.Helper()
+	return f.plainScheduler("--scheduler-name=kubenergy", "--leader-elect-resource-name="+karmada.LeaseName)
+}
+
+func (f *federation) plainScheduler(args ...string) *kit.Process {
+	f.t.Helper()
 	return f.program("scheduler", append([]string{
 		"--kubeconfig=" + f.kubeconfig, "--metrics-bind-address=" + kit.Address(f.t),
-		"--health-probe-bind-address=" + kit.Address(f.t), "--enable-scheduler-estimator=true",
-		"--insecure-skip-estimator-verify=true", "--enable-empty-workload-propagation=false",
+		"--health-probe-bind-address=" + kit.Address(f.t), "--enable-empty-workload-propagation=false",
+		"--kube-api-qps=1000", "--kube-api-burst=1000", "--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000",
 	}, args...)...)
 }
 
@@ -318,7 +339,8 @@ func (p *pki) read(name string) []byte {
 	return data
 }
 
-func (p *pki) make(name string, authority *x509.Certificate, authorityKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (p *pki) make(name string, authority *x509.Certificate, authorityKey *ecdsa.PrivateKey,
+) (*x509.Certificate, *ecdsa.PrivateKey) {
 	p.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -327,7 +349,8 @@ func (p *pki) make(name string, authority *x509.Certificate, authorityKey *ecdsa
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "front-proxy-client"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		DNSNames: []string{"localhost", "karmada-aggregated-apiserver.karmada-system.svc"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:    []string{"localhost", "karmada-aggregated-apiserver.karmada-system.svc"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IsCA:        authority == nil, BasicConstraintsValid: true,

@@ -87,7 +87,8 @@ func (s *server) applyFolder(t *testing.T, folder string) {
 	}
 }
 
-func (s *server) get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+func (s *server) get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string,
+) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return s.dynamic.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -120,7 +121,8 @@ var zones = schema.GroupVersionResource{Group: "kubenergy.io", Version: "v1alpha
 func (s *server) status(resource schema.GroupVersionResource, name string, status map[string]any) {
 	data, err := json.Marshal(map[string]any{"status": status})
 	if err == nil {
-		_, err = s.dynamic.Resource(resource).Patch(context.Background(), name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
+		_, err = s.dynamic.Resource(resource).Patch(context.Background(), name, types.MergePatchType, data,
+			metav1.PatchOptions{}, "status")
 	}
 	if err != nil {
 		panic(err)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/karmada"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -53,7 +52,7 @@ spec: {zone: SE, carbon: {sources: [{static: {value: %g}}]}}
 }
 
 // ours runs our program until the test ends it.
-func (f *federation) ours() *kit.Process {
+func (f *federation) ours(args ...string) *kit.Process {
 	f.t.Helper()
 	config := f.account("kubenergy-karmada")
 	kubeconfig := kit.Write(f.t, filepath.Join(f.dir, "kubenergy-karmada.kubeconfig"), fmt.Sprintf(`
@@ -65,8 +64,57 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 current-context: c
 `, config.Host, base64.StdEncoding.EncodeToString(config.CAData), config.BearerToken))
 	return kit.Start(f.t, f.dir, "kubenergy-karmada", exec.Command(kit.Build(f.t, "./cmd/kubenergy-karmada"),
-		"--kubeconfig="+kubeconfig, "--estimator-bind-address="+kit.Address(f.t), "--estimator-service=localhost",
-		"--tls-cert-file="+f.pki.file("tls.crt"), "--tls-private-key-file="+f.pki.file("tls.key")))
+		append([]string{
+			"--kubeconfig=" + kubeconfig, "--estimator-bind-address=" + kit.Address(f.t), "--estimator-service=localhost",
+			"--tls-cert-file=" + f.pki.file("tls.crt"), "--tls-private-key-file=" + f.pki.file("tls.key"),
+		}, args...)...))
+}
+
+// kubenergy installs what our program needs, with the power of machines and a policy for all namespaces.
+func (f *federation) kubenergy(power, policy string) {
+	f.t.Helper()
+	f.applyFolder(f.t, filepath.Join(kit.Root, "charts", "kubenergy", "crds"))
+	f.await(time.Minute, "our kinds are served", func() bool {
+		found, err := f.client.Discovery().ServerResourcesForGroupVersion("kubenergy.io/v1alpha1")
+		return err == nil && len(found.APIResources) == 8 // four, and their status
+	})
+	f.apply(f.t, fmt.Appendf(nil, `
+{apiVersion: v1, kind: Namespace, metadata: {name: kubenergy-system}}
+---
+{apiVersion: kubenergy.io/v1alpha1, kind: PowerProfile, metadata: {name: box}, spec: %s}
+---
+apiVersion: kubenergy.io/v1alpha1
+kind: EnergyPolicy
+metadata: {name: default, namespace: kubenergy-system}
+spec: %s
+`, power, policy))
+	f.apply(f.t, f.file("federation.yaml"))
+	for _, m := range f.members {
+		m.apply(f.t, f.file("member.yaml"))
+	}
+}
+
+// namespace makes a namespace in which a mode holds.
+func (f *federation) namespace(name, mode string) {
+	f.t.Helper()
+	f.apply(f.t, fmt.Appendf(nil,
+		"{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {kubenergy.io/mode: %q}}}", name, mode))
+}
+
+// holds has Jobs held that are created from now on.
+func (f *federation) holds() {
+	f.t.Helper()
+	f.apply(f.t, deploy.HoldAdmission)
+	f.apply(f.t, f.file("admission.yaml"))
+	time.Sleep(5 * time.Second) // until admission has heard of them
+}
+
+// long skips a test that takes many minutes unless KUBENERGY_LONG is set.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("KUBENERGY_LONG") == "" {
+		t.Skip("takes many minutes: make karmada")
+	}
 }
 
 // account is a client with the rights of an account of ours on Karmada's API server.
@@ -94,10 +142,15 @@ func (f *federation) file(name string) []byte {
 // job creates a Job in the federation.
 func (f *federation) job(name string, pods int, labels string) {
 	f.t.Helper()
+	f.jobIn(metav1.NamespaceDefault, name, pods, labels)
+}
+
+func (f *federation) jobIn(namespace, name string, pods int, labels string) {
+	f.t.Helper()
 	f.apply(f.t, fmt.Appendf(nil, `
 apiVersion: batch/v1
 kind: Job
-metadata: {name: %s, labels: {%s}}
+metadata: {name: %s, namespace: %s, labels: {%s}}
 spec:
   parallelism: %d
   completions: %d
@@ -105,12 +158,16 @@ spec:
     spec:
       restartPolicy: Never
       containers: [{name: c, image: busybox, resources: {requests: {cpu: "2"}}}]
-`, name, labels, pods, pods))
+`, name, namespace, labels, pods, pods))
 }
 
 // went returns where a Job was sent.
 func (f *federation) went(name string) (all map[string]int64) {
-	o, err := f.get(f.t.Context(), bindings, metav1.NamespaceDefault, name+"-job")
+	return f.wentIn(metav1.NamespaceDefault, name)
+}
+
+func (f *federation) wentIn(namespace, name string) (all map[string]int64) {
+	o, err := f.get(f.t.Context(), bindings, namespace, name+"-job")
 	if err != nil {
 		return nil
 	}
@@ -126,37 +183,26 @@ func (f *federation) went(name string) (all map[string]int64) {
 
 func (f *federation) policy(name, label, scheduler, division string) {
 	f.t.Helper()
+	f.policyIn(metav1.NamespaceDefault, name, label, scheduler, division)
+}
+
+func (f *federation) policyIn(namespace, name, label, scheduler, division string) {
+	f.t.Helper()
 	f.apply(f.t, fmt.Appendf(nil, `
 apiVersion: policy.karmada.io/v1alpha1
 kind: PropagationPolicy
-metadata: {name: %s}
+metadata: {name: %s, namespace: %s}
 spec:
   schedulerName: %s
   resourceSelectors: [{apiVersion: batch/v1, kind: Job, labelSelector: {matchLabels: {way: %s}}}]
   placement: {replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: %s}}
-`, name, scheduler, label, division))
+`, name, namespace, scheduler, label, division))
 }
 
 func TestFederation(t *testing.T) {
 	f := start(t, member{name: "north", region: "eu-north-1", site: "north", nodes: boxes("n", 3)},
 		member{name: "south", region: "eu-central-1", site: "south", nodes: boxes("s", 3)})
-	f.applyFolder(t, filepath.Join(kit.Root, "charts", "kubenergy", "crds"))
-	f.await(time.Minute, "our kinds are served", func() bool {
-		found, err := f.client.Discovery().ServerResourcesForGroupVersion("kubenergy.io/v1alpha1")
-		return err == nil && len(found.APIResources) == 8 // four, and their status
-	})
-	f.apply(t, []byte(`
-apiVersion: kubenergy.io/v1alpha1
-kind: PowerProfile
-metadata: {name: box}
-spec: {idleWatts: 100, maxWatts: 300}
-`))
-	f.apply(t, []byte("{apiVersion: v1, kind: Namespace, metadata: {name: kubenergy-system}}\n---\n{apiVersion: kubenergy.io/v1alpha1, "+
-		"kind: EnergyPolicy, metadata: {name: default, namespace: kubenergy-system}, spec: {mode: enforce}}"))
-	f.apply(t, f.file("federation.yaml"))
-	for _, m := range f.members {
-		m.apply(t, f.file("member.yaml"))
-	}
+	f.kubenergy("{idleWatts: 100, maxWatts: 300}", "{mode: enforce}")
 	f.grids(map[string]float64{"north": 50, "south": 400})
 	ours := f.ours()
 	f.scheduler()
@@ -180,24 +226,24 @@ spec: {idleWatts: 100, maxWatts: 300}
 	time.Sleep(5 * time.Second)
 	both("turned", 2, map[string]int64{"south": 2})
 	f.await(time.Minute, "the Job runs in the south", func() bool {
-		j, err := f.members["south"].client.BatchV1().Jobs(metav1.NamespaceDefault).Get(t.Context(), "turnedours", metav1.GetOptions{})
+		jobs := f.members["south"].client.BatchV1().Jobs(metav1.NamespaceDefault)
+		j, err := jobs.Get(t.Context(), "turnedours", metav1.GetOptions{})
 		return err == nil && j.Status.Active+j.Status.Succeeded == 2
 	})
 
-	f.apply(t, deploy.HoldAdmission)
-	f.apply(t, f.file("admission.yaml"))
-	time.Sleep(5 * time.Second)
+	f.holds()
 	f.job("waits", 1, "way: stock}, annotations: {kubenergy.io/allowed-delay: 1h")
-	both("held", 1, map[string]int64{"south": 1}) // nobody allows a delay: they are let go at once
-	if o, err := f.get(t.Context(), bindings, metav1.NamespaceDefault, "waits-job"); err != nil || len(f.went("waits")) > 0 {
+	both("held", 1, map[string]int64{"south": 1}) // no delay is allowed: they are let go at once
+	o, err := f.get(t.Context(), bindings, metav1.NamespaceDefault, "waits-job")
+	if err != nil || len(f.went("waits")) > 0 {
 		t.Errorf("a held Job went to %v: %v %v", f.went("waits"), o, err)
 	}
 	f.patch(t, jobs, metav1.NamespaceDefault, "waits", `{"spec":{"suspend":false}}`)
 	f.await(10*time.Second, "the Job is let go", func() bool { return len(f.went("waits")) > 0 })
 
-	f.apply(t, []byte("{apiVersion: v1, kind: Namespace, metadata: {name: default, labels: {kubenergy.io/mode: 'off'}}}"))
+	f.namespace(metav1.NamespaceDefault, "off")
 	// Ours dies, and a stock scheduler takes over what is ours.
-	f.scheduler("--scheduler-name=kubenergy", "--leader-elect-resource-name="+karmada.LeaseName)
+	f.standIn()
 	ours.Kill()
 	killed := time.Now()
 	f.job("orphan", 1, "way: ours")
