@@ -69,7 +69,9 @@ type estimator struct {
 }
 
 func newEstimator(d *Driver) *estimator {
-	return &estimator{Driver: d, known: map[string]*opinion{}, told: map[types.UID]string{}, conns: map[string]*grpc.ClientConn{}}
+	return &estimator{
+		Driver: d, known: map[string]*opinion{}, told: map[types.UID]string{}, conns: map[string]*grpc.ClientConn{},
+	}
 }
 
 type opinion struct {

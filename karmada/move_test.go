@@ -32,7 +32,10 @@ func TestMovesPerHour(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.settled(t, b, []target{{"c009", 1}})
-			jobs = append(jobs, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("j", i), UID: types.UID(fmt.Sprint(i))}})
+			name := fmt.Sprint("j", i)
+			jobs = append(jobs, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "team", Name: name, UID: types.UID(name),
+			}})
 		}
 		d.movable = fill(t, jobs...)
 		ctx, stop := context.WithCancel(t.Context())
