@@ -1,10 +1,12 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,11 +36,7 @@ func percent(share float64) string {
 	if share > 0 && share < 0.001 {
 		return "<0.1" + unit
 	}
-	text := strings.TrimSuffix(fmt.Sprintf("%.1f", 100*share), ".0")
-	if text == "-0" {
-		text = "0"
-	}
-	return text + unit
+	return strconv.FormatFloat(math.Round(1000*share)/10+0, 'f', -1, 64) + unit // and never -0
 }
 
 // watts shows a power in the unit that fits.
@@ -66,20 +64,15 @@ func (z *Zone) signals() []quantity {
 
 // gridSentence says what the grid of a zone does.
 func (m *Model) gridSentence(s *Signal) string {
-	var said []string
+	var now, extremes string
 	if s.Now != nil {
-		said = append(said, fmt.Sprintf("%s %s now", short(*s.Now), s.Unit))
+		now = fmt.Sprintf("%s %s now", short(*s.Now), s.Unit)
 	}
 	if lowest, at, highest, ok := s.extremes(grid.Later(m.From, m.soon()), m.To); ok {
-		said = append(said, fmt.Sprintf("lowest %s at %s, highest %s", short(lowest), m.clock(at), short(highest)))
-		if s.Now == nil {
-			said[len(said)-1] += " " + s.Unit
-		}
+		extremes = fmt.Sprintf("lowest %s at %s, highest %s", short(lowest), m.clock(at), short(highest)) +
+			given(s.Now == nil, " "+s.Unit)
 	}
-	if len(said) == 0 {
-		return "unknown"
-	}
-	return strings.Join(said, "; ")
+	return cmp.Or(strings.Join(said(now, extremes), "; "), "unknown")
 }
 
 // soon is from when on extremes are of use: from now on, or of all that is over.
@@ -106,7 +99,7 @@ func (l *Line) extremes(from, to time.Time) (lowest float64, at time.Time, highe
 	return lowest, at, highest, ok
 }
 
-func short(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.3g", v), ".0") }
+func short(v float64) string { return fmt.Sprintf("%.3g", v) }
 
 // provenance says what a signal rests on.
 func (s *Signal) provenance() string {
