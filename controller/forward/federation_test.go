@@ -48,6 +48,7 @@ type federation struct {
 	open    opener
 	members access.Members
 	gate    *access.Gate
+	rates   func(node string, from, to time.Time) ledger.Rates
 
 	store   store
 	ledger  *ledger.Ledger
@@ -106,7 +107,7 @@ func (f *federation) begin() {
 
 func (f *federation) handlerOf(l intake.Booker) *intake.Handler {
 	return intake.New(intake.Config{
-		Ledger: l, Members: f.members, Rates: rates, Now: func() time.Time { return f.now }, Log: logs(f.t),
+		Ledger: l, Members: f.members, Rates: f.rates, Now: func() time.Time { return f.now }, Log: logs(f.t),
 		Directory: intake.NewDirectory(intake.DirectoryOptions{Now: time.Now}), Gate: f.gate,
 		AgentUser: "system:serviceaccount:kubenergy-system:kubenergy-agent",
 	})
@@ -252,7 +253,7 @@ func (c *cluster) next(t *testing.T) *ledger.Booking {
 
 func newFederation(t *testing.T, random *rand.Rand, now time.Time, o opener) *federation {
 	f := &federation{
-		t: t, random: random, now: now, open: o, members: access.Members{},
+		t: t, random: random, now: now, open: o, members: access.Members{}, rates: rates,
 		gate: access.NewGate(access.Options{Tokens: apiServer{}, Access: judge{}, Reviews: 1e6}),
 	}
 	for _, name := range []string{"alpha", "beta"} {
