@@ -19,6 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/controller/forward"
@@ -418,6 +420,67 @@ func TestBacklogIsBounded(t *testing.T) {
 	}
 	if rows := rowsOf(t, f.store, q); len(rows) != 1 || rows[0].Energy() != truth.Total.Energy() {
 		t.Errorf("%+v, want the last ten: %d µJ", rows, truth.Total.Energy())
+	}
+}
+
+// damaged is an outbox of which one row is damaged, until it is dropped.
+type damaged struct {
+	ledger.Outbox
+	number int64
+	fail   error // of the next drop
+}
+
+func (d *damaged) Outgoing(ctx context.Context, after int64, most int, rest map[string]bool) ([]ledger.Outgoing, error) {
+	all, err := d.Outbox.Outgoing(ctx, after, most, rest)
+	for i := range all {
+		if all[i].Number == d.number {
+			all[i].Packed = nil
+		}
+	}
+	return all, err
+}
+
+func (d *damaged) Sent(ctx context.Context, numbers []int64) error {
+	if err := d.fail; err != nil {
+		d.fail = nil
+		return err
+	}
+	return d.Outbox.Sent(ctx, numbers)
+}
+
+// TestDamageIsCountedOnce: a damaged booking is dropped and counted, once, though dropping it fails at first.
+func TestDamageIsCountedOnce(t *testing.T) {
+	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour), inFile(t))
+	f.begin()
+	defer f.end()
+	c := &cluster{name: "alpha", open: inFile(t)}
+	c.begin(f, 1<<40)
+	defer func() { _ = c.store.Close() }()
+	world := ledgertest.World{Nodes: 2, Pods: 2, Epoch: "1"}
+	for node := range 2 {
+		b := world.Booking(node, 1)
+		b.Forward, _ = b.Pack()
+		ledgertest.MustBook(t, c.store, b)
+	}
+	registry, box := prometheus.NewRegistry(), &damaged{c.store, 1, errKilled}
+	forwarder, err := forward.New(forward.Options{
+		URL: "http://localhost", Cluster: "alpha", Most: 1 << 40, Transport: f, Log: logs(t), Registerer: registry,
+		Outbox: func() (ledger.Outbox, error) { return box, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := forwarder.Step(t.Context()); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	c.forward = forwarder
+	drain(t, c)
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP kubenergy_forward_dropped_total Bookings that the federation will never have: more waited than are kept, or the disk damaged them.
+# TYPE kubenergy_forward_dropped_total counter
+kubenergy_forward_dropped_total 1
+`), "kubenergy_forward_dropped_total"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -27,8 +27,12 @@ func Outbox(t *testing.T, s interface {
 			t.Fatal(err)
 		}
 	}
-	kept := func(after int64, most int) (numbers []int64, packed []string) {
-		all, err := s.Outgoing(t.Context(), after, most)
+	kept := func(after int64, most int, rest ...string) (numbers []int64, packed []string) {
+		resting := map[string]bool{}
+		for _, stream := range rest {
+			resting[stream] = true
+		}
+		all, err := s.Outgoing(t.Context(), after, most, resting)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,6 +61,12 @@ func Outbox(t *testing.T, s interface {
 	}
 	if _, some := kept(numbers[1], 2); !slices.Equal(some, want[2:4]) {
 		t.Errorf("two after the second are %q", some)
+	}
+	of := &world.Booking(1, 3).Batch.Stream
+	numbersToo, some := kept(0, 100, "another", of.Node+" "+of.Boot+" "+of.Epoch)
+	if want := []string{want[0], want[1], want[2], "", want[4]}; !slices.Equal(some, want) ||
+		!slices.Equal(numbersToo, numbers) {
+		t.Errorf("%q with a stream that rests, want %q", some, want)
 	}
 	unsent(t, s, true)
 	backlog(100, 5, 0)
