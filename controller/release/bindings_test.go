@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -51,7 +52,7 @@ func (s *bindingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		to, meta := len(s.all), map[string]any{}
 		if r.URL.Query().Get("limit") != "" && from+inAPage < to {
 			to = from + inAPage
-			meta["continue"] = fmt.Sprint(to)
+			meta["continue"] = strconv.Itoa(to)
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBindingList", "metadata": meta,
