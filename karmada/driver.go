@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -144,7 +145,7 @@ func (d *Driver) Run(ctx context.Context) error {
 // watchMembers looks at members though nothing is asked, so that a pod that waits is known to.
 func (d *Driver) watchMembers(ctx context.Context) error {
 	for kube.Pause(ctx, believed/6) {
-		for _, c := range d.members.clusters() {
+		for _, c := range d.clusters() {
 			panics.Survive(d.Log, "karmada", "looking at a cluster", func() { d.members.look(c.Name, d.Clock()) })
 		}
 	}
@@ -203,8 +204,24 @@ func (d *Driver) settle(ctx context.Context, key string) error {
 	return nil
 }
 
-func (d *Driver) gone(cluster string) bool {
-	c := d.members.cluster(cluster)
+// clusters returns all clusters, by name. They come from the informer, which has synced before its handlers have run.
+func (d *Driver) clusters() (all []*cluster) {
+	for _, o := range d.joined.GetStore().List() {
+		all = append(all, o.(*cluster))
+	}
+	slices.SortFunc(all, func(a, b *cluster) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// cluster returns one of them, or nil.
+func (d *Driver) cluster(name string) *cluster {
+	o, _, _ := d.joined.GetStore().GetByKey(name)
+	c, _ := o.(*cluster)
+	return c
+}
+
+func (d *Driver) gone(name string) bool {
+	c := d.cluster(name)
 	return c == nil || c.DeletionTimestamp != nil
 }
 
@@ -214,7 +231,7 @@ func (d *Driver) Sites(id string) (names []string, known bool) {
 	if b == nil || b.Spec.Placement == nil {
 		return nil, false
 	}
-	for _, c := range d.members.clusters() {
+	for _, c := range d.clusters() {
 		if site := d.View().SiteOfNode(c.locate(&v1.Node{})); b.refuses(c) == "" && site.Name != "" {
 			names = append(names, site.Name)
 		}
@@ -248,9 +265,12 @@ func (d *Driver) follow(ctx context.Context, queue workqueue.TypedInterface[stri
 		}
 	}
 	handle := func(i cache.SharedIndexInformer, added, changed, deleted func(any)) error {
-		_, err := i.AddEventHandler(kube.Surviving(d.Log, cache.ResourceEventHandlerFuncs{
+		r, err := i.AddEventHandler(kube.Surviving(d.Log, cache.ResourceEventHandlerFuncs{
 			AddFunc: added, UpdateFunc: func(_, o any) { changed(o) }, DeleteFunc: deleted,
 		}))
+		if err == nil {
+			synced = append(synced, r.HasSynced) // once the handlers have run
+		}
 		return err
 	}
 	err = errors.Join(

@@ -3,6 +3,7 @@ package karmada
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"testing"
 	"time"
 
@@ -52,6 +53,7 @@ func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driv
 	}
 	d.members = &members{view: func() *kube.View { return d.View() }, log: d.Log, of: map[string]*member{}}
 	capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("32Gi")}
+	d.joined = fill[*cluster](tb)
 	var sites []*sched.Site
 	for i := range clusters {
 		name := fmt.Sprintf("c%03d", i)
@@ -67,12 +69,16 @@ func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driv
 				Status:     v1.NodeStatus{Capacity: capacity, Allocatable: capacity},
 			})
 		}
+		c := parsed[cluster](tb, fmt.Sprintf(`{"metadata": {"name": %q, "labels": {%q: %[1]q}}, "status": {
+			"conditions": [{"type": "Ready", "status": "True"}],
+			"apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}]}}`,
+			name, v1alpha1.LabelSite))
+		if err := d.joined.GetStore().Add(c); err != nil {
+			tb.Fatal(err)
+		}
 		d.members.of[name] = &member{
-			cluster: parsed[cluster](tb, fmt.Sprintf(`{"metadata": {"name": %q, "labels": {%q: %[1]q}}, "status": {
-				"conditions": [{"type": "Ready", "status": "True"}],
-				"apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}]}}`,
-				name, v1alpha1.LabelSite)),
-			nodes: fill(tb, all...), pods: fill[*v1.Pod](tb), stop: func() {}, waits: map[types.UID]time.Time{},
+			cluster: c,
+			nodes:   fill(tb, all...), pods: fill[*v1.Pod](tb), stop: func() {}, waits: map[types.UID]time.Time{},
 		}
 	}
 	view, err := kube.NewView(sites, []*energy.Profile{{Name: "box", Idle: 100, Max: 300}}, "box")
@@ -154,5 +160,19 @@ func BenchmarkQueue(b *testing.B) {
 			}
 			d.settled(b, asked, to)
 		}
+	}
+}
+
+// What was sent takes as much room as nodes have, however much of it there is.
+func TestRoomOfMoreThanNodesHold(t *testing.T) {
+	d := federated(t, 2, 2, func() time.Time { return noon })
+	huge := divided(t, "huge", math.MaxInt32)
+	d.settled(t, huge, []target{{"c000", math.MaxInt32}})
+	if to, _, err := d.answer(t.Context(), divided(t, "b", 1)); err != nil || fmt.Sprint(to) != "[{c001 1}]" {
+		t.Errorf("%v, %v", to, err)
+	}
+	huge.Spec.ReplicaRequirements = nil
+	if to, _, err := d.answer(t.Context(), divided(t, "b", 1)); err != nil || fmt.Sprint(to) != "[{c000 1}]" {
+		t.Errorf("beside what requests nothing: %v, %v", to, err)
 	}
 }

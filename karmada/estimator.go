@@ -218,7 +218,8 @@ func (e *estimator) advise(ctx context.Context, b *binding) []target {
 // mode is to enforce.
 func (e *estimator) waiting(request sched.Resources) (some []*binding) {
 	for _, b := range bindings(e.bound.GetStore().List()) {
-		if len(some) < mostWaiting && b.Spec.SchedulerName != SchedulerName && !b.suspended() && !b.duplicated() &&
+		if len(some) < mostWaiting && b.Spec.SchedulerName != SchedulerName && !b.suspended() &&
+			b.unsupported() == nil && !b.duplicated() &&
 			b.needs() == request && b.waits(e.gone) && e.Clock().Sub(e.since(b)) < patience && e.enforces(b) {
 			some = append(some, b)
 		}

@@ -26,6 +26,9 @@ func (b *binding) needs() sched.Resources {
 	return policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest)
 }
 
+// mostReplicas are all that one binding may have: each is placed by itself.
+const mostReplicas = 10_000
+
 // unsupported says what of a binding only Karmada's own scheduler can do.
 func (b *binding) unsupported() error {
 	p := b.Spec.Placement
@@ -38,9 +41,11 @@ func (b *binding) unsupported() error {
 		return errors.New("workload affinity is not supported")
 	case len(b.Spec.Components) > 0:
 		return errors.New("workloads of several components are not supported")
-	case p.ReplicaScheduling != nil && len(p.ReplicaScheduling.WeightPreference) > 0:
-		return errors.New("spec.placement.replicaScheduling.weightPreference is not supported: weights are what we " +
-			"choose instead of")
+	case p.ReplicaScheduling != nil && len(p.ReplicaScheduling.WeightPreference.StaticWeightList) > 0:
+		return errors.New("spec.placement.replicaScheduling.weightPreference.staticWeightList is not supported: use " +
+			"dynamicWeight")
+	case b.Spec.Replicas < 0 || b.Spec.Replicas > mostReplicas:
+		return fmt.Errorf("spec.replicas is %d: want 0 to %d", b.Spec.Replicas, mostReplicas)
 	}
 	for _, s := range p.SpreadConstraints {
 		if s.ByLabel != "" || s.ByField != "" && s.ByField != "cluster" {
@@ -63,10 +68,11 @@ func (b *binding) most() (groups int) {
 	return groups
 }
 
-// duplicated reports whether each cluster gets all replicas, as Karmada does where nothing else is said.
+// duplicated reports whether each cluster gets all replicas, as Karmada does where nothing else is said. Bindings of what
+// other work depends on have no placement.
 func (b *binding) duplicated() bool {
 	p := b.Spec.Placement
-	return p.ReplicaScheduling == nil || p.ReplicaScheduling.Type != "Divided" || b.Spec.Replicas == 0
+	return p == nil || p.ReplicaScheduling == nil || p.ReplicaScheduling.Type != "Divided" || b.Spec.Replicas == 0
 }
 
 // clusters are the names of those that it was sent to.

@@ -110,26 +110,6 @@ func (m *members) drop(name string) {
 	}
 }
 
-// clusters returns all of them, by name.
-func (m *members) clusters() (all []*cluster) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(m.of)) {
-		all = append(all, m.of[name].cluster)
-	}
-	return all
-}
-
-// cluster returns one of them, or nil.
-func (m *members) cluster(name string) *cluster {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known := m.of[name]; known != nil {
-		return known.cluster
-	}
-	return nil
-}
-
 // look returns what is seen of a cluster, or why nothing is.
 func (m *members) look(name string, now time.Time) (*look, string) {
 	m.mu.Lock()

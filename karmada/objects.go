@@ -104,9 +104,11 @@ type placement struct {
 	ClusterTolerations []v1.Toleration   `json:"clusterTolerations"`
 	SpreadConstraints  []spread          `json:"spreadConstraints"`
 	ReplicaScheduling  *struct {
-		Type             string          `json:"replicaSchedulingType"`
-		Division         string          `json:"replicaDivisionPreference"`
-		WeightPreference json.RawMessage `json:"weightPreference"`
+		Type             string `json:"replicaSchedulingType"`
+		Division         string `json:"replicaDivisionPreference"`
+		WeightPreference struct {
+			StaticWeightList []json.RawMessage `json:"staticWeightList"`
+		} `json:"weightPreference"`
 	} `json:"replicaScheduling"`
 	WorkloadAffinity json.RawMessage `json:"workloadAffinity"`
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	resources "k8s.io/component-helpers/resource"
 
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -129,7 +131,7 @@ func (d *Driver) choose(ctx context.Context, b *binding) (targets []target, e *e
 	if !b.duplicated() {
 		return d.answer(ctx, b)
 	}
-	for _, c := range d.members.clusters() {
+	for _, c := range d.clusters() {
 		if b.refuses(c) == "" {
 			targets = append(targets, target{c.Name, b.Spec.Replicas})
 		}
@@ -152,7 +154,7 @@ func (d *Driver) answer(ctx context.Context, b *binding) ([]target, *entry, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	q := ask(b, job, &settings, d.View(), d.members.clusters(), func(c *cluster) ([]*sched.Node, string) {
+	q := ask(b, job, &settings, d.View(), d.clusters(), func(c *cluster) ([]*sched.Node, string) {
 		return d.room(b, c.Name)
 	}, d.Clock())
 	a, err := q.answer(max(1, b.Spec.Replicas))
@@ -230,14 +232,30 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 			continue
 		}
 		request := sent.needs()
-		for range sent.replicas(name) - l.pods[sent.Spec.Resource.Namespace+"/"+sent.Spec.Resource.Name] {
-			if i := slices.IndexFunc(nodes, func(n *sched.Node) bool { return request.Within(n.Free) }); i >= 0 {
-				taken := nodes[i].Place(request)
-				nodes[i] = &taken
+		comes := int64(sent.replicas(name) - l.pods[sent.Spec.Resource.Namespace+"/"+sent.Spec.Resource.Name])
+		for i, n := range nodes {
+			if here := min(comes, times(request, n.Free)); here > 0 {
+				taken := n.Place(sched.Resources{
+					MilliCPU: here * request.MilliCPU, Memory: here * request.Memory, GPU: here * request.GPU,
+				})
+				nodes[i], comes = &taken, comes-here
 			}
 		}
 	}
 	return nodes, ""
+}
+
+// times is how often a request fits into what is free.
+func times(request, free sched.Resources) int64 {
+	n := int64(math.MaxInt32)
+	for _, r := range [][2]int64{
+		{request.MilliCPU, free.MilliCPU}, {request.Memory, free.Memory}, {request.GPU, free.GPU},
+	} {
+		if r[0] > 0 {
+			n = min(n, r[1]/r[0])
+		}
+	}
+	return n
 }
 
 // arrival is how long what was sent counts as there, seen or not.
@@ -267,12 +285,18 @@ func disproved(l *look, b *binding, there []*binding) string {
 }
 
 // lacksRoom reports whether a scheduler found too little room for a pod and nothing else, or has not looked at it. One
-// that is not the default may not run there.
+// that is not the default may not run there. A pod that requests what we do not count says nothing of other work.
 func lacksRoom(p *v1.Pod) bool {
-	if said := policy.Scheduled(p); said.Type != "" {
-		others := []string{"affinity rules", "topology spread", "volume", "free ports", "claim"}
-		return strings.Contains(said.Message, "Insufficient ") &&
-			!slices.ContainsFunc(others, func(why string) bool { return strings.Contains(said.Message, why) })
+	for name, q := range resources.PodRequests(p, resources.PodResourcesOptions{}) {
+		if !q.IsZero() && policy.ResourcesOf(v1.ResourceList{name: q}) == (sched.Resources{}) {
+			return false
+		}
+	}
+	said := policy.Scheduled(p)
+	says := func(why string) bool { return strings.Contains(said.Message, why) }
+	if said.Type != "" {
+		return slices.ContainsFunc([]string{"Insufficient cpu", "Insufficient memory", "Too many pods"}, says) &&
+			!slices.ContainsFunc([]string{"affinity rules", "topology spread", "volume", "free ports", "claim"}, says)
 	}
 	return p.Spec.SchedulerName == v1.DefaultSchedulerName
 }

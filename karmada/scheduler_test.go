@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -22,7 +23,11 @@ func TestDisproved(t *testing.T) {
 		pod         string
 		others, own string
 	}{
-		"room is short":     {`"status": {"conditions": [{"type": "PodScheduled", "message": "0/1 nodes are available: 1 Insufficient cpu."}]}`, "c001", "c001"},
+		"room is short": {`"status": {"conditions": [{"type": "PodScheduled", "message": "0/1 nodes are available: 1 Insufficient cpu."}]}`, "c001", "c001"},
+		"an unknown resource": {`"spec": {"containers": [{"resources": {"requests": {"example.com/foo": "1"}}}]},
+			"status": {"conditions": [{"type": "PodScheduled", "message": "0/1 nodes are available: 1 Insufficient ` +
+			`example.com/foo, 1 Insufficient cpu."}]}`, "c000", "c001"},
+		"too many pods":     {`"status": {"conditions": [{"type": "PodScheduled", "message": "1 Too many pods."}]}`, "c001", "c001"},
 		"another reason":    {`"status": {"conditions": [{"type": "PodScheduled", "message": "0/1 nodes are available: 1 of no volume."}]}`, "c000", "c001"},
 		"nothing is said":   {`"spec": {"schedulerName": "default-scheduler"}`, "c001", "c001"},
 		"no such scheduler": {`"spec": {"schedulerName": "absent"}`, "c000", "c001"},
@@ -70,5 +75,25 @@ func TestPlaceSaysNothingOfConflicts(t *testing.T) {
 	})
 	if err := d.place(t.Context(), divided(t, "b", 1)); !apierrors.IsConflict(err) {
 		t.Error(err)
+	}
+}
+
+// What runs in a cluster stays there while the cluster is known to Karmada, though no handler has looked at it yet.
+func TestNothingIsMovedFromClustersThatAreNotLookedAtYet(t *testing.T) {
+	d := federated(t, 2, 1, func() time.Time { return noon })
+	b := divided(t, "b", 1)
+	b.Annotations = map[string]string{appliedPlacement: string(b.Spec.placement)}
+	d.settled(t, b, []target{{"c001", 1}})
+	delete(d.members.of, "c001")
+	if b.waits(d.gone) {
+		t.Error("its cluster counts as gone though Karmada has it")
+	}
+	leaving := *d.cluster("c001")
+	leaving.DeletionTimestamp = new(metav1.NewTime(noon))
+	if err := d.joined.GetStore().Update(&leaving); err != nil {
+		t.Fatal(err)
+	}
+	if !b.waits(d.gone) {
+		t.Error("its cluster is being deleted, and it stays")
 	}
 }
