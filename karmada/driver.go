@@ -198,8 +198,17 @@ func (d *Driver) settle(ctx context.Context, key string) error {
 	if err := d.free(ctx, b); err != nil {
 		return err
 	}
-	if d.leading.Load() && b.due(d.gone) {
+	if !d.leading.Load() || b.Spec.SchedulerName != SchedulerName || b.suspended() || b.DeletionTimestamp != nil {
+		return nil
+	}
+	if d.due(b) {
 		return d.place(ctx, b)
+	}
+	if b.Generation != b.Status.SchedulerObservedGeneration {
+		_, err := d.patch(ctx, b, "status", map[string]any{
+			"status": map[string]any{"schedulerObservedGeneration": b.Generation},
+		})
+		return err
 	}
 	return nil
 }

@@ -114,14 +114,14 @@ func TestRoomOfWhatIsOnItsWay(t *testing.T) {
 	d := federated(t, 2, 2, func() time.Time { return now })
 	for i, want := range []string{"[{c000 3}]", "[{c000 3}]", "[{c000 2} {c001 1}]", "[{c001 3}]"} {
 		b := divided(t, fmt.Sprint("b", i), 3)
-		to, _, err := d.answer(t.Context(), b)
+		to, _, err := d.answer(t.Context(), b, nil, "")
 		if err != nil || fmt.Sprint(to) != want {
 			t.Errorf("the %d-th went to %v (%v), want %s", i, to, err, want)
 		}
 		d.settled(t, b, to)
 	}
 	now = now.Add(arrival + lookEvery)
-	if to, _, err := d.answer(t.Context(), divided(t, "late", 8)); err != nil || fmt.Sprint(to) != "[{c000 8}]" {
+	if to, _, err := d.answer(t.Context(), divided(t, "late", 8), nil, ""); err != nil || fmt.Sprint(to) != "[{c000 8}]" {
 		t.Errorf("half a minute later it went to %v (%v)", to, err)
 	}
 }
@@ -139,7 +139,7 @@ func BenchmarkAnswer(b *testing.B) {
 			}
 			asked := divided(b, "asked", 1)
 			for b.Loop() {
-				if _, _, err := d.answer(b.Context(), asked); err != nil {
+				if _, _, err := d.answer(b.Context(), asked, nil, ""); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -154,7 +154,7 @@ func BenchmarkQueue(b *testing.B) {
 		d := federated(b, 100, 50, func() time.Time { return noon })
 		for i := range 5000 {
 			asked := divided(b, fmt.Sprint("b", i), 1)
-			to, _, err := d.answer(b.Context(), asked)
+			to, _, err := d.answer(b.Context(), asked, nil, "")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -168,11 +168,11 @@ func TestRoomOfMoreThanNodesHold(t *testing.T) {
 	d := federated(t, 2, 2, func() time.Time { return noon })
 	huge := divided(t, "huge", math.MaxInt32)
 	d.settled(t, huge, []target{{"c000", math.MaxInt32}})
-	if to, _, err := d.answer(t.Context(), divided(t, "b", 1)); err != nil || fmt.Sprint(to) != "[{c001 1}]" {
+	if to, _, err := d.answer(t.Context(), divided(t, "b", 1), nil, ""); err != nil || fmt.Sprint(to) != "[{c001 1}]" {
 		t.Errorf("%v, %v", to, err)
 	}
 	huge.Spec.ReplicaRequirements = nil
-	if to, _, err := d.answer(t.Context(), divided(t, "b", 1)); err != nil || fmt.Sprint(to) != "[{c000 1}]" {
+	if to, _, err := d.answer(t.Context(), divided(t, "b", 1), nil, ""); err != nil || fmt.Sprint(to) != "[{c000 1}]" {
 		t.Errorf("beside what requests nothing: %v, %v", to, err)
 	}
 }

@@ -161,12 +161,15 @@ func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
 // opinion returns the clusters that the bindings which wait with these needs should go to, or nil. A question does not
 // say which of them it is about.
 func (e *estimator) opinion(ctx context.Context, request sched.Resources) map[string]bool {
-	waiting := e.waiting(request)
+	waiting, known, others := e.waiting(request)
 	for range looks { // karmada-scheduler may have seen it before we did
-		if len(waiting) > 0 || !kube.Pause(ctx, glance) {
+		if known || !kube.Pause(ctx, glance) {
 			break
 		}
-		waiting = e.waiting(request)
+		waiting, known, others = e.waiting(request)
+	}
+	if others {
+		return nil
 	}
 	uids := make([]types.UID, len(waiting))
 	for i, b := range waiting {
@@ -184,21 +187,24 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) map[st
 	e.mu.Unlock()
 	o.once.Do(func() {
 		for _, b := range waiting {
-			for _, t := range e.advise(ctx, b) {
+			kept := e.kept(b)
+			for _, t := range e.advise(ctx, b, kept) {
 				if o.targets == nil {
 					o.targets = map[string]bool{}
 				}
-				o.targets[t.Name] = true
+				if t.Replicas > replicas(kept, t.Name) {
+					o.targets[t.Name] = true
+				}
 			}
 		}
 	})
 	return o.targets
 }
 
-// advise returns where a binding should go; nil: anywhere.
-func (e *estimator) advise(ctx context.Context, b *binding) []target {
-	targets, entry, err := e.Driver.answer(ctx, b)
-	if err != nil {
+// advise returns where a binding that keeps some clusters should go; nil: anywhere.
+func (e *estimator) advise(ctx context.Context, b *binding, kept []target) []target {
+	targets, entry, err := e.Driver.answer(ctx, b, kept, "")
+	if err != nil || entry == nil {
 		return nil
 	}
 	e.mu.Lock()
@@ -215,16 +221,22 @@ func (e *estimator) advise(ctx context.Context, b *binding) []target {
 }
 
 // waiting are a few of the bindings that wait for karmada-scheduler, and not for long, with these needs, where the
-// mode is to enforce.
-func (e *estimator) waiting(request sched.Resources) (some []*binding) {
+// mode is to enforce; known says whether any waits with these needs, and others whether one waits about which we have
+// no opinion, which the question may be about.
+func (e *estimator) waiting(request sched.Resources) (some []*binding, known, others bool) {
 	for _, b := range bindings(e.bound.GetStore().List()) {
-		if len(some) < mostWaiting && b.Spec.SchedulerName != SchedulerName && !b.suspended() &&
-			b.unsupported() == nil && !b.duplicated() &&
-			b.needs() == request && b.waits(e.gone) && e.Clock().Sub(e.since(b)) < patience && e.enforces(b) {
+		if b.Spec.SchedulerName == SchedulerName || b.suspended() || b.duplicated() || !b.waits(e.gone) ||
+			b.needs() != request {
+			continue
+		}
+		known = true
+		if !e.enforces(b) || b.unsupported() != nil {
+			others = true
+		} else if len(some) < mostWaiting && e.Clock().Sub(e.since(b)) < patience {
 			some = append(some, b)
 		}
 	}
-	return some
+	return some, known, others
 }
 
 // enforces reports whether the namespace of a binding lets us act.

@@ -1,6 +1,7 @@
 package karmada
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -84,13 +85,29 @@ func (b *binding) clusters() (names []string) {
 }
 
 // replicas is how many a cluster was given.
-func (b *binding) replicas(cluster string) (n int32) {
-	for _, t := range b.Spec.Clusters {
+func replicas(targets []target, cluster string) (n int32) {
+	for _, t := range targets {
 		if t.Name == cluster {
 			n += t.Replicas
 		}
 	}
 	return n
+}
+
+// few returns as many of some targets as a binding may have, first those where it has most already.
+func (b *binding) few(targets []target) []target {
+	most, has := b.most(), b.clusters()
+	if most == 0 || len(targets) <= most {
+		return targets
+	}
+	rank := func(t target) int32 {
+		if !slices.Contains(has, t.Name) {
+			return -1
+		}
+		return replicas(b.Spec.Clusters, t.Name)
+	}
+	slices.SortStableFunc(targets, func(x, y target) int { return cmp.Compare(rank(y), rank(x)) })
+	return targets[:most]
 }
 
 // refuses returns why a binding may not go to a cluster, in the order in which karmada-scheduler's plugins filter.

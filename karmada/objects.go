@@ -27,6 +27,8 @@ type binding struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              bindingSpec   `json:"spec"`
 	Status            bindingStatus `json:"status"`
+
+	applied bool // its clusters were chosen for this placement
 }
 
 type bindingSpec struct {
@@ -165,6 +167,14 @@ func parse[T any](o any) (any, error) {
 		return nil, fmt.Errorf("reading %s %s: %w", u.GetKind(), u.GetName(), err)
 	}
 	return t, nil
+}
+
+// UnmarshalJSON also compares the placement with that which the clusters were chosen for.
+func (b *binding) UnmarshalJSON(data []byte) error {
+	type plain binding
+	err := json.Unmarshal(data, (*plain)(b))
+	b.applied = sameJSON(b.Spec.placement, b.Annotations[appliedPlacement])
+	return err
 }
 
 // UnmarshalJSON also keeps the placement as it stands there.

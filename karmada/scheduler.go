@@ -1,6 +1,7 @@
 package karmada
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	resources "k8s.io/component-helpers/resource"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
@@ -29,19 +31,26 @@ const SchedulerName = "kubenergy"
 
 const appliedPlacement = "policy.karmada.io/applied-placement" // what the clusters of a binding were chosen for
 
-// due reports whether a binding is to be placed now, by the rules of karmada-scheduler: it was not, or for another
-// placement, or not for as many replicas, or it was asked for again, or a cluster of it is gone.
-func (b *binding) due(gone func(cluster string) bool) bool {
-	return b.Spec.SchedulerName == SchedulerName && !b.suspended() && b.DeletionTimestamp == nil && b.waits(gone)
+// due reports whether a binding is to be placed now, by the rules of karmada-scheduler.
+func (d *Driver) due(b *binding) bool {
+	return b.waits(d.gone) || b.duplicated() && b.Spec.Placement != nil && !alike(b.Spec.Clusters, d.everywhere(b))
 }
 
-// waits reports whether a binding has no clusters for what it says now.
+func alike(a, b []target) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(t target) bool { return !slices.Contains(b, t) })
+}
+
+// triggered reports whether a binding is to be placed afresh.
+func (b *binding) triggered() bool {
+	at, last := b.Spec.RescheduleTriggeredAt, b.Status.LastScheduledTime
+	return at != nil && last != nil && at.After(last.Time)
+}
+
+// waits reports whether a binding has no clusters for what it says now: it was not placed, or for another placement, or
+// not for as many replicas, or it was asked for again, or a cluster of it is gone.
 func (b *binding) waits(gone func(cluster string) bool) bool {
 	switch {
-	case !sameJSON(b.Spec.placement, b.Annotations[appliedPlacement]), len(b.Spec.Clusters) == 0:
-		return true
-	case b.Spec.RescheduleTriggeredAt != nil && b.Status.LastScheduledTime != nil &&
-		b.Spec.RescheduleTriggeredAt.After(b.Status.LastScheduledTime.Time):
+	case !b.applied, len(b.Spec.Clusters) == 0, b.triggered():
 		return true
 	case slices.ContainsFunc(b.Spec.Clusters, func(t target) bool { return gone(t.Name) }):
 		return true
@@ -72,7 +81,7 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	if errors.Is(err, errUnread) {
 		return err // it says nothing of the work either
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, errNoFit) { // as karmada-scheduler takes back what fits nowhere any more
 		written, errPatch := d.patch(ctx, b, "", map[string]any{
 			"metadata": map[string]any{
 				"resourceVersion": b.ResourceVersion,
@@ -98,6 +107,10 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 		}
 	case errors.Is(err, errUnsupported):
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "SchedulerError", err.Error()
+		err = nil // until it changes
+	case errors.Is(err, errNoFit):
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "NoClusterFit", err.Error()
+		err = nil // until a cluster changes
 	default:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "Unschedulable", err.Error()
 	}
@@ -122,34 +135,87 @@ var errUnread = errors.New("the workload cannot be read")
 
 var errUnsupported = errors.New("schedulerName: kubenergy cannot place this")
 
-// choose returns where a binding goes, and what that was decided on. What is to be everywhere needs no opinion: it goes
-// to all clusters where it may.
+var errNoFit = errors.New("no cluster fits")
+
+// choose returns where a binding goes, and what that was decided on, if new replicas were placed. What is to be
+// everywhere needs no opinion.
 func (d *Driver) choose(ctx context.Context, b *binding) (targets []target, e *entry, err error) {
 	if err := b.unsupported(); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errUnsupported, err)
 	}
-	if !b.duplicated() {
-		return d.answer(ctx, b)
+	var refused []string
+	for _, c := range d.clusters() {
+		if why := b.refuses(c); why != "" {
+			refused = append(refused, c.Name+": "+why)
+		}
 	}
+	if len(refused) == len(d.clusters()) {
+		return nil, nil, fmt.Errorf("%w: %s", errNoFit, strings.Join(refused, "; "))
+	}
+	if b.duplicated() {
+		return d.everywhere(b), nil, nil
+	}
+	kept := d.kept(b)
+	if targets, e, err = d.answer(ctx, b, kept, ""); errors.Is(err, errNoOpinion) { // for want of signals, mostly
+		return d.answer(ctx, b, kept, stock)
+	}
+	return targets, e, err
+}
+
+// everywhere returns all clusters where a binding may go, or as many as it may have.
+func (d *Driver) everywhere(b *binding) (targets []target) {
 	for _, c := range d.clusters() {
 		if b.refuses(c) == "" {
 			targets = append(targets, target{c.Name, b.Spec.Replicas})
 		}
 	}
-	if len(targets) == 0 {
-		return nil, nil, errors.New("no cluster fits")
+	return b.few(targets)
+}
+
+// kept returns what stays of the clusters of a binding: those where it may go still, unless it is placed afresh.
+func (d *Driver) kept(b *binding) (kept []target) {
+	for _, t := range b.Spec.Clusters {
+		if c := d.cluster(t.Name); c != nil && b.refuses(c) == "" && !b.triggered() {
+			kept = append(kept, t)
+		}
 	}
-	return targets, nil, nil
+	return b.few(kept)
+}
+
+// fewer takes replicas from the clusters where one emits most, first from those that cannot be looked at.
+func (d *Driver) fewer(q *sched.Snapshot, kept []target, surplus int32) []target {
+	emits := map[string]energy.Grams{}
+	for _, t := range kept {
+		emits[t.Name] = energy.Grams(math.Inf(1))
+		if least, _, ok := d.least(q, t.Name, q.Now); ok {
+			emits[t.Name] = least
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b target) int { return cmp.Compare(emits[b.Name], emits[a.Name]) })
+	for i := range kept {
+		taken := min(surplus, kept[i].Replicas)
+		kept[i].Replicas, surplus = kept[i].Replicas-taken, surplus-taken
+	}
+	return slices.DeleteFunc(kept, func(t target) bool { return t.Replicas == 0 })
 }
 
 // entry is a decision, and what it was made on.
 type entry struct {
 	on     *sched.Snapshot
 	record ledger.Record
+	cost   sched.Estimate // of the first new replica
 }
 
-// answer asks the core about a binding.
-func (d *Driver) answer(ctx context.Context, b *binding) ([]target, *entry, error) {
+// answer asks the core where a binding goes by a strategy, "" being its own, if it keeps some clusters. Where no replica
+// is new there is no entry.
+func (d *Driver) answer(ctx context.Context, b *binding, kept []target, where string) ([]target, *entry, error) {
+	missing := b.Spec.Replicas
+	for _, t := range kept {
+		missing -= t.Replicas
+	}
+	if missing == 0 {
+		return kept, nil, nil
+	}
 	job, settings, err := d.about(ctx, b)
 	if err != nil {
 		return nil, nil, err
@@ -157,12 +223,16 @@ func (d *Driver) answer(ctx context.Context, b *binding) ([]target, *entry, erro
 	q := ask(b, job, &settings, d.View(), d.clusters(), func(c *cluster) ([]*sched.Node, string) {
 		return d.room(b, c.Name)
 	}, d.Clock())
-	a, err := q.answer(max(1, b.Spec.Replicas))
+	q.kept, q.strategy = kept, cmp.Or(where, q.strategy)
+	if missing < 0 {
+		return d.fewer(q.Snapshot, kept, -missing), nil, nil
+	}
+	a, err := q.answer(missing)
 	if err != nil {
 		return nil, nil, err
 	}
 	r := &b.Spec.Resource
-	return a.targets, &entry{a.on, ledger.Record{
+	return a.targets, &entry{on: a.on, cost: a.first.Cost, record: ledger.Record{
 		At: q.Now, Action: "place", Namespace: r.Namespace, OwnerKind: r.Kind, Owner: r.Name, UID: r.UID,
 		Strategy: q.strategy, Node: a.first.Node, Start: q.Now, Reason: a.first.Reason.Kind.String(),
 		Message: fmt.Sprintf("clusters and replicas: %v", a.targets),
@@ -232,7 +302,7 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 			continue
 		}
 		request := sent.needs()
-		comes := int64(sent.replicas(name) - l.pods[sent.Spec.Resource.Namespace+"/"+sent.Spec.Resource.Name])
+		comes := int64(replicas(sent.Spec.Clusters, name) - l.pods[sent.Spec.Resource.Namespace+"/"+sent.Spec.Resource.Name])
 		for i, n := range nodes {
 			if here := min(comes, times(request, n.Free)); here > 0 {
 				taken := n.Place(sched.Resources{
