@@ -1,6 +1,8 @@
 package karmada
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math"
@@ -10,8 +12,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -46,7 +53,7 @@ func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driv
 		Options: Options{
 			Log: slog.New(slog.DiscardHandler), Clock: clock, Record: func(ledger.Record, *sched.Snapshot) {},
 		},
-		client: fake.NewClientset(), freed: map[types.UID]time.Time{}, bound: fill[*binding](tb),
+		client: fake.NewClientset(), bound: fill[*binding](tb),
 	}
 	if err := d.bound.AddIndexers(indexers); err != nil {
 		tb.Fatal(err)
@@ -174,5 +181,70 @@ func TestRoomOfMoreThanNodesHold(t *testing.T) {
 	huge.Spec.ReplicaRequirements = nil
 	if to, _, err := d.answer(t.Context(), divided(t, "b", 1), nil, ""); err != nil || fmt.Sprint(to) != "[{c000 1}]" {
 		t.Errorf("beside what requests nothing: %v, %v", to, err)
+	}
+}
+
+// Each replica sees when a binding was let go, whichever did it.
+func TestFreed(t *testing.T) {
+	d := federated(t, 1, 1, func() time.Time { return noon })
+	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	d.dynamic = client
+	b := divided(t, "b", 1)
+	client.PrependReactor("patch", kube.Bindings.Resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &unstructured.Unstructured{}, json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), b)
+	})
+	b.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
+	b.CreationTimestamp.Time = noon.Add(-time.Hour)
+	if err := json.Unmarshal([]byte(`{"suspension": {"scheduling": true}}`), &b.Spec); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.free(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if since := b.since(); time.Since(since).Abs() > time.Minute || b.suspended() {
+		t.Errorf("it waits since %v, suspended: %v", since, b.suspended())
+	}
+}
+
+// Who holds the Lease no longer does not lead, though the term is heard of after its end.
+func TestLeadsInItsTermOnly(t *testing.T) {
+	d := &Driver{}
+	term, end := context.WithCancel(t.Context())
+	if d.leads() {
+		t.Error("it leads before its term")
+	}
+	if d.term.Store(&term); !d.leads() {
+		t.Error("it does not lead in its term")
+	}
+	end()
+	if d.term.Store(&term); d.leads() {
+		t.Error("it leads after its term")
+	}
+}
+
+// A change of what may go to a cluster places what may go there anew; a heartbeat does not.
+func TestChangesOfClusters(t *testing.T) {
+	d := federated(t, 1, 1, func() time.Time { return noon })
+	d.members.config = &rest.Config{Host: "http://127.0.0.1:1"}
+	for name, c := range map[string]struct {
+		change func(*cluster)
+		want   bool
+	}{
+		"heartbeat": {func(c *cluster) { c.ResourceVersion = "2" }, false},
+		"label":     {func(c *cluster) { c.Labels = map[string]string{"tier": "gold"} }, true},
+		"taint":     {func(c *cluster) { c.Generation = 2 }, true},
+		"reached":   {func(c *cluster) { c.Status.Conditions = nil }, true},
+		"kinds":     {func(c *cluster) { c.Status.APIEnablements = nil }, true},
+		"joined":    {func(c *cluster) { c.Name = "new" }, true},
+	} {
+		was := *d.cluster("c000")
+		changed := was
+		c.change(&changed)
+		if got, err := d.members.saw(t.Context(), &changed); err != nil || got != c.want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if _, err := d.members.saw(t.Context(), &was); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -232,7 +232,7 @@ func (e *estimator) waiting(request sched.Resources) (some []*binding, known, ot
 		known = true
 		if !e.enforces(b) || b.unsupported() != nil {
 			others = true
-		} else if len(some) < mostWaiting && e.Clock().Sub(e.since(b)) < patience {
+		} else if len(some) < mostWaiting && e.Clock().Sub(b.since()) < patience {
 			some = append(some, b)
 		}
 	}
@@ -245,17 +245,16 @@ func (d *Driver) enforces(b *binding) bool {
 	return mode == v1alpha1.ModeEnforce
 }
 
-// since is since when a binding waits.
-func (e *estimator) since(b *binding) time.Time {
-	e.Driver.mu.Lock()
-	defer e.Driver.mu.Unlock()
-	if at, found := e.freed[b.UID]; found {
-		return at
+// since is since when a binding waits: it was let go, placed anew, or created.
+func (b *binding) since() time.Time {
+	since := b.CreationTimestamp.Time
+	if at := b.Spec.RescheduleTriggeredAt; at != nil {
+		since = at.Time
 	}
-	if b.Spec.RescheduleTriggeredAt != nil {
-		return b.Spec.RescheduleTriggeredAt.Time
+	if at, err := time.Parse(time.RFC3339, b.Annotations[v1alpha1.AnnotationReleasedAt]); err == nil && at.After(since) {
+		since = at
 	}
-	return b.CreationTimestamp.Time
+	return since
 }
 
 // asked is what a request says.

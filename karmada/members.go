@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -69,13 +70,15 @@ type place struct {
 	sched *sched.Node
 }
 
-// saw takes note of a cluster, and begins to watch it.
-func (m *members) saw(ctx context.Context, c *cluster) error {
+// saw takes note of a cluster, and begins to watch it. It reports whether what may go there has changed.
+func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known := m.of[c.Name]; known != nil && known.cluster.UID == c.UID {
+		was := known.cluster
 		known.cluster = c
-		return nil
+		return was.Generation != c.Generation || !maps.Equal(was.Labels, c.Labels) || was.ready() != c.ready() ||
+			!reflect.DeepEqual(was.Status.APIEnablements, c.Status.APIEnablements), nil
 	}
 	m.drop(c.Name)
 	config := rest.CopyConfig(m.config)
@@ -83,7 +86,7 @@ func (m *members) saw(ctx context.Context, c *cluster) error {
 		clusterResource.GroupVersion(), c.Name)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("reaching cluster %s: %w", c.Name, err)
+		return true, fmt.Errorf("reaching cluster %s: %w", c.Name, err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kube.Trim))
@@ -93,7 +96,7 @@ func (m *members) saw(ctx context.Context, c *cluster) error {
 	}
 	factory.StartWithContext(ctx)
 	m.of[c.Name] = known
-	return nil
+	return true, nil
 }
 
 // lost forgets a cluster.

@@ -36,7 +36,7 @@ func (d *Driver) move(ctx context.Context) error {
 	moved := map[types.UID]time.Time{}
 	for kube.Pause(ctx, moveLook) {
 		maps.DeleteFunc(moved, func(_ types.UID, at time.Time) bool { return d.Clock().Sub(at) > leastStay })
-		if !d.leading.Load() {
+		if !d.leads() {
 			continue
 		}
 		for _, o := range d.movable.GetStore().List() {

@@ -25,7 +25,7 @@ func TestMovesPerHour(t *testing.T) {
 		d := federated(t, 10, 1, time.Now)
 		moved := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 		d.Moves, d.dynamic = 20, moved
-		d.leading.Store(true)
+		d.term.Store(new(t.Context()))
 		var jobs []*batchv1.Job
 		for i := range 60 {
 			b := divided(t, fmt.Sprintf("j%d-job", i), 1)

@@ -170,7 +170,7 @@ func TestSettleWrites(t *testing.T) {
 		d := federated(t, 1, 1, func() time.Time { return noon })
 		client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 		d.dynamic = client
-		d.leading.Store(true)
+		d.term.Store(new(t.Context()))
 		var wrote []string
 		client.PrependReactor("patch", kube.Bindings.Resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
 			wrote = append(wrote, string(a.(clienttesting.PatchAction).GetPatch()))
@@ -183,7 +183,7 @@ func TestSettleWrites(t *testing.T) {
 		}
 		d.settled(t, b, []target{{"c000", 1}})
 		b.applied = name == "nothing is due"
-		if err := d.settle(t.Context(), "team/b"); err != nil {
+		if err := d.settle(t.Context(), b); err != nil {
 			t.Error(err)
 		}
 		if len(wrote) != len(c.want) {
