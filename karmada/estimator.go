@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
@@ -66,11 +67,14 @@ type estimator struct {
 	known map[string]*opinion         // by requirements, and what waits with them
 	told  map[types.UID]string        // of bindings, what was recorded last
 	conns map[string]*grpc.ClientConn // to official estimators, by address
+
+	complains flowcontrol.PassiveRateLimiter
 }
 
 func newEstimator(d *Driver) *estimator {
 	return &estimator{
 		Driver: d, known: map[string]*opinion{}, told: map[types.UID]string{}, conns: map[string]*grpc.ClientConn{},
+		complains: flowcontrol.NewTokenBucketPassiveRateLimiter(1.0/60, 1),
 	}
 }
 
@@ -107,14 +111,24 @@ func (e *estimator) serve(ctx context.Context) error {
 }
 
 // answer asks the official estimator, and takes what it says for the clusters that are not to have the work as none.
+// Where it fails, the others count by what karmada-scheduler itself knows of them.
 func (e *estimator) answer(ctx context.Context, method string, request []byte) ([]byte, error) {
 	r, err := readRequest(request)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
+	if e.cluster(r.cluster) == nil {
+		return nil, status.Errorf(codes.NotFound, "cluster %.80q is not a member", r.cluster)
+	}
 	official, err := e.official(ctx, r.cluster, method, request)
-	if err != nil || method != maxReplicas {
+	if method != maxReplicas {
 		return official, err
+	}
+	if err != nil {
+		if e.complains.TryAccept() {
+			e.Log.Warn("asking the official estimator", "cluster", r.cluster, "error", err)
+		}
+		official = number(noOpinion)
 	}
 	var targets map[string]bool
 	panics.Survive(e.Log, "karmada", "answering karmada-scheduler", func() {
@@ -147,11 +161,14 @@ func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
 		return conn, nil
 	}
 	// As karmada-scheduler does by default: estimators have certificates of no authority that is known to all.
-	config := credentials.NewTLS(&tls.Config{
+	config := &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // see above
 		MinVersion:         tls.VersionTLS12,
-	})
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(config))
+	}
+	if e.TLS != nil {
+		config.Certificates = e.TLS.Certificates // official estimators ask for one
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
 	if err == nil {
 		e.conns[address] = conn
 	}

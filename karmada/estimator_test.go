@@ -2,9 +2,17 @@ package karmada
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -85,5 +93,50 @@ func TestNoOpinionBesideOtherModes(t *testing.T) {
 	waits("other", "shadow")
 	if o := newEstimator(d).opinion(t.Context(), b.needs()); o != nil {
 		t.Errorf("beside shadow: %v", o)
+	}
+}
+
+// An official estimator that fails leaves the choice as it is: what we choose counts as unknown, the rest as full.
+// Clusters that are not members are not asked about.
+func TestAnswerWithoutTheOfficialOne(t *testing.T) {
+	d := federated(t, 2, 1, func() time.Time { return noon })
+	d.Upstream = func(string) string { return "127.0.0.1:1" }
+	b := divided(t, "b", 1)
+	b.Spec.SchedulerName, b.CreationTimestamp.Time = "default-scheduler", noon
+	if err := d.bound.GetStore().Add(b); err != nil {
+		t.Fatal(err)
+	}
+	e := newEstimator(d)
+	needs := map[string]string{"cpu": "2", "memory": "1Gi"}
+	for cluster, want := range map[string]int64{"c000": noOpinion, "c001": 0} {
+		if answer, err := e.answer(t.Context(), maxReplicas, request(cluster, needs)); err != nil ||
+			!bytes.Equal(answer, number(want)) {
+			t.Errorf("%s: %x, %v, want %d", cluster, answer, err, want)
+		}
+	}
+	if _, err := e.answer(t.Context(), maxReplicas, request("absent", needs)); status.Code(err) != codes.NotFound {
+		t.Error(err)
+	}
+}
+
+// With --estimator-client-ca-file those who ask show a certificate, and the estimator has one.
+func TestEstimatorClientCA(t *testing.T) {
+	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	f := Flags{cert: filepath.Join(dir, "cert"), key: filepath.Join(dir, "key"), clientCA: filepath.Join(dir, "cert")}
+	if err := errors.Join(os.WriteFile(f.cert, cert, 0o600), os.WriteFile(f.key, key, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	o, err := f.Options(nil, nil)
+	if err != nil || o.TLS.ClientAuth != tls.RequireAndVerifyClientCert || o.TLS.ClientCAs == nil {
+		t.Errorf("%+v, %v", o.TLS, err)
+	}
+	for _, bad := range []Flags{{clientCA: f.cert}, {cert: f.cert, key: f.key, clientCA: f.key}} {
+		if o, err := bad.Options(nil, nil); err == nil {
+			t.Errorf("%+v is taken: %+v", bad, o.TLS)
+		}
 	}
 }
