@@ -52,7 +52,8 @@ type Options struct {
 
 	// Estimator, if set, is where karmada-scheduler asks how many replicas a cluster has room for.
 	Estimator net.Listener
-	TLS       *tls.Config // of it; nil: none
+	TLS       *tls.Config  // of it; nil: none
+	Metrics   net.Listener // where /metrics and /healthz are served; nil: nowhere
 	// Service is the host name under which karmada-scheduler reaches it; "": that is arranged elsewhere.
 	Service string
 	// Moves are how many running Jobs, of those that may be interrupted, are moved in an hour at most; 0: none.
@@ -122,6 +123,9 @@ func (d *Driver) Run(ctx context.Context) error {
 	if d.Estimator != nil {
 		part("estimator", newEstimator(d).serve)
 	}
+	if d.Metrics != nil {
+		part("metrics", func(ctx context.Context) error { return serveMetrics(ctx, d.Metrics) })
+	}
 	part("election", func(ctx context.Context) error { return d.campaign(ctx, places) })
 	part("moves", d.move)
 	part("looks", d.watchMembers)
@@ -180,7 +184,10 @@ func (d *Driver) free(ctx context.Context, b *binding) error {
 	}
 	r := &b.Spec.Resource
 	held := kube.HeldBinding{Namespace: b.Namespace, Name: b.Name, JobNamespace: r.Namespace, Job: r.Name, UID: r.UID}
-	_, err := held.Free(ctx, d.dynamic)
+	freed, err := held.Free(ctx, d.dynamic)
+	if freed {
+		frees.Inc()
+	}
 	return err
 }
 

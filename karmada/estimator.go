@@ -3,6 +3,7 @@ package karmada
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -82,6 +83,7 @@ type opinion struct {
 	once    sync.Once
 	at      time.Time
 	targets map[string]bool // clusters; nil: none is meant
+	why     string          // none is meant
 }
 
 // serve answers until ctx ends.
@@ -130,14 +132,19 @@ func (e *estimator) answer(ctx context.Context, method string, request []byte) (
 		}
 		official = number(noOpinion)
 	}
-	var targets map[string]bool
+	why, targets := "it panicked", map[string]bool(nil)
 	panics.Survive(e.Log, "karmada", "answering karmada-scheduler", func() {
-		targets = e.opinion(ctx, policy.ResourcesOf(r.needs))
+		targets, why = e.opinion(ctx, policy.ResourcesOf(r.needs))
 	})
-	if targets == nil || targets[r.cluster] {
-		return official, nil
+	switch {
+	case targets == nil:
+	case targets[r.cluster]:
+		why = "meant"
+	default:
+		why, official = "not meant", number(0)
 	}
-	return number(0), nil
+	answers.WithLabelValues(why).Inc()
+	return official, nil
 }
 
 // official is the answer of the official estimator; without one, of what nodes have free.
@@ -175,9 +182,9 @@ func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
 	return conn, err
 }
 
-// opinion returns the clusters that the bindings which wait with these needs should go to, or nil. A question does not
-// say which of them it is about.
-func (e *estimator) opinion(ctx context.Context, request sched.Resources) map[string]bool {
+// opinion returns the clusters that the bindings which wait with these needs should go to, or nil and why. A question
+// does not say which of them it is about.
+func (e *estimator) opinion(ctx context.Context, request sched.Resources) (targets map[string]bool, why string) {
 	waiting, known, others := e.waiting(request)
 	for range looks { // karmada-scheduler may have seen it before we did
 		if known || !kube.Pause(ctx, glance) {
@@ -185,8 +192,13 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) map[st
 		}
 		waiting, known, others = e.waiting(request)
 	}
-	if others {
-		return nil
+	switch {
+	case others:
+		return nil, "others like it wait"
+	case len(waiting) == 0 && known:
+		return nil, "it has waited for long"
+	case len(waiting) == 0:
+		return nil, "nothing waits"
 	}
 	uids := make([]types.UID, len(waiting))
 	for i, b := range waiting {
@@ -204,8 +216,10 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) map[st
 	e.mu.Unlock()
 	o.once.Do(func() {
 		for _, b := range waiting {
+			var advised []target
 			kept := e.kept(b)
-			for _, t := range e.advise(ctx, b, kept) {
+			advised, o.why = e.advise(ctx, b, kept)
+			for _, t := range advised {
 				if o.targets == nil {
 					o.targets = map[string]bool{}
 				}
@@ -215,14 +229,21 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) map[st
 			}
 		}
 	})
-	return o.targets
+	return o.targets, o.why
 }
 
-// advise returns where a binding that keeps some clusters should go; nil: anywhere.
-func (e *estimator) advise(ctx context.Context, b *binding, kept []target) []target {
+// advise returns where a binding that keeps some clusters should go; nil: anywhere, and why.
+func (e *estimator) advise(ctx context.Context, b *binding, kept []target) (targets []target, why string) {
 	targets, entry, err := e.Driver.answer(ctx, b, kept, "")
-	if err != nil || entry == nil {
-		return nil
+	switch {
+	case errors.Is(err, errNoOpinion):
+		return nil, "no signals"
+	case errors.Is(err, errUnread):
+		return nil, "the workload cannot be read"
+	case err != nil:
+		return nil, "no room"
+	case entry == nil:
+		return nil, "no replica is new"
 	}
 	e.mu.Lock()
 	again := e.told[b.UID] == entry.record.Message
@@ -234,7 +255,7 @@ func (e *estimator) advise(ctx context.Context, b *binding, kept []target) []tar
 	if !again {
 		e.Record(entry.record, entry.on)
 	}
-	return targets
+	return targets, ""
 }
 
 // waiting are a few of the bindings that wait for karmada-scheduler, and not for long, with these needs, where the

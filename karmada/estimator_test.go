@@ -2,11 +2,16 @@ package karmada
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,7 +45,7 @@ func TestNoOpinionOfWhatIsNotSupported(t *testing.T) {
 		if err := d.bound.GetStore().Add(b); err != nil {
 			t.Fatal(err)
 		}
-		if o := newEstimator(d).opinion(t.Context(), b.needs()); len(o) != want {
+		if o, _ := newEstimator(d).opinion(t.Context(), b.needs()); len(o) != want {
 			t.Errorf("%s: %v, want %d clusters", spec, o, want)
 		}
 		if d.stays(b) {
@@ -87,11 +92,11 @@ func TestNoOpinionBesideOtherModes(t *testing.T) {
 		return b
 	}
 	b := waits("b", "team")
-	if o := newEstimator(d).opinion(t.Context(), b.needs()); !o["c000"] || len(o) != 1 {
+	if o, _ := newEstimator(d).opinion(t.Context(), b.needs()); !o["c000"] || len(o) != 1 {
 		t.Errorf("alone: %v", o)
 	}
 	waits("other", "shadow")
-	if o := newEstimator(d).opinion(t.Context(), b.needs()); o != nil {
+	if o, _ := newEstimator(d).opinion(t.Context(), b.needs()); o != nil {
 		t.Errorf("beside shadow: %v", o)
 	}
 }
@@ -138,5 +143,44 @@ func TestEstimatorClientCA(t *testing.T) {
 		if o, err := bad.Options(nil, nil); err == nil {
 			t.Errorf("%+v is taken: %+v", bad, o.TLS)
 		}
+	}
+}
+
+// What is counted is served, and so is health.
+func TestMetrics(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- serveMetrics(ctx, l) }()
+	d := federated(t, 1, 1, func() time.Time { return noon })
+	d.View = func() *kube.View { panic("a mistake") }
+	needs := map[string]string{"cpu": "2", "memory": "1Gi"}
+	b := divided(t, "b", 1)
+	b.Spec.SchedulerName = "default-scheduler"
+	if err := d.bound.GetStore().Add(b); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newEstimator(d).answer(t.Context(), maxReplicas, request("c000", needs)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/metrics": `kubenergy_karmada_answers_total{opinion="it panicked"}`, "/healthz": "",
+	} {
+		r, err := http.Get("http://" + l.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(page), want) {
+			t.Errorf("%s: %s, %v:\n%s", path, r.Status, err, page)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 
 // Flags are those of kubenergy-karmada.
 type Flags struct {
-	listen, service, cert, key, clientCA, upstream string
-	moves                                          float64
-	Records                                        central.Options // of the federation's controller
+	listen, service, cert, key, clientCA, upstream, metrics string
+	moves                                                   float64
+	Records                                                 central.Options // of the federation's controller
 }
 
 // Add adds the flags.
@@ -29,6 +29,8 @@ func (f *Flags) Add(set *flag.FlagSet) {
 	set.StringVar(&f.service, "estimator-service", "", "host `name` under which karmada-scheduler reaches that "+
 		"address: a Service karmada-scheduler-estimator-CLUSTER is made for each cluster that has none; empty: none "+
 		"is made")
+	set.StringVar(&f.metrics, "metrics-bind-address", ":8080", "`address` on which /metrics and /healthz are served, "+
+		"without TLS; empty: they are not")
 	set.StringVar(&f.cert, "tls-cert-file", "", "`file` with the estimator's certificate; without one it answers "+
 		"without TLS")
 	set.StringVar(&f.key, "tls-private-key-file", "", "`file` with its key")
@@ -73,6 +75,11 @@ func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err e
 	if f.listen != "" {
 		if o.Estimator, err = net.Listen("tcp", f.listen); err != nil {
 			return o, fmt.Errorf("--estimator-bind-address: %w", err)
+		}
+	}
+	if f.metrics != "" {
+		if o.Metrics, err = net.Listen("tcp", f.metrics); err != nil {
+			return o, fmt.Errorf("--metrics-bind-address: %w", err)
 		}
 	}
 	return o, nil

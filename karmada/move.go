@@ -85,6 +85,7 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 	if _, err = d.dynamic.Resource(rebalancerResource).Create(ctx, rebalancer, metav1.CreateOptions{}); err != nil {
 		return false, err
 	}
+	moves.Inc()
 	e.record.Action, e.record.Saved = "move", stays-goes
 	e.record.Message = fmt.Sprintf("from cluster %s, where it has used %.4g kWh for what is done once more", from,
 		lost.KWh())

@@ -114,6 +114,7 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	default:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "Unschedulable", err.Error()
 	}
+	placements.WithLabelValues(condition.Reason).Inc()
 	conditions := slices.Clone(b.Status.Conditions)
 	if meta.SetStatusCondition(&conditions, condition) || len(status) > 0 {
 		status["conditions"] = conditions
