@@ -67,8 +67,8 @@ type answer struct {
 	first   sched.Decision // about the first new replica
 }
 
-// answer places all new replicas, or none. A node that stands for many has as much room as the fullest of them: where that
-// is too little, all nodes are looked at.
+// answer places all new replicas, or none. A node that stands for many has as much room as the fullest of them: where
+// that is too little, all nodes are looked at.
 func (q *question) answer(replicas int32) (*answer, error) {
 	a, err := q.divide(replicas)
 	if err != nil && len(q.Nodes) < len(q.all) {

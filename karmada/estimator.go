@@ -289,7 +289,7 @@ func (b *binding) since() time.Time {
 	if at := b.Spec.RescheduleTriggeredAt; at != nil {
 		since = at.Time
 	}
-	if at, err := time.Parse(time.RFC3339, b.Annotations[v1alpha1.AnnotationReleasedAt]); err == nil && at.After(since) {
+	if at, _ := time.Parse(time.RFC3339, b.Annotations[v1alpha1.AnnotationReleasedAt]); at.After(since) {
 		since = at
 	}
 	return since

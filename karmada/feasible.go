@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -69,8 +68,8 @@ func (b *binding) most() (groups int) {
 	return groups
 }
 
-// duplicated reports whether each cluster gets all replicas, as Karmada does where nothing else is said. Bindings of what
-// other work depends on have no placement.
+// duplicated reports whether each cluster gets all replicas, as Karmada does where nothing else is said. Bindings of
+// what other work depends on have no placement.
 func (b *binding) duplicated() bool {
 	p := b.Spec.Placement
 	return p == nil || p.ReplicaScheduling == nil || p.ReplicaScheduling.Type != "Divided" || b.Spec.Replicas == 0
@@ -191,10 +190,10 @@ func (a *affinity) matches(c *cluster) bool {
 
 // hasFields reports whether provider, region and zones of a cluster meet all that is required.
 func (c *cluster) hasFields(required []v1.NodeSelectorRequirement) bool {
-	fields := labels.Set{}
+	fields := &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
 	for name, value := range map[string]string{"provider": c.Spec.Provider, "region": c.Spec.Region} {
 		if value != "" {
-			fields[name] = value
+			fields.Labels[name] = value
 		}
 	}
 	for _, r := range required {
@@ -204,19 +203,14 @@ func (c *cluster) hasFields(required []v1.NodeSelectorRequirement) bool {
 			}
 			continue
 		}
-		operator, known := operators[r.Operator]
-		q, err := labels.NewRequirement(r.Key, operator, r.Values)
-		if !known || err != nil || !q.Matches(fields) {
+		s, err := nodeaffinity.NewNodeSelector(&v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchExpressions: []v1.NodeSelectorRequirement{r},
+		}}})
+		if err != nil || !s.Match(fields) {
 			return false
 		}
 	}
 	return true
-}
-
-var operators = map[v1.NodeSelectorOperator]selection.Operator{
-	v1.NodeSelectorOpIn: selection.In, v1.NodeSelectorOpNotIn: selection.NotIn,
-	v1.NodeSelectorOpExists: selection.Exists, v1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
-	v1.NodeSelectorOpGt: selection.GreaterThan, v1.NodeSelectorOpLt: selection.LessThan,
 }
 
 func zonesMatch(r *v1.NodeSelectorRequirement, zones []string) bool {

@@ -43,8 +43,8 @@ type members struct {
 	of map[string]*member
 }
 
-// member is one cluster. The lock of members guards which it is, and its own what is seen of it. Its nodes and pods are watched through Karmada's proxy, with the rights that our account has
-// there.
+// member is one cluster. The lock of members guards which it is, and its own what is seen of it. Its nodes and pods are
+// watched through Karmada's proxy, with the rights that our account has there.
 type member struct {
 	cluster     *cluster
 	nodes, pods cache.SharedIndexInformer

@@ -207,8 +207,8 @@ type entry struct {
 	cost   sched.Estimate // of the first new replica
 }
 
-// answer asks the core where a binding goes by a strategy, "" being its own, if it keeps some clusters. Where no replica
-// is new there is no entry.
+// answer asks the core where a binding goes by a strategy, "" being its own, if it keeps some clusters. Where no
+// replica is new there is no entry.
 func (d *Driver) answer(ctx context.Context, b *binding, kept []target, where string) ([]target, *entry, error) {
 	missing := b.Spec.Replicas
 	for _, t := range kept {
@@ -255,16 +255,8 @@ func (d *Driver) about(ctx context.Context, b *binding) (sched.Job, policy.Setti
 		d.Log.Warn("reading annotations", "namespace", r.Namespace, "name", r.Name, "error", err)
 	}
 	job, settings := d.View().Settle(&work)
-	job.Request = b.request(j)
+	job.Request = b.needs()
 	return job, settings, nil
-}
-
-// request is what one replica requests.
-func (b *binding) request(j *batchv1.Job) sched.Resources {
-	if len(j.Spec.Template.Spec.Containers) > 0 {
-		return policy.PodRequest(&v1.Pod{Spec: j.Spec.Template.Spec})
-	}
-	return b.needs()
 }
 
 func (d *Driver) patch(ctx context.Context, b *binding, sub string, patch any) (*unstructured.Unstructured, error) {
@@ -302,8 +294,8 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 		if last == nil || l.at.Sub(last.Time) > arrival {
 			continue
 		}
-		request := sent.needs()
-		comes := int64(replicas(sent.Spec.Clusters, name) - l.pods[sent.Spec.Resource.Namespace+"/"+sent.Spec.Resource.Name])
+		request, r := sent.needs(), &sent.Spec.Resource
+		comes := int64(replicas(sent.Spec.Clusters, name) - l.pods[r.Namespace+"/"+r.Name])
 		for i, n := range nodes {
 			if here := min(comes, times(request, n.Free)); here > 0 {
 				taken := n.Place(sched.Resources{
