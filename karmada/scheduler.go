@@ -123,7 +123,7 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	}
 	for range looks { // the next binding is to know of this one
 		known := d.binding(b.Namespace + "/" + b.Name)
-		if err != nil || known == nil ||
+		if err != nil || status["lastScheduledTime"] == nil || known == nil ||
 			known.ResourceVersion != b.ResourceVersion && known.Status.LastScheduledTime != nil {
 			break
 		}
