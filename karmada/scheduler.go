@@ -94,25 +94,15 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 		}
 		generation = written.GetGeneration()
 	}
-	condition := metav1.Condition{
-		Type: "Scheduled", Status: metav1.ConditionTrue, Reason: "Success",
-		Message: "Binding has been scheduled successfully.", LastTransitionTime: metav1.NewTime(d.Clock()),
-	}
-	status := map[string]any{}
+	status, condition := map[string]any{}, d.condition(err)
 	switch {
 	case err == nil:
 		status["schedulerObservedGeneration"], status["lastScheduledTime"] = generation, metav1.NewTime(d.Clock())
 		if entry != nil {
 			d.Record(entry.record, entry.on)
 		}
-	case errors.Is(err, errUnsupported):
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "SchedulerError", err.Error()
-		err = nil // until it changes
-	case errors.Is(err, errNoFit):
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "NoClusterFit", err.Error()
-		err = nil // until a cluster changes
-	default:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "Unschedulable", err.Error()
+	case condition.Reason != "Unschedulable":
+		err = nil // until the binding or a cluster changes
 	}
 	placements.WithLabelValues(condition.Reason).Inc()
 	conditions := slices.Clone(b.Status.Conditions)
@@ -130,6 +120,24 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 		kube.Pause(ctx, lookEvery/100)
 	}
 	return err
+}
+
+// condition is what karmada-scheduler would say of a binding.
+func (d *Driver) condition(err error) metav1.Condition {
+	c := metav1.Condition{Type: "Scheduled", Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(d.Clock())}
+	switch {
+	case err == nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Success", "Binding has been scheduled successfully."
+		return c
+	case errors.Is(err, errUnsupported):
+		c.Reason = "SchedulerError"
+	case errors.Is(err, errNoFit):
+		c.Reason = "NoClusterFit"
+	default:
+		c.Reason = "Unschedulable"
+	}
+	c.Message = err.Error()
+	return c
 }
 
 var errUnread = errors.New("the workload cannot be read")
