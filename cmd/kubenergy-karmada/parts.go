@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -33,7 +34,13 @@ func newParts(f *karmada.Flags, api *rest.Config, log *slog.Logger) ([]func(cont
 	if err := errors.Join(errObjects, errFlags, errClient); err != nil {
 		return nil, err
 	}
-	holds := hold.Config{Client: client, View: objects.View, Namespace: v1alpha1.SystemNamespace}
+	holds := hold.Config{
+		Client: client, View: objects.View, Namespace: v1alpha1.SystemNamespace,
+		Stuck: func() { // the kubelet starts it anew
+			log.Error("the hold loop is stuck: ending")
+			os.Exit(1)
+		},
+	}
 	parts := []func(context.Context) error{objects.Run}
 	if f.Records.URL != "" {
 		recorder, err := record.New(f.Records, log)

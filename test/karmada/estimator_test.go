@@ -106,8 +106,8 @@ func (s *stage) estimator(t *testing.T, address string) {
 	says("it waits", "north", "2", "7")
 	says("it waits", "south", "2", "0")
 	says("others do not", "south", "1500m", "7")
-	if got, code := call("MaxAvailableReplicas", question("dead", "2")); code != codes.Unavailable {
-		t.Errorf("of a cluster whose estimator is dead: %s, %v", got, code)
+	if got, code := call("MaxAvailableReplicas", question("dead", "2")); code != codes.NotFound {
+		t.Errorf("of a cluster that is not a member: %s, %v", got, code)
 	}
 	if got, _ := call("GetUnschedulableReplicas", question("south", "2")); got != "7" {
 		t.Errorf("of unschedulable replicas: %s", got)
