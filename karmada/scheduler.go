@@ -111,20 +111,28 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 		_, errPatch := d.patch(ctx, b, "status", map[string]any{"status": status})
 		err = errors.Join(err, errPatch)
 	}
-	for range looks { // the next binding is to know of this one
-		known := d.binding(b.Namespace + "/" + b.Name)
-		if err != nil || status["lastScheduledTime"] == nil || known == nil ||
-			known.ResourceVersion != b.ResourceVersion && known.Status.LastScheduledTime != nil {
-			break
-		}
-		kube.Pause(ctx, lookEvery/100)
+	if err == nil && status["lastScheduledTime"] != nil {
+		d.awaitPlaced(ctx, b)
 	}
 	return err
 }
 
+// awaitPlaced waits a moment until the informer knows that a binding was placed, for the next one is to know of it.
+func (d *Driver) awaitPlaced(ctx context.Context, b *binding) {
+	for range looks {
+		known := d.binding(b.Namespace + "/" + b.Name)
+		if known == nil || known.ResourceVersion != b.ResourceVersion && known.Status.LastScheduledTime != nil {
+			return
+		}
+		kube.Pause(ctx, lookEvery/100)
+	}
+}
+
 // condition is what karmada-scheduler would say of a binding.
 func (d *Driver) condition(err error) metav1.Condition {
-	c := metav1.Condition{Type: "Scheduled", Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(d.Clock())}
+	c := metav1.Condition{
+		Type: "Scheduled", Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(d.Clock()),
+	}
 	switch {
 	case err == nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Success", "Binding has been scheduled successfully."
