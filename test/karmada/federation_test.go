@@ -267,7 +267,7 @@ spec:
 		"--kube-api-qps=1000", "--kube-api-burst=1000", "--cluster-api-qps=1000", "--cluster-api-burst=1000",
 		"--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000",
 		"--metrics-bind-address=0", "--health-probe-bind-address="+kit.Address(f.t),
-		"--enable-no-execute-taint-eviction=true")
+		"--enable-no-execute-taint-eviction=true", "--feature-gates=Failover=true")
 }
 
 // scheduler starts karmada-scheduler. It asks estimators.
