@@ -18,6 +18,7 @@ import (
 type question struct {
 	*sched.Snapshot
 
+	all      []*sched.Node // of which few that stand for many are in the snapshot
 	strategy string
 	refused  []string // cluster: why
 	most     int      // clusters that may have some; 0: any number
@@ -47,7 +48,7 @@ func ask(b *binding, job sched.Job, settings *policy.Settings, view *kube.View, 
 				fit = append(fit, n)
 			}
 		}
-		q.Nodes = append(q.Nodes, sched.Fold(fit)...) // what is full would hide the room of its like
+		q.all, q.Nodes = append(q.all, fit...), append(q.Nodes, sched.Fold(fit)...) // what is full would hide its like
 	}
 	return q
 }
@@ -65,8 +66,19 @@ type answer struct {
 	first   sched.Decision // about the first replica
 }
 
-// answer places all replicas, or none: each where it costs least once those before it are placed.
+// answer places all replicas, or none. A node that stands for many has as much room as the fullest of them: where that
+// is too little, all nodes are looked at.
 func (q *question) answer(replicas int32) (*answer, error) {
+	a, err := q.divide(replicas)
+	if err != nil && len(q.Nodes) < len(q.all) {
+		q.Nodes = q.all
+		return q.divide(replicas)
+	}
+	return a, err
+}
+
+// divide places each replica where it costs least once those before it are placed.
+func (q *question) divide(replicas int32) (*answer, error) {
 	strategy, err := sched.ByName(q.strategy)
 	if err != nil {
 		return nil, err
@@ -74,7 +86,7 @@ func (q *question) answer(replicas int32) (*answer, error) {
 	a, err := q.plan(strategy, replicas, nil)
 	if errors.Is(err, errNoOpinion) && q.strategy != stock { // for want of signals, mostly
 		q.strategy = stock
-		return q.answer(replicas)
+		return q.divide(replicas)
 	}
 	if err != nil || q.most == 0 || len(a.targets) <= q.most {
 		return a, err
@@ -88,7 +100,7 @@ func (q *question) answer(replicas int32) (*answer, error) {
 		}
 		order = append(order, one.targets[0].Name)
 	}
-	for _, last := range order[q.most-1:] {
+	for _, last := range order[min(q.most-1, len(order)):] {
 		in := append(slices.Clone(order[:q.most-1]), last)
 		a, err = q.plan(strategy, replicas, func(cluster string) bool { return slices.Contains(in, cluster) })
 		if err == nil {

@@ -105,7 +105,7 @@ func TestChoose(t *testing.T) {
 
 // A node that is full hides no room of one that is not, however alike they are.
 func TestChooseBesideFullNodes(t *testing.T) {
-	clusters, view, room := world{"clean": {50, []int64{0, 7}}, "dirty": {400, []int64{8}}}.clusters(t)
+	clusters, view, room := world{"clean": {50, []int64{0, 2, 7}}, "dirty": {400, []int64{8}}}.clusters(t)
 	profile := &energy.Profile{Idle: 100, Max: 300}
 	large := func(c *cluster) ([]*sched.Node, string) {
 		nodes, why := room(c)
@@ -114,12 +114,13 @@ func TestChooseBesideFullNodes(t *testing.T) {
 		}
 		return nodes, why
 	}
-	b := parsed[binding](t, `{"spec": {"resource": {"apiVersion": "batch/v1", "kind": "Job"}, "placement": {}}}`)
+	b := parsed[binding](t, `{"spec": {"resource": {"apiVersion": "batch/v1", "kind": "Job"},
+		"placement": {"clusterAffinity": {"clusterNames": ["clean"]}}}}`)
 	job := sched.Job{ID: "j", Submitted: noon, Duration: time.Hour, Request: sched.Resources{MilliCPU: 2000}}
-	for _, replicas := range []int32{1, 2} {
+	for _, replicas := range []int32{1, 2, 4} {
 		a, err := ask(b, job, &policy.Settings{}, view, clusters, large, noon).answer(replicas)
 		if want := fmt.Sprintf("[{clean %d}]", replicas); err != nil || fmt.Sprint(a.targets) != want {
-			t.Errorf("%+v: %v, want %s", a, err, want)
+			t.Errorf("%d: %+v: %v, want %s", replicas, a, err, want)
 		}
 	}
 }

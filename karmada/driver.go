@@ -129,6 +129,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 	part("election", func(ctx context.Context) error { return d.campaign(ctx, queue) })
 	part("moves", d.move)
+	part("looks", d.watchMembers)
 	part("bindings", func(ctx context.Context) error {
 		stopQueue := context.AfterFunc(ctx, queue.ShutDown)
 		defer stopQueue()
@@ -137,6 +138,16 @@ func (d *Driver) Run(ctx context.Context) error {
 		return nil
 	})
 	<-ctx.Done()
+	return nil
+}
+
+// watchMembers looks at members though nothing is asked, so that a pod that waits is known to.
+func (d *Driver) watchMembers(ctx context.Context) error {
+	for kube.Pause(ctx, believed/6) {
+		for _, c := range d.members.clusters() {
+			panics.Survive(d.Log, "karmada", "looking at a cluster", func() { d.members.look(c.Name, d.Clock()) })
+		}
+	}
 	return nil
 }
 

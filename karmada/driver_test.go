@@ -42,8 +42,10 @@ func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driv
 	tb.Helper()
 	now := clock()
 	d := &Driver{
-		Options: Options{Log: slog.New(slog.DiscardHandler), Clock: clock, Record: func(ledger.Record, *sched.Snapshot) {}},
-		client:  fake.NewClientset(), freed: map[types.UID]time.Time{}, bound: fill[*binding](tb),
+		Options: Options{
+			Log: slog.New(slog.DiscardHandler), Clock: clock, Record: func(ledger.Record, *sched.Snapshot) {},
+		},
+		client: fake.NewClientset(), freed: map[types.UID]time.Time{}, bound: fill[*binding](tb),
 	}
 	if err := d.bound.AddIndexers(indexers); err != nil {
 		tb.Fatal(err)
@@ -118,7 +120,8 @@ func TestRoomOfWhatIsOnItsWay(t *testing.T) {
 	}
 }
 
-// BenchmarkAnswer answers about one binding: 100 clusters of 50 nodes, beside so many bindings that were placed long ago.
+// BenchmarkAnswer answers about one binding in 100 clusters of 50 nodes, beside so many bindings that were placed long
+// ago.
 func BenchmarkAnswer(b *testing.B) {
 	for _, others := range []int{0, 5000} {
 		b.Run(fmt.Sprintf("beside=%d", others), func(b *testing.B) {

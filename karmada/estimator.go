@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -35,6 +36,7 @@ const (
 	patience         = time.Minute     // that a binding waits for the clusters that we like best
 	remembered       = 2 * time.Second // an answer: karmada-scheduler asks for each cluster at once
 	mostWaiting      = 8               // bindings that one answer is about
+	mostTold         = 10_000
 	looks            = 10
 	glance           = 30 * time.Millisecond
 )
@@ -62,11 +64,14 @@ type estimator struct {
 
 	mu    sync.Mutex
 	known map[string]*opinion         // by requirements, and what waits with them
+	told  map[types.UID]string        // of bindings, what was recorded last
 	conns map[string]*grpc.ClientConn // to official estimators, by address
 }
 
 func newEstimator(d *Driver) *estimator {
-	return &estimator{Driver: d, known: map[string]*opinion{}, conns: map[string]*grpc.ClientConn{}}
+	return &estimator{
+		Driver: d, known: map[string]*opinion{}, told: map[types.UID]string{}, conns: map[string]*grpc.ClientConn{},
+	}
 }
 
 type opinion struct {
@@ -111,7 +116,11 @@ func (e *estimator) answer(ctx context.Context, method string, request []byte) (
 	if err != nil || method != maxReplicas {
 		return official, err
 	}
-	if targets := e.opinion(ctx, policy.ResourcesOf(r.needs)); targets == nil || targets[r.cluster] {
+	var targets map[string]bool
+	panics.Survive(e.Log, "karmada", "answering karmada-scheduler", func() {
+		targets = e.opinion(ctx, policy.ResourcesOf(r.needs))
+	})
+	if targets == nil || targets[r.cluster] {
 		return official, nil
 	}
 	return number(0), nil
@@ -192,7 +201,16 @@ func (e *estimator) advise(ctx context.Context, b *binding) []target {
 	if err != nil {
 		return nil
 	}
-	e.Record(entry.record, entry.on)
+	e.mu.Lock()
+	again := e.told[b.UID] == entry.record.Message
+	if len(e.told) > mostTold {
+		clear(e.told)
+	}
+	e.told[b.UID] = entry.record.Message
+	e.mu.Unlock()
+	if !again {
+		e.Record(entry.record, entry.on)
+	}
 	return targets
 }
 

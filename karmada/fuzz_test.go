@@ -42,7 +42,7 @@ func TestReadRequest(t *testing.T) {
 	}
 }
 
-// FuzzRequest reads a request: nothing that is asked for is less than nothing, with which a replica would fit everywhere.
+// FuzzRequest reads a request: no replica needs less than nothing, with which it would fit everywhere.
 func FuzzRequest(f *testing.F) {
 	f.Add(request("north", map[string]string{"cpu": "2"}))
 	f.Add(request("", map[string]string{"memory": "9999999999Ei", "nvidia.com/gpu": "1"}))

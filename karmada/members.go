@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -165,7 +166,8 @@ func (m *member) see(view *kube.View, now time.Time) {
 		}
 		if p.Spec.NodeName != "" {
 			on(p.Spec.NodeName).Add(p)
-		} else if p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && p.Status.Phase == v1.PodPending {
+		} else if p.DeletionTimestamp == nil && p.Status.Phase == v1.PodPending &&
+			policy.Scheduled(p).Reason != v1.PodReasonSchedulingGated { // as what is held there
 			since, seen := m.waits[p.UID] // by our own clock: a member's may say anything
 			if !seen {
 				since = now
@@ -192,6 +194,7 @@ func (m *member) see(view *kube.View, now time.Time) {
 		node, _ := on(n.Name).Node(view, located)
 		l.nodes = append(l.nodes, place{located, &node})
 	}
+	slices.SortFunc(l.nodes, func(a, b place) int { return strings.Compare(a.sched.Name, b.sched.Name) })
 	m.look = l
 }
 

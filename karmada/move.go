@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -32,15 +34,24 @@ func (d *Driver) move(ctx context.Context) error {
 		return nil
 	}
 	limit := flowcontrol.NewTokenBucketRateLimiter(float32(d.Moves/3600), max(1, int(d.Moves/10)))
+	moved := map[types.UID]time.Time{}
 	for kube.Pause(ctx, moveLook) {
+		maps.DeleteFunc(moved, func(_ types.UID, at time.Time) bool { return d.Clock().Sub(at) > leastStay })
 		if !d.leading.Load() {
 			continue
 		}
 		for _, o := range d.movable.GetStore().List() {
 			j := o.(*batchv1.Job)
+			if _, just := moved[j.UID]; just {
+				continue // Karmada has not come to it yet, or it has moved
+			}
 			panics.Survive(d.Log, "karmada", "considering a move", func() {
-				if err := d.consider(ctx, d.binding(j.Namespace+"/"+j.Name+"-job"), limit); err != nil {
+				moves, err := d.consider(ctx, d.binding(j.Namespace+"/"+j.Name+"-job"), limit)
+				if err != nil {
 					d.Log.Warn("moving a Job", "namespace", j.Namespace, "job", j.Name, "error", err)
+				}
+				if moves {
+					moved[j.UID] = d.Clock()
 				}
 			})
 		}
@@ -48,20 +59,21 @@ func (d *Driver) move(ctx context.Context) error {
 	return nil
 }
 
-func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.RateLimiter) error {
+// consider reports whether it has a Job moved.
+func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.RateLimiter) (bool, error) {
 	if b == nil || !d.stays(b) || !d.enforces(b) {
-		return nil
+		return false, nil
 	}
 	from := b.Spec.Clusters[0].Name
 	targets, e, err := d.answer(ctx, b)
 	if err != nil || slices.ContainsFunc(targets, func(t target) bool { return t.Name == from }) {
-		return nil //nolint:nilerr // there is no room elsewhere, or nothing is better
+		return false, nil //nolint:nilerr // there is no room elsewhere, or nothing is better
 	}
 	since := b.Status.LastScheduledTime.Time
 	stays, lost := d.least(e.on, from, since)
 	goes, _ := d.least(e.on, clusterOf(e.record.Node), e.on.Now)
 	if goes > stays*(1-moveGain) || !limit.TryAccept() {
-		return nil
+		return false, nil
 	}
 	r := &b.Spec.Resource
 	rebalancer := &unstructured.Unstructured{Object: map[string]any{
@@ -72,13 +84,13 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 		}}},
 	}}
 	if _, err = d.dynamic.Resource(rebalancerResource).Create(ctx, rebalancer, metav1.CreateOptions{}); err != nil {
-		return err
+		return false, err
 	}
 	e.record.Action, e.record.Saved = "move", stays-goes
 	e.record.Message = fmt.Sprintf("from cluster %s, where it has used %.4g kWh for what is done once more", from,
 		lost.KWh())
 	d.Record(e.record, e.on)
-	return nil
+	return true, nil
 }
 
 // stays reports whether a binding is one of a Job that runs, in one cluster, for long enough.

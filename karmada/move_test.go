@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 )
 
@@ -31,7 +32,10 @@ func TestMovesPerHour(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.settled(t, b, []target{{"c009", 1}})
-			jobs = append(jobs, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("j", i)}})
+			name := fmt.Sprint("j", i)
+			jobs = append(jobs, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "team", Name: name, UID: types.UID(name),
+			}})
 		}
 		d.movable = fill(t, jobs...)
 		ctx, stop := context.WithCancel(t.Context())

@@ -67,6 +67,9 @@ func sameJSON(a json.RawMessage, b string) bool {
 func (d *Driver) place(ctx context.Context, b *binding) error {
 	targets, entry, err := d.choose(ctx, b)
 	generation := b.Generation
+	if errors.Is(err, errUnread) {
+		return err // it says nothing of the work either
+	}
 	if err == nil {
 		written, errPatch := d.patch(ctx, b, "", map[string]any{
 			"metadata": map[string]any{
@@ -112,6 +115,8 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	}
 	return err
 }
+
+var errUnread = errors.New("the workload cannot be read")
 
 var errUnsupported = errors.New("schedulerName: kubenergy cannot place this")
 
@@ -169,7 +174,7 @@ func (d *Driver) about(ctx context.Context, b *binding) (sched.Job, policy.Setti
 	if r.APIVersion == "batch/v1" && r.Kind == "Job" {
 		var err error
 		if j, err = d.client.BatchV1().Jobs(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{}); err != nil {
-			return sched.Job{}, policy.Settings{}, fmt.Errorf("reading Job %s/%s: %w", r.Namespace, r.Name, err)
+			return sched.Job{}, policy.Settings{}, fmt.Errorf("%w: Job %s/%s: %w", errUnread, r.Namespace, r.Name, err)
 		}
 	}
 	work, err := policy.ReadJob(j)
@@ -206,8 +211,9 @@ func (d *Driver) patch(ctx context.Context, b *binding, sub string, patch any) (
 // or why there are none.
 func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string) {
 	l, why := d.members.look(name, d.Clock())
+	there := d.sent(name)
 	if why == "" {
-		why = d.disproved(l, b)
+		why = disproved(l, b, there)
 	}
 	if why != "" {
 		return nil, why
@@ -218,7 +224,7 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 			nodes = append(nodes, p.sched)
 		}
 	}
-	for _, sent := range d.sent(name) {
+	for _, sent := range there {
 		last := sent.Status.LastScheduledTime
 		if last == nil || l.at.Sub(last.Time) > arrival {
 			continue
@@ -241,7 +247,7 @@ const arrival = 30 * time.Second
 // minute although there seems to be one disproves it: for all work, if the member's scheduler says nothing or that room
 // is short; for the work of its own namespace if there is another reason, which may be the pod's fault. So does a Job
 // of which the member says nothing, for the work of its namespace: quotas look like that.
-func (d *Driver) disproved(l *look, b *binding) string {
+func disproved(l *look, b *binding, there []*binding) string {
 	namespace := b.Spec.Resource.Namespace
 	for _, p := range l.waiting {
 		may, request := suits(p), policy.PodRequest(p)
@@ -250,7 +256,7 @@ func (d *Driver) disproved(l *look, b *binding) string {
 			return fmt.Sprintf("pod %s/%s has found no node there for a minute", p.Namespace, p.Name)
 		}
 	}
-	for _, sent := range d.sent(l.cluster.Name) {
+	for _, sent := range there {
 		r, last := &sent.Spec.Resource, sent.Status.LastScheduledTime
 		if r.Namespace == namespace && r.Kind == "Job" && last != nil && l.at.Sub(last.Time) > believed &&
 			!sent.heardOf(l.cluster.Name) {
@@ -260,14 +266,15 @@ func (d *Driver) disproved(l *look, b *binding) string {
 	return ""
 }
 
-// lacksRoom reports whether a scheduler found too little room for a pod, or has not looked at it.
+// lacksRoom reports whether a scheduler found too little room for a pod and nothing else, or has not looked at it. One
+// that is not the default may not run there.
 func lacksRoom(p *v1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodScheduled {
-			return strings.Contains(c.Message, "Insufficient ")
-		}
+	if said := policy.Scheduled(p); said.Type != "" {
+		others := []string{"affinity rules", "topology spread", "volume", "free ports", "claim"}
+		return strings.Contains(said.Message, "Insufficient ") &&
+			!slices.ContainsFunc(others, func(why string) bool { return strings.Contains(said.Message, why) })
 	}
-	return true
+	return p.Spec.SchedulerName == v1.DefaultSchedulerName
 }
 
 // heardOf reports whether a cluster tells anything of a Job.

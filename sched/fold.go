@@ -39,11 +39,14 @@ func Fold(nodes []*Node, labels ...string) []*Node {
 	var folded []*Node
 	of := map[foldKey]*Node{}
 	for _, n := range byName(nodes) {
-		seen := maps.Clone(n.Labels)
-		maps.DeleteFunc(seen, func(key, _ string) bool { return !slices.Contains(labels, key) })
+		var seen map[string]string
+		if len(labels) > 0 {
+			seen = maps.Clone(n.Labels)
+			maps.DeleteFunc(seen, func(key, _ string) bool { return !slices.Contains(labels, key) })
+		}
 		key := foldKey{
 			site: n.Site, profile: n.Profile, capacity: n.Capacity, speed: n.Speed, pue: n.PUE,
-			labels: fmt.Sprint(seen), benchmarks: fmt.Sprint(n.Benchmarks), works: n.Jobs > 0, awake: n.Awake,
+			labels: written(seen), benchmarks: written(n.Benchmarks), works: n.Jobs > 0, awake: n.Awake,
 			parts: Resources{
 				MilliCPU: loadParts * n.Free.MilliCPU / max(n.Capacity.MilliCPU, 1),
 				Memory:   loadParts * n.Free.Memory / max(n.Capacity.Memory, 1), GPU: n.Free.GPU,
@@ -63,6 +66,14 @@ func Fold(nodes []*Node, labels ...string) []*Node {
 		one.Free.Memory = min(one.Free.Memory, n.Free.Memory)
 	}
 	return folded
+}
+
+// written returns what makes two maps alike.
+func written[V any](m map[string]V) string {
+	if len(m) == 0 {
+		return ""
+	}
+	return fmt.Sprint(m)
 }
 
 // count returns how many nodes n stands for.

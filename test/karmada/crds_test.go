@@ -34,7 +34,7 @@ func TestWithoutKarmada(t *testing.T) {
 	driver := s.drive(karmada.Options{
 		Estimator: estimator, TLS: s.pki.pair(), Upstream: official.address, Moves: 30,
 	})
-	t.Run("Estimator", func(t *testing.T) { s.estimator(t, estimator.Addr().String(), official) })
+	t.Run("Estimator", func(t *testing.T) { s.estimator(t, estimator.Addr().String()) })
 	t.Run("Where", s.where)
 	t.Run("Again", s.again)
 	t.Run("Unsupported", s.unsupported)
@@ -58,12 +58,16 @@ func (s *stage) where(t *testing.T) {
 	c.goes("to where there is room, and the rest to the next", work{replicas: 6, cpu: "4"}, "north=4 south=2")
 	c.goes("named", work{placement: divided + ", clusterAffinity: {clusterNames: [south]}"}, "south=1")
 	c.goes("excluded", work{placement: divided + ", clusterAffinity: {exclude: [north]}"}, "south=1")
-	c.goes("by label", work{placement: divided + ", clusterAffinity: {labelSelector: {matchLabels: {side: south}}}"}, "south=1")
+	c.goes("by label", work{
+		placement: divided + ", clusterAffinity: {labelSelector: {matchLabels: {side: south}}}",
+	}, "south=1")
 	c.goes("of an API", work{kind: "Deployment"}, "south=1")
 	c.goes("together", work{
 		replicas: 6, cpu: "4", placement: divided + ", spreadConstraints: [{spreadByField: cluster, maxGroups: 1}]",
 	}, "south=6")
-	c.goes("everywhere", work{replicas: 2, placement: "clusterAffinity: {clusterNames: [north, south]}"}, "north=2 south=2")
+	c.goes("everywhere", work{
+		replicas: 2, placement: "clusterAffinity: {clusterNames: [north, south]}",
+	}, "north=2 south=2")
 
 	s.patch(t, clusters, "", "north", `{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}`)
 	c.comes("taints are obeyed", work{}, "south=1")
@@ -77,7 +81,8 @@ func (s *stage) where(t *testing.T) {
 	c.comes("it is reached again", work{}, "north=1")
 
 	none := c.tries(work{placement: divided + ", clusterAffinity: {clusterNames: [nowhere]}"})
-	if none.reason != "Unschedulable" || none.to != "" || !strings.Contains(none.message, "the cluster affinity does not match") {
+	if none.reason != "Unschedulable" || none.to != "" ||
+		!strings.Contains(none.message, "the cluster affinity does not match") {
 		t.Errorf("what may go nowhere went to %q: %s: %s", none.to, none.reason, none.message)
 	}
 	c.turn(500, 40)
@@ -94,7 +99,8 @@ func (s *stage) again(t *testing.T) {
 	}
 	again := func() {
 		time.Sleep(1100 * time.Millisecond) // times in objects are whole seconds
-		c.patch(t, bindings, c.ns, "a-job", fmt.Sprintf(`{"spec":{"rescheduleTriggeredAt":%q}}`, time.Now().UTC().Format(time.RFC3339)))
+		c.patch(t, bindings, c.ns, "a-job", fmt.Sprintf(`{"spec":{"rescheduleTriggeredAt":%q}}`,
+			time.Now().UTC().Format(time.RFC3339)))
 	}
 	again()
 	c.await(10*time.Second, "it is placed anew, where it is", func() bool { return c.said("a").observed })
@@ -117,8 +123,8 @@ func (s *stage) unsupported(t *testing.T) {
 		divided + ", spreadConstraints: [{spreadByField: region, maxGroups: 1}]":  "by region",
 		divided + ", spreadConstraints: [{spreadByField: cluster, minGroups: 2}]": "minGroups",
 		divided + ", workloadAffinity: {affinity: {groupByLabelKey: app}}":        "workload affinity",
-		"replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted, " +
-			"weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [north]}, weight: 1}]}}": "weightPreference",
+		"replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted, weightPreference: " +
+			"{staticWeightList: [{targetCluster: {clusterNames: [north]}, weight: 1}]}}": "weightPreference",
 	} {
 		p := c.tries(work{placement: placement})
 		if p.to != "" || p.reason != "SchedulerError" || !strings.Contains(p.message, want) {
@@ -137,8 +143,10 @@ func (s *stage) nodes(t *testing.T) {
 	if p := c.tries(work{replicas: 3, cpu: "4", node: "nodeSelector: {disk: ssd}"}); p.reason != "Unschedulable" {
 		t.Errorf("more than the selected node has room for went to %q: %s", p.to, p.reason)
 	}
-	c.goes("by affinity", work{replicas: 3, cpu: "4", node: "hardNodeAffinity: {nodeSelectorTerms: [{matchExpressions: " +
-		"[{key: kubernetes.io/hostname, operator: In, values: [n2, s0]}]}]}"}, "north=2 south=1")
+	c.goes("by affinity", work{
+		replicas: 3, cpu: "4", node: "hardNodeAffinity: {nodeSelectorTerms: [{matchExpressions: " +
+			"[{key: kubernetes.io/hostname, operator: In, values: [n2, s0]}]}]}",
+	}, "north=2 south=1")
 
 	// What was sent is there for half a minute, seen or not, and is not counted twice.
 	c.sends("sent", work{replicas: 4, cpu: "4"})
@@ -171,7 +179,7 @@ func (s *stage) lies(t *testing.T) {
 		c.goes("what the member says of the time counts for nothing", work{}, "north=1")
 		s.later(61 * time.Second)
 		return func() {
-			if err := s.members["north"].client.CoreV1().Pods(c.ns).Delete(t.Context(), "p", *metav1.NewDeleteOptions(0)); err != nil {
+			if err := c.pods().Delete(t.Context(), "p", *metav1.NewDeleteOptions(0)); err != nil {
 				t.Fatal(err)
 			}
 			c.comes("without the pod it is believed again", work{}, "north=1")
@@ -180,8 +188,8 @@ func (s *stage) lies(t *testing.T) {
 	gone := pod("0/3 nodes are available: 3 Insufficient cpu.", -time.Hour)
 	other.comes("room that a pod has not found", work{}, "south=1")
 	c.goes("room that a pod has not found", work{}, "south=1")
-	if p := c.tries(work{placement: divided + ", clusterAffinity: {clusterNames: [north]}"}); p.reason != "Unschedulable" ||
-		!strings.Contains(p.message, "pod lies/p has found no node there for a minute") {
+	p := c.tries(work{placement: divided + ", clusterAffinity: {clusterNames: [north]}"})
+	if p.reason != "Unschedulable" || !strings.Contains(p.message, "pod lies/p has found no node there for a minute") {
 		t.Errorf("%s: %s", p.reason, p.message)
 	}
 	gone()
@@ -234,7 +242,8 @@ func (s *stage) moves(t *testing.T) {
 		for _, o := range list.Items {
 			workloads, _, _ := unstructured.NestedSlice(o.Object, "spec", "workloads")
 			for _, w := range workloads {
-				if w := w.(map[string]any); w["apiVersion"] == "batch/v1" && w["kind"] == "Job" && w["namespace"] == c.ns {
+				w := w.(map[string]any)
+				if w["apiVersion"] == "batch/v1" && w["kind"] == "Job" && w["namespace"] == c.ns {
 					names = append(names, w["name"].(string))
 				}
 			}
@@ -253,7 +262,8 @@ func (s *stage) moves(t *testing.T) {
 		if r.Action != "move" {
 			continue
 		}
-		if count++; r.Saved <= 0 || !strings.HasPrefix(r.Node, "south/") || !strings.Contains(r.Message, "from cluster north") {
+		if count++; r.Saved <= 0 || !strings.HasPrefix(r.Node, "south/") ||
+			!strings.Contains(r.Message, "from cluster north") {
 			t.Errorf("the record of a move: %+v", r.Record)
 		}
 	}
@@ -276,7 +286,8 @@ func (s *stage) replay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := strategy.Plan(on)[0]; d.Node != r.Node {
-			t.Errorf("%s of %s/%s by %s: %s was chosen, and %s is now", r.Action, r.Namespace, r.Owner, r.Strategy, r.Node, d.Node)
+			t.Errorf("%s of %s/%s by %s: %s was chosen, and %s is now", r.Action, r.Namespace, r.Owner, r.Strategy,
+				r.Node, d.Node)
 		}
 	}
 	if len(s.taken) < 20 {
@@ -299,7 +310,8 @@ spec: {resourceSelectors: [{apiVersion: batch/v1, kind: Job}]}
 	there.Host += "/apis/cluster.karmada.io/v1alpha1/clusters/north/proxy"
 	member := kubernetes.NewForConfigOrDie(there)
 	merge := func(patch string) error {
-		_, err := client.BatchV1().Jobs(c.ns).Patch(t.Context(), "b", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := client.BatchV1().Jobs(c.ns).Patch(t.Context(), "b", types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{})
 		return err
 	}
 	_, errSecrets := client.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
@@ -307,11 +319,12 @@ spec: {resourceSelectors: [{apiVersion: batch/v1, kind: Job}]}
 		[]byte(`{"spec":{"schedulerName":"kubenergy"}}`), metav1.PatchOptions{})
 	_, errCluster := objects.Resource(clusters).Patch(t.Context(), "north", types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	errBinding := objects.Resource(bindings).Namespace(c.ns).Delete(t.Context(), "b-job", metav1.DeleteOptions{})
 	_, errMembers := member.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
 	for what, err := range map[string]error{
 		"reading secrets": errSecrets, "patching a policy": errPatch, "patching a Cluster": errCluster,
 		"reading a member's secrets": errMembers,
-		"deleting a binding":         objects.Resource(bindings).Namespace(c.ns).Delete(t.Context(), "b-job", metav1.DeleteOptions{}),
+		"deleting a binding":         errBinding,
 		"deleting a Job":             client.BatchV1().Jobs(c.ns).Delete(t.Context(), "b", metav1.DeleteOptions{}),
 		"deleting a member's node":   member.CoreV1().Nodes().Delete(t.Context(), "n0", metav1.DeleteOptions{}),
 		"suspending a Job":           merge(`{"spec":{"suspend":true}}`),
@@ -321,7 +334,8 @@ spec: {resourceSelectors: [{apiVersion: batch/v1, kind: Job}]}
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if nodes, err := member.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil || len(nodes.Items) != 3 {
+	nodes, err := member.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) != 3 {
 		t.Errorf("reading a member's nodes: %v, %v", nodes, err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -70,8 +70,10 @@ func question(cluster, cpu string) []byte {
 }
 
 // estimator asks what karmada-scheduler asks.
-func (s *stage) estimator(t *testing.T, address string, _ *official) {
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
+func (s *stage) estimator(t *testing.T, address string) {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		InsecureSkipVerify: true, // as karmada-scheduler does by default
+	})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,14 +82,14 @@ func (s *stage) estimator(t *testing.T, address string, _ *official) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		var answer []byte
-		err := conn.Invoke(ctx, "/github.com.karmada_io.karmada.pkg.estimator.service.Estimator/"+method, &request, &answer,
-			grpc.ForceCodec(plain{}))
+		err := conn.Invoke(ctx, "/github.com.karmada_io.karmada.pkg.estimator.service.Estimator/"+method, &request,
+			&answer, grpc.ForceCodec(plain{}))
 		if err != nil {
 			return "", status.Code(err)
 		}
 		_, _, tag := protowire.ConsumeTag(answer)
 		n, _ := protowire.ConsumeVarint(answer[max(tag, 0):])
-		return fmt.Sprint(n), codes.OK
+		return strconv.FormatUint(n, 10), codes.OK
 	}
 	says := func(what, cluster, cpu, want string) {
 		t.Helper()
@@ -115,8 +117,8 @@ func (s *stage) estimator(t *testing.T, address string, _ *official) {
 			t.Errorf("%x: %s, %v", garbage, got, code)
 		}
 	}
-	c.patch(t, bindings, c.ns, "w-job", `{"spec":{"clusters":[{"name":"north","replicas":1}]},"metadata":{"annotations":`+
-		`{"policy.karmada.io/applied-placement":"{\"replicaScheduling\":{\"replicaDivisionPreference\":\"Aggregated\",`+
+	c.patch(t, bindings, c.ns, "w-job", `{"spec":{"clusters":[{"name":"north","replicas":1}]},"metadata":{"annotations":{`+
+		`"policy.karmada.io/applied-placement":"{\"replicaScheduling\":{\"replicaDivisionPreference\":\"Aggregated\",`+
 		`\"replicaSchedulingType\":\"Divided\"}}"}}}`)
 	kit.Eventually(t, 5*time.Second, "it waits no longer", func() bool {
 		got, _ := call("MaxAvailableReplicas", question("south", "2"))

@@ -35,7 +35,8 @@ func (s *stage) controllerAlone(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- release.Bindings(ctx, dynamic.NewForConfigOrDie(s.account("kubenergy-controller")), slog.New(slog.DiscardHandler))
+		client := dynamic.NewForConfigOrDie(s.account("kubenergy-controller"))
+		ended <- release.Bindings(ctx, client, slog.New(slog.DiscardHandler))
 	}()
 	defer func() {
 		stop()
@@ -68,7 +69,8 @@ func (s *stage) hold(t *testing.T, driver *karmada.Driver) {
 	config.QPS, config.Burst = 1000, 2000
 	part := &stage{federation: &federation{server: s.server, t: t}}
 	part.run(hold.New(hold.Config{
-		Client: kubernetes.NewForConfigOrDie(config), View: s.objects.View, Namespace: "kubenergy-system", Sites: driver.Sites,
+		Client: kubernetes.NewForConfigOrDie(config), View: s.objects.View, Namespace: "kubenergy-system",
+		Sites: driver.Sites,
 	}).Run)
 	c := s.in(t, "held", "")
 	at := c.cleanSoon()
@@ -76,7 +78,9 @@ func (s *stage) hold(t *testing.T, driver *karmada.Driver) {
 	c.sends("south", work{annotations: mayWait, placement: divided + ", clusterAffinity: {clusterNames: [south]}"})
 	c.sends("now", work{})
 	c.await(2*time.Second, "what may not wait is let go", func() bool { return !c.held("now") })
-	c.await(10*time.Second, "what may only go where waiting gains nothing is let go", func() bool { return !c.held("south") })
+	c.await(10*time.Second, "what may only go where waiting gains nothing is let go", func() bool {
+		return !c.held("south")
+	})
 	if !time.Now().Before(at) {
 		t.Fatal("the window has opened meanwhile")
 	}

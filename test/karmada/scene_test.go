@@ -2,6 +2,7 @@ package karmada
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kubenergy/kubenergy/test/kit"
 )
@@ -36,17 +39,21 @@ func (s *stage) in(t *testing.T, ns, labels string) *scene {
 	}
 	c := &scene{s, t, ns}
 	t.Cleanup(func() {
-		for _, err := range []error{
-			s.dynamic.Resource(bindings).Namespace(ns).DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{}),
-			s.members["north"].client.CoreV1().Pods(ns).DeleteCollection(context.Background(), *metav1.NewDeleteOptions(0), metav1.ListOptions{}),
-		} {
-			if err != nil {
-				t.Error(err)
-			}
+		ctx := context.Background()
+		if err := errors.Join(c.bindings().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
+			c.pods().DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{})); err != nil {
+			t.Error(err)
 		}
 	})
 	return c
 }
+
+func (c *scene) bindings() dynamic.ResourceInterface {
+	return c.dynamic.Resource(bindings).Namespace(c.ns)
+}
+
+// pods are those of the north.
+func (c *scene) pods() corev1.PodInterface { return c.members["north"].client.CoreV1().Pods(c.ns) }
 
 // work is what a user has Karmada propagate.
 type work struct {
@@ -93,7 +100,7 @@ spec:
   schedulerName: %s
   placement: {%s}
 `, name, c.ns, version, w.kind, uid, max(1, w.replicas), w.cpu, w.node, scheduler, w.placement)
-	if _, err := c.dynamic.Resource(bindings).Namespace(c.ns).Create(c.Context(), object(c.T, text), metav1.CreateOptions{}); err != nil {
+	if _, err := c.bindings().Create(c.Context(), object(c.T, text), metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -192,11 +199,13 @@ func (c *scene) turn(north, south float64) {
 // gone takes a Job and its binding away.
 func (c *scene) gone(name string) {
 	c.Helper()
-	err := c.client.BatchV1().Jobs(c.ns).Delete(c.Context(), name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+	err := c.client.BatchV1().Jobs(c.ns).Delete(c.Context(), name, metav1.DeleteOptions{
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
+	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		c.Fatal(err)
 	}
-	if err := c.dynamic.Resource(bindings).Namespace(c.ns).Delete(c.Context(), name+"-job", metav1.DeleteOptions{}); err != nil {
+	if err := c.bindings().Delete(c.Context(), name+"-job", metav1.DeleteOptions{}); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -229,9 +238,9 @@ func (c *scene) comes(what string, w work, want string) {
 // tells is what Karmada reads of a Job in a member.
 func (c *scene) tells(name, cluster, status string) {
 	c.Helper()
-	patch := fmt.Sprintf(`{"status":{"aggregatedStatus":[{"clusterName":%q,"applied":true,"status":%s}]}}`, cluster, status)
-	if _, err := c.dynamic.Resource(bindings).Namespace(c.ns).Patch(c.Context(), name+"-job", types.MergePatchType,
-		[]byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+	patch := fmt.Appendf(nil, `{"status":{"aggregatedStatus":[{"clusterName":%q,"status":%s}]}}`, cluster, status)
+	if _, err := c.bindings().Patch(c.Context(), name+"-job", types.MergePatchType, patch, metav1.PatchOptions{},
+		"status"); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -241,9 +250,9 @@ func (c *scene) pod(name, node, message string, since time.Time, labels map[stri
 	c.Helper()
 	spec := podSpec("2")
 	spec.NodeName = node
-	pods := c.members["north"].client.CoreV1().Pods(c.ns)
-	p, err := pods.Create(c.Context(), &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: spec},
-		metav1.CreateOptions{})
+	p, err := c.pods().Create(c.Context(), &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: spec,
+	}, metav1.CreateOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -254,7 +263,7 @@ func (c *scene) pod(name, node, message string, since time.Time, labels map[stri
 		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: message,
 		LastTransitionTime: metav1.NewTime(since),
 	}}
-	if _, err := pods.UpdateStatus(c.Context(), p, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.pods().UpdateStatus(c.Context(), p, metav1.UpdateOptions{}); err != nil {
 		c.Fatal(err)
 	}
 }

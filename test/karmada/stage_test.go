@@ -37,8 +37,12 @@ import (
 )
 
 var (
-	policies    = schema.GroupVersionResource{Group: "policy.karmada.io", Version: "v1alpha1", Resource: "propagationpolicies"}
-	rebalancers = schema.GroupVersionResource{Group: "apps.karmada.io", Version: "v1alpha1", Resource: "workloadrebalancers"}
+	policies = schema.GroupVersionResource{
+		Group: "policy.karmada.io", Version: "v1alpha1", Resource: "propagationpolicies",
+	}
+	rebalancers = schema.GroupVersionResource{
+		Group: "apps.karmada.io", Version: "v1alpha1", Resource: "workloadrebalancers",
+	}
 )
 
 // stage is a federation without Karmada: its definitions are real, and the test does what its programs would.
@@ -89,8 +93,10 @@ func definitions() (files []string) {
 	if _, err := os.Stat(folder); err != nil {
 		return []string{"testdata/karmada.yaml"}
 	}
-	for _, name := range []string{"work/work.karmada.io_resourcebindings", "apps/apps.karmada.io_workloadrebalancers",
-		"policy/policy.karmada.io_propagationpolicies"} {
+	for _, name := range []string{
+		"work/work.karmada.io_resourcebindings", "apps/apps.karmada.io_workloadrebalancers",
+		"policy/policy.karmada.io_propagationpolicies",
+	} {
 		files = append(files, filepath.Join(folder, name+".yaml"))
 	}
 	return files
@@ -136,9 +142,12 @@ kind: Cluster
 metadata: {name: %[1]s, labels: {kubenergy.io/site: %[1]s, side: %[1]s}}
 spec: {syncMode: Push}
 `, name))
-		apis := []any{map[string]any{"groupVersion": "batch/v1", "resources": []any{map[string]any{"kind": "Job"}}}}
+		api := func(version, kind string) any {
+			return map[string]any{"groupVersion": version, "resources": []any{map[string]any{"kind": kind}}}
+		}
+		apis := []any{api("batch/v1", "Job")}
 		if name == "south" {
-			apis = append(apis, map[string]any{"groupVersion": "apps/v1", "resources": []any{map[string]any{"kind": "Deployment"}}})
+			apis = append(apis, api("apps/v1", "Deployment"))
 		}
 		s.status(clusters, name, map[string]any{"apiEnablements": apis})
 		s.reached(name, "True")
@@ -146,7 +155,8 @@ spec: {syncMode: Push}
 	for r, text := range map[schema.GroupVersionResource]string{
 		bindings: "{apiVersion: work.karmada.io/v1alpha2, kind: ResourceBinding, metadata: {name: try}, " +
 			"spec: {resource: {apiVersion: batch/v1, kind: Job, name: try}}}",
-		jobs: "{apiVersion: batch/v1, kind: Job, metadata: {name: try, annotations: {kubenergy.io/allowed-delay: 1h}}, " +
+		jobs: "{apiVersion: batch/v1, kind: Job, " +
+			"metadata: {name: try, annotations: {kubenergy.io/allowed-delay: 1h}}, " +
 			"spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: busybox}]}}}}",
 	} {
 		s.await(time.Minute, "admission suspends "+r.Resource, func() bool {
@@ -169,7 +179,8 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 // reached says whether Karmada reaches a cluster.
 func (s *stage) reached(name, ready string) {
 	s.status(clusters, name, map[string]any{"conditions": []any{map[string]any{
-		"type": "Ready", "status": ready, "reason": "Test", "message": "", "lastTransitionTime": metav1.Now().UTC().Format(time.RFC3339),
+		"type": "Ready", "status": ready, "reason": "Test", "message": "",
+		"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
 	}}})
 }
 
@@ -184,15 +195,18 @@ func (s *stage) front(account string) *rest.Config {
 		if err != nil || errURL != nil {
 			t.Fatal(err, errURL)
 		}
-		return &httputil.ReverseProxy{Transport: transport, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
-			Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+		return &httputil.ReverseProxy{
+			Transport: transport, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+			Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		}
 	}
 	own, members := proxy(rest.AnonymousClientConfig(s.config)), map[string]*httputil.ReverseProxy{}
 	user := "system:serviceaccount:kubenergy-system:" + account
 	for name, m := range s.members {
 		config := rest.CopyConfig(m.config)
-		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated",
-			"system:serviceaccounts", "system:serviceaccounts:kubenergy-system"}}
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{
+			"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:kubenergy-system",
+		}}
 		members[name] = proxy(config)
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -234,7 +248,8 @@ func (s *stage) mayProxy(r *http.Request, user, cluster string) bool {
 	access, err := s.client.AuthorizationV1().SubjectAccessReviews().Create(r.Context(),
 		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user, Groups: review.Status.User.Groups, ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters", Subresource: "proxy", Name: cluster, Verb: verb,
+				Group: clusters.Group, Version: clusters.Version, Resource: clusters.Resource, Subresource: "proxy",
+				Name: cluster, Verb: verb,
 			},
 		}}, metav1.CreateOptions{})
 	return err == nil && access.Status.Allowed
