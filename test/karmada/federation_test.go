@@ -260,12 +260,12 @@ spec:
 	})
 	f.apply(f.t, []byte(strings.NewReplacer("https://karmada-webhook.karmada-system.svc:443", "https://"+webhook,
 		"{{caBundle}}", ca).Replace(string(text))))
-	// Tests play hours in minutes. Karmada's limits on requests, how seldom it looks at members, and how long it doubts
-	// what it saw would stretch them.
+	// Tests play hours in minutes. Karmada's limits on requests, how seldom it looks at members, how long it doubts what
+	// it saw and waits between two attempts would stretch them.
 	f.program("controller-manager", "--kubeconfig="+f.kubeconfig, "--cluster-status-update-frequency=1s",
 		"--cluster-failure-threshold=10s", "--cluster-success-threshold=10s",
 		"--kube-api-qps=1000", "--kube-api-burst=1000", "--cluster-api-qps=1000", "--cluster-api-burst=1000",
-		"--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000",
+		"--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000", "--rate-limiter-max-delay=5s",
 		"--metrics-bind-address=0", "--health-probe-bind-address="+kit.Address(f.t),
 		"--enable-no-execute-taint-eviction=true", "--feature-gates=Failover=true")
 }
