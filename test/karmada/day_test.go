@@ -384,7 +384,11 @@ func TestADay(t *testing.T) {
 		members = append(members, m)
 	}
 	d := &day{start(t, members...), scenario, all}
-	d.scheduler()
+	var stock []*kit.Process // Karmada's weights are of the room that its own estimators see, node by node
+	for name := range d.members {
+		stock = append(stock, d.estimator(name))
+	}
+	stock = append(stock, d.scheduler())
 	d.kubenergy("{idleWatts: 100, maxWatts: 400}", "{mode: enforce, hold: {minSaving: 0.01, minSavingPerHour: 0}}")
 	var rows []*row
 	add := func(name string, result *sim.Result, err error, v verdict) {
@@ -410,7 +414,7 @@ func TestADay(t *testing.T) {
 		{"by schedulerName, and holds", "day-scheduler", "kubenergy", ""},
 	} {
 		if i == 1 {
-			d.startOurs(told)
+			d.replace(stock, told)
 		}
 		p := d.play(a)
 		placements, v := d.judge(a.name, p)
@@ -426,14 +430,24 @@ func TestADay(t *testing.T) {
 	d.compare(rows)
 }
 
-// startOurs has Jobs held and starts our program, which tells of its decisions.
-func (d *day) startOurs(told *records) {
+// replace has Jobs held and our program, which tells of its decisions, in the place of Karmada's estimators.
+func (d *day) replace(stock []*kit.Process, told *records) {
 	d.t.Helper()
+	for _, p := range stock {
+		p.Kill()
+	}
+	for name := range d.members {
+		if err := d.client.CoreV1().Services("karmada-system").Delete(d.t.Context(), "karmada-scheduler-estimator-"+name,
+			metav1.DeleteOptions{}); err != nil {
+			d.t.Fatal(err)
+		}
+	}
 	server := httptest.NewServer(told)
 	d.t.Cleanup(server.Close)
 	d.holds()
 	d.ours("--kubenergy-record-url=" + server.URL)
 	time.Sleep(5 * time.Second)
+	d.scheduler()
 }
 
 // compare prints what all came to, beyond what idle machines need, and says whether ours saves what is simulated.

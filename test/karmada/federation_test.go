@@ -145,7 +145,9 @@ func binaries(t *testing.T) (bin, src string) {
 	if bin == "" {
 		bin = filepath.Join(kit.Root, "out", "karmada")
 	}
-	programs := []string{"aggregated-apiserver", "controller-manager", "karmadactl", "scheduler", "webhook"}
+	programs := []string{
+		"aggregated-apiserver", "controller-manager", "karmadactl", "scheduler", "scheduler-estimator", "webhook",
+	}
 	var missing []string
 	for _, p := range programs {
 		if _, err := os.Stat(filepath.Join(bin, p)); err != nil {
@@ -271,9 +273,25 @@ spec:
 }
 
 // scheduler starts karmada-scheduler. It asks estimators.
-func (f *federation) scheduler() {
+func (f *federation) scheduler() *kit.Process {
 	f.t.Helper()
-	f.plainScheduler("--enable-scheduler-estimator=true", "--insecure-skip-estimator-verify=true")
+	return f.plainScheduler("--enable-scheduler-estimator=true", "--insecure-skip-estimator-verify=true")
+}
+
+// estimator starts Karmada's own estimator of a member.
+func (f *federation) estimator(name string) *kit.Process {
+	f.t.Helper()
+	_, port, _ := net.SplitHostPort(kit.Address(f.t))
+	f.apply(f.t, fmt.Appendf(nil, `
+apiVersion: v1
+kind: Service
+metadata: {name: karmada-scheduler-estimator-%s, namespace: karmada-system}
+spec: {type: ExternalName, externalName: localhost, ports: [{name: grpc, port: 10352, targetPort: %s}]}
+`, name, port))
+	return f.program("scheduler-estimator", "--kubeconfig="+f.members[name].kubeconfig, "--cluster-name="+name,
+		"--server-port="+port, "--grpc-auth-cert-file="+f.pki.file("tls.crt"), "--grpc-auth-key-file="+f.pki.file("tls.key"),
+		"--insecure-skip-grpc-client-verify=true", "--metrics-bind-address="+kit.Address(f.t),
+		"--health-probe-bind-address="+kit.Address(f.t))
 }
 
 // standIn starts the karmada-scheduler that deploy/karmada/host.yaml has for when none of ours lives. It asks no

@@ -123,7 +123,8 @@ spec:
 	f.await(time.Minute, "Karmada misses the north", func() bool { return !f.clusterReady("north") })
 	t.Logf("Karmada missed the north after %v", time.Since(lost).Round(time.Second))
 	send("during", 20)
-	kit.Await(t, 2*time.Minute, "new work, and what is to fail over, is in the south", func(context.Context) (bool, error) {
+	const moved = "new work, and what is to fail over, is in the south"
+	kit.Await(t, 2*time.Minute, moved, func(context.Context) (bool, error) {
 		for _, name := range all {
 			moves := strings.HasPrefix(name, "during") || strings.Contains(name, "moves")
 			if got := f.wentIn("default", name); moves && fmt.Sprint(got) != "map[south:1]" {
