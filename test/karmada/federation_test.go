@@ -131,7 +131,8 @@ type federation struct {
 type member struct {
 	name, region, site string
 	nodes              []lab.NodeSpec
-	lies               bool // nothing schedules its pods
+	lies               bool  // nothing schedules its pods
+	link               *link // by which Karmada reaches it; nil: directly
 }
 
 // binaries builds Karmada's programs of the checkout, once.
@@ -195,7 +196,7 @@ func start(t *testing.T, members ...member) *federation {
 	}
 	f.install(src)
 	for _, m := range members {
-		f.karmadactl("join", m.name, "--cluster-kubeconfig", f.members[m.name].kubeconfig)
+		f.karmadactl("join", m.name, "--cluster-kubeconfig", f.reaches(m))
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"kubenergy.io/site":%q}},"spec":{"region":%q}}`, m.site, m.region)
 		f.patch(f.t, clusters, "", m.name, patch)
 	}
@@ -208,6 +209,24 @@ func start(t *testing.T, members ...member) *federation {
 		return true
 	})
 	return f
+}
+
+// reaches returns the kubeconfig by which Karmada reaches a member.
+func (f *federation) reaches(m member) string {
+	f.t.Helper()
+	s := f.members[m.name]
+	if m.link == nil {
+		return s.kubeconfig
+	}
+	m.link.address, m.link.to = kit.Address(f.t), strings.TrimPrefix(s.config.Host, "https://")
+	m.link.join(f.t)
+	f.t.Cleanup(m.link.cut)
+	text, err := os.ReadFile(s.kubeconfig)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return kit.Write(f.t, filepath.Join(f.dir, m.name+".kubeconfig"),
+		bytes.ReplaceAll(text, []byte(m.link.to), []byte(m.link.address)))
 }
 
 func (f *federation) install(src string) {
