@@ -119,7 +119,9 @@ func (q *question) plan(strategy sched.Strategy, replicas int32, in func(cluster
 		s.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), func(n *sched.Node) bool { return !in(clusterOf(n.Name)) })
 	}
 	plan := strategy.Plan(&s)
-	a, of := &answer{on: &s, first: plan[0]}, map[string]int32{}
+	one := s
+	one.Queue = s.Queue[:1] // a record is of one job: what is decided about the first is decided again from it
+	a, of := &answer{on: &one, first: strategy.Plan(&one)[0]}, map[string]int32{}
 	for _, t := range q.kept {
 		of[t.Name] += t.Replicas
 	}

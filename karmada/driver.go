@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
@@ -56,6 +57,8 @@ type Options struct {
 	Metrics   net.Listener // where /metrics and /healthz are served; nil: nowhere
 	// Service is the host name under which karmada-scheduler reaches it; "": that is arranged elsewhere.
 	Service string
+	// Started, if set, is told of Jobs that have clusters.
+	Started func(job types.UID)
 	// Moves are how many running Jobs, of those that may be interrupted, are moved in an hour at most; 0: none.
 	Moves float64
 	// Upstream names the official estimator of a cluster; nil: there is none.
@@ -263,6 +266,9 @@ func (d *Driver) follow(ctx context.Context, frees, places queue) (
 		}
 	}
 	both := func(o any) {
+		if b := o.(*binding); d.Started != nil && len(b.Spec.Clusters) > 0 {
+			d.Started(types.UID(b.Spec.Resource.UID))
+		}
 		add(frees, "")(o)
 		add(places, "")(o)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -52,10 +53,13 @@ func newParts(f *karmada.Flags, api *rest.Config, log *slog.Logger) ([]func(cont
 		o.Record = func(r ledger.Record, on *sched.Snapshot) { recorder.Tell(&record.Entry{Record: r, Question: on}) }
 	}
 	o.View = objects.View // what it knows at first is nothing: Karmada decides alone
+	var loop *hold.Loop // asks the driver, which tells it
+	o.Started = func(job types.UID) { loop.Started(job) }
 	driver, err := karmada.New(o)
 	if err != nil {
 		return nil, err
 	}
 	holds.Sites = driver.Sites
-	return append(parts, hold.New(holds).Run, driver.Run), nil
+	loop = hold.New(holds)
+	return append(parts, loop.Run, driver.Run), nil
 }
