@@ -69,8 +69,8 @@ func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
 	return nil
 }
 
-// Started tells that what was released has started, where its pods are not seen: in a federation. Any goroutine may call
-// it, more than once.
+// Started tells that what was released has started, where its pods are not seen: in a federation. Any goroutine may
+// call it, more than once.
 func (l *Loop) Started(uid types.UID) {
 	if _, awaited := l.starts.Load(uid); awaited {
 		at := l.clock.Now()
