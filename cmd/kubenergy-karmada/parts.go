@@ -53,7 +53,7 @@ func newParts(f *karmada.Flags, api *rest.Config, log *slog.Logger) ([]func(cont
 		o.Record = func(r ledger.Record, on *sched.Snapshot) { recorder.Tell(&record.Entry{Record: r, Question: on}) }
 	}
 	o.View = objects.View // what it knows at first is nothing: Karmada decides alone
-	var loop *hold.Loop // asks the driver, which tells it
+	var loop *hold.Loop   // asks the driver, which tells it
 	o.Started = func(job types.UID) { loop.Started(job) }
 	driver, err := karmada.New(o)
 	if err != nil {
