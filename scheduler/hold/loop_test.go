@@ -801,8 +801,7 @@ func TestNewLeaderSaysWhyThingsWait(t *testing.T) {
 // Where no pods are seen, starts are told: a hundred Jobs whose window opens at once go as fast as they start.
 func TestStartsThatAreTold(t *testing.T) {
 	var told atomic.Int64
-	during(t, nil, func(w *world) {
-		w.green(time.Hour)
+	during(t, func(w *world, _ *Config) {
 		w.client.PrependReactor("patch", "jobs", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			p := a.(clienttesting.PatchAction)
 			if strings.Contains(string(p.GetPatch()), "/spec/suspend") {
@@ -813,6 +812,8 @@ func TestStartsThatAreTold(t *testing.T) {
 			}
 			return false, nil, nil
 		})
+	}, func(w *world) {
+		w.green(time.Hour)
 		for i := range 100 {
 			w.job(fmt.Sprint("j", i), marked(3*time.Hour))
 		}
