@@ -42,7 +42,7 @@ const LeaseName = "kubenergy-karmada"
 
 const karmadaSystem = "karmada-system"
 
-// Options say what to do, and as whom.
+// Options are what a Driver is made of.
 type Options struct {
 	Config *rest.Config // of Karmada's API server
 	View   func() *kube.View
@@ -112,9 +112,6 @@ func (d *Driver) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil
-	}
 	part := func(name string, run func(context.Context) error) {
 		running.Go(func() {
 			if err := run(ctx); err != nil && ctx.Err() == nil {
@@ -123,11 +120,14 @@ func (d *Driver) Run(ctx context.Context) error {
 			}
 		})
 	}
+	if d.Metrics != nil { // at once: a kubelet ends what shows no health while it waits for a large federation
+		part("metrics", func(ctx context.Context) error { return serveMetrics(ctx, d.Metrics) })
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
 	if d.Estimator != nil {
 		part("estimator", newEstimator(d).serve)
-	}
-	if d.Metrics != nil {
-		part("metrics", func(ctx context.Context) error { return serveMetrics(ctx, d.Metrics) })
 	}
 	part("election", func(ctx context.Context) error { return d.campaign(ctx, places) })
 	part("moves", d.move)
@@ -145,7 +145,7 @@ func newQueue() queue {
 		200*time.Millisecond, 30*time.Second))
 }
 
-// watchMembers looks at members though nothing is asked, so that a pod that waits is known to.
+// watchMembers looks at every member at least every ten seconds, so that the minute of a waiting pod begins in time.
 func (d *Driver) watchMembers(ctx context.Context) error {
 	for kube.Pause(ctx, believed/6) {
 		for _, c := range d.clusters() {

@@ -147,7 +147,7 @@ func (e *estimator) answer(ctx context.Context, method string, request []byte) (
 	return official, nil
 }
 
-// official is the answer of the official estimator; without one, of what nodes have free.
+// official is the answer of the official estimator; without one there is no opinion.
 func (e *estimator) official(ctx context.Context, cluster, method string, request []byte) ([]byte, error) {
 	if e.Upstream == nil {
 		return number(noOpinion), nil
@@ -167,7 +167,7 @@ func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
 	if conn := e.conns[address]; conn != nil {
 		return conn, nil
 	}
-	// As karmada-scheduler does by default: estimators have certificates of no authority that is known to all.
+	// No authority that all know signs the certificates of estimators, and their answers only limit replicas.
 	config := &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // see above
 		MinVersion:         tls.VersionTLS12,

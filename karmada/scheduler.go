@@ -79,7 +79,7 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	targets, entry, err := d.choose(ctx, b)
 	generation := b.Generation
 	if errors.Is(err, errUnread) {
-		return err // it says nothing of the work either
+		return err // an API server that fails says nothing about where the work fits
 	}
 	if err == nil || errors.Is(err, errNoFit) { // as karmada-scheduler takes back what fits nowhere any more
 		written, errPatch := d.patch(ctx, b, "", map[string]any{
@@ -90,7 +90,7 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 			"spec": map[string]any{"clusters": targets},
 		})
 		if errPatch != nil {
-			return errPatch // it says nothing of the work
+			return errPatch // nor does a write that conflicts
 		}
 		generation = written.GetGeneration()
 	}
@@ -252,8 +252,17 @@ func (d *Driver) answer(ctx context.Context, b *binding, kept []target, where st
 	return a.targets, &entry{on: a.on, cost: a.first.Cost, record: ledger.Record{
 		At: q.Now, Action: "place", Namespace: r.Namespace, OwnerKind: r.Kind, Owner: r.Name, UID: r.UID,
 		Strategy: q.strategy, Node: a.first.Node, Start: q.Now, Reason: a.first.Reason.Kind.String(),
-		Message: fmt.Sprintf("clusters and replicas: %v", a.targets),
+		Message: "replicas by cluster: " + written(a.targets),
 	}}, nil
+}
+
+// written shows people where replicas go.
+func written(targets []target) string {
+	var all []string
+	for _, t := range targets {
+		all = append(all, fmt.Sprintf("%s %d", t.Name, t.Replicas))
+	}
+	return strings.Join(all, ", ")
 }
 
 // about reads what a binding is about. Of what is no Job, only what a replica requests is known.
