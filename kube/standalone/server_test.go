@@ -1,0 +1,234 @@
+package standalone_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube/standalone"
+)
+
+const zone = `apiVersion: kubenergy.io/v1alpha1
+kind: GridZone
+metadata: {name: de}
+spec: {zone: DE, default: true, carbon: {sources: [{typical: {}}]}}
+`
+
+// world is a server with its folder.
+type world struct {
+	folder, state string
+	log           strings.Builder
+	server        *standalone.Server
+	config        *rest.Config
+	end           func() // waits until what was written is kept
+}
+
+func begin(t *testing.T, folder, state string) *world {
+	t.Helper()
+	w := &world{folder: folder, state: state}
+	var err error
+	if w.server, err = standalone.New(standalone.Options{
+		Folder: folder, State: state, Token: "secret", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- w.server.Run(ctx) }()
+	server := &http.Server{Handler: w.server}
+	go func() { _ = server.Serve(listener) }()
+	w.config = &rest.Config{Host: "http://" + listener.Addr().String(), BearerToken: "secret"}
+	w.end = func() {
+		cancel()
+		_ = server.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	return w
+}
+
+func file(t *testing.T, folder, name, text string) {
+	t.Helper()
+	draft := filepath.Join(folder, "."+name)
+	if err := os.WriteFile(draft, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(draft, filepath.Join(folder, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) zones(t *testing.T) dynamic.ResourceInterface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Resource(v1alpha1.GroupVersion.WithResource("gridzones"))
+}
+
+func TestFilesAndStatuses(t *testing.T) {
+	folder, state := t.TempDir(), filepath.Join(t.TempDir(), "objects.json")
+	file(t, folder, "zone.yaml", zone)
+	w := begin(t, folder, state)
+	patch := `{"spec":{"zone":"FR"},"status":{"nodes":7}}`
+	o, err := w.zones(t).Patch(t.Context(), "de", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, _, _ := unstructured.NestedString(o.Object, "spec", "zone"); is != "DE" || o.GetGeneration() != 1 {
+		t.Errorf("a patch of the status has changed the spec to %s", is)
+	}
+	uid := o.GetUID()
+	w.end()
+	file(t, folder, "zone.yaml", strings.Replace(zone, "DE", "FR", 1))
+	w = begin(t, folder, state)
+	defer w.end()
+	if o, err = w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	is, _, _ := unstructured.NestedString(o.Object, "spec", "zone")
+	nodes, _, _ := unstructured.NestedInt64(o.Object, "status", "nodes")
+	if is != "FR" || nodes != 7 || o.GetUID() != uid || o.GetGeneration() != 2 {
+		t.Errorf("after a restart: zone %s, %d nodes, generation %d", is, nodes, o.GetGeneration())
+	}
+	stale := o.DeepCopy()
+	stale.SetResourceVersion("1")
+	if _, err := w.zones(t).Update(t.Context(), stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("an update of an older version: %v", err)
+	}
+	if err := os.Remove(filepath.Join(folder, "zone.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if _, err = w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the zone of a file that is gone is still there")
+		}
+	}
+}
+
+func TestBrokenFile(t *testing.T) {
+	folder, state := t.TempDir(), filepath.Join(t.TempDir(), "objects.json")
+	broken := strings.Replace(zone, "zone: DE", "zon: DE", 1)
+	file(t, folder, "zone.yaml", broken)
+	_, err := standalone.New(standalone.Options{Folder: folder, State: state})
+	if err == nil || !strings.Contains(err.Error(), "zone.yaml") || !strings.Contains(err.Error(), `"zon"`) {
+		t.Errorf("begins with a broken file: %v", err)
+	}
+	file(t, folder, "zone.yaml", zone)
+	w := begin(t, folder, state)
+	defer w.end()
+	file(t, folder, "zone.yaml", broken)
+	file(t, folder, "other.yaml", strings.Replace(zone, "{name: de}", "{name: fr}", 1))
+	time.Sleep(5 * time.Second)
+	if _, err := w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); err != nil {
+		t.Errorf("what the file said before does not count: %v", err)
+	}
+	if _, err := w.zones(t).Get(t.Context(), "fr", metav1.GetOptions{}); err == nil {
+		t.Error("half of the folder counts")
+	}
+	file(t, folder, "zone.yaml", zone)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if _, err := w.zones(t).Get(t.Context(), "fr", metav1.GetOptions{}); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the mended folder is not read")
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	defer w.end()
+	client, err := kubernetes.NewForConfig(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := client.CoreV1().ConfigMaps("team")
+	make := func(name, label string) *v1.ConfigMap {
+		t.Helper()
+		m, err := maps.Create(t.Context(), &v1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"is": label}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	first := make("first", "wanted")
+	make("second", "other")
+	list, err := maps.List(t.Context(), metav1.ListOptions{LabelSelector: "is=wanted"})
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("listed %d: %v", len(list.Items), err)
+	}
+	third := make("third", "wanted") // between the list and the watch
+	events, err := maps.Watch(t.Context(), metav1.ListOptions{
+		LabelSelector: "is=wanted", ResourceVersion: list.ResourceVersion,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	first.Labels["is"] = "other"
+	if _, err := maps.Update(t.Context(), first, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := maps.Delete(t.Context(), third.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		what watch.EventType
+		name string
+	}{{watch.Added, "third"}, {watch.Deleted, "first"}, {watch.Deleted, "third"}} {
+		e, ok := <-events.ResultChan()
+		if m, _ := e.Object.(*v1.ConfigMap); !ok || e.Type != want.what || m == nil || m.Name != want.name {
+			t.Fatalf("told %v %v, want %v", e.Type, e.Object, want)
+		}
+	}
+	old, err := maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Stop()
+	if e := <-old.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+		t.Errorf("a watch from before the first change is told %v %v", e.Type, e.Object)
+	}
+}
+
+func TestToken(t *testing.T) {
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	defer w.end()
+	for _, token := range []string{"", "Secret", "secret2"} {
+		w.config.BearerToken = token
+		_, err := w.zones(t).List(t.Context(), metav1.ListOptions{})
+		if !apierrors.IsUnauthorized(err) {
+			t.Errorf("with token %q: %v", token, err)
+		}
+	}
+}
