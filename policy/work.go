@@ -81,6 +81,15 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 	return w, err
 }
 
+// ReadBatch reads a job of another batch system, as Slurm's, whose marks are written as ours are on a Job. w has what
+// is known of it besides.
+func ReadBatch(w Work, request sched.Resources, annotations map[string]string) (Work, error) {
+	var err error
+	w.Type, w.request = typeBatch, request
+	w.Marks, err = ReadMarks(annotations)
+	return w, err
+}
+
 // job returns what no setting changes of the job that the core sees.
 func (w *Work) job() sched.Job {
 	j := sched.Job{ID: w.Namespace + "/" + w.Name, Submitted: w.Submitted, Request: w.request}

@@ -45,6 +45,10 @@ type Job struct {
 	Selector  map[string]string // labels that a node must carry
 	Sites     []string          // where it may run, by name, the first is its home; none: at every site
 
+	// Openings are the times at which a later start than now will find room, where that is known; none: any time. Only
+	// the when "window" heeds them.
+	Openings []Window
+
 	AllowedDelay time.Duration // how long the start may be put off after submission; 0: not at all
 	FinishBy     time.Time     // deadline of the finish; zero: none
 	Released     bool          // was held and let go, or was told to run now: never hold it (again)
@@ -102,6 +106,13 @@ func (j *Job) LatestStart() time.Time {
 		return j.Submitted
 	}
 	return latest
+}
+
+// opensAt reports whether a start later than now will find room, as far as that is known.
+func (j *Job) opensAt(t time.Time) bool {
+	return len(j.Openings) == 0 || slices.ContainsFunc(j.Openings, func(w Window) bool {
+		return !t.Before(w.Start) && !t.After(w.End)
+	})
 }
 
 // Fits models feasibility: the node has the free CPU, memory and GPUs, and the labels that the job selects, and is at

@@ -78,6 +78,7 @@ type (
 		Request       Resources         `json:"request"`
 		Selector      map[string]string `json:"selector,omitempty"`
 		Sites         []string          `json:"sites,omitempty"`
+		Openings      [][2]time.Time    `json:"openings,omitempty"` // from, to
 		AllowedDelay  time.Duration     `json:"allowedDelay,omitempty"`
 		FinishBy      time.Time         `json:"finishBy,omitzero"`
 		Released      bool              `json:"released,omitempty"`
@@ -267,6 +268,9 @@ func (w *writer) job(j *Job) writtenJob {
 			w.err = errors.Join(w.err, fmt.Errorf("%s is %v", d.what, d.length))
 		}
 	}
+	for _, o := range j.Openings {
+		out.Openings = append(out.Openings, [2]time.Time{o.Start.UTC(), o.End.UTC()})
+	}
 	if j.Runtimes != nil {
 		out.Runtimes = new(w.runtimes(j.Runtimes))
 	}
@@ -286,6 +290,7 @@ const (
 	maxNodes         = 20_000
 	maxQueue         = 20_000
 	maxSites         = 1_000
+	maxOpenings      = 10_000
 	maxValues        = 100_000 // of one signal
 	maxText          = 1_024   // bytes of a name
 	maxPairs         = 256     // labels of a node
@@ -518,6 +523,10 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 		RestartCost: r.duration("restartCost", in.RestartCost), Running: in.Running,
 		Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked),
 		Scaling: in.Scaling, RoomAssured: in.RoomAssured, Limits: in.Limits,
+	}
+	r.want(len(in.Openings) <= maxOpenings, "a job has %d openings", len(in.Openings))
+	for _, o := range in.Openings {
+		j.Openings = append(j.Openings, Window{r.instant("openings", o[0]), r.instant("openings", o[1])})
 	}
 	if in.Scaling != nil {
 		err := in.Scaling.Validate()

@@ -48,6 +48,14 @@ func drawRecorded(t *rapid.T) *sched.Snapshot {
 	}
 	s.Policy.MaxSignalAge = time.Duration(rapid.IntRange(0, 3).Draw(t, "maxAge")) * time.Hour
 	for i := range s.Queue {
+		for range rapid.IntRange(0, 2).Draw(t, "openings") {
+			from := s.Now.Add(time.Duration(rapid.IntRange(-1, 20).Draw(t, "opening")) * 30 * time.Minute)
+			s.Queue[i].Openings = append(s.Queue[i].Openings, sched.Window{
+				Start: from, End: from.Add(time.Duration(rapid.IntRange(0, 4).Draw(t, "open")) * 20 * time.Minute),
+			})
+		}
+	}
+	for i := range s.Queue {
 		if rapid.IntRange(0, 5).Draw(t, "delayGiven") == 0 {
 			s.Queue[i].AllowedDelay = -1 // as traces have it that say nothing of it
 		}

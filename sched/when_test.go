@@ -495,3 +495,40 @@ func TestWindowCountsExpectedPower(t *testing.T) {
 		t.Errorf("of what is no number: %v", d.Reason)
 	}
 }
+
+// Of the starts with room, the cheapest is chosen; a start at once needs none.
+func TestWindowHeedsOpenings(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawRecorded(t)
+		s.Policy = sched.Policy{}
+		j := &s.Queue[0]
+		j.Released, j.Limits, j.Runtimes, j.Scaling, j.Running, j.Interruptible = false, sched.Limits{}, nil, nil, false, false
+		s.Queue = s.Queue[:1]
+		strategy, err := sched.New("carbon+window")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := strategy.Plan(s)[0]
+		open := j.Openings
+		j.Openings = nil
+		free := strategy.Plan(s)[0]
+		if len(open) == 0 || !free.Held(s.Now) {
+			if d.Held(s.Now) != free.Held(s.Now) {
+				t.Fatalf("openings %v make %v of %v", open, d.Window, free.Window)
+			}
+			return
+		}
+		within := func(at time.Time) bool {
+			return slices.ContainsFunc(open, func(w sched.Window) bool { return !at.Before(w.Start) && !at.After(w.End) })
+		}
+		if d.Held(s.Now) && !within(d.Window.Start) {
+			t.Fatalf("held until %v, openings are %v", d.Window.Start, open)
+		}
+		for at := s.Now.Add(time.Minute); !at.After(j.LatestStart()); at = at.Add(10 * time.Minute) {
+			saving, _, known := s.Saving(j, at)
+			if best := d.Reason.Saving; known && within(at) && saving > best+1e-9 && saving > 1e-9 {
+				t.Fatalf("%v saves %v, %v was chosen for %v", at, saving, d.Window.Start, best)
+			}
+		}
+	})
+}

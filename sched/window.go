@@ -20,7 +20,7 @@ func startNow(s *Snapshot, j *Job) (Window, Reason) {
 // weight are looked at.
 //
 // The cost of a start at one site is piecewise linear in the start, because signals are piecewise constant; its
-// minimum therefore lies where one end of the window meets a step of a signal of that site, or at either limit.
+// minimum therefore lies where one end of the window meets a step of a signal of that site, or at a limit of the start.
 // Trying just these is exact, and as the best site of the best start is sought, no site need be tried at the steps of
 // another.
 func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) { return cheapest(s, j, s.weights(j)) }
@@ -196,6 +196,9 @@ func (c *windowSearch) pue(site *Site) float64 {
 func (c *windowSearch) cheaper(site *Site, latest, start time.Time, least float64) (time.Time, float64) {
 	length := c.j.remaining()
 	consider := func(t time.Time) {
+		if !c.j.opensAt(t) {
+			return
+		}
 		_, cost := c.at(site, Window{t, t.Add(length)})
 		cost += c.perHour * t.Sub(c.s.Now).Hours()
 		if margin := tolerance * math.Abs(least); cost < least-margin || cost <= least+margin && t.Before(start) {
@@ -217,6 +220,13 @@ func (c *windowSearch) cheaper(site *Site, latest, start time.Time, least float6
 		try(site.Price.Series)
 	}
 	consider(latest)
+	for _, w := range c.j.Openings {
+		for _, t := range [2]time.Time{w.Start, w.End} {
+			if t.After(c.s.Now) && t.Before(latest) {
+				consider(t)
+			}
+		}
+	}
 	return start, least
 }
 

@@ -143,7 +143,7 @@ func (s *Server) replace(found map[string]*unstructured.Unstructured) {
 			continue
 		}
 		for key, was := range s.objects[k] {
-			if found[k.name+" "+key] == nil && was.GetLabels()[labelMade] == "" {
+			if found[k.name+" "+key] == nil && was.GetLabels()[LabelMade] == "" {
 				s.set(k, key, nil)
 			}
 		}
@@ -157,8 +157,8 @@ func (s *Server) replace(found map[string]*unstructured.Unstructured) {
 	}
 }
 
-// labelMade is on what no file holds and programs made, of kinds that files have.
-const labelMade = v1alpha1.Prefix + "made"
+// LabelMade is on what programs make of kinds that files have, and no file holds.
+const LabelMade = v1alpha1.Prefix + "made"
 
 // restore reads what was kept.
 func (s *Server) restore() error {

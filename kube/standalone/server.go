@@ -298,13 +298,21 @@ func (s *Server) set(k *kind, key string, o *unstructured.Unstructured) *unstruc
 	return o
 }
 
-// Put makes or replaces an object of a kind of the table, with its status. Delete removes one.
-func (s *Server) Put(o *unstructured.Unstructured) {
+// Put makes an object of a kind of the table, or replaces it with its status unless there need only be one of its name.
+func (s *Server) Put(o *unstructured.Unstructured, once bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := kindOf(o.GetAPIVersion(), o.GetKind()); k != nil {
-		s.set(k, o.GetNamespace()+"/"+o.GetName(), o)
+	k, key := kindOf(o.GetAPIVersion(), o.GetKind()), o.GetNamespace()+"/"+o.GetName()
+	if k != nil && (!once || s.objects[k][key] == nil) {
+		s.set(k, key, o)
 	}
+}
+
+// Object returns an object; nil: there is none. Read only.
+func (s *Server) Object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[kindOf(apiVersion, kind)][namespace+"/"+name]
 }
 
 // Objects returns the objects of a kind that match a selector, in order. Read only.

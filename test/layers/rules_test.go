@@ -71,8 +71,9 @@ var house = map[string]folder{
 	"scheduler":  {own: slices.Concat(middle, known, []string{"ledger", "central"}), outside: clients},
 	"karmada":    {own: slices.Concat(middle, known, []string{"ledger", "central"}), outside: clients},
 	"controller": {own: slices.Concat(middle, known, []string{"ledger", "central"}), outside: clients},
-	"slurm":      {own: slices.Concat(middle, []string{"ledger", "central"}), outside: anything},
-	"agent":      {own: slices.Concat(middle, []string{"ledger", "central"}), outside: anything},
+	// Slurm's jobs obey the policies that Kubernetes' obey; it has no other part of Kubernetes.
+	"slurm": {own: slices.Concat(middle, []string{"api", "hardware", "policy", "ledger", "central"}), outside: anything},
+	"agent": {own: slices.Concat(middle, []string{"ledger", "central"}), outside: anything},
 
 	"cli":  {own: slices.Concat(wings, data), outside: clients},
 	"lab":  {own: slices.Concat(wings, data), outside: everything},

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller"
+	"github.com/kubenergy/kubenergy/slurm"
+)
+
+// flags are those of kubenergy-controller that have a meaning without Kubernetes, and those that are about Slurm.
+type flags struct {
+	controller     controller.Options
+	client         slurm.ClientOptions
+	folder, listen string
+	conf           string
+	every          time.Duration
+}
+
+// ofClusters are flags of the controller that only a cluster needs.
+var ofClusters = []string{"namespace", "agent-namespace", "leader-elect", "agentless", "ingest-namespace", "api-ca-file"}
+
+func (f *flags) parse(args []string, out io.Writer) error {
+	all := flag.NewFlagSet("kubenergy-controller", flag.ContinueOnError)
+	o := controller.NewOptions(all)
+	set := flag.NewFlagSet("kubenergy-slurm", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	all.VisitAll(func(one *flag.Flag) {
+		if !slices.Contains(ofClusters, one.Name) {
+			set.Var(one.Value, one.Name, one.Usage)
+		}
+	})
+	set.StringVar(&f.client.URL, "slurm-url", "", "`URL` of slurmrestd: http://HOST:PORT, or unix:PATH of its socket")
+	set.StringVar(&f.client.TokenFile, "slurm-token-file", "", "`file` with a token of an account with "+
+		"AdminLevel=Operator, as scontrol token prints it; not needed at a socket")
+	set.StringVar(&f.conf, "slurm-conf", "/etc/slurm/slurm.conf", "`file` in which it is looked up whether age counts "+
+		"while a job waits; empty: it is not")
+	set.DurationVar(&f.every, "slurm-interval", 10*time.Second, "`time` between two looks at Slurm's queue")
+	set.StringVar(&f.folder, "config-dir", "/etc/kubenergy/config", "`folder` of YAML files with GridZones, "+
+		"EnergyPolicies, EnergyBudgets and PowerProfiles")
+	set.StringVar(&f.listen, "objects-bind-address", "127.0.0.1:9444", "`address` of this machine on which commands of "+
+		"kubenergy read them, with the kubeconfig of the state folder")
+	err := set.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintln(out, "Usage of kubenergy-slurm:")
+		set.SetOutput(out)
+		set.PrintDefaults()
+		return err
+	case err != nil:
+		return fmt.Errorf("%w (see --help)", err)
+	case set.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q: there are flags only", set.Arg(0))
+	case f.client.URL == "":
+		return errors.New("--slurm-url is missing: give the URL of slurmrestd")
+	case f.every < time.Second:
+		return fmt.Errorf("--slurm-interval is %v: want a second or more", f.every)
+	}
+	f.controller = *o
+	f.controller.State = cmp.Or(o.State, "/var/lib/kubenergy")
+	f.controller.Namespace, f.controller.LeaderElect, f.controller.Agentless = v1alpha1.SystemNamespace, false, false
+	return f.controller.Validate()
+}

@@ -1,0 +1,57 @@
+// Command kubenergy-slurm has Slurm start jobs when they cost least, and keeps the books, where there is no Kubernetes.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	stdsignal "os/signal"
+	"syscall"
+	_ "time/tzdata" // tariffs name time zones
+
+	"github.com/go-logr/logr"
+	_ "golang.org/x/crypto/x509roots/fallback" // an image from scratch has no certificate authorities
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+func main() {
+	var f flags
+	err, code := f.parse(os.Args[1:], os.Stderr), 2
+	if err == nil {
+		ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err, code = run(ctx, &f), 1
+		stop()
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "kubenergy-slurm:", err)
+		os.Exit(code)
+	}
+}
+
+// run runs all parts until ctx or one of them ends.
+func run(ctx context.Context, f *flags) error {
+	log := f.controller.Logger(os.Stderr)
+	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	parts, err := newParts(f, log)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range parts {
+		group.Go(func() error {
+			if err := part(ctx); err != nil {
+				return err
+			}
+			return context.Canceled // everything ends with it
+		})
+	}
+	if err := group.Wait(); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/kubenergy/kubenergy/central"
+	"github.com/kubenergy/kubenergy/controller"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/standalone"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/record"
+	"github.com/kubenergy/kubenergy/slurm"
+)
+
+// newParts returns what runs: the objects of files, the controller on them, and the driver of Slurm with its recorder.
+func newParts(f *flags, log *slog.Logger) ([]func(context.Context) error, error) {
+	state := f.controller.State
+	token, err := ownToken(filepath.Join(state, "token"))
+	if err != nil {
+		return nil, err
+	}
+	store, err := standalone.New(standalone.Options{
+		Folder: f.folder, State: filepath.Join(state, "objects.json"), Token: token, API: f.ownAPI(), Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	listener, authority, err := listen(f.listen)
+	if err != nil {
+		return nil, fmt.Errorf("--objects-bind-address: %w", err)
+	}
+	api := &rest.Config{
+		Host: "https://" + listener.Addr().String(), BearerToken: token, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: authority},
+		ContentConfig:   rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
+	}
+	driver, recorder, objects, errDriver := f.newDriver(api, store, log)
+	if err := errors.Join(writeKubeconfig(filepath.Join(state, "kubeconfig"), api), errDriver); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return []func(context.Context) error{
+		store.Run, func(ctx context.Context) error { return serve(ctx, listener, store) }, objects.Run,
+		func(ctx context.Context) error { return controller.Run(ctx, api, f.controller, log) },
+		driver.Run, recorder.Run,
+	}, nil
+}
+
+func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.Logger,
+) (*slurm.Driver, *record.Recorder, *kube.Objects, error) {
+	objects, err := kube.NewObjects(api, log)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	client, err := slurm.NewClient(f.client)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	recorder, err := record.New(central.Options{
+		URL: f.apiURL().String(), TokenFile: filepath.Join(f.controller.State, "token"), CAFile: f.apiCert(),
+	}, log)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	shown := mirror{store}
+	driver, err := slurm.New(slurm.Options{
+		Client: client, State: filepath.Join(f.controller.State, "slurm.json"), Every: f.every, Conf: f.conf,
+		Rules: func() (*policy.Rules, bool) {
+			view := objects.View()
+			return &view.Rules, view.Settled()
+		},
+		Record: func(r ledger.Record, on *sched.Snapshot) { recorder.Tell(&record.Entry{Record: r, Question: on}) },
+		Show:   shown.show, RunNow: shown.runNow, Now: time.Now, Log: log, Registerer: metrics.Registry,
+	})
+	return driver, recorder, objects, err
+}
+
+// ownToken returns the token of the state folder, which is made where there is none.
+func ownToken(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		const private = 0o700
+		text = []byte(rand.Text())
+		if err = os.MkdirAll(filepath.Dir(file), private); err == nil {
+			err = renameio.WriteFile(file, text, 0o600)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("--state-dir: %w", err)
+	}
+	return string(text), nil
+}
+
+// writeKubeconfig writes what has commands of kubenergy ask us.
+func writeKubeconfig(file string, api *rest.Config) error {
+	const name = "slurm"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: api.Host, CertificateAuthorityData: api.CAData}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: api.BearerToken}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	return clientcmd.WriteToFile(*config, file)
+}
+
+// listen listens on an address of this machine, with a certificate that is made for this process.
+func listen(address string) (l net.Listener, authority []byte, err error) {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	if err != nil || !ip.IsLoopback() {
+		return nil, nil, fmt.Errorf("it is %q, which is none of this machine alone: want one as 127.0.0.1:9444", address)
+	}
+	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{ip}, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err = tls.Listen("tcp", address, &tls.Config{
+		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	})
+	return l, cert, err
+}
+
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// apiURL is where the controller of this process answers.
+func (f *flags) apiURL() *url.URL {
+	_, port, _ := net.SplitHostPort(f.controller.API) // Validate has looked
+	return &url.URL{Scheme: "https", Host: net.JoinHostPort("localhost", port)}
+}
+
+func (f *flags) apiCert() string {
+	if f.controller.APICert != "" {
+		return f.controller.APICert
+	}
+	return filepath.Join(f.controller.State, "api.crt")
+}
+
+// ownAPI passes on what is asked of the controller through the objects' address.
+func (f *flags) ownAPI() http.Handler {
+	proxy := httputil.NewSingleHostReverseProxy(f.apiURL())
+	proxy.Transport = &http.Transport{
+		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			pool, err := certutil.NewPool(f.apiCert()) // it is made anew before it expires
+			if err != nil {
+				return nil, err
+			}
+			d := tls.Dialer{Config: &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12}}
+			return d.DialContext(ctx, network, address)
+		},
+	}
+	return proxy
+}

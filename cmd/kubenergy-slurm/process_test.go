@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/cli"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+const config = `apiVersion: kubenergy.io/v1alpha1
+kind: GridZone
+metadata: {name: de}
+spec: {zone: DE, default: true, carbon: {sources: [{file: {path: grid.csv}}]}}
+---
+apiVersion: kubenergy.io/v1alpha1
+kind: EnergyPolicy
+metadata: {name: default}
+spec: {mode: enforce}
+---
+apiVersion: kubenergy.io/v1alpha1
+kind: EnergyBudget
+metadata: {name: month, namespace: physics}
+spec: {limits: {energyKWh: 200}, period: {type: Month}, actions: [{at: 100, do: HoldNewWork}]}
+`
+
+// queue is a slurmrestd with one job that waits.
+type queue struct {
+	mu     sync.Mutex
+	submit time.Time
+	begin  int64
+}
+
+func (q *queue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	number := func(n int64) any { return map[string]any{"set": true, "number": n} }
+	switch path := strings.TrimSuffix(r.URL.Path, "/"); path {
+	case "/slurm/v0.0.45/ping":
+		fmt.Fprint(w, `{}`)
+	case "/slurm/v0.0.45/nodes":
+		fmt.Fprint(w, `{"nodes":[{"name":"n1","cpus":64,"state":["IDLE"],"partitions":["main"]}]}`)
+	case "/slurm/v0.0.45/jobs":
+		_ = json.NewEncoder(w).Encode(map[string]any{"jobs": []any{map[string]any{
+			"job_id": 7, "account": "physics", "user_name": "ada", "partition": "main", "job_state": []string{"PENDING"},
+			"comment": "kubenergy:allowed-delay=8h", "submit_time": number(q.submit.Unix()), "cpus": number(4),
+			"eligible_time": number(q.begin), "time_limit": number(60),
+		}}})
+	case "/slurm/v0.0.45/job/7":
+		var body struct {
+			Begin struct{ Number int64 } `json:"begin_time"`
+		}
+		if json.NewDecoder(r.Body).Decode(&body) == nil {
+			q.begin = body.Begin.Number
+		}
+		fmt.Fprint(w, `{}`)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (q *queue) begins() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return time.Unix(q.begin, 0)
+}
+
+// Signals from a file, a job of Slurm, and all that commands of kubenergy say about it: without Kubernetes.
+func TestWithoutKubernetes(t *testing.T) {
+	now := time.Now().UTC()
+	folder, state, socket := t.TempDir(), filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "s")
+	kit.Write(t, filepath.Join(folder, "all.yaml"), config)
+	var grid strings.Builder
+	fmt.Fprintln(&grid, "time,carbon_intensity")
+	valley := now.Truncate(time.Hour).Add(3 * time.Hour)
+	for at := now.Truncate(time.Hour).Add(-24 * time.Hour); at.Before(now.Add(72 * time.Hour)); at = at.Add(time.Hour) {
+		value := 400
+		if at.Equal(valley) || at.Equal(valley.Add(time.Hour)) {
+			value = 90
+		}
+		fmt.Fprintf(&grid, "%s,%d\n", at.Format(time.RFC3339), value)
+	}
+	kit.Write(t, filepath.Join(folder, "grid.csv"), grid.String())
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &queue{submit: now.Truncate(time.Second), begin: now.Unix()}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: q}}
+	server.Start()
+	defer server.Close()
+
+	objects, ledgerAddress := kit.Address(t), kit.Address(t)
+	var f flags
+	if err := f.parse([]string{
+		"--slurm-url=unix:" + socket, "--slurm-interval=1s", "--slurm-conf=", "--config-dir=" + folder,
+		"--data-dir=" + folder, "--state-dir=" + state, "--api-bind-address=" + ledgerAddress,
+		"--objects-bind-address=" + objects, "--metrics-bind-address=0", "--health-probe-bind-address=0",
+	}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, &f) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("ended with %v", err)
+		}
+	}()
+	wait := func(what string, ok func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(200 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("not within a minute: " + what)
+			}
+		}
+	}
+	wait("a BeginTime in the valley", func() bool { return q.begins().Equal(valley) })
+	said := func(args ...string) (string, int) {
+		var out, errs bytes.Buffer
+		code := cli.Run(t.Context(), append(args, "--kubeconfig", filepath.Join(state, "kubeconfig")), nil, &out, &errs)
+		return out.String() + errs.String(), code
+	}
+	says := func(want string, args ...string) {
+		t.Helper()
+		last := ""
+		for range 40 {
+			text, code := said(args...)
+			if last = text; code == 0 && strings.Contains(text, want) {
+				return
+			}
+			time.Sleep(250 * time.Millisecond)
+		}
+		t.Errorf("%v does not say %q:\n%s", args, want, last)
+	}
+	says("slurm-7", "held", "-A")
+	says("cheaper", "explain", "job", "slurm-7", "-n", "physics")
+	says("1 decision", "replay", "--strategy", "carbon+window", "--from", "-1h")
+	says("month", "report", "--from", "-1h")
+	says("asked", "run-now", "job", "slurm-7", "-n", "physics")
+	wait("started now", func() bool { return q.begins().Before(valley) })
+}

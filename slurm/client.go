@@ -1,0 +1,268 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// ClientOptions say where slurmrestd is.
+type ClientOptions struct {
+	URL       string // http://HOST:PORT, or unix:PATH of its local socket, which knows its callers itself
+	TokenFile string // file with a JWT, read for each request: tokens are exchanged
+}
+
+// Client asks slurmrestd, in the best version that both know.
+type Client struct {
+	o       ClientOptions
+	base    string
+	http    *http.Client
+	version *version // nil: to be found out
+}
+
+const (
+	timeout    = 20 * time.Second
+	mostAnswer = 1 << 30 // 100,000 jobs
+)
+
+// NewClient checks the options. Nothing is asked.
+func NewClient(o ClientOptions) (*Client, error) {
+	transport := &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute}
+	c := &Client{o: o, base: strings.TrimSuffix(o.URL, "/"), http: &http.Client{
+		Timeout: timeout, Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	socket, local := strings.CutPrefix(o.URL, "unix:")
+	switch {
+	case local:
+		c.base = "http://localhost"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}
+	case !strings.HasPrefix(o.URL, "http://") && !strings.HasPrefix(o.URL, "https://"):
+		return nil, fmt.Errorf("--slurm-url is %q: want http://HOST:PORT, or unix:PATH of a socket", o.URL)
+	case o.TokenFile == "":
+		return nil, errors.New("--slurm-token-file is missing: slurmrestd at an address wants a token; make one with " +
+			"scontrol token username=kubenergy")
+	}
+	return c, nil
+}
+
+// A Trouble is why slurmrestd did not do what was asked, and what to do about it.
+type Trouble struct {
+	Kind string // of the metric: one of a few
+	Err  error
+}
+
+// Error implements error.
+func (t *Trouble) Error() string { return t.Err.Error() }
+
+// Unwrap returns the cause.
+func (t *Trouble) Unwrap() error { return t.Err }
+
+func trouble(kind, format string, args ...any) error {
+	return &Trouble{kind, fmt.Errorf(format, args...)}
+}
+
+// The kinds of trouble.
+const (
+	away      = "away"
+	slow      = "slow"
+	forbidden = "forbidden"
+	unknown   = "version"
+	refused   = "refused"
+	garbled   = "answer"
+)
+
+// Version returns the version that is spoken, "" before the first answer.
+func (c *Client) Version() string {
+	if c.version == nil {
+		return ""
+	}
+	return c.version.name
+}
+
+// Jobs returns all jobs that slurmctld knows.
+func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
+	var answer struct{ Jobs []Job }
+	err := c.list(ctx, "jobs", &answer)
+	return answer.Jobs, err
+}
+
+// Nodes returns all nodes.
+func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
+	var answer struct{ Nodes []Node }
+	err := c.list(ctx, "nodes", &answer)
+	return answer.Nodes, err
+}
+
+func (c *Client) list(ctx context.Context, what string, into any) error {
+	if err := c.negotiate(ctx); err != nil {
+		return err
+	}
+	err := c.do(ctx, http.MethodGet, "/slurm/"+c.version.name+"/"+what+c.version.slash, nil, into)
+	if isKind(err, unknown) { // another slurmrestd has taken its place
+		c.version = nil
+	}
+	return err
+}
+
+// SetBegin gives a pending job a BeginTime.
+func (c *Client) SetBegin(ctx context.Context, id int64, begin time.Time) error {
+	if err := c.negotiate(ctx); err != nil {
+		return err
+	}
+	path := fmt.Sprintf("/slurm/%s/job/%d", c.version.name, id)
+	return c.do(ctx, http.MethodPost, path, map[string]any{"begin_time": c.version.begin(begin)}, &struct{}{})
+}
+
+// negotiate finds the best version that slurmrestd answers to, and whether slurmctld answers.
+func (c *Client) negotiate(ctx context.Context) error {
+	if c.version != nil {
+		return nil
+	}
+	var names []string
+	for i := range versions {
+		v := &versions[i]
+		err := c.do(ctx, http.MethodGet, "/slurm/"+v.name+"/ping"+v.slash, nil, &struct{}{})
+		if err == nil {
+			c.version = v
+			return nil
+		}
+		if names = append(names, v.name); !isKind(err, unknown) {
+			return err
+		}
+	}
+	return trouble(unknown, "slurmrestd at %s answers to none of %s: start it with one of them, as slurmrestd -s "+
+		"openapi/slurmctld -d %s; Slurm 24.11 and later have one", c.o.URL, strings.Join(names, ", "), names[0])
+}
+
+func isKind(err error, kind string) bool {
+	t, ok := errors.AsType[*Trouble](err)
+	return ok && t.Kind == kind
+}
+
+func (c *Client) do(ctx context.Context, method, path string, body, into any) error {
+	var text bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&text).Encode(body); err != nil {
+			return err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.base+path, &text)
+	if err != nil {
+		return fmt.Errorf("--slurm-url: %w", err)
+	}
+	r.Header.Set("Accept", "application/json")
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if err := c.sign(r); err != nil {
+		return err
+	}
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return c.unanswered(err)
+	}
+	defer answer.Body.Close()
+	var said struct{ Errors []said }
+	data, err := io.ReadAll(io.LimitReader(answer.Body, mostAnswer))
+	if err != nil {
+		return c.unanswered(err)
+	}
+	decoded := json.Unmarshal(data, &said)
+	if failed := c.failure(answer.StatusCode, said.Errors, data); failed != nil {
+		return failed
+	}
+	if err := errors.Join(decoded, json.Unmarshal(data, into)); err != nil {
+		return trouble(garbled, "slurmrestd at %s answers to %s what cannot be read: %w", c.o.URL, path, err)
+	}
+	return nil
+}
+
+// sign adds the token, and the user that it is for, whom old versions want to be named.
+func (c *Client) sign(r *http.Request) error {
+	if c.o.TokenFile == "" {
+		return nil
+	}
+	text, err := os.ReadFile(c.o.TokenFile)
+	if err != nil {
+		return trouble(forbidden, "--slurm-token-file: %w", err)
+	}
+	token := strings.TrimPrefix(strings.TrimSpace(string(text)), "SLURM_JWT=") // as scontrol prints it
+	parts := strings.Split(token, ".")
+	var claims struct {
+		Sun string // Slurm's user name
+		Exp float64
+	}
+	const of = 3 // header, claims, signature
+	if len(parts) == of {
+		payload, _ := base64.RawURLEncoding.DecodeString(parts[1])
+		_ = json.Unmarshal(payload, &claims) // what is no token, slurmrestd refuses
+	}
+	if expiry := time.Unix(int64(claims.Exp), 0); claims.Exp > 0 && time.Now().After(expiry) {
+		return trouble(forbidden, "the token in --slurm-token-file has run out at %s: write another one there",
+			expiry.UTC().Format(time.RFC3339))
+	}
+	r.Header.Set("X-SLURM-USER-TOKEN", token)
+	if claims.Sun != "" {
+		r.Header.Set("X-SLURM-USER-NAME", claims.Sun)
+	}
+	return nil
+}
+
+// unanswered says why there is no answer.
+func (c *Client) unanswered(err error) error {
+	if t, ok := errors.AsType[net.Error](err); ok && t.Timeout() {
+		return trouble(slow, "slurmrestd at %s has not answered within %v: Slurm goes on without us; look at its load and "+
+			"slurmctld's", c.o.URL, timeout)
+	}
+	return trouble(away, "slurmrestd at %s does not answer: Slurm goes on without us; look whether it runs: %w", c.o.URL,
+		err)
+}
+
+// said is an error as slurmrestd says it.
+type said struct {
+	Description, Error, Source string
+	Number                     number `json:"error_number"`
+}
+
+// Slurm's numbers of what needs a right.
+const (
+	accessDenied = 2002
+	notOwner     = 2150 // ESLURM_USER_ID_MISSING, as an account without AdminLevel is told
+)
+
+// failure returns what an answer says of failure; nil: nothing.
+func (c *Client) failure(status int, errs []said, data []byte) error {
+	var text string
+	denied := status == http.StatusUnauthorized || status == http.StatusForbidden
+	for _, e := range errs {
+		text = strings.TrimPrefix(text+"; "+strings.Trim(e.Error+": "+e.Description, ": "), "; ")
+		denied = denied || e.Number == accessDenied || e.Number == notOwner ||
+			strings.Contains(strings.ToLower(e.Error), "permission denied")
+	}
+	const longest = 300
+	if text == "" {
+		text = strings.ToValidUTF8(string(data[:min(len(data), longest)]), "?")
+	}
+	switch {
+	case denied:
+		return trouble(forbidden, "slurmrestd at %s refuses our account (%s): give --slurm-token-file a token that is "+
+			"valid, of an account with sacctmgr modify user NAME set adminlevel=operator", c.o.URL, text)
+	case status == http.StatusNotFound:
+		return trouble(unknown, "slurmrestd at %s has no such path", c.o.URL)
+	case len(errs) > 0 || status >= http.StatusMultipleChoices:
+		return trouble(refused, "slurmrestd at %s answers %d: %s", c.o.URL, status, text)
+	}
+	return nil
+}

@@ -1,0 +1,33 @@
+package slurm
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// checkConf returns an error if slurm.conf has the age of a job stand still while it waits for its BeginTime: it then
+// comes behind jobs that were submitted after it. Priorities without age are not concerned.
+func checkConf(file string) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("whether age counts while a job waits is not known: %w: name slurm.conf with --slurm-conf", err)
+	}
+	defer f.Close()
+	said := map[string]string{}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			said[strings.ToLower(strings.TrimSpace(key))] = strings.ToLower(strings.TrimSpace(value))
+		}
+	}
+	if said["prioritytype"] == "priority/basic" || strings.Contains(said["priorityflags"], "accrue_always") {
+		return nil
+	}
+	return fmt.Errorf("%s does not say PriorityFlags=ACCRUE_ALWAYS: jobs that we put off do not age, and come behind "+
+		"those submitted later; add it and run scontrol reconfigure", file)
+}

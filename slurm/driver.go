@@ -1,0 +1,385 @@
+package slurm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// Options are what a [Driver] is made of.
+type Options struct {
+	Client *Client
+	// Rules returns who may wait for what, by account, and on which signals; false: that is not known yet.
+	Rules func() (*policy.Rules, bool)
+	// Record takes decisions, and what each was made on.
+	Record func(ledger.Record, *sched.Snapshot)
+	// Show is told of all jobs that wait for the time that we gave them, after each look.
+	Show func([]Held)
+	// RunNow reports whether somebody asked here that a job is to wait no longer.
+	RunNow func(account, name string) bool
+
+	State      string        // file in which it is remembered which BeginTimes are ours
+	Every      time.Duration // between two looks
+	Conf       string        // slurm.conf, to see whether age counts while a job waits; "": it is not looked at
+	Now        func() time.Time
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Held is a job that waits.
+type Held struct {
+	Namespace, Name, User    string
+	Marks                    map[string]string // as annotations
+	Submitted, Begin, Latest time.Time
+	Reason                   string
+	Request                  sched.Resources
+}
+
+// Driver gives BeginTimes. Make it with [New].
+type Driver struct {
+	o       Options
+	memory  *memory
+	metrics *metrics
+	told    map[string]string // what was logged last, by what it is about
+}
+
+// New returns a driver that has not looked yet.
+func New(o Options) (*Driver, error) {
+	m, err := openMemory(o.State)
+	if err != nil {
+		return nil, err
+	}
+	return &Driver{o: o, memory: m, metrics: newMetrics(o.Registerer), told: map[string]string{}}, nil
+}
+
+// Run looks again and again until ctx ends. The BeginTimes that were given stay.
+func (d *Driver) Run(ctx context.Context) error {
+	const share = 9 // of the time is slurmctld's own
+	for {
+		began := time.Now()
+		d.tell("slurm.conf", checkConf(d.o.Conf))
+		d.tell("slurmrestd", d.Look(ctx))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(max(d.o.Every, share*time.Since(began))):
+		}
+	}
+}
+
+// tell logs what is wrong once, and once that it is mended.
+func (d *Driver) tell(about string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	switch {
+	case d.told[about] == text:
+		return
+	case err != nil:
+		d.o.Log.Warn("not as it should be", "about", about, "error", err)
+	default:
+		d.o.Log.Info("as it should be again", "about", about)
+	}
+	d.told[about] = text
+}
+
+// Look asks Slurm what waits, and gives BeginTimes. An error says why nothing was done, or not all.
+func (d *Driver) Look(ctx context.Context) (err error) {
+	defer func() { d.metrics.looked(err, d.o.Client.Version()) }()
+	rules, settled := d.o.Rules()
+	if !settled {
+		return trouble("rules", "policies are not known yet: nothing is put off")
+	}
+	jobs, err := d.o.Client.Jobs(ctx)
+	if err != nil {
+		return err
+	}
+	nodes, err := d.o.Client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	l := &look{
+		Driver: d, rules: rules, now: d.o.Now().UTC(), room: newRoom(nodes, jobs, d.o.Now()), waits: map[int64]bool{},
+		states: map[string]int{},
+	}
+	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Or(cmp.Compare(a.Submit, b.Submit), cmp.Compare(a.ID, b.ID)) })
+	for i := range jobs {
+		j := &jobs[i]
+		e := d.memory.entry(j)
+		if !j.State.has("PENDING") || marksOf(j.Comment) == nil && e.Ours == 0 {
+			continue
+		}
+		l.waits[int64(j.ID)] = true
+		if begin := j.Eligible.time(); e.Final == "" && e.Ours != 0 && begin.After(l.now) {
+			job, _, _ := l.question(j)
+			l.room.take(j, begin, begin.Add(job.Duration))
+		}
+	}
+	var failed []string
+	for i := range jobs {
+		if l.waits[int64(jobs[i].ID)] {
+			if e := l.settle(ctx, &jobs[i]); e != nil {
+				err, failed = e, append(failed, strconv.FormatInt(int64(jobs[i].ID), 10))
+			}
+		}
+	}
+	maps.DeleteFunc(d.told, func(about, _ string) bool {
+		id, ofJob := strings.CutPrefix(about, "job ")
+		n, _ := strconv.ParseInt(id, 10, 64)
+		return ofJob && !l.waits[n]
+	})
+	if d.memory.forget(l.waits) {
+		if e := d.memory.write(); e != nil {
+			return e
+		}
+	}
+	d.metrics.show(l.states)
+	d.o.Show(l.held)
+	if err != nil {
+		return fmt.Errorf("giving a BeginTime to job %s: %w", strings.Join(failed, ", "), err)
+	}
+	return nil
+}
+
+// look is one look at all jobs.
+type look struct {
+	*Driver
+	rules  *policy.Rules
+	now    time.Time
+	room   *room
+	waits  map[int64]bool
+	held   []Held
+	states map[string]int
+}
+
+// Name is what a job is called as the owner of what it uses.
+func (j *Job) name() string { return "slurm-" + strconv.FormatInt(int64(j.ID), 10) }
+
+// work reads what a job says of itself.
+func (j *Job) work() (policy.Work, error) {
+	namespace := namespaceOf(j.Account)
+	return policy.ReadBatch(policy.Work{
+		Namespace: namespace, Name: j.name(), Submitted: j.Submit.time(), Scheduler: "slurm",
+		Owners: policy.Owners{Owner: "Job/" + j.name(), Team: j.User},
+	}, j.request(), marksOf(j.Comment))
+}
+
+func (j *Job) request() sched.Resources {
+	return sched.Resources{
+		MilliCPU: 1000 * j.atOnce(), Memory: tres(j.Tres, "mem"), GPU: tres(j.Tres, "gres/gpu"),
+	}
+}
+
+// question returns the job as the core sees it, and the settings that hold for it. It runs for no longer than Slurm
+// lets it, and begins in time for its --deadline.
+func (l *look) question(j *Job) (sched.Job, policy.Settings, error) {
+	work, err := j.work()
+	job, s := l.rules.Settle(&work)
+	limit := time.Duration(j.TimeLimit) * time.Minute
+	if limit > 0 {
+		job.Duration = min(job.Duration, limit)
+	}
+	if by := j.Deadline.time(); !by.IsZero() {
+		job.AllowedDelay = max(0, min(job.AllowedDelay, by.Add(-limit).Sub(job.Submitted)))
+	}
+	job.Released = job.Released || l.o.RunNow(work.Namespace, work.Name)
+	return job, s, err
+}
+
+// Why a job is left alone, as the metric names it.
+const (
+	isHeld     = "held"
+	isReleased = "released"
+	isTheirs   = "theirs"    // its user, or an administrator, has said otherwise
+	isOff      = "not-acted" // in another mode than enforce
+	isWrong    = "malformed"
+	isEligible = "eligible"
+)
+
+// settle does what is to be done about one job that waits.
+func (l *look) settle(ctx context.Context, j *Job) error {
+	e := l.memory.entry(j)
+	state, err := l.state(ctx, j, e)
+	l.states[state]++
+	return err
+}
+
+func (l *look) state(ctx context.Context, j *Job, e *entry) (state string, err error) {
+	if e.Final != "" {
+		return e.Final, nil
+	}
+	if why := l.untouched(j, e); why != "" {
+		if why == isTheirs || why == isReleased {
+			return why, l.finish(j, e, why)
+		}
+		return why, nil
+	}
+	job, s, err := l.question(j)
+	l.tell("job "+strconv.FormatInt(int64(j.ID), 10), err)
+	ours, _ := e.whose(j)
+	waits := (ours || graced(j)) && j.Eligible.time().After(l.now)
+	stop := func(state, why string) (string, error) {
+		if waits {
+			return state, l.let(ctx, j, e, why)
+		}
+		return state, nil
+	}
+	switch {
+	case err != nil || marksOf(j.Comment) == nil:
+		return stop(isWrong, "its comment does not ask to wait")
+	case s.Mode != v1alpha1.ModeEnforce || !s.Ours:
+		return stop(isOff, "the mode here is "+string(s.Mode))
+	}
+	job.Openings = l.room.openings(j, l.now, job.LatestStart(), job.Duration)
+	q, d := l.rules.Question(l.now, job, s), l.rules.Decide(l.now, job, s)
+	switch {
+	case !d.Held(l.now) && ours && !job.Released && blind(d.Reason.Kind): // what vanishes leaves the plan as it is
+	case !d.Held(l.now):
+		return stop(isReleased, d.Reason.String())
+	case !ours || !l.steady(j, e, q, &d, &s):
+		if err := l.give(ctx, j, e, q, &d, &s); err != nil {
+			return isHeld, err
+		}
+	}
+	l.hold(j, e, &job)
+	return isHeld, nil
+}
+
+// untouched returns why a job is left alone, by what Slurm says of it; "": it is not.
+func (l *look) untouched(j *Job, e *entry) string {
+	begin := j.Eligible.time()
+	ours, others := e.whose(j)
+	switch {
+	case j.Reservation != "", j.HetJob != 0, j.Flags.has("CRON_JOB"):
+		return isTheirs // a reservation and a crontab have their time, and parts of one job begin together
+	case strings.HasPrefix(j.Reason, "JobHeld"):
+		return "job-held"
+	case others, !ours && begin.After(l.now) && !graced(j):
+		return isTheirs
+	case ours && !begin.After(l.now):
+		return isReleased
+	}
+	return ""
+}
+
+// grace is how long job_submit.lua puts off what may wait, so that it does not start before we have looked.
+const grace = 60
+
+// graced reports whether the BeginTime of a job is that of job_submit.lua.
+func graced(j *Job) bool {
+	return strings.HasPrefix(j.AdminComment, "kubenergy:") && j.Eligible >= j.Submit+grace-same &&
+		j.Eligible <= j.Submit+grace+same
+}
+
+// blind reports whether a decision fell for want of signals.
+func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sched.BeyondForecast }
+
+// A plan that only a forecast changes is changed at most once in leastHold, and for a gain of leastGain.
+const (
+	leastHold = 5 * time.Minute
+	leastGain = 0.01
+	sameStart = time.Minute // starts that differ by less are the same
+)
+
+// steady reports whether a job keeps the BeginTime that it has, though a decision may name another.
+func (l *look) steady(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s *policy.Settings) bool {
+	is := j.Eligible.time()
+	if d.Window.Start.Sub(is).Abs() < sameStart || l.now.Sub(time.Unix(e.Moved, 0)) < leastHold {
+		return true
+	}
+	if d.Reason.Kind != sched.CheaperLater || is.After(q.Queue[0].LatestStart()) {
+		return false // a budget or a threshold is obeyed at once, and so is a user
+	}
+	saving, _, known := q.Saving(&q.Queue[0], is)
+	return known && d.Reason.Saving-saving < max(leastGain, s.MinSaving)
+}
+
+// give gives a job the BeginTime that was decided.
+func (l *look) give(ctx context.Context, j *Job, e *entry, q *sched.Snapshot, d *sched.Decision,
+	s *policy.Settings,
+) error {
+	begin := grid.Earlier(d.Window.Start, q.Queue[0].LatestStart()).Truncate(time.Second)
+	if err := l.set(ctx, j, e, begin, d.Reason.String()); err != nil {
+		return err
+	}
+	l.room.take(j, begin, begin.Add(q.Queue[0].Duration))
+	r := l.record(j, "hold", s.Strategy(), d.Reason.Kind.String(), begin)
+	r.Message, r.Saving, r.Saved = d.Reason.String(), d.Reason.Saving, d.Reason.Carbon
+	l.o.Record(r, q)
+	return nil
+}
+
+// set remembers a BeginTime as ours, and then tells Slurm.
+func (l *look) set(ctx context.Context, j *Job, e *entry, begin time.Time, why string) error {
+	e.Before, _ = e.whose(j)
+	e.Was, e.Ours, e.Reason, e.Moved = int64(j.Eligible), begin.Unix(), why, l.now.Unix()
+	l.memory.of[int64(j.ID)] = e
+	if err := l.memory.write(); err != nil {
+		return err
+	}
+	if err := l.o.Client.SetBegin(ctx, int64(j.ID), begin); err != nil {
+		return err
+	}
+	j.Eligible = number(begin.Unix())
+	l.metrics.begins.Inc()
+	l.o.Log.Info("BeginTime given", "job", int64(j.ID), "account", j.Account, "begin", begin, "why", why)
+	return nil
+}
+
+// let lets a job go that waits for a BeginTime of ours.
+func (l *look) let(ctx context.Context, j *Job, e *entry, why string) error {
+	if err := l.set(ctx, j, e, l.now, why); err != nil {
+		return err
+	}
+	return l.finish(j, e, isReleased)
+}
+
+// finish leaves a job alone from now on.
+func (l *look) finish(j *Job, e *entry, why string) error {
+	waited := e.Ours != 0
+	e.Final = why
+	l.memory.of[int64(j.ID)] = e
+	if err := l.memory.write(); err != nil {
+		return err
+	}
+	if waited {
+		_, s, _ := l.question(j)
+		l.o.Record(l.record(j, "release", s.Strategy(), "Released", l.now), nil)
+	}
+	if why == isTheirs {
+		l.o.Log.Info("left to its user", "job", int64(j.ID), "account", j.Account, "begin", j.Eligible.time())
+	}
+	return nil
+}
+
+func (l *look) record(j *Job, action, strategy, reason string, start time.Time) ledger.Record {
+	return ledger.Record{
+		Action: action, At: l.now, Namespace: namespaceOf(j.Account), OwnerKind: "Job", Owner: j.name(),
+		UID: fmt.Sprintf("%s-%d", j.name(), j.Submit), Strategy: strategy, Reason: reason, Start: start,
+	}
+}
+
+// hold shows a job that waits.
+func (l *look) hold(j *Job, e *entry, job *sched.Job) {
+	r := j.request()
+	l.held = append(l.held, Held{
+		Namespace: namespaceOf(j.Account), Name: j.name(), User: j.User, Marks: marksOf(j.Comment),
+		Submitted: job.Submitted, Begin: j.Eligible.time(), Latest: job.LatestStart(), Reason: e.Reason,
+		Request: r,
+	})
+}

@@ -1,0 +1,96 @@
+package slurm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/google/renameio/v2"
+)
+
+// memory is what is remembered of jobs over restarts: which BeginTimes are ours. It is written before Slurm is told, so
+// that one that was told just before we were killed is not taken for another's.
+type memory struct {
+	file string
+	of   map[int64]*entry // by job
+}
+
+// entry is what is remembered of a job.
+type entry struct {
+	Submit int64  `json:"submit"`           // Slurm begins its numbers anew some day
+	Ours   int64  `json:"ours,omitempty"`   // the BeginTime that we gave it last, or were about to; 0: none
+	Was    int64  `json:"was,omitempty"`    // the one before that
+	Before bool   `json:"before,omitempty"` // and that was ours too
+	Final  string `json:"final,omitempty"`  // it is left alone from now on, and why
+	Reason string `json:"reason,omitempty"` // why it waits
+	Moved  int64  `json:"moved,omitempty"`  // when it was given the last one
+}
+
+func openMemory(file string) (*memory, error) {
+	m := &memory{file: file, of: map[int64]*entry{}}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &m.of)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading which BeginTimes are ours: %w: move %s away, and those that were given stay",
+			err, file)
+	}
+	return m, nil
+}
+
+func (m *memory) write() error {
+	text, err := json.Marshal(m.of)
+	if err == nil {
+		err = renameio.WriteFile(m.file, text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("remembering BeginTimes, without which none is given: %w", err)
+	}
+	return nil
+}
+
+// entry returns what is remembered of a job; an empty one of a job that is new.
+func (m *memory) entry(j *Job) *entry {
+	e := m.of[int64(j.ID)]
+	if e == nil || e.Submit != int64(j.Submit) {
+		e = &entry{Submit: int64(j.Submit)}
+	}
+	return e
+}
+
+// forget drops jobs that do not wait any more.
+func (m *memory) forget(waits map[int64]bool) (changed bool) {
+	for id := range m.of {
+		if !waits[id] {
+			delete(m.of, id)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// same is how far apart two readings of one BeginTime may be.
+const same = 2
+
+func near(a, b int64) bool { return max(a-b, b-a) <= same }
+
+// whose reports whether the BeginTime that a job has is ours, or whether another has replaced it. We may have been
+// killed, or refused, before Slurm was told of the last one.
+func (e *entry) whose(j *Job) (ours, others bool) {
+	begin := int64(j.Eligible)
+	switch {
+	case e.Ours == 0:
+		return false, false
+	case near(begin, e.Ours):
+		return true, false
+	case near(begin, e.Was):
+		return e.Before, false
+	}
+	return false, true
+}
