@@ -61,6 +61,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 type Trouble struct {
 	Kind string // of the metric: one of a few
 	Err  error
+	mute bool // slurmrestd gave no number
 }
 
 // Error implements error.
@@ -70,7 +71,7 @@ func (t *Trouble) Error() string { return t.Err.Error() }
 func (t *Trouble) Unwrap() error { return t.Err }
 
 func trouble(kind, format string, args ...any) error {
-	return &Trouble{kind, fmt.Errorf(format, args...)}
+	return &Trouble{Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
 // The kinds of trouble.
@@ -122,7 +123,11 @@ func (c *Client) SetBegin(ctx context.Context, id int64, begin time.Time) error 
 		return err
 	}
 	path := fmt.Sprintf("/slurm/%s/job/%d", c.version.name, id)
-	return c.do(ctx, http.MethodPost, path, map[string]any{"begin_time": c.version.begin(begin)}, &struct{}{})
+	err := c.do(ctx, http.MethodPost, path, map[string]any{"begin_time": c.version.begin(begin)}, &struct{}{})
+	if t, ok := errors.AsType[*Trouble](err); ok && t.mute && c.version.mute {
+		return nil // the next look sees what became of it
+	}
+	return err
 }
 
 // negotiate finds the best version that slurmrestd answers to, and whether slurmctld answers.
@@ -233,23 +238,30 @@ func (c *Client) unanswered(err error) error {
 // said is an error as slurmrestd says it.
 type said struct {
 	Description, Error, Source string
-	Number                     number `json:"error_number"`
+	Number                     *int64 `json:"error_number"`
 }
 
 // Slurm's numbers of what needs a right.
 const (
 	accessDenied = 2002
-	notOwner     = 2150 // ESLURM_USER_ID_MISSING, as an account without AdminLevel is told
+	notOwner     = 2010 // as an account without AdminLevel is told
+	unspecified  = -1   // as slurmrestd of old versions is told by slurmctld
 )
 
 // failure returns what an answer says of failure; nil: nothing.
 func (c *Client) failure(status int, errs []said, data []byte) error {
 	var text string
+	mute := status < http.StatusMultipleChoices
 	denied := status == http.StatusUnauthorized || status == http.StatusForbidden
 	for _, e := range errs {
 		text = strings.TrimPrefix(text+"; "+strings.Trim(e.Error+": "+e.Description, ": "), "; ")
-		denied = denied || e.Number == accessDenied || e.Number == notOwner ||
-			strings.Contains(strings.ToLower(e.Error), "permission denied")
+		if e.Number == nil {
+			continue
+		}
+		denied, mute = denied || *e.Number == accessDenied || *e.Number == notOwner, false
+		if *e.Number == unspecified {
+			text += "; slurmctld does not answer it, or does not accept the token: look at both"
+		}
 	}
 	const longest = 300
 	if text == "" {
@@ -262,7 +274,7 @@ func (c *Client) failure(status int, errs []said, data []byte) error {
 	case status == http.StatusNotFound:
 		return trouble(unknown, "slurmrestd at %s has no such path", c.o.URL)
 	case len(errs) > 0 || status >= http.StatusMultipleChoices:
-		return trouble(refused, "slurmrestd at %s answers %d: %s", c.o.URL, status, text)
+		return &Trouble{refused, fmt.Errorf("slurmrestd at %s answers %d: %s", c.o.URL, status, text), mute}
 	}
 	return nil
 }

@@ -26,21 +26,23 @@ func TestJobsWaitForTheValley(t *testing.T) {
 			graced := w.add(4, mayWait, func(j *job) {
 				j.admin, j.begin = "kubenergy: looked at", j.submit.Add(time.Minute)
 			})
+			array := w.add(5, mayWait, func(j *job) { j.array, j.cpus = "1-10%2", 1 })
 			w.look()
 			w.begins(waits, valley, "its best hour")
 			w.begins(short, 0, "no hour saves anything in time")
 			w.begins(plain, 0, "it does not ask")
 			w.begins(graced, valley, "job_submit.lua has put it off until we look")
-			if !slices.Equal(w.sets, []int64{1, 4}) || len(w.fake.asked) != 2 || w.fake.asked[0] != "begin_time" {
+			w.begins(array, valley, "an array is one job")
+			if !slices.Equal(w.sets, []int64{1, 4, 5}) || len(w.fake.asked) != 3 || w.fake.asked[0] != "begin_time" {
 				t.Errorf("changed %v of jobs %v, want begin_time alone", w.fake.asked, w.sets)
 			}
-			if len(w.held) != 2 || w.held[0].Namespace != "team-a" || w.held[0].Latest != noon.Add(8*time.Hour) {
+			if len(w.held) != 3 || w.held[0].Namespace != "team-a" || w.held[0].Latest != noon.Add(8*time.Hour) {
 				t.Errorf("shown: %+v", w.held)
 			}
 			for range 3 {
 				w.look()
 			}
-			if len(w.sets) != 2 {
+			if len(w.sets) != 3 {
 				t.Errorf("set again without news: %v", w.sets)
 			}
 		})
@@ -264,6 +266,13 @@ func TestFailsOpen(t *testing.T) {
 				return true
 			}
 		}, "adminlevel=operator"},
+		"slurmctld": {func(w *world) {
+			w.refuse = func(rw http.ResponseWriter, _ *http.Request) bool {
+				rw.WriteHeader(http.StatusInternalServerError)
+				fmt.Fprint(rw, `{"errors":[{"error":"Unspecified error","error_number":-1}]}`)
+				return true
+			}
+		}, "slurmctld does not answer it"},
 		"version": {func(w *world) { w.version = "v0.0.50" }, "v0.0.45"},
 		"nonsense": {func(w *world) {
 			w.refuse = func(rw http.ResponseWriter, r *http.Request) bool {

@@ -109,7 +109,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer["jobs"] = all
 	case strings.HasPrefix(path, "job/") && r.Method == http.MethodPost:
-		if err := f.update(strings.TrimPrefix(path, "job/"), r); err != nil {
+		id, _ := strconv.ParseInt(strings.TrimPrefix(path, "job/"), 10, 64)
+		if err := f.update(id, r); err == nil && f.version == "v0.0.38" && f.jobs[id].array != "" {
+			answer["errors"] = []any{map[string]any{"description": "job array update failed", "source": "x"}}
+		} else if err != nil {
 			w.WriteHeader(http.StatusInternalServerError)
 			answer["errors"] = []any{map[string]any{"error": err.Error(), "error_number": 2009}}
 		}
@@ -117,16 +120,15 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func (f *fake) update(id string, r *http.Request) error {
+func (f *fake) update(n int64, r *http.Request) error {
 	var body map[string]json.RawMessage
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		return err
 	}
 	f.asked = slices.AppendSeq(f.asked, maps.Keys(body))
-	n, _ := strconv.ParseInt(id, 10, 64)
 	j := f.jobs[n]
 	if j == nil {
-		return fmt.Errorf("invalid job id %s", id)
+		return fmt.Errorf("invalid job id %d", n)
 	}
 	var begin int64
 	if f.version == "v0.0.38" {

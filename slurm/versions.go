@@ -11,15 +11,16 @@ type version struct {
 	name  string
 	slash string              // at the end of the paths of lists
 	begin func(time.Time) any // a BeginTime, as it is sent
+	mute  bool                // a change of an array is answered by an error without a number, made or not
 }
 
 // versions are those that are known, the best first. Slurm 24.11 and later have one of the first four, 22.05 the last.
 var versions = []version{
-	{"v0.0.45", "/", beginNumber},
-	{"v0.0.44", "/", beginNumber},
-	{"v0.0.43", "/", beginNumber},
-	{"v0.0.42", "/", beginNumber},
-	{"v0.0.38", "", beginText},
+	{"v0.0.45", "/", beginNumber, false},
+	{"v0.0.44", "/", beginNumber, false},
+	{"v0.0.43", "/", beginNumber, false},
+	{"v0.0.42", "/", beginNumber, false},
+	{"v0.0.38", "", beginText, true},
 }
 
 func beginNumber(t time.Time) any {

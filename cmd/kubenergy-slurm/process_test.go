@@ -146,9 +146,9 @@ func TestWithoutKubernetes(t *testing.T) {
 		t.Errorf("%v does not say %q:\n%s", args, want, last)
 	}
 	says("slurm-7", "held", "-A")
-	says("cheaper", "explain", "job", "slurm-7", "-n", "physics")
-	says("1 decision", "replay", "--strategy", "carbon+window", "--from", "-1h")
-	says("month", "report", "--from", "-1h")
+	says("CheaperLater", "explain", "job", "slurm-7", "-n", "physics")
+	says("1 recorded decisions", "replay", "--strategy", "carbon+window", "--from", "-1h")
+	says("total", "report", "--from", "-1h")
 	says("asked", "run-now", "job", "slurm-7", "-n", "physics")
 	wait("started now", func() bool { return q.begins().Before(valley) })
 }

@@ -158,7 +158,7 @@ func (s *Server) replace(found map[string]*unstructured.Unstructured) {
 }
 
 // LabelMade is on what programs make of kinds that files have, and no file holds.
-const LabelMade = v1alpha1.Prefix + "made"
+const LabelMade = "app.kubernetes.io/managed-by"
 
 // restore reads what was kept.
 func (s *Server) restore() error {
