@@ -1,0 +1,194 @@
+package slurm
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// Three hundred jobs, half of which may wait, and kubenergy-slurm is killed fifty times: every job that may wait is
+// eligible by its deadline, and runs.
+func TestKills(t *testing.T) {
+	s := newStage(t)
+	s.token(operator)
+	const jobs, kills, pause = 300, 50, 9 * time.Second
+	r := rand.New(rand.NewPCG(24, 1))
+	process := s.ours()
+	defer func() { process.End(t) }()
+	latest, plain := map[int64]time.Duration{}, map[int64]bool{}
+	killed, next := 0, time.Now().Add(pause)
+	for n := 0; n < jobs || killed < kills; n++ {
+		switch seconds := 1 + r.IntN(4); {
+		case n >= jobs:
+		case r.IntN(2) == 0:
+			id, _ := s.submit(seconds, "plain")
+			plain[id] = true
+		default:
+			delay := time.Duration(20+r.IntN(180)) * time.Second
+			id, _ := s.submit(seconds, "kubenergy:allowed-delay="+delay.String()+",expected-duration=10s")
+			latest[id] = delay
+		}
+		if time.Now().After(next) && killed < kills {
+			process.Kill()
+			killed++
+			process = s.ours()
+			next = time.Now().Add(pause/2 + time.Duration(r.Int64N(int64(pause))))
+		}
+		time.Sleep(time.Duration(r.IntN(2800)) * time.Millisecond)
+	}
+	kit.Eventually(t, 6*time.Minute, "all jobs have run", func() bool {
+		text, _ := s.output("squeue", "-h")
+		return strings.TrimSpace(text) == ""
+	})
+	time.Sleep(5 * time.Second) // until slurmdbd knows
+	all, delayed, inTime := s.jobs(), 0, 0
+	for id, delay := range latest {
+		j := all[id]
+		by := j.submit.Add(delay)
+		if j.state != "COMPLETED" || j.eligible.After(by.Add(time.Second)) {
+			t.Errorf("job %d: %s, eligible %v after its deadline", id, j.state, j.eligible.Sub(by))
+		}
+		if j.eligible.Sub(j.submit) > 5*time.Second {
+			delayed++
+		}
+		if clean(j.eligible) {
+			inTime++
+		}
+		if late := j.start.Sub(by); late > 20*time.Second { // two nodes are never full, so stock starts at once
+			t.Errorf("job %d started %v after its deadline", id, late)
+		}
+	}
+	for id := range plain {
+		if j := all[id]; j.eligible.Sub(j.submit) > time.Second {
+			t.Errorf("job %d did not ask to wait, and was eligible after %v", id, j.eligible.Sub(j.submit))
+		}
+	}
+	t.Logf("%d kills; of %d jobs that may wait, %d were put off, and %d became eligible while the grid was clean", killed,
+		len(latest), delayed, inTime)
+	if 2*delayed < len(latest) || 3*inTime < len(latest) {
+		t.Error("too few for a test of delays")
+	}
+}
+
+// Whatever is broken, jobs run as on a stock Slurm, and the operator is told.
+func TestFailsOpen(t *testing.T) {
+	s := newStage(t)
+	s.token(operator)
+	// runs wants a job that may wait for an hour to be eligible soon, and ours to say something.
+	runs := func(says string, p *kit.Process) {
+		t.Helper()
+		id, _ := s.submit(1, "kubenergy:allowed-delay=1h,expected-duration=10s")
+		if says != "" {
+			kit.Eventually(t, time.Minute, "the log says "+says, func() bool { return strings.Contains(p.Output(), says) })
+		}
+		kit.Eventually(t, 3*time.Minute, "the job has run", func() bool { return s.jobs()[id].state == "COMPLETED" })
+		if j := s.jobs()[id]; j.eligible.Sub(j.submit) > 70*time.Second {
+			t.Errorf("eligible after %v", j.eligible.Sub(j.submit))
+		}
+	}
+	with := func(name, says string, spoil, mend func()) {
+		t.Run(name, func(t *testing.T) {
+			spoil()
+			p := s.ours()
+			runs(says, p)
+			p.End(t)
+			mend()
+		})
+	}
+	t.Run("Absent", func(*testing.T) { runs("", nil) })
+	with("Gone", "look whether it runs", func() { s.restd.Kill() }, func() { s.startRest() })
+	with("Slow", "has not answered within", func() { _ = s.restd.Cmd.Process.Signal(syscall.SIGSTOP) },
+		func() { _ = s.restd.Cmd.Process.Signal(syscall.SIGCONT) })
+	with("Forbidden", "adminlevel=operator", func() { s.token("bin") }, func() { s.token(operator) })
+	with("Token", "look at both", func() { s.write("token", 0o600, "a.b.c") }, func() { s.token(operator) })
+	with("Version", "answers to none of", func() {
+		s.restd.Kill()
+		s.startRest("-s", "openapi/v0.0.36")
+	}, func() {
+		s.restd.Kill()
+		s.startRest()
+	})
+	t.Run("Lua", func(t *testing.T) {
+		for _, broken := range []string{"os.time = nil\n" + s.lua, s.lua + "function (", ""} {
+			s.write("job_submit.lua", 0o644, broken)
+			time.Sleep(time.Second)
+			if _, told := s.submit(1, "kubenergy:allowed-delay=1h"); strings.Contains(told, "error") {
+				t.Errorf("the submitter is told %q", told)
+			}
+		}
+		s.write("job_submit.lua", 0o644, s.lua)
+	})
+	t.Run("Told", func(t *testing.T) {
+		for comment, want := range map[string]string{
+			"kubenergy:allowed-delay=6h": "up to 360 minutes", "kubenergy:alowed-delay=6h": "alowed-delay has no effect",
+			"kubenergy:allowed-delay=soon": "makes no sense", "anything": "",
+		} {
+			if _, told := s.submit(1, comment); !strings.Contains(told, want) || want == "" && told != "" {
+				t.Errorf("%s: told %q, want %q", comment, told, want)
+			}
+		}
+	})
+}
+
+// What users and administrators say to Slurm wins, arrays wait as one, and QOS, priority and node stay as they are.
+func TestOthersWin(t *testing.T) {
+	s := newStage(t)
+	s.token(operator)
+	p := s.ours()
+	defer func() { p.End(t) }()
+	const comment = "kubenergy:allowed-delay=3m30s,expected-duration=10s"
+	show := func(id int64) string { return s.run("scontrol", "show", "job", idText(id)) }
+	field := func(id int64, key string) string {
+		_, rest, _ := strings.Cut(show(id), key+"=")
+		value, _, _ := strings.Cut(rest, " ")
+		return strings.TrimSpace(value)
+	}
+	wait := func(id int64) string {
+		t.Helper()
+		kit.Eventually(t, 30*time.Second, "a BeginTime of ours", func() bool {
+			return strings.Contains(p.Output(), `"job":`+idText(id)+",") || field(id, "JobState") == "RUNNING"
+		})
+		return field(id, "EligibleTime")
+	}
+	for time.Now().Minute()%4 != 1 { // three minutes before the grid is clean
+		time.Sleep(time.Second)
+	}
+	array, _ := s.submit(1, comment, "--array=1-4%2")
+	dependent, _ := s.submit(1, comment, "--dependency=afterok:"+idText(array))
+	let, _ := s.submit(1, comment)
+	moved, _ := s.submit(1, comment)
+	held, _ := s.submit(1, comment)
+	before := field(let, "Priority") + field(let, "QOS")
+	wait(array)
+	ours := wait(let)
+	wait(moved)
+	wait(held)
+	if after := field(let, "Priority") + field(let, "QOS"); after != before && !strings.HasPrefix(after, "0") {
+		t.Logf("priority and QOS were %s and are %s", before, after) // age counts
+	}
+	if got := field(array, "EligibleTime"); got != ours {
+		t.Errorf("the array is eligible at %s, a job at %s", got, ours)
+	}
+	s.run("scontrol", "update", "JobId="+idText(let), "StartTime=now")
+	s.run("scontrol", "update", "JobId="+idText(moved), "StartTime=now+1200")
+	s.run("scontrol", "hold", idText(held))
+	theirs := field(moved, "EligibleTime")
+	time.Sleep(10 * time.Second)
+	if got := field(moved, "EligibleTime"); got != theirs {
+		t.Errorf("a StartTime of its user has become %s", got)
+	}
+	if got := field(held, "Reason"); !strings.HasPrefix(got, "JobHeld") {
+		t.Errorf("a held job is %s", got)
+	}
+	kit.Eventually(t, time.Minute, "what was let go has run", func() bool { return s.jobs()[let].state == "COMPLETED" })
+	kit.Eventually(t, 5*time.Minute, "the array and what depends on it have run", func() bool {
+		return s.jobs()[dependent].state == "COMPLETED"
+	})
+}
+
+func idText(id int64) string { return strconv.FormatInt(id, 10) }
