@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada prometheus grafana axe browser pictures generate verify clean manifests images chart-test \
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test \
         test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
@@ -241,6 +241,12 @@ karmada: ## Show on a real Karmada, built from the checkout KARMADA_SRC, where w
 	@if [ ! -d '$(KARMADA_SRC)/cmd/scheduler' ]; then \
 	  echo "KARMADA_SRC names no checkout: clone github.com/karmada-io/karmada, check out v1.19 (f8fdd02df was tried), KARMADA_SRC=DIR"; exit 1; fi
 	KARMADA_SRC='$(abspath $(KARMADA_SRC))' KUBENERGY_LONG=1 go test ./test/karmada -run . -v -count=1 -timeout 180m
+
+# Ten minutes each: kills, failures, and who wins. Daemons listen on this machine alone, in a folder of their own.
+slurm: ## Show on Debian's real Slurm, as root, that jobs which wait are eligible by their deadline, whatever dies: half an hour.
+	@for p in munged mariadbd slurmdbd slurmctld slurmd slurmrestd; do PATH=$$PATH:/usr/sbin command -v $$p >/dev/null || { \
+	  echo "no $$p: as root, apt-get install slurm-wlm slurmdbd slurmrestd slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin mariadb-server munge"; exit 1; }; done
+	KUBENERGY_LONG=1 go test ./test/slurm -run . -v -count=1 -timeout 60m
 
 hold: ## Show on a real control plane that no hold outlives its deadline (promise P1).
 	go test ./test/hold/... -run . -v -count=1 -timeout $(TIMEOUT)

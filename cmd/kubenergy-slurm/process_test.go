@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -151,4 +152,36 @@ func TestWithoutKubernetes(t *testing.T) {
 	says("total", "report", "--from", "-1h")
 	says("asked", "run-now", "job", "slurm-7", "-n", "physics")
 	wait("started now", func() bool { return q.begins().Before(valley) })
+}
+
+// The example of the environment file holds options that exist.
+func TestUnit(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "systemd", "kubenergy-slurm.default"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, args, ok := strings.Cut(string(text), `KUBENERGY_SLURM_ARGS="`)
+	args, _, closed := strings.Cut(args, `"`)
+	var f flags
+	if err := f.parse(strings.Fields(args), io.Discard); !ok || !closed || err != nil {
+		t.Errorf("%s: %v", args, err)
+	}
+	unit, err := os.ReadFile(filepath.Join("..", "..", "deploy", "systemd", "kubenergy-slurm.service"))
+	if err != nil || !strings.Contains(string(unit), "--state-dir=/var/lib/kubenergy-slurm ") {
+		t.Errorf("the unit names no state folder of its own: %v", err)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--slurm-url":            {},
+		"--slurm-interval":       {"--slurm-url=unix:/s", "--slurm-interval=1ms"},
+		"unexpected argument":    {"--slurm-url=unix:/s", "x"},
+		"not defined: -leader-e": {"--slurm-url=unix:/s", "--leader-elect"},
+	} {
+		var f flags
+		if err := f.parse(args, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", args, err, want)
+		}
+	}
 }

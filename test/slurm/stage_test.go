@@ -197,7 +197,11 @@ func (s *stage) command(name string, args ...string) *exec.Cmd {
 // start runs a daemon in the foreground until the test ends.
 func (s *stage) start(name string, args ...string) *kit.Process {
 	s.t.Helper()
-	return kit.Start(s.t, s.dir, name+strings.Join(args[len(args)-1:], ""), s.command(name, args...))
+	log := name
+	if name == "slurmd" {
+		log += "-" + args[len(args)-1]
+	}
+	return kit.Start(s.t, s.dir, log, s.command(name, args...))
 }
 
 func (s *stage) output(name string, args ...string) (string, error) {

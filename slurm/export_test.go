@@ -1,0 +1,4 @@
+package slurm
+
+// Grace is for tests.
+const Grace = grace
