@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,6 +74,11 @@ var reportGroups = []ledger.Dimension{
 	ledger.ByTeam, ledger.BySite, ledger.ByCluster, ledger.ByParent, ledger.ByKind,
 }
 
+// ofSlurm are Slurm's words for dimensions of its jobs.
+var ofSlurm = map[string]ledger.Dimension{
+	"account": ledger.ByNamespace, "user": ledger.ByTeam, "partition": ledger.ByParent,
+}
+
 func newReport(t terminal) *cobra.Command {
 	f := reportFlags{filters: map[string]*[]string{}}
 	var names []string
@@ -96,7 +102,8 @@ decisions that the scheduler records. Times are in UTC.`,
 	f.centralFlags.add(flags)
 	f.spanFlags.add(flags, "")
 	flags.StringSliceVar(&f.groupBy, "group-by", []string{"namespace"},
-		"one or several of "+strings.Join(names, ", ")+"; empty: the sum alone")
+		"one or several of "+strings.Join(names, ", ")+"; account, user and partition "+
+			"are namespace, team and parent of Slurm jobs; empty: the sum alone")
 	for _, filter := range []struct{ name, usage string }{
 		{"node", "only these nodes"},
 		{"owner", "only these owners, as Job/nightly"},
@@ -147,10 +154,11 @@ func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, e
 		if name == "" {
 			continue
 		}
-		if d := ledger.Dimension(name); !slices.Contains(reportGroups, d) {
+		d := cmp.Or(ofSlurm[name], ledger.Dimension(name))
+		if !slices.Contains(reportGroups, d) {
 			return nil, fmt.Errorf("--group-by is %q: want one or several of %v", name, reportGroups)
 		}
-		q.GroupBy = append(q.GroupBy, ledger.Dimension(name))
+		q.GroupBy = append(q.GroupBy, d)
 	}
 	if _, err := sched.New(f.baseline); err != nil {
 		return nil, fmt.Errorf("--baseline: %w", err)

@@ -55,8 +55,10 @@ type Options struct {
 	Webhooks     []string // hosts that budgets may notify
 	NodeMaxPower float64  // watts that a node of which nothing is known may draw
 	Keep         ledger.Retention
-	LogFormat    string // json or text
-	LogLevel     slog.Level
+	// Group is that of [intake.DirectoryOptions]; no flag sets it.
+	Group     func(node, path string) (name string, a ledger.Account, ok bool)
+	LogFormat string // json or text
+	LogLevel  slog.Level
 }
 
 // keepsLedger reports whether there is somewhere to keep a ledger.

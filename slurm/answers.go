@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// number is a count or a time: a plain number in old versions, {set, infinite, number} in young ones. Slurm's values for
-// "none" and "any" read as zero.
+// number is a count or a time: a plain number in old versions, {set, infinite, number} in young ones. Slurm's values
+// for "none" and "any" read as zero.
 type number int64
 
 // noValue and the number after it are 32 bits of "none" and of "any"; their 64 bits and sums with them are larger.
@@ -72,7 +72,6 @@ func (w words) has(any ...string) bool {
 // A Job is what is read of one. An array whose tasks wait is one Job.
 type Job struct {
 	ID           number `json:"job_id"`
-	Name         string `json:"name"`
 	Account      string `json:"account"`
 	User         string `json:"user_name"`
 	Partition    string `json:"partition"`
@@ -99,11 +98,9 @@ type Job struct {
 type Node struct {
 	Name       string   `json:"name"`
 	CPUs       number   `json:"cpus"`
-	Memory     number   `json:"real_memory"` // MiB
 	State      words    `json:"state"`
 	StateFlags words    `json:"state_flags"` // of old versions
 	Partitions []string `json:"partitions"`
-	Tres       string   `json:"tres"`
 }
 
 // usable reports whether a node takes work, or would once it is woken.

@@ -228,11 +228,11 @@ func (c *Client) sign(r *http.Request) error {
 // unanswered says why there is no answer.
 func (c *Client) unanswered(err error) error {
 	if t, ok := errors.AsType[net.Error](err); ok && t.Timeout() {
-		return trouble(slow, "slurmrestd at %s has not answered within %v: Slurm goes on without us; look at its load and "+
-			"slurmctld's", c.o.URL, timeout)
+		return trouble(slow, "slurmrestd at %s has not answered within %v: Slurm goes on without us; look at its load "+
+			"and slurmctld's", c.o.URL, timeout)
 	}
-	return trouble(away, "slurmrestd at %s does not answer: Slurm goes on without us; look whether it runs: %w", c.o.URL,
-		err)
+	return trouble(away, "slurmrestd at %s does not answer: Slurm goes on without us; look whether it runs: %w",
+		c.o.URL, err)
 }
 
 // said is an error as slurmrestd says it.

@@ -15,7 +15,7 @@ func checkConf(file string) error {
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return fmt.Errorf("whether age counts while a job waits is not known: %w: name slurm.conf with --slurm-conf", err)
+		return fmt.Errorf("whether age counts while a job waits is not known: %w: name it with --slurm-conf", err)
 	}
 	defer f.Close()
 	said := map[string]string{}

@@ -51,10 +51,11 @@ type Held struct {
 
 // Driver gives BeginTimes. Make it with [New].
 type Driver struct {
-	o       Options
-	memory  *memory
-	metrics *metrics
-	told    map[string]string // what was logged last, by what it is about
+	o        Options
+	memory   *memory
+	accounts accounts
+	metrics  *metrics
+	told     map[string]string // what was logged last, by what it is about
 }
 
 // New returns a driver that has not looked yet.
@@ -63,12 +64,27 @@ func New(o Options) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Driver{o: o, memory: m, metrics: newMetrics(o.Registerer), told: map[string]string{}}, nil
+	return &Driver{
+		o: o, memory: m, metrics: newMetrics(o.Registerer), told: map[string]string{},
+		accounts: accounts{of: map[int64]charged{}},
+	}, nil
 }
+
+// settling is how long policies are waited for at the start.
+const settling = 10 * time.Second
 
 // Run looks again and again until ctx ends. The BeginTimes that were given stay.
 func (d *Driver) Run(ctx context.Context) error {
-	const share = 9 // of the time is slurmctld's own
+	const (
+		share = 9 // of the time is slurmctld's own
+		pause = 100 * time.Millisecond
+	)
+	for range settling / pause {
+		if _, settled := d.o.Rules(); settled || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(pause)
+	}
 	for {
 		began := time.Now()
 		d.tell("slurm.conf", checkConf(d.o.Conf))
@@ -101,13 +117,14 @@ func (d *Driver) tell(about string, err error) {
 // Look asks Slurm what waits, and gives BeginTimes. An error says why nothing was done, or not all.
 func (d *Driver) Look(ctx context.Context) (err error) {
 	defer func() { d.metrics.looked(err, d.o.Client.Version()) }()
-	rules, settled := d.o.Rules()
-	if !settled {
-		return trouble("rules", "policies are not known yet: nothing is put off")
-	}
 	jobs, err := d.o.Client.Jobs(ctx)
 	if err != nil {
 		return err
+	}
+	d.accounts.saw(jobs, d.o.Now())
+	rules, settled := d.o.Rules()
+	if !settled {
+		return trouble("rules", "policies are not known yet: nothing is put off")
 	}
 	nodes, err := d.o.Client.Nodes(ctx)
 	if err != nil {
@@ -117,7 +134,9 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 		Driver: d, rules: rules, now: d.o.Now().UTC(), room: newRoom(nodes, jobs, d.o.Now()), waits: map[int64]bool{},
 		states: map[string]int{},
 	}
-	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Or(cmp.Compare(a.Submit, b.Submit), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(jobs, func(a, b Job) int {
+		return cmp.Or(cmp.Compare(a.Submit, b.Submit), cmp.Compare(a.ID, b.ID))
+	})
 	for i := range jobs {
 		j := &jobs[i]
 		e := d.memory.entry(j)

@@ -43,6 +43,7 @@ type job struct {
 	limit                time.Duration
 	deadline             time.Time
 	array, resv, account string
+	hosts                string
 }
 
 // fake is a slurmrestd of ours, in an old and in a young version.
@@ -104,7 +105,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				"admin_comment": j.admin, "job_state": f.word(j.state), "state_reason": j.reason, "resv_name": j.resv,
 				"submit_time": f.number(unix(j.submit)), "eligible_time": f.number(unix(j.begin)),
 				"deadline": f.number(unix(j.deadline)), "time_limit": f.number(int64(j.limit / time.Minute)),
-				"cpus": f.number(j.cpus), "array_task_string": j.array,
+				"cpus": f.number(j.cpus), "array_task_string": j.array, "nodes": j.hosts,
 			})
 		}
 		answer["jobs"] = all
@@ -154,7 +155,7 @@ func (f *fake) update(n int64, r *http.Request) error {
 // world is a driver in front of a fake.
 type world struct {
 	*fake
-	t         *testing.T
+	t         testing.TB
 	url       string
 	token     string
 	state     string
@@ -169,7 +170,7 @@ type world struct {
 	held      []slurm.Held
 }
 
-func newWorld(t *testing.T, version string) *world {
+func newWorld(t testing.TB, version string) *world {
 	t.Helper()
 	w := &world{
 		fake: &fake{version: version, now: noon, jobs: map[int64]*job{}, cpus: 64}, t: t, mode: v1alpha1.ModeEnforce,

@@ -24,7 +24,9 @@ type flags struct {
 }
 
 // ofClusters are flags of the controller that only a cluster needs.
-var ofClusters = []string{"namespace", "agent-namespace", "leader-elect", "agentless", "ingest-namespace", "api-ca-file"}
+var ofClusters = []string{
+	"namespace", "agent-namespace", "leader-elect", "agentless", "ingest-namespace", "api-ca-file",
+}
 
 func (f *flags) parse(args []string, out io.Writer) error {
 	all := flag.NewFlagSet("kubenergy-controller", flag.ContinueOnError)
@@ -44,8 +46,8 @@ func (f *flags) parse(args []string, out io.Writer) error {
 	set.DurationVar(&f.every, "slurm-interval", 10*time.Second, "`time` between two looks at Slurm's queue")
 	set.StringVar(&f.folder, "config-dir", "/etc/kubenergy/config", "`folder` of YAML files with GridZones, "+
 		"EnergyPolicies, EnergyBudgets and PowerProfiles")
-	set.StringVar(&f.listen, "objects-bind-address", "127.0.0.1:9444", "`address` of this machine on which commands of "+
-		"kubenergy read them, with the kubeconfig of the state folder")
+	set.StringVar(&f.listen, "objects-bind-address", "127.0.0.1:9444", "`address` of this machine on which commands "+
+		"of kubenergy read them, with the kubeconfig of the state folder")
 	err := set.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	_ "golang.org/x/crypto/x509roots/fallback" // an image from scratch has no certificate authorities
-	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -23,35 +22,14 @@ func main() {
 	err, code := f.parse(os.Args[1:], os.Stderr), 2
 	if err == nil {
 		ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		err, code = run(ctx, &f), 1
+		log := f.controller.Logger(os.Stderr)
+		ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
+		klog.SetLogger(logr.FromSlogHandler(log.Handler()))
+		err, code = run(ctx, &f, log), 1
 		stop()
 	}
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "kubenergy-slurm:", err)
 		os.Exit(code)
 	}
-}
-
-// run runs all parts until ctx or one of them ends.
-func run(ctx context.Context, f *flags) error {
-	log := f.controller.Logger(os.Stderr)
-	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	parts, err := newParts(f, log)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	for _, part := range parts {
-		group.Go(func() error {
-			if err := part(ctx); err != nil {
-				return err
-			}
-			return context.Canceled // everything ends with it
-		})
-	}
-	if err := group.Wait(); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
 }

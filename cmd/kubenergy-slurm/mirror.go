@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -21,52 +20,33 @@ import (
 // dashboard and budgets see them, and run-now reaches them.
 type mirror struct{ store *standalone.Server }
 
-const (
-	groupBatch = "batch/v1"
-	kindJob    = "Job"
-)
+var kindJob = batchv1.SchemeGroupVersion.WithKind("Job")
 
 func (m mirror) show(held []slurm.Held) {
-	shown := map[string]*unstructured.Unstructured{}
-	for _, o := range m.store.Objects(groupBatch, kindJob, labels.Everything()) {
-		shown[o.GetNamespace()+"/"+o.GetName()] = o
-	}
+	var all []*unstructured.Unstructured
 	for i := range held {
-		h := &held[i]
-		key := h.Namespace + "/" + h.Name
-		j := jobOf(h)
-		if was := shown[key]; was != nil && was.GetAnnotations()[v1alpha1.AnnotationRunNow] != "" {
-			j.Annotations[v1alpha1.AnnotationRunNow] = was.GetAnnotations()[v1alpha1.AnnotationRunNow]
+		j := jobOf(&held[i])
+		if was := m.store.Object(kindJob, j.Namespace, j.Name); was != nil && runNow(was) != "" {
+			j.Annotations[v1alpha1.AnnotationRunNow] = runNow(was)
 		}
-		delete(shown, key)
-		m.put(&v1.Namespace{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-			ObjectMeta: metav1.ObjectMeta{Name: h.Namespace, Labels: map[string]string{standalone.LabelMade: "true"}},
-		}, true)
-		m.put(j, false)
+		if content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(j); err == nil {
+			all = append(all, &unstructured.Unstructured{Object: content})
+		}
 	}
-	for _, o := range shown {
-		m.store.Delete(o)
-	}
+	m.store.Replace(kindJob, all)
 }
 
-// put stores an object; once: unless there is one of that name.
-func (m mirror) put(o runtime.Object, once bool) {
-	if content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o); err == nil {
-		m.store.Put(&unstructured.Unstructured{Object: content}, once)
-	}
+func runNow(o *unstructured.Unstructured) string {
+	return o.GetAnnotations()[v1alpha1.AnnotationRunNow]
 }
 
 func (m mirror) runNow(namespace, name string) bool {
-	o := m.store.Object(groupBatch, kindJob, namespace, name)
-	return o != nil && o.GetAnnotations()[v1alpha1.AnnotationRunNow] == "true"
+	o := m.store.Object(kindJob, namespace, name)
+	return o != nil && runNow(o) == "true"
 }
 
 func jobOf(h *slurm.Held) *batchv1.Job {
 	annotations := maps.Clone(h.Marks)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
 	annotations[v1alpha1.AnnotationHeldUntil] = h.Begin.UTC().Format(time.RFC3339)
 	annotations[v1alpha1.AnnotationHeldReason] = h.Reason
 	annotations[v1alpha1.AnnotationLatestStart] = h.Latest.UTC().Format(time.RFC3339)
@@ -75,7 +55,7 @@ func jobOf(h *slurm.Held) *batchv1.Job {
 		v1.ResourceMemory: *resource.NewQuantity(h.Request.Memory, resource.BinarySI),
 	}
 	return &batchv1.Job{
-		TypeMeta: metav1.TypeMeta{APIVersion: groupBatch, Kind: kindJob},
+		TypeMeta: metav1.TypeMeta{APIVersion: kindJob.GroupVersion().String(), Kind: kindJob.Kind},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: h.Namespace, Name: h.Name, CreationTimestamp: metav1.NewTime(h.Submitted),
 			Annotations: annotations,

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -35,8 +36,37 @@ import (
 	"github.com/kubenergy/kubenergy/slurm"
 )
 
-// newParts returns what runs: the objects of files, the controller on them, and the driver of Slurm with its recorder.
-func newParts(f *flags, log *slog.Logger) ([]func(context.Context) error, error) {
+// parts are what runs: the objects of files and the controller on them, and what needs them until its own end, the
+// driver of Slurm with its recorder.
+type parts struct{ below, above []func(context.Context) error }
+
+// run runs all parts until ctx or one of them ends.
+func run(ctx context.Context, f *flags, log *slog.Logger) error {
+	all, err := newParts(f, log)
+	if err != nil {
+		return err
+	}
+	below, belowCtx := errgroup.WithContext(context.WithoutCancel(ctx))
+	belowCtx, stop := context.WithCancel(belowCtx)
+	defer stop()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	for _, part := range all.below {
+		below.Go(func() error {
+			defer end()
+			return part(belowCtx)
+		})
+	}
+	above, ctx := errgroup.WithContext(ctx)
+	for _, part := range all.above {
+		above.Go(func() error { return part(ctx) })
+	}
+	err = above.Wait()
+	stop()
+	return errors.Join(err, below.Wait())
+}
+
+func newParts(f *flags, log *slog.Logger) (*parts, error) {
 	state := f.controller.State
 	token, err := ownToken(filepath.Join(state, "token"))
 	if err != nil {
@@ -61,11 +91,12 @@ func newParts(f *flags, log *slog.Logger) ([]func(context.Context) error, error)
 	if err := errors.Join(writeKubeconfig(filepath.Join(state, "kubeconfig"), api), errDriver); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	return []func(context.Context) error{
+	options := f.controller
+	options.Group = driver.Account
+	return &parts{below: []func(context.Context) error{
 		store.Run, func(ctx context.Context) error { return serve(ctx, listener, store) }, objects.Run,
-		func(ctx context.Context) error { return controller.Run(ctx, api, f.controller, log) },
-		driver.Run, recorder.Run,
-	}, nil
+		func(ctx context.Context) error { return controller.Run(ctx, api, options, log) },
+	}, above: []func(context.Context) error{driver.Run, recorder.Run}}, nil
 }
 
 func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.Logger,
@@ -129,7 +160,7 @@ func listen(address string) (l net.Listener, authority []byte, err error) {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	if err != nil || !ip.IsLoopback() {
-		return nil, nil, fmt.Errorf("it is %q, which is none of this machine alone: want one as 127.0.0.1:9444", address)
+		return nil, nil, fmt.Errorf("it is %q, which others reach too: want one as 127.0.0.1:9444", address)
 	}
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", []net.IP{ip}, nil)
 	if err != nil {

@@ -3,20 +3,30 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	certutil "k8s.io/client-go/util/cert"
+
 	"github.com/kubenergy/kubenergy/cli"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -54,6 +64,9 @@ func (q *queue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"nodes":[{"name":"n1","cpus":64,"state":["IDLE"],"partitions":["main"]}]}`)
 	case "/slurm/v0.0.45/jobs":
 		_ = json.NewEncoder(w).Encode(map[string]any{"jobs": []any{map[string]any{
+			"job_id": 8, "account": "physics", "user_name": "bob", "partition": "main", "job_state": []string{"RUNNING"},
+			"nodes": "n[1-2]", "submit_time": number(q.submit.Unix()), "cpus": number(4),
+		}, map[string]any{
 			"job_id": 7, "account": "physics", "user_name": "ada", "partition": "main", "job_state": []string{"PENDING"},
 			"comment": "kubenergy:allowed-delay=8h", "submit_time": number(q.submit.Unix()), "cpus": number(4),
 			"eligible_time": number(q.begin), "time_limit": number(60),
@@ -77,6 +90,36 @@ func (q *queue) begins() time.Time {
 	return time.Unix(q.begin, 0)
 }
 
+// deliver sends what an agent of a compute node would.
+func deliver(t *testing.T, address, state, token string, b *batch.Batch) {
+	t.Helper()
+	pool, err := certutil.NewPool(filepath.Join(state, "api.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := batch.Encode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(address)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://localhost:"+port+"/api/v1/batches",
+		bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if said, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK {
+		t.Fatalf("the batch is answered %s: %s", answer.Status, said)
+	}
+}
+
 // Signals from a file, a job of Slurm, and all that commands of kubenergy say about it: without Kubernetes.
 func TestWithoutKubernetes(t *testing.T) {
 	now := time.Now().UTC()
@@ -93,6 +136,8 @@ func TestWithoutKubernetes(t *testing.T) {
 		fmt.Fprintf(&grid, "%s,%d\n", at.Format(time.RFC3339), value)
 	}
 	kit.Write(t, filepath.Join(folder, "grid.csv"), grid.String())
+	kit.Write(t, filepath.Join(folder, "hosts"), fmt.Sprintf("hosts: [{node: n1, tokenSHA256: %x}]\n",
+		sha256.Sum256([]byte("n1-token"))))
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -107,13 +152,13 @@ func TestWithoutKubernetes(t *testing.T) {
 	if err := f.parse([]string{
 		"--slurm-url=unix:" + socket, "--slurm-interval=1s", "--slurm-conf=", "--config-dir=" + folder,
 		"--data-dir=" + folder, "--state-dir=" + state, "--api-bind-address=" + ledgerAddress,
-		"--objects-bind-address=" + objects, "--metrics-bind-address=0", "--health-probe-bind-address=0",
+		"--objects-bind-address=" + objects, "--host-tokens-file=" + filepath.Join(folder, "hosts"), "--metrics-bind-address=0", "--health-probe-bind-address=0",
 	}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, &f) }()
+	go func() { ended <- run(ctx, &f, f.controller.Logger(t.Output())) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -150,6 +195,34 @@ func TestWithoutKubernetes(t *testing.T) {
 	says("CheaperLater", "explain", "job", "slurm-7", "-n", "physics")
 	says("1 recorded decisions", "replay", "--strategy", "carbon+window", "--from", "-1h")
 	says("total", "report", "--from", "-1h")
+	deliver(t, ledgerAddress, state, "n1-token", &batch.Batch{
+		Version: batch.Version, Stream: batch.Stream{Node: "n1", Boot: "b", Epoch: "e"}, First: 1, Last: 1,
+		Start: now.Add(-time.Minute), End: now, StartSinceBoot: time.Hour, EndSinceBoot: time.Hour + time.Minute,
+		Source: "package (rapl)", Quality: energy.Measured, IdlePolicy: "apart",
+		Measured: 3_600_000_000, Idle: 1_000_000_000, Unknown: 100_000_000, Shares: []energy.Share{
+			{ID: "cgroup//slurm/uid_0/job_9/step_0", Dynamic: 200_000_000},
+			{ID: "cgroup//system.slice/slurmstepd.scope/job_8/step_0", Dynamic: 1_500_000_000},
+			{ID: "cgroup//system.slice/slurmstepd.scope/job_8/step_batch", Dynamic: 300_000_000},
+			{ID: energy.System, Dynamic: 500_000_000},
+		},
+	})
+	text, _ := said("report", "--from", "-1h", "--group-by", "account,user,partition,kind", "-o", "csv")
+	sum, ofJob := 0.0, 0.0
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil || len(rows) < 2 {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	column := slices.IndexFunc(rows[0], func(s string) bool { return strings.Contains(strings.ToLower(s), "kwh") })
+	for _, row := range rows[1:] {
+		kwh, _ := strconv.ParseFloat(row[column], 64)
+		sum += kwh
+		if row[0] == "physics" && row[1] == "bob" && row[2] == "Partition/main" {
+			ofJob += kwh
+		}
+	}
+	if math.Abs(ofJob-0.0005) > 1e-9 || math.Abs(sum-0.001) > 1e-9 && math.Abs(sum-0.002) > 1e-9 {
+		t.Errorf("the job used %v kWh of %v:\n%s", ofJob, sum, text)
+	}
 	says("asked", "run-now", "job", "slurm-7", "-n", "physics")
 	wait("started now", func() bool { return q.begins().Before(valley) })
 }

@@ -24,6 +24,9 @@ type DirectoryOptions struct {
 	Strategy func(*v1.Pod) string
 	// TeamOf returns which team is charged with what runs in a namespace and names a team. nil: the named one.
 	TeamOf func(namespace, named string) string
+	// Group returns what a control group of a node is the work of, where another system knows it, and what that is
+	// called; nil, or false: the group stands for itself.
+	Group func(node, path string) (name string, a ledger.Account, ok bool)
 	// MostDeleted is how many pods, and Jobs, that were deleted are remembered at most. 0: 200,000.
 	MostDeleted int
 	Now         func() time.Time

@@ -76,7 +76,10 @@ func (d *Directory) resolve(b *batch.Batch, l *Limits, news *novelties, now time
 		s, c := &shares[i], last
 		podUID, containerID, isPod := energy.PodOf(s.ID)
 		if !isPod {
-			r.consumers[i] = apart(s.ID, news, node, now)
+			r.consumers[i] = d.apart(s.ID, news, node, now)
+			if c := r.consumers[i]; r.late && c.Account.Kind == ledger.Workload {
+				c.Account.Kind = ledger.Late
+			}
 			continue
 		}
 		if c == nil || podUID != lastUID {
@@ -118,12 +121,17 @@ func (d *Directory) pod(e *entry, key, node string, news *novelties, now time.Ti
 }
 
 // apart returns who a consumer is that is no pod.
-func apart(id string, news *novelties, node string, now time.Time) *ledger.Consumer {
+func (d *Directory) apart(id string, news *novelties, node string, now time.Time) *ledger.Consumer {
 	c := &ledger.Consumer{Key: id}
 	if vm, ok := energy.VMOf(id); ok {
 		c.Account.Kind, c.Account.Owner = ledger.VM, vm
 	} else if path, ok := energy.CgroupOf(id); ok {
 		c.Account.Kind, c.Account.Owner = ledger.Cgroup, path
+		if d.o.Group != nil {
+			if name, a, ok := d.o.Group(node, path); ok {
+				c.Pod, c.Account = name, a
+			}
+		}
 	} else { // system and others
 		c.Account.Kind = ledger.System
 		return c

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json" // integers stay integers
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -35,34 +35,30 @@ func (s *Server) Run(ctx context.Context) error {
 			return s.keep()
 		case <-tick.C:
 		}
-		for _, err := range []error{s.load(), s.keep()} {
-			if err != nil && err.Error() != s.failed {
-				s.failed = err.Error()
-				s.o.Log.Error("what was read before goes on counting", "error", err)
-			}
+		if err := errors.Join(s.load(), s.keep()); err != nil && err.Error() != s.failed {
+			s.failed = err.Error()
+			s.o.Log.Error("what was read before goes on counting", "error", err)
 		}
 	}
 }
 
 // load reads the files if one of them has changed. All of them count, or none.
 func (s *Server) load() error {
-	names, err := filepath.Glob(filepath.Join(s.o.Folder, "*.y*ml"))
+	entries, err := os.ReadDir(s.o.Folder)
 	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(s.o.Folder); err != nil {
 		return fmt.Errorf("reading the configuration: %w", err)
 	}
-	stamp := ""
-	for _, name := range names {
-		if info, err := os.Stat(name); err == nil {
-			stamp += fmt.Sprintln(name, info.Size(), info.ModTime())
+	stamp, names := "", []string{}
+	for _, entry := range entries {
+		name := filepath.Join(s.o.Folder, entry.Name())
+		if info, err := os.Stat(name); err == nil && (filepath.Ext(name) == ".yaml" || filepath.Ext(name) == ".yml") {
+			stamp, names = stamp+fmt.Sprintln(name, info.Size(), info.ModTime()), append(names, name)
 		}
 	}
 	if stamp == s.read {
 		return nil
 	}
-	found := map[string]*unstructured.Unstructured{}
+	found := map[schema.GroupVersionKind]map[string]*object{}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err == nil {
@@ -73,19 +69,31 @@ func (s *Server) load() error {
 		}
 	}
 	s.read, s.failed = stamp, ""
-	s.replace(found)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, objects := range s.objects {
+		if !ofFiles(k) {
+			continue
+		}
+		for key, o := range found[k] {
+			if was := objects[key]; was != nil {
+				keepStatus(o, was)
+			}
+		}
+		s.replace(k, found[k])
+	}
 	return nil
 }
 
 // readFile adds the objects of a file. Fields that there are not are an error.
-func readFile(text []byte, found map[string]*unstructured.Unstructured) error {
+func readFile(text []byte, found map[schema.GroupVersionKind]map[string]*object) error {
 	docs := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for number := 1; ; number++ {
 		doc, err := docs.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		var o *unstructured.Unstructured
+		var o *object
 		if err == nil {
 			o, err = readObject(doc)
 		}
@@ -95,70 +103,45 @@ func readFile(text []byte, found map[string]*unstructured.Unstructured) error {
 		case o == nil:
 			continue
 		}
-		key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
-		if found[key] != nil {
-			return fmt.Errorf("document %d: %s is there twice", number, key)
+		k, key := o.GroupVersionKind(), o.GetNamespace()+"/"+o.GetName()
+		if found[k] == nil {
+			found[k] = map[string]*object{}
 		}
-		found[key] = o
+		if found[k][key] != nil {
+			return fmt.Errorf("document %d: %s %s is there twice", number, k.Kind, key)
+		}
+		found[k][key] = o
 	}
 }
 
-func readObject(doc []byte) (*unstructured.Unstructured, error) {
-	o := &unstructured.Unstructured{}
+func readObject(doc []byte) (*object, error) {
+	o := &object{}
 	if err := yaml.Unmarshal(doc, &o.Object); err != nil || len(o.Object) == 0 {
 		return nil, err
 	}
-	k := kindOf(o.GetAPIVersion(), o.GetKind())
-	if k == nil || k.read == nil {
-		return nil, fmt.Errorf("%s %s is not read from files: want GridZone, PowerProfile, EnergyPolicy, EnergyBudget "+
-			"or Namespace", o.GetAPIVersion(), o.GetKind())
+	k := o.GroupVersionKind()
+	typed, err := scheme.New(k)
+	if err != nil || !ofFiles(k) {
+		return nil, fmt.Errorf("%s %s is read from no file: want GridZone, PowerProfile, EnergyPolicy or EnergyBudget "+
+			"of %s", o.GetAPIVersion(), k.Kind, v1alpha1.GroupVersion)
 	}
-	typed := k.read()
-	if err := yaml.UnmarshalStrict(doc, typed); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", k.name, o.GetName(), err)
+	if err = yaml.UnmarshalStrict(doc, typed); err == nil {
+		o.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed) // as the kind writes it
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed) // as the kind writes it
+	if err == nil && o.GetName() == "" {
+		err = errors.New("metadata.name is missing")
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s %s: %w", k.Kind, o.GetName(), err)
 	}
-	o.Object = content
 	delete(o.Object, "status")
-	switch {
-	case o.GetName() == "":
-		return nil, fmt.Errorf("%s: metadata.name is missing", k.name)
-	case k.cluster:
+	if ofCluster[k.Kind] {
 		o.SetNamespace("")
-	case o.GetNamespace() == "":
+	} else if o.GetNamespace() == "" {
 		o.SetNamespace(v1alpha1.SystemNamespace)
 	}
 	return o, nil
 }
-
-// replace makes the objects of kinds that files have what the files say. Statuses stay.
-func (s *Server) replace(found map[string]*unstructured.Unstructured) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, k := range kinds {
-		if k.read == nil {
-			continue
-		}
-		for key, was := range s.objects[k] {
-			if found[k.name+" "+key] == nil && was.GetLabels()[LabelMade] == "" {
-				s.set(k, key, nil)
-			}
-		}
-	}
-	for _, o := range found {
-		k, key := kindOf(o.GetAPIVersion(), o.GetKind()), o.GetNamespace()+"/"+o.GetName()
-		if was := s.objects[k][key]; was != nil && was.Object["status"] != nil {
-			o.Object["status"] = was.Object["status"]
-		}
-		s.set(k, key, o)
-	}
-}
-
-// LabelMade is on what programs make of kinds that files have, and no file holds.
-const LabelMade = "app.kubernetes.io/managed-by"
 
 // restore reads what was kept.
 func (s *Server) restore() error {
@@ -166,17 +149,17 @@ func (s *Server) restore() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var kept []map[string]any
+	var all []map[string]any
 	if err == nil {
-		err = json.Unmarshal(text, &kept)
+		err = json.Unmarshal(text, &all)
 	}
 	if err != nil {
 		return fmt.Errorf("reading %s: %w: move it away to begin with the files alone", s.o.State, err)
 	}
-	for _, content := range kept {
-		o := &unstructured.Unstructured{Object: content}
-		if k := kindOf(o.GetAPIVersion(), o.GetKind()); k != nil {
-			s.objects[k][o.GetNamespace()+"/"+o.GetName()] = o
+	for _, content := range all {
+		o := &object{Object: content}
+		if of := s.objects[o.GroupVersionKind()]; of != nil {
+			of[o.GetNamespace()+"/"+o.GetName()] = o
 		}
 	}
 	return nil
@@ -186,13 +169,13 @@ func (s *Server) restore() error {
 func (s *Server) keep() error {
 	s.mu.Lock()
 	dirty := s.dirty
-	var all []*unstructured.Unstructured
-	for _, k := range kinds {
-		if k.kept && dirty {
-			all = append(all, s.all(target{kind: k}, func(*unstructured.Unstructured) bool { return true })...)
+	s.dirty = false
+	var all []*object
+	for k := range s.objects {
+		if dirty && kept(k) {
+			all = append(all, s.all(k, func(*object) bool { return true })...)
 		}
 	}
-	s.dirty = false
 	s.mu.Unlock()
 	if !dirty {
 		return nil

@@ -60,6 +60,11 @@ func newStage(t *testing.T) *stage {
 	t.Helper()
 	long(t)
 	s := &stage{t: t, dir: t.TempDir()}
+	for _, folder := range []string{s.dir, filepath.Dir(s.dir)} { // daemons run under several accounts
+		if err := os.Chmod(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s.conf = s.path("slurm.conf")
 	for _, name := range []string{"munge", "db", "state", "n1", "n2", "out"} {
 		if err := os.Mkdir(s.path(name), 0o755); err != nil {
