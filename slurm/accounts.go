@@ -1,7 +1,10 @@
 package slurm
 
 import (
+	"cmp"
+	"errors"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,21 +94,18 @@ func matches(pattern, node string) bool {
 	}
 	ranges, rest, _ := strings.Cut(rest, "]")
 	digits := node[:len(node)-len(strings.TrimLeft(node, "0123456789"))]
+	return matches(rest, node[len(digits):]) && slices.ContainsFunc(strings.Split(ranges, ","), func(part string) bool {
+		first, last, _ := strings.Cut(part, "-")
+		return within(digits, first, cmp.Or(last, first))
+	})
+}
+
+// within reports whether a number lies between two others, and has as many digits as the first where one is padded.
+func within(digits, first, last string) bool {
 	n, err := strconv.Atoi(digits)
-	if err != nil || !matches(rest, node[len(digits):]) {
-		return false
-	}
-	for part := range strings.SplitSeq(ranges, ",") {
-		first, last, several := strings.Cut(part, "-")
-		if !several {
-			last = first
-		}
-		from, errFrom := strconv.Atoi(first)
-		to, errTo := strconv.Atoi(last)
-		padded := strings.HasPrefix(first, "0") && len(first) > 1 || strings.HasPrefix(digits, "0") && len(digits) > 1
-		if errFrom == nil && errTo == nil && from <= n && n <= to && (!padded || len(digits) == len(first)) {
-			return true
-		}
-	}
-	return false
+	from, errFrom := strconv.Atoi(first)
+	to, errTo := strconv.Atoi(last)
+	padded := func(s string) bool { return strings.HasPrefix(s, "0") && len(s) > 1 }
+	return errors.Join(err, errFrom, errTo) == nil && from <= n && n <= to &&
+		(!padded(first) && !padded(digits) || len(digits) == len(first))
 }

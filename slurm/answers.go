@@ -63,9 +63,9 @@ func (w *words) UnmarshalJSON(text []byte) error {
 }
 
 // has reports whether one of some words is there, in any case.
-func (w words) has(any ...string) bool {
+func (w words) has(wanted ...string) bool {
 	return slices.ContainsFunc(w, func(s string) bool {
-		return slices.ContainsFunc(any, func(of string) bool { return strings.EqualFold(s, of) })
+		return slices.ContainsFunc(wanted, func(of string) bool { return strings.EqualFold(s, of) })
 	})
 }
 

@@ -3,6 +3,7 @@ package slurm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -117,22 +118,61 @@ func (d *Driver) tell(about string, err error) {
 // Look asks Slurm what waits, and gives BeginTimes. An error says why nothing was done, or not all.
 func (d *Driver) Look(ctx context.Context) (err error) {
 	defer func() { d.metrics.looked(err, d.o.Client.Version()) }()
-	jobs, err := d.o.Client.Jobs(ctx)
+	l, err := d.see(ctx)
 	if err != nil {
 		return err
+	}
+	for _, j := range l.waiting {
+		e := d.memory.entry(j)
+		l.states[l.settle(j, e)]++
+	}
+	if err := d.memory.write(); err != nil {
+		return err
+	}
+	failed := l.tellSlurm(ctx)
+	d.forget(l.waiting)
+	d.metrics.show(l.states)
+	d.o.Show(l.held)
+	return errors.Join(failed, d.memory.write())
+}
+
+// look is one look at all jobs.
+type look struct {
+	*Driver
+	rules   *policy.Rules
+	now     time.Time
+	room    *room
+	waiting []*Job // that speak to us, or did, the oldest first
+	calls   []call
+	held    []Held
+	states  map[string]int
+}
+
+// call is a BeginTime that Slurm is to be told of, and what to do once it knows.
+type call struct {
+	job   *Job
+	begin time.Time
+	why   string
+	done  func()
+}
+
+// see reads what there is.
+func (d *Driver) see(ctx context.Context) (*look, error) {
+	jobs, err := d.o.Client.Jobs(ctx)
+	if err != nil {
+		return nil, err
 	}
 	d.accounts.saw(jobs, d.o.Now())
 	rules, settled := d.o.Rules()
 	if !settled {
-		return trouble("rules", "policies are not known yet: nothing is put off")
+		return nil, trouble("rules", "policies are not known yet: nothing is put off")
 	}
 	nodes, err := d.o.Client.Nodes(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	l := &look{
-		Driver: d, rules: rules, now: d.o.Now().UTC(), room: newRoom(nodes, jobs, d.o.Now()), waits: map[int64]bool{},
-		states: map[string]int{},
+		Driver: d, rules: rules, now: d.o.Now().UTC(), room: newRoom(nodes, jobs, d.o.Now()), states: map[string]int{},
 	}
 	slices.SortFunc(jobs, func(a, b Job) int {
 		return cmp.Or(cmp.Compare(a.Submit, b.Submit), cmp.Compare(a.ID, b.ID))
@@ -143,50 +183,45 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 		if !j.State.has("PENDING") || marksOf(j.Comment) == nil && e.Ours == 0 {
 			continue
 		}
-		l.waits[int64(j.ID)] = true
+		l.waiting = append(l.waiting, j)
 		if begin := j.Eligible.time(); e.Final == "" && e.Ours != 0 && begin.After(l.now) {
 			job, _, _ := l.question(j)
 			l.room.take(j, begin, begin.Add(job.Duration))
 		}
 	}
+	return l, nil
+}
+
+// tellSlurm gives the BeginTimes that were decided, which are remembered as ours by now. An error is the last one.
+func (l *look) tellSlurm(ctx context.Context) error {
 	var failed []string
-	for i := range jobs {
-		if l.waits[int64(jobs[i].ID)] {
-			if e := l.settle(ctx, &jobs[i]); e != nil {
-				err, failed = e, append(failed, strconv.FormatInt(int64(jobs[i].ID), 10))
-			}
+	var last error
+	for _, c := range l.calls {
+		if err := l.o.Client.SetBegin(ctx, int64(c.job.ID), c.begin); err != nil {
+			failed, last = append(failed, c.job.name()), err
+			continue
 		}
+		l.metrics.begins.Inc()
+		l.o.Log.Info("BeginTime given", "job", c.job.name(), "account", c.job.Account, "begin", c.begin, "why", c.why)
+		c.done()
 	}
-	maps.DeleteFunc(d.told, func(about, _ string) bool {
-		id, ofJob := strings.CutPrefix(about, "job ")
-		n, _ := strconv.ParseInt(id, 10, 64)
-		return ofJob && !l.waits[n]
-	})
-	if d.memory.forget(l.waits) {
-		if e := d.memory.write(); e != nil {
-			return e
-		}
+	if last == nil {
+		return nil
 	}
-	d.metrics.show(l.states)
-	d.o.Show(l.held)
-	if err != nil {
-		return fmt.Errorf("giving a BeginTime to job %s: %w", strings.Join(failed, ", "), err)
-	}
-	return nil
+	return fmt.Errorf("giving a BeginTime to %s: %w", strings.Join(failed, ", "), last)
 }
 
-// look is one look at all jobs.
-type look struct {
-	*Driver
-	rules  *policy.Rules
-	now    time.Time
-	room   *room
-	waits  map[int64]bool
-	held   []Held
-	states map[string]int
+// forget drops what is known of jobs that wait no longer.
+func (d *Driver) forget(waiting []*Job) {
+	waits, names := map[int64]bool{}, map[string]bool{}
+	for _, j := range waiting {
+		waits[int64(j.ID)], names[j.name()] = true, true
+	}
+	maps.DeleteFunc(d.told, func(about, _ string) bool { return strings.HasPrefix(about, "slurm-") && !names[about] })
+	d.memory.forget(waits)
 }
 
-// Name is what a job is called as the owner of what it uses.
+// name is what a job is called as the owner of what it uses.
 func (j *Job) name() string { return "slurm-" + strconv.FormatInt(int64(j.ID), 10) }
 
 // work reads what a job says of itself.
@@ -230,53 +265,39 @@ const (
 	isEligible = "eligible"
 )
 
-// settle does what is to be done about one job that waits.
-func (l *look) settle(ctx context.Context, j *Job) error {
-	e := l.memory.entry(j)
-	state, err := l.state(ctx, j, e)
-	l.states[state]++
-	return err
-}
-
-func (l *look) state(ctx context.Context, j *Job, e *entry) (state string, err error) {
+// settle decides what is to be done about one job that waits, and returns what it is.
+func (l *look) settle(j *Job, e *entry) (state string) {
 	if e.Final != "" {
-		return e.Final, nil
+		return e.Final
 	}
 	if why := l.untouched(j, e); why != "" {
 		if why == isTheirs || why == isReleased {
-			return why, l.finish(j, e, why)
+			l.finish(j, e, why)
 		}
-		return why, nil
+		return why
 	}
 	job, s, err := l.question(j)
-	l.tell("job "+strconv.FormatInt(int64(j.ID), 10), err)
-	ours, _ := e.whose(j)
-	waits := (ours || graced(j)) && j.Eligible.time().After(l.now)
-	stop := func(state, why string) (string, error) {
-		if waits {
-			return state, l.let(ctx, j, e, why)
-		}
-		return state, nil
-	}
+	l.tell(j.name(), err)
 	switch {
 	case err != nil || marksOf(j.Comment) == nil:
-		return stop(isWrong, "its comment does not ask to wait")
+		return l.let(j, e, isWrong, "its comment does not ask to wait")
 	case s.Mode != v1alpha1.ModeEnforce || !s.Ours:
-		return stop(isOff, "the mode here is "+string(s.Mode))
+		return l.let(j, e, isOff, "the mode here is "+string(s.Mode))
 	}
 	job.Openings = l.room.openings(j, l.now, job.LatestStart(), job.Duration)
 	q, d := l.rules.Question(l.now, job, s), l.rules.Decide(l.now, job, s)
+	ours, _ := e.whose(j)
+	stands := ours && !job.Released && !j.Eligible.time().After(job.LatestStart())
 	switch {
-	case !d.Held(l.now) && ours && !job.Released && blind(d.Reason.Kind): // what vanishes leaves the plan as it is
-	case !d.Held(l.now):
-		return stop(isReleased, d.Reason.String())
-	case !ours || !l.steady(j, e, q, &d, &s):
-		if err := l.give(ctx, j, e, q, &d, &s); err != nil {
-			return isHeld, err
+	case d.Held(l.now):
+		if !stands || !l.steady(j, e, q, &d, &s) {
+			l.give(j, e, q, &d, &s)
 		}
+	case !stands || !blind(d.Reason.Kind): // signals that vanish leave the plan as it is
+		return l.let(j, e, isReleased, d.Reason.String())
 	}
 	l.hold(j, e, &job)
-	return isHeld, nil
+	return isHeld
 }
 
 // untouched returns why a job is left alone, by what Slurm says of it; "": it is not.
@@ -321,69 +342,49 @@ func (l *look) steady(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s 
 	if d.Window.Start.Sub(is).Abs() < sameStart || l.now.Sub(time.Unix(e.Moved, 0)) < leastHold {
 		return true
 	}
-	if d.Reason.Kind != sched.CheaperLater || is.After(q.Queue[0].LatestStart()) {
-		return false // a budget or a threshold is obeyed at once, and so is a user
-	}
 	saving, _, known := q.Saving(&q.Queue[0], is)
-	return known && d.Reason.Saving-saving < max(leastGain, s.MinSaving)
+	return d.Reason.Kind == sched.CheaperLater && known && d.Reason.Saving-saving < max(leastGain, s.MinSaving)
 }
 
-// give gives a job the BeginTime that was decided.
-func (l *look) give(ctx context.Context, j *Job, e *entry, q *sched.Snapshot, d *sched.Decision,
-	s *policy.Settings,
-) error {
+// give is to give a job the BeginTime that was decided.
+func (l *look) give(j *Job, e *entry, q *sched.Snapshot, d *sched.Decision, s *policy.Settings) {
 	begin := grid.Earlier(d.Window.Start, q.Queue[0].LatestStart()).Truncate(time.Second)
-	if err := l.set(ctx, j, e, begin, d.Reason.String()); err != nil {
-		return err
-	}
 	l.room.take(j, begin, begin.Add(q.Queue[0].Duration))
 	r := l.record(j, "hold", s.Strategy(), d.Reason.Kind.String(), begin)
 	r.Message, r.Saving, r.Saved = d.Reason.String(), d.Reason.Saving, d.Reason.Carbon
-	l.o.Record(r, q)
-	return nil
+	l.set(j, e, begin, r.Message, func() { l.o.Record(r, q) })
 }
 
-// set remembers a BeginTime as ours, and then tells Slurm.
-func (l *look) set(ctx context.Context, j *Job, e *entry, begin time.Time, why string) error {
+// set remembers a BeginTime as ours, which Slurm is then told.
+func (l *look) set(j *Job, e *entry, begin time.Time, why string, done func()) {
 	e.Before, _ = e.whose(j)
 	e.Was, e.Ours, e.Reason, e.Moved = int64(j.Eligible), begin.Unix(), why, l.now.Unix()
-	l.memory.of[int64(j.ID)] = e
-	if err := l.memory.write(); err != nil {
-		return err
-	}
-	if err := l.o.Client.SetBegin(ctx, int64(j.ID), begin); err != nil {
-		return err
-	}
-	j.Eligible = number(begin.Unix())
-	l.metrics.begins.Inc()
-	l.o.Log.Info("BeginTime given", "job", int64(j.ID), "account", j.Account, "begin", begin, "why", why)
-	return nil
+	l.memory.keep(j, e)
+	l.calls = append(l.calls, call{j, begin, why, done})
 }
 
-// let lets a job go that waits for a BeginTime of ours.
-func (l *look) let(ctx context.Context, j *Job, e *entry, why string) error {
-	if err := l.set(ctx, j, e, l.now, why); err != nil {
-		return err
+// let is to let a job go that waits for a BeginTime of ours, or of the script; others are as they should be.
+func (l *look) let(j *Job, e *entry, state, why string) string {
+	if ours, _ := e.whose(j); !(ours || graced(j)) || !j.Eligible.time().After(l.now) {
+		if state == isReleased {
+			return isEligible
+		}
+		return state
 	}
-	return l.finish(j, e, isReleased)
+	l.set(j, e, l.now, why, func() { l.finish(j, e, isReleased) })
+	return state
 }
 
 // finish leaves a job alone from now on.
-func (l *look) finish(j *Job, e *entry, why string) error {
-	waited := e.Ours != 0
-	e.Final = why
-	l.memory.of[int64(j.ID)] = e
-	if err := l.memory.write(); err != nil {
-		return err
-	}
-	if waited {
+func (l *look) finish(j *Job, e *entry, why string) {
+	if e.Final = why; e.Ours != 0 {
 		_, s, _ := l.question(j)
 		l.o.Record(l.record(j, "release", s.Strategy(), "Released", l.now), nil)
 	}
+	l.memory.keep(j, e)
 	if why == isTheirs {
-		l.o.Log.Info("left to its user", "job", int64(j.ID), "account", j.Account, "begin", j.Eligible.time())
+		l.o.Log.Info("left to its user", "job", j.name(), "account", j.Account, "begin", j.Eligible.time())
 	}
-	return nil
 }
 
 func (l *look) record(j *Job, action, strategy, reason string, start time.Time) ledger.Record {
@@ -395,10 +396,12 @@ func (l *look) record(j *Job, action, strategy, reason string, start time.Time) 
 
 // hold shows a job that waits.
 func (l *look) hold(j *Job, e *entry, job *sched.Job) {
-	r := j.request()
+	begin := j.Eligible.time()
+	if n := len(l.calls); n > 0 && l.calls[n-1].job == j {
+		begin = l.calls[n-1].begin
+	}
 	l.held = append(l.held, Held{
 		Namespace: namespaceOf(j.Account), Name: j.name(), User: j.User, Marks: marksOf(j.Comment),
-		Submitted: job.Submitted, Begin: j.Eligible.time(), Latest: job.LatestStart(), Reason: e.Reason,
-		Request: r,
+		Submitted: job.Submitted, Begin: begin, Latest: job.LatestStart(), Reason: e.Reason, Request: job.Request,
 	})
 }

@@ -33,8 +33,8 @@ func TestJobsWaitForTheValley(t *testing.T) {
 			w.begins(plain, 0, "it does not ask")
 			w.begins(graced, valley, "job_submit.lua has put it off until we look")
 			w.begins(array, valley, "an array is one job")
-			if !slices.Equal(w.sets, []int64{1, 4, 5}) || len(w.fake.asked) != 3 || w.fake.asked[0] != "begin_time" {
-				t.Errorf("changed %v of jobs %v, want begin_time alone", w.fake.asked, w.sets)
+			if !slices.Equal(w.sets, []int64{1, 4, 5}) || len(w.keys) != 3 || w.keys[0] != "begin_time" {
+				t.Errorf("changed %v of jobs %v, want begin_time alone", w.keys, w.sets)
 			}
 			if len(w.held) != 3 || w.held[0].Namespace != "team-a" || w.held[0].Latest != noon.Add(8*time.Hour) {
 				t.Errorf("shown: %+v", w.held)
@@ -156,9 +156,21 @@ func TestNews(t *testing.T) {
 	w.signals, w.mode = true, v1alpha1.ModeShadow
 	w.at(40 * time.Minute)
 	w.begins(j, 40*time.Minute, "shadow mode")
-	if shadow := w.add(4, mayWait); true {
-		w.look()
-		w.begins(shadow, 40*time.Minute, "shadow mode puts nothing off")
+	shadow := w.add(4, mayWait)
+	w.look()
+	w.begins(shadow, 40*time.Minute, "shadow mode puts nothing off")
+}
+
+// A deadline that the cluster has brought forward holds at once.
+func TestShorterDelay(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	j := w.add(1, mayWait)
+	w.look()
+	w.begins(j, valley, "its best hour")
+	w.maxDelay = valley - 30*time.Second
+	w.at(time.Minute)
+	if late := j.begin.Sub(noon.Add(w.maxDelay)); late > 0 {
+		t.Errorf("begins %v after what is allowed now", late)
 	}
 }
 
@@ -236,7 +248,7 @@ func TestKilledBeforeSlurmWasTold(t *testing.T) {
 		rw.WriteHeader(http.StatusBadGateway)
 		return true
 	}
-	if err := w.driver.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "job 1") {
+	if err := w.driver.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "slurm-1") {
 		t.Errorf("a refused BeginTime: %v", err)
 	}
 	w.refuse = nil

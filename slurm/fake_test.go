@@ -1,6 +1,7 @@
 package slurm_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -51,12 +52,12 @@ type fake struct {
 	version string
 	refuse  func(w http.ResponseWriter, r *http.Request) bool // answers in place of the fake
 
-	mu    sync.Mutex
-	now   time.Time
-	jobs  map[int64]*job
-	cpus  int64
-	sets  []int64  // jobs whose BeginTime was set, in order
-	asked []string // keys of bodies
+	mu   sync.Mutex
+	now  time.Time
+	jobs map[int64]*job
+	cpus int64
+	sets []int64  // jobs whose BeginTime was set, in order
+	keys []string // of bodies
 }
 
 func (f *fake) number(n int64) any {
@@ -126,7 +127,7 @@ func (f *fake) update(n int64, r *http.Request) error {
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		return err
 	}
-	f.asked = slices.AppendSeq(f.asked, maps.Keys(body))
+	f.keys = slices.AppendSeq(f.keys, maps.Keys(body))
 	j := f.jobs[n]
 	if j == nil {
 		return fmt.Errorf("invalid job id %d", n)
@@ -162,6 +163,7 @@ type world struct {
 	mode      v1alpha1.Mode
 	signals   bool
 	valley    time.Duration // after noon
+	maxDelay  time.Duration // of the cluster
 	runNow    map[string]bool
 	log       strings.Builder
 	driver    *slurm.Driver
@@ -226,7 +228,7 @@ func (w *world) rules() (*policy.Rules, bool) {
 		site.Carbon = grid.Signal{Series: series, AsOf: w.now}
 	}
 	defaults := policy.BuiltIn()
-	defaults.Mode = w.mode
+	defaults.Mode, defaults.MaxDelay = w.mode, cmp.Or(w.maxDelay, defaults.MaxDelay)
 	rules := (&policy.Sources{Defaults: defaults, Sites: []*sched.Site{site}}).Rules()
 	return &rules, true
 }

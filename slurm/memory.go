@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 
 	"github.com/google/renameio/v2"
@@ -13,8 +14,9 @@ import (
 // memory is what is remembered of jobs over restarts: which BeginTimes are ours. It is written before Slurm is told, so
 // that one that was told just before we were killed is not taken for another's.
 type memory struct {
-	file string
-	of   map[int64]*entry // by job
+	file    string
+	of      map[int64]*entry // by job
+	changed bool
 }
 
 // entry is what is remembered of a job.
@@ -44,7 +46,11 @@ func openMemory(file string) (*memory, error) {
 	return m, nil
 }
 
+// write writes what has changed.
 func (m *memory) write() error {
+	if !m.changed {
+		return nil
+	}
 	text, err := json.Marshal(m.of)
 	if err == nil {
 		err = renameio.WriteFile(m.file, text, 0o600)
@@ -52,8 +58,11 @@ func (m *memory) write() error {
 	if err != nil {
 		return fmt.Errorf("remembering BeginTimes, without which none is given: %w", err)
 	}
+	m.changed = false
 	return nil
 }
+
+func (m *memory) keep(j *Job, e *entry) { m.of[int64(j.ID)], m.changed = e, true }
 
 // entry returns what is remembered of a job; an empty one of a job that is new.
 func (m *memory) entry(j *Job) *entry {
@@ -65,14 +74,10 @@ func (m *memory) entry(j *Job) *entry {
 }
 
 // forget drops jobs that do not wait any more.
-func (m *memory) forget(waits map[int64]bool) (changed bool) {
-	for id := range m.of {
-		if !waits[id] {
-			delete(m.of, id)
-			changed = true
-		}
-	}
-	return changed
+func (m *memory) forget(waits map[int64]bool) {
+	before := len(m.of)
+	maps.DeleteFunc(m.of, func(id int64, _ *entry) bool { return !waits[id] })
+	m.changed = m.changed || len(m.of) < before
 }
 
 // same is how far apart two readings of one BeginTime may be.

@@ -171,7 +171,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	maps := client.CoreV1().ConfigMaps("team")
-	make := func(name, label string) *v1.ConfigMap {
+	add := func(name, label string) *v1.ConfigMap {
 		t.Helper()
 		m, err := maps.Create(t.Context(), &v1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"is": label}},
@@ -181,13 +181,13 @@ func TestWatch(t *testing.T) {
 		}
 		return m
 	}
-	first := make("first", "wanted")
-	make("second", "other")
+	first := add("first", "wanted")
+	add("second", "other")
 	list, err := maps.List(t.Context(), metav1.ListOptions{LabelSelector: "is=wanted"})
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("listed %d: %v", len(list.Items), err)
 	}
-	third := make("third", "wanted") // between the list and the watch
+	third := add("third", "wanted") // between the list and the watch
 	events, err := maps.Watch(t.Context(), metav1.ListOptions{
 		LabelSelector: "is=wanted", ResourceVersion: list.ResourceVersion,
 	})

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -80,7 +81,7 @@ func TestFailsOpen(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)
 	// runs wants a job that may wait for an hour to be eligible soon, and ours to say something.
-	runs := func(says string, p *kit.Process) {
+	runs := func(t *testing.T, says string, p *kit.Process) {
 		t.Helper()
 		id, _ := s.submit(1, "kubenergy:allowed-delay=1h,expected-duration=10s")
 		if says != "" {
@@ -95,17 +96,24 @@ func TestFailsOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spoil()
 			p := s.ours()
-			runs(says, p)
+			runs(t, says, p)
 			p.End(t)
 			mend()
 		})
 	}
-	t.Run("Absent", func(*testing.T) { runs("", nil) })
+	t.Run("Absent", func(t *testing.T) { runs(t, "", nil) })
 	with("Gone", "look whether it runs", func() { s.restd.Kill() }, func() { s.startRest() })
 	with("Slow", "has not answered within", func() { _ = s.restd.Cmd.Process.Signal(syscall.SIGSTOP) },
 		func() { _ = s.restd.Cmd.Process.Signal(syscall.SIGCONT) })
 	with("Forbidden", "adminlevel=operator", func() { s.token("bin") }, func() { s.token(operator) })
-	with("Token", "look at both", func() { s.write("token", 0o600, "a.b.c") }, func() { s.token(operator) })
+	with("NoToken", "a token that is valid", func() { s.write("token", 0o600, "a.b.c") }, func() { s.token(operator) })
+	with("ForgedToken", "look at both", func() {
+		valid, err := os.ReadFile(s.path("token"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.write("token", 0o600, strings.TrimSpace(string(valid))+"x")
+	}, func() { s.token(operator) })
 	with("Version", "answers to none of", func() {
 		s.restd.Kill()
 		s.startRest("-s", "openapi/v0.0.36")
@@ -151,7 +159,7 @@ func TestOthersWin(t *testing.T) {
 	wait := func(id int64) string {
 		t.Helper()
 		kit.Eventually(t, 30*time.Second, "a BeginTime of ours", func() bool {
-			return strings.Contains(p.Output(), `"job":`+idText(id)+",") || field(id, "JobState") == "RUNNING"
+			return strings.Contains(p.Output(), `"job":"slurm-`+idText(id)+`"`) || field(id, "JobState") == "RUNNING"
 		})
 		return field(id, "EligibleTime")
 	}
