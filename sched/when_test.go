@@ -524,9 +524,17 @@ func TestWindowHeedsOpenings(t *testing.T) {
 		if d.Held(s.Now) && !within(d.Window.Start) {
 			t.Fatalf("held until %v, openings are %v", d.Window.Start, open)
 		}
+		var starts []time.Time
 		for at := s.Now.Add(time.Minute); !at.After(j.LatestStart()); at = at.Add(10 * time.Minute) {
+			starts = append(starts, at)
+		}
+		for _, w := range open {
+			starts = append(starts, w.Start, w.End)
+		}
+		for _, at := range starts {
 			saving, _, known := s.Saving(j, at)
-			if best := d.Reason.Saving; known && within(at) && saving > best+1e-9 && saving > 1e-9 {
+			best := d.Reason.Saving
+			if known && at.After(s.Now) && !at.After(j.LatestStart()) && within(at) && saving > best+1e-9 && saving > 1e-9 {
 				t.Fatalf("%v saves %v, %v was chosen for %v", at, saving, d.Window.Start, best)
 			}
 		}

@@ -100,6 +100,13 @@ func TestRoom(t *testing.T) {
 	if !slices.Contains(starts, valley) {
 		t.Errorf("none begins in the valley: %v", starts)
 	}
+	w = newWorld(t, "v0.0.45")
+	w.cpus = 4
+	long := w.add(1, "kubenergy:allowed-delay=8h,expected-duration=2h")
+	w.look()
+	w.valley = valley - time.Hour
+	w.at(10 * time.Minute)
+	w.begins(long, valley-time.Hour, "it is not in its own way")
 	array := w.add(9, mayWait, func(j *job) { j.array, j.cpus = "1-4%2", 1 })
 	w.look()
 	if array.begin.After(noon.Add(8 * time.Hour)) {
@@ -245,6 +252,9 @@ func TestKilledBeforeSlurmWasTold(t *testing.T) {
 		if r.Method != http.MethodPost {
 			return false
 		}
+		if text, err := os.ReadFile(w.state); !strings.Contains(string(text), `"1":`) {
+			t.Errorf("Slurm is told what is not remembered: %s %v", text, err)
+		}
 		rw.WriteHeader(http.StatusBadGateway)
 		return true
 	}
@@ -255,6 +265,11 @@ func TestKilledBeforeSlurmWasTold(t *testing.T) {
 	w.restart()
 	w.at(time.Minute)
 	w.begins(j, valley, "tried again")
+	again := w.add(1, mayWait, func(j *job) { j.begin = noon.Add(valley) }) // another, with --begin
+	w.at(2 * time.Minute)
+	w.valley = 2 * time.Hour
+	w.at(30 * time.Minute)
+	w.begins(again, valley, "what one of its number was given is no BeginTime of ours")
 }
 
 // In all of these nothing is changed, and the operator is told what to do.
