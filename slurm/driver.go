@@ -284,6 +284,11 @@ func (l *look) settle(j *Job, e *entry) (state string) {
 	case s.Mode != v1alpha1.ModeEnforce || !s.Ours:
 		return l.let(j, e, isOff, "the mode here is "+string(s.Mode))
 	}
+	return l.plan(j, e, job, s)
+}
+
+// plan decides when a job is to begin.
+func (l *look) plan(j *Job, e *entry, job sched.Job, s policy.Settings) (state string) {
 	job.Openings = l.room.openings(j, l.now, job.LatestStart(), job.Duration)
 	q, d := l.rules.Question(l.now, job, s), l.rules.Decide(l.now, job, s)
 	ours, _ := e.whose(j)
@@ -365,7 +370,7 @@ func (l *look) set(j *Job, e *entry, begin time.Time, why string, done func()) {
 
 // let is to let a job go that waits for a BeginTime of ours, or of the script; others are as they should be.
 func (l *look) let(j *Job, e *entry, state, why string) string {
-	if ours, _ := e.whose(j); !(ours || graced(j)) || !j.Eligible.time().After(l.now) {
+	if ours, _ := e.whose(j); !ours && !graced(j) || !j.Eligible.time().After(l.now) {
 		if state == isReleased {
 			return isEligible
 		}
