@@ -14,7 +14,7 @@ import (
 
 // Three hundred jobs, half of which may wait, and kubenergy-slurm is killed fifty times: every job that may wait is
 // eligible by its deadline, and runs.
-func TestKills(t *testing.T) {
+func TestJobsOverKills(t *testing.T) {
 	s := newStage(t)
 	s.token(operator)
 	const jobs, kills, pause = 300, 50, 9 * time.Second
