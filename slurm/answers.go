@@ -105,7 +105,7 @@ type Node struct {
 
 // usable reports whether a node takes work, or would once it is woken.
 func (n *Node) usable() bool {
-	bad := []string{"DOWN", "DRAIN", "FAIL", "ERROR", "FUTURE", "UNKNOWN", "NOT_RESPONDING", "MAINTENANCE"}
+	bad := []string{"down", "drain", "fail", "error", "future", "unknown", "not_responding", "maintenance"}
 	return !n.State.has(bad...) && !n.StateFlags.has(bad...)
 }
 

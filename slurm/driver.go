@@ -310,7 +310,7 @@ func (l *look) untouched(j *Job, e *entry) string {
 	begin := j.Eligible.time()
 	ours, others := e.whose(j)
 	switch {
-	case j.Reservation != "", j.HetJob != 0, j.Flags.has("CRON_JOB"):
+	case j.Reservation != "", j.HetJob != 0, j.Flags.has("cron_job"):
 		return isTheirs // a reservation and a crontab have their time, and parts of one job begin together
 	case strings.HasPrefix(j.Reason, "JobHeld"):
 		return "job-held"

@@ -118,10 +118,12 @@ func TestOthersWin(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	own := w.add(1, mayWait, func(j *job) { j.begin = w.now.Add(time.Hour) })
 	reserved := w.add(2, mayWait, func(j *job) { j.resv = "r" })
+	cron := w.add(6, mayWait, func(j *job) { j.flags = []string{"CRON_JOB"} })
 	moved, let, held := w.add(3, mayWait), w.add(4, mayWait), w.add(5, mayWait)
 	w.look()
 	w.begins(own, time.Hour, "submitted with --begin")
 	w.begins(reserved, 0, "in a reservation")
+	w.begins(cron, 0, "of a crontab")
 	w.begins(moved, valley, "")
 	w.now = noon.Add(time.Hour)
 	moved.begin, let.begin = noon.Add(7*time.Hour), w.now

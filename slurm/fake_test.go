@@ -45,6 +45,7 @@ type job struct {
 	deadline             time.Time
 	array, resv, account string
 	hosts                string
+	flags                []string
 }
 
 // fake is a slurmrestd of ours, in an old and in a young version.
@@ -106,7 +107,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				"admin_comment": j.admin, "job_state": f.word(j.state), "state_reason": j.reason, "resv_name": j.resv,
 				"submit_time": f.number(unix(j.submit)), "eligible_time": f.number(unix(j.begin)),
 				"deadline": f.number(unix(j.deadline)), "time_limit": f.number(int64(j.limit / time.Minute)),
-				"cpus": f.number(j.cpus), "array_task_string": j.array, "nodes": j.hosts,
+				"cpus": f.number(j.cpus), "array_task_string": j.array, "nodes": j.hosts, "flags": j.flags,
 			})
 		}
 		answer["jobs"] = all
