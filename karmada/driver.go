@@ -57,8 +57,8 @@ type Options struct {
 	Metrics   net.Listener // where /metrics and /healthz are served; nil: nowhere
 	// Service is the host name under which karmada-scheduler reaches it; "": that is arranged elsewhere.
 	Service string
-	// Started, if set, is told of Jobs that have clusters.
-	Started func(job types.UID)
+	// Started, if set, is told of Jobs that have clusters, and of those for which none has room.
+	Started func(job types.UID, room bool)
 	// Moves are how many running Jobs, of those that may be interrupted, are moved in an hour at most; 0: none.
 	Moves float64
 	// Upstream names the official estimator of a cluster; nil: there is none.
@@ -266,8 +266,8 @@ func (d *Driver) follow(ctx context.Context, frees, places queue) (
 		}
 	}
 	both := func(o any) {
-		if b := o.(*binding); d.Started != nil && len(b.Spec.Clusters) > 0 {
-			d.Started(types.UID(b.Spec.Resource.UID))
+		if b := o.(*binding); d.Started != nil && (len(b.Spec.Clusters) > 0 || b.lacksRoom()) {
+			d.Started(types.UID(b.Spec.Resource.UID), !b.lacksRoom())
 		}
 		add(frees, "")(o)
 		add(places, "")(o)

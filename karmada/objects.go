@@ -6,9 +6,16 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Why a scheduler of Karmada finds no cluster.
+const (
+	unschedulable = "Unschedulable"
+	noClusterFit  = "NoClusterFit"
 )
 
 // What Karmada serves.
@@ -63,6 +70,13 @@ type evictionTask struct {
 func (b *binding) suspended() bool {
 	s := b.Spec.Suspension
 	return s != nil && s.Scheduling != nil && *s.Scheduling
+}
+
+// lacksRoom reports whether a scheduler has found no cluster with room for it.
+func (b *binding) lacksRoom() bool {
+	c := meta.FindStatusCondition(b.Status.Conditions, "Scheduled")
+	return len(b.Spec.Clusters) == 0 && c != nil && c.Status == metav1.ConditionFalse &&
+		(c.Reason == unschedulable || c.Reason == noClusterFit)
 }
 
 type bindingStatus struct {

@@ -101,7 +101,7 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 		if entry != nil {
 			d.Record(entry.record, entry.on)
 		}
-	case condition.Reason != "Unschedulable":
+	case condition.Reason != unschedulable:
 		err = nil // until the binding or a cluster changes
 	}
 	placements.WithLabelValues(condition.Reason).Inc()
@@ -140,9 +140,9 @@ func (d *Driver) condition(err error) metav1.Condition {
 	case errors.Is(err, errUnsupported):
 		c.Reason = "SchedulerError"
 	case errors.Is(err, errNoFit):
-		c.Reason = "NoClusterFit"
+		c.Reason = noClusterFit
 	default:
-		c.Reason = "Unschedulable"
+		c.Reason = unschedulable
 	}
 	c.Message = err.Error()
 	return c

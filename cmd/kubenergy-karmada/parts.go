@@ -54,7 +54,7 @@ func newParts(f *karmada.Flags, api *rest.Config, log *slog.Logger) ([]func(cont
 	}
 	o.View = objects.View // what it knows at first is nothing: Karmada decides alone
 	var loop *hold.Loop   // asks the driver, which tells it
-	o.Started = func(job types.UID) { loop.Started(job) }
+	o.Started = func(job types.UID, room bool) { loop.Started(job, room) }
 	driver, err := karmada.New(o)
 	if err != nil {
 		return nil, err
