@@ -90,6 +90,7 @@ metadata: {name: default, namespace: kubenergy-system}
 spec: %s
 `, power, policy))
 	f.apply(f.t, f.file("federation.yaml"))
+	f.apply(f.t, f.file("guard.yaml"))
 	for _, m := range f.members {
 		m.apply(f.t, f.file("member.yaml"))
 	}
