@@ -28,9 +28,9 @@ const (
 
 // move has Karmada place anew what may be interrupted and emits much less elsewhere, all of its work done once more,
 // than the rest of it does where it runs.
-func (d *Driver) move(ctx context.Context) error {
+func (d *Driver) move(ctx context.Context) {
 	if d.Moves <= 0 {
-		return nil
+		return
 	}
 	limit := flowcontrol.NewTokenBucketRateLimiter(float32(d.Moves/3600), max(1, int(d.Moves/10)))
 	moved := map[types.UID]time.Time{}
@@ -55,7 +55,6 @@ func (d *Driver) move(ctx context.Context) error {
 			})
 		}
 	}
-	return nil
 }
 
 // consider reports whether it has a Job moved.

@@ -64,16 +64,6 @@ func (b *binding) waits(gone func(cluster string) bool) bool {
 	return !b.duplicated() && sum != b.Spec.Replicas
 }
 
-func sameJSON(a json.RawMessage, b string) bool {
-	var one, other any
-	if json.Unmarshal(a, &one) != nil || json.Unmarshal([]byte(b), &other) != nil {
-		return false
-	}
-	x, _ := json.Marshal(one)
-	y, _ := json.Marshal(other)
-	return string(x) == string(y)
-}
-
 // place chooses the clusters of a binding and writes them, with what karmada-scheduler would say of it.
 func (d *Driver) place(ctx context.Context, b *binding) error {
 	targets, entry, err := d.choose(ctx, b)
@@ -82,10 +72,10 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 		return err // an API server that fails says nothing about where the work fits
 	}
 	if err == nil || errors.Is(err, errNoFit) { // as karmada-scheduler takes back what fits nowhere any more
-		written, errPatch := d.patch(ctx, b, "", map[string]any{
+		written, errPatch := d.patch(ctx, b, map[string]any{
 			"metadata": map[string]any{
 				"resourceVersion": b.ResourceVersion,
-				"annotations":     map[string]string{appliedPlacement: string(b.Spec.placement)},
+				"annotations":     map[string]string{appliedPlacement: string(b.Spec.Placement.written)},
 			},
 			"spec": map[string]any{"clusters": targets},
 		})
@@ -108,7 +98,7 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	conditions := slices.Clone(b.Status.Conditions)
 	if meta.SetStatusCondition(&conditions, condition) || len(status) > 0 {
 		status["conditions"] = conditions
-		_, errPatch := d.patch(ctx, b, "status", map[string]any{"status": status})
+		_, errPatch := d.patch(ctx, b, map[string]any{"status": status}, "status")
 		err = errors.Join(err, errPatch)
 	}
 	if err == nil && status["lastScheduledTime"] != nil {
@@ -284,17 +274,13 @@ func (d *Driver) about(ctx context.Context, b *binding) (sched.Job, policy.Setti
 	return job, settings, nil
 }
 
-func (d *Driver) patch(ctx context.Context, b *binding, sub string, patch any) (*unstructured.Unstructured, error) {
+func (d *Driver) patch(ctx context.Context, b *binding, patch any, sub ...string) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(patch)
 	if err != nil {
 		return nil, err
 	}
-	var subs []string
-	if sub != "" {
-		subs = []string{sub}
-	}
 	return d.dynamic.Resource(kube.Bindings).Namespace(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, data,
-		metav1.PatchOptions{}, subs...)
+		metav1.PatchOptions{}, sub...)
 }
 
 // room returns the nodes of a cluster that a binding may use, with what is free once all that was sent there has come;

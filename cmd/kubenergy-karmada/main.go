@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
@@ -37,21 +37,15 @@ func main() {
 	}
 }
 
-// run runs all parts until ctx or one of them ends.
+// run runs all parts until ctx ends or one of them fails.
 func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logger) error {
 	parts, err := newParts(f, api, log)
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, len(parts))
+	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {
-		go func() { ended <- part(ctx) }()
+		group.Go(func() error { return part(ctx) })
 	}
-	for range parts {
-		err = errors.Join(err, <-ended)
-		stop()
-	}
-	return err
+	return group.Wait()
 }
