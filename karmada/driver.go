@@ -79,7 +79,7 @@ func New(o Options) (*Driver, error) {
 	if err = errors.Join(err, errDynamic); err != nil {
 		return nil, fmt.Errorf("building clients: %w", err)
 	}
-	d.members = &members{config: o.Config, view: o.View, log: o.Log, of: map[string]*member{}}
+	d.members = &members{config: o.Config, view: o.View, of: map[string]*member{}}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
 	d.bound, d.joined = factory.ForResource(kube.Bindings).Informer(), factory.ForResource(clusterResource).Informer()
 	return d, errors.Join(d.bound.SetTransform(parse[binding]), d.joined.SetTransform(parse[cluster]),
@@ -232,19 +232,20 @@ func (d *Driver) follow(ctx context.Context, frees, places queue) (
 	}
 	held := labelled(v1alpha1.LabelHeld)
 	d.movable = labelled(v1alpha1.LabelInterruptible + "=true")
-	add := func(q queue, suffix string) func(any) {
+	named := func(do func(key string)) func(any) {
 		return func(o any) {
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
-				q.Add(key + suffix)
+				do(key)
 			}
 		}
 	}
 	both := func(o any) {
-		if b := o.(*binding); d.Started != nil && len(b.Spec.Clusters) > 0 {
+		b := o.(*binding)
+		if d.Started != nil && len(b.Spec.Clusters) > 0 {
 			d.Started(types.UID(b.Spec.Resource.UID))
 		}
-		add(frees, "")(o)
-		add(places, "")(o)
+		frees.Add(b.key())
+		places.Add(b.key())
 	}
 	saw := func(o any) {
 		c := o.(*cluster)
@@ -254,7 +255,7 @@ func (d *Driver) follow(ctx context.Context, frees, places queue) (
 		}
 		for _, b := range bindings(d.bound.GetStore().List()) {
 			if changed && b.Spec.SchedulerName == SchedulerName && (b.duplicated() || b.waits(d.gone)) {
-				places.Add(b.Namespace + "/" + b.Name)
+				places.Add(b.key())
 			}
 		}
 	}
@@ -267,15 +268,9 @@ func (d *Driver) follow(ctx context.Context, frees, places queue) (
 		}
 		return err
 	}
-	err = errors.Join(
-		handle(d.bound, both, both, nil),
-		handle(d.joined, saw, saw, func(o any) {
-			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
-				d.members.lost(key)
-			}
-		}),
-		handle(held, nil, add(frees, "-job"), add(frees, "-job")), // what was held is, or is not, any more
-	)
+	free := named(func(job string) { frees.Add(job + "-job") }) // what was held is, or is not, any more
+	err = errors.Join(handle(d.bound, both, both, nil), handle(d.joined, saw, saw, named(d.members.lost)),
+		handle(held, nil, free, free))
 	for _, i := range []cache.SharedIndexInformer{d.bound, d.joined, held, d.movable} {
 		go i.RunWithContext(ctx)
 		synced = append(synced, i.HasSynced)

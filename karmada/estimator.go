@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -22,7 +23,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
@@ -52,16 +53,16 @@ type estimator struct {
 
 	mu    sync.Mutex
 	known map[string]*opinion         // by requirements, and what waits with them
-	told  map[types.UID]string        // of bindings, what was recorded last
+	told  *cache.LRUExpireCache       // of bindings, by UID: what was recorded last
 	conns map[string]*grpc.ClientConn // to official estimators, by address
 
-	complains flowcontrol.PassiveRateLimiter
+	complains rate.Sometimes
 }
 
 func newEstimator(d *Driver) *estimator {
 	return &estimator{
-		Driver: d, known: map[string]*opinion{}, told: map[types.UID]string{}, conns: map[string]*grpc.ClientConn{},
-		complains: flowcontrol.NewTokenBucketPassiveRateLimiter(1.0/60, 1),
+		Driver: d, known: map[string]*opinion{}, told: cache.NewLRUExpireCache(mostTold),
+		conns: map[string]*grpc.ClientConn{}, complains: rate.Sometimes{Interval: time.Minute},
 	}
 }
 
@@ -116,9 +117,7 @@ func (e *estimator) answer(ctx context.Context, method string, request *emptypb.
 		return official, err
 	}
 	if err != nil {
-		if e.complains.TryAccept() {
-			e.Log.Warn("asking the official estimator", "cluster", cluster, "error", err)
-		}
+		e.complains.Do(func() { e.Log.Warn("asking the official estimator", "cluster", cluster, "error", err) })
 		official = wrapperspb.Int32(noOpinion)
 	}
 	why, targets := "it panicked", map[string]bool(nil)
@@ -224,7 +223,7 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) (targe
 
 // advise returns where a binding that keeps some clusters should go; nil: anywhere, and why.
 func (e *estimator) advise(ctx context.Context, b *binding, kept []target) (targets []target, why string) {
-	targets, entry, err := e.Driver.answer(ctx, b, kept, "")
+	a, err := e.Driver.answer(ctx, b, kept, "")
 	switch {
 	case errors.Is(err, errNoOpinion):
 		return nil, "no signals"
@@ -232,20 +231,14 @@ func (e *estimator) advise(ctx context.Context, b *binding, kept []target) (targ
 		return nil, "the workload cannot be read"
 	case err != nil:
 		return nil, "no room"
-	case entry == nil:
+	case a.on == nil:
 		return nil, "no replica is new"
 	}
-	e.mu.Lock()
-	again := e.told[b.UID] == entry.record.Message
-	if len(e.told) > mostTold {
-		clear(e.told)
+	last, _ := e.told.Get(b.UID)
+	if e.told.Add(b.UID, a.record.Message, time.Hour); last != a.record.Message {
+		e.Record(a.record, a.on)
 	}
-	e.told[b.UID] = entry.record.Message
-	e.mu.Unlock()
-	if !again {
-		e.Record(entry.record, entry.on)
-	}
-	return targets, ""
+	return a.targets, ""
 }
 
 // waiting are a few of the bindings that wait for karmada-scheduler, and not for long, with these needs, where the

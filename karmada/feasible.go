@@ -188,12 +188,12 @@ func (a *affinity) matches(c *cluster) bool {
 	return a.FieldSelector == nil || c.hasFields(a.FieldSelector.MatchExpressions)
 }
 
-// hasFields reports whether provider, region and zones of a cluster meet all that is required. Karmada lets policies ask
-// for them by In and NotIn alone.
+// hasFields reports whether provider, region and zones of a cluster meet all that is required. Karmada lets policies
+// ask for them by In and NotIn alone.
 func (c *cluster) hasFields(required []v1.NodeSelectorRequirement) bool {
 	has := map[string][]string{"provider": {c.Spec.Provider}, "region": {c.Spec.Region}, "zone": c.Spec.Zones}
 	for _, r := range required {
-		one := slices.ContainsFunc(has[r.Key], func(value string) bool { return slices.Contains(r.Values, value) })
+		one := slices.ContainsFunc(r.Values, func(value string) bool { return slices.Contains(has[r.Key], value) })
 		wanted := r.Operator == v1.NodeSelectorOpIn
 		if one != wanted || !wanted && r.Operator != v1.NodeSelectorOpNotIn {
 			return false

@@ -59,6 +59,8 @@ type evictionTask struct {
 	FromCluster string `json:"fromCluster"`
 }
 
+func (b *binding) key() string { return b.Namespace + "/" + b.Name }
+
 // suspended reports whether no scheduler places it.
 func (b *binding) suspended() bool {
 	s := b.Spec.Suspension

@@ -39,7 +39,8 @@ const (
 var labelsOf = map[string][]string{
 	onWork: {
 		v1alpha1.LabelHeld, v1alpha1.LabelWorkloadType, v1alpha1.LabelWorkloadClass, v1alpha1.LabelTeam,
-		v1alpha1.LabelInterruptible, v1alpha1.LabelBudgetSuspended, v1alpha1.AnnotationBudgetExceeded, gardenerWorkloadType, GardenerBudgetExceeded,
+		v1alpha1.LabelInterruptible, v1alpha1.LabelBudgetSuspended, v1alpha1.AnnotationBudgetExceeded,
+		gardenerWorkloadType, GardenerBudgetExceeded,
 	},
 	onNamespaces: {v1alpha1.LabelMode, v1alpha1.LabelTeam, gardenerPolicies},
 	onNodes:      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},

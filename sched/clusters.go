@@ -123,13 +123,7 @@ const mostPods = 110
 
 // replicas returns how many jobs that ask for so much have room on n.
 func (n *Node) replicas(request Resources) int64 {
-	room := int64(max(mostPods-n.Jobs, 0))
-	for d, asked := range request.vector() {
-		if asked > 0 {
-			room = min(room, n.Free.vector()[d]/asked)
-		}
-	}
-	return max(room, 0)
+	return min(int64(max(mostPods-n.Jobs, 0)), request.Times(n.Free))
 }
 
 // mostVotes gives one replica to one of several clusters as Karmada does, by Webster's method: to the one of most

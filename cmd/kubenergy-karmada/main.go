@@ -11,8 +11,6 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
 
@@ -35,17 +33,4 @@ func main() {
 		fmt.Fprintln(os.Stderr, "kubenergy-karmada:", err)
 		os.Exit(1)
 	}
-}
-
-// run runs all parts until ctx ends or one of them fails.
-func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logger) error {
-	parts, err := newParts(f, api, log)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	for _, part := range parts {
-		group.Go(func() error { return part(ctx) })
-	}
-	return group.Wait()
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -18,14 +19,14 @@ import (
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
-// newParts returns what runs: knowledge, the driver of clusters, the hold loop, and the recorder.
-func newParts(f *karmada.Flags, api *rest.Config, log *slog.Logger) ([]func(context.Context) error, error) {
+// run runs knowledge, the driver of clusters, the hold loop and the recorder, until ctx ends or one of them fails.
+func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logger) error {
 	objects, errObjects := kube.NewObjects(api, log)
 	o, errFlags := f.Options(api, log)
 	client, errClient := hold.NewClient(api)
 	recorder, errRecords := newRecorder(f, log)
 	if err := errors.Join(errObjects, errFlags, errClient, errRecords); err != nil {
-		return nil, err
+		return err
 	}
 	var loop *hold.Loop   // asks the driver, which tells it
 	o.View = objects.View // what it knows at first is nothing: Karmada decides alone
@@ -33,7 +34,7 @@ func newParts(f *karmada.Flags, api *rest.Config, log *slog.Logger) ([]func(cont
 	o.Record = func(r ledger.Record, on *sched.Snapshot) { recorder.Tell(&record.Entry{Record: r, Question: on}) }
 	driver, err := karmada.New(o)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	loop = hold.New(hold.Config{
 		Client: client, View: objects.View, Namespace: v1alpha1.SystemNamespace, Sites: driver.Sites,
@@ -43,7 +44,11 @@ func newParts(f *karmada.Flags, api *rest.Config, log *slog.Logger) ([]func(cont
 			os.Exit(1)
 		},
 	})
-	return []func(context.Context) error{objects.Run, recorder.Run, loop.Run, driver.Run}, nil
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range []func(context.Context) error{objects.Run, recorder.Run, loop.Run, driver.Run} {
+		group.Go(func() error { return part(ctx) })
+	}
+	return group.Wait()
 }
 
 // newRecorder returns what tells the federation's controller of decisions; nil: it is told of none.
