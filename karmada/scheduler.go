@@ -299,10 +299,8 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 		request, r := sent.needs(), &sent.Spec.Resource
 		comes := int64(replicas(sent.Spec.Clusters, name) - l.pods[r.Namespace+"/"+r.Name])
 		for i, n := range nodes {
-			if here := min(comes, request.Times(n.Free)); here > 0 {
-				taken := n.Place(sched.Resources{
-					MilliCPU: here * request.MilliCPU, Memory: here * request.Memory, GPU: here * request.GPU,
-				})
+			if here := min(comes, request.CountIn(n.Free)); here > 0 {
+				taken := n.Place(policy.Times(request, here))
 				nodes[i], comes = &taken, comes-here
 			}
 		}

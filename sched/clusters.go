@@ -123,7 +123,7 @@ const mostPods = 110
 
 // replicas returns how many jobs that ask for so much have room on n.
 func (n *Node) replicas(request Resources) int64 {
-	return min(int64(max(mostPods-n.Jobs, 0)), request.Times(n.Free))
+	return min(int64(max(mostPods-n.Jobs, 0)), request.CountIn(n.Free))
 }
 
 // mostVotes gives one replica to one of several clusters as Karmada does, by Webster's method: to the one of most

@@ -26,8 +26,8 @@ func (r Resources) Sub(o Resources) Resources {
 	return Resources{r.MilliCPU - o.MilliCPU, r.Memory - o.Memory, r.GPU - o.GPU}
 }
 
-// Times returns how often r fits into what is free; of what asks for nothing, as often as anything may.
-func (r Resources) Times(free Resources) int64 {
+// CountIn returns how often r fits into what is free; of what asks for nothing, as often as anything may.
+func (r Resources) CountIn(free Resources) int64 {
 	n := int64(math.MaxInt32)
 	for d, asked := range r.vector() {
 		if asked > 0 {
