@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/hardware"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/report"
 )
 
@@ -316,7 +317,7 @@ func (p *profiler) patch(ctx context.Context, n *v1.Node, value *string) error {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	label := n.Labels[v1alpha1.LabelPowerProfile]
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return kube.Retry(retry.DefaultRetry, apierrors.IsConflict, func() error {
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"resourceVersion": n.ResourceVersion, "labels": map[string]*string{v1alpha1.LabelPowerProfile: value},
 		}})

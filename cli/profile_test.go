@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
@@ -320,6 +323,16 @@ func TestProfileLosesARace(t *testing.T) {
 	code, out, _ := s.run(t, "--remove")
 	if code != 1 || !strings.Contains(out, "its label has changed meanwhile") || s.label("gpu") != "theirs" {
 		t.Errorf("code %d, %q: %s", code, s.label("gpu"), out)
+	}
+}
+
+// A node is not told as labelled whose request was given up.
+func TestProfileTellsWhatWasGivenUp(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	p := &profiler{profileFlags: &profileFlags{}, client: kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:1"})}
+	if err := p.patch(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
@@ -17,18 +18,15 @@ import (
 
 // Flags are those of kubenergy-karmada.
 type Flags struct {
-	listen, service, cert, key, clientCA, upstream, metrics string
-	moves                                                   float64
-	Records                                                 central.Options // of the federation's controller
+	listen, cert, key, clientCA, upstream, metrics string
+	moves                                          float64
+	Records                                        central.Options // of the federation's controller
 }
 
 // Add adds the flags.
 func (f *Flags) Add(set *flag.FlagSet) {
 	set.StringVar(&f.listen, "estimator-bind-address", ":10352", "`address` on which karmada-scheduler asks how much "+
 		"room a cluster has; empty: it is not answered")
-	set.StringVar(&f.service, "estimator-service", "", "host `name` under which karmada-scheduler reaches that "+
-		"address: a Service karmada-scheduler-estimator-CLUSTER is made for each cluster that has none; empty: none "+
-		"is made")
 	set.StringVar(&f.metrics, "metrics-bind-address", ":8080", "`address` on which /metrics and /healthz are served, "+
 		"without TLS; empty: they are not")
 	set.StringVar(&f.cert, "tls-cert-file", "", "`file` with the estimator's certificate; without one it answers "+
@@ -48,7 +46,7 @@ func (f *Flags) Add(set *flag.FlagSet) {
 
 // Options reads the flags.
 func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err error) {
-	o = Options{Config: config, Log: log, Service: f.service, Moves: f.moves}
+	o = Options{Config: config, Log: log, Clock: time.Now, Moves: f.moves}
 	if f.moves < 0 {
 		return o, errors.New("--moves-per-hour: want a number that is not negative")
 	}

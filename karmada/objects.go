@@ -1,14 +1,16 @@
 package karmada
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"reflect"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -58,13 +60,13 @@ type bindingSpec struct {
 		Scheduling *bool `json:"scheduling"`
 	} `json:"suspension"`
 	WorkloadAffinityGroups json.RawMessage `json:"workloadAffinityGroups"`
-
-	placement json.RawMessage // as it stands there
 }
 
 type evictionTask struct {
 	FromCluster string `json:"fromCluster"`
 }
+
+func (b *binding) key() string { return b.Namespace + "/" + b.Name }
 
 // suspended reports whether no scheduler places it.
 func (b *binding) suspended() bool {
@@ -127,6 +129,8 @@ type placement struct {
 		} `json:"weightPreference"`
 	} `json:"replicaScheduling"`
 	WorkloadAffinity json.RawMessage `json:"workloadAffinity"`
+
+	written json.RawMessage // all of it
 }
 
 type affinity struct {
@@ -172,12 +176,8 @@ func parse[T any](o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	data, err := u.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
 	t := new(T)
-	if err := json.Unmarshal(data, t); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, t); err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", u.GetKind(), u.GetName(), err)
 	}
 	return t, nil
@@ -187,16 +187,18 @@ func parse[T any](o any) (any, error) {
 func (b *binding) UnmarshalJSON(data []byte) error {
 	type plain binding
 	err := json.Unmarshal(data, (*plain)(b))
-	b.applied = sameJSON(b.Spec.placement, b.Annotations[appliedPlacement])
+	b.applied = b.Spec.Placement != nil && sameJSON(b.Spec.Placement.written, b.Annotations[appliedPlacement])
 	return err
 }
 
-// UnmarshalJSON also keeps the placement as it stands there.
-func (s *bindingSpec) UnmarshalJSON(data []byte) error {
-	type plain bindingSpec
-	var raw struct{ Placement json.RawMessage }
-	s.placement = nil
-	err := errors.Join(json.Unmarshal(data, (*plain)(s)), json.Unmarshal(data, &raw))
-	s.placement = raw.Placement
-	return err
+// UnmarshalJSON also keeps the placement as it stands there, with fields that we do not know.
+func (p *placement) UnmarshalJSON(data []byte) error {
+	type plain placement
+	p.written = bytes.Clone(data)
+	return json.Unmarshal(data, (*plain)(p))
+}
+
+func sameJSON(a json.RawMessage, b string) bool {
+	var one, other any
+	return json.Unmarshal(a, &one) == nil && json.Unmarshal([]byte(b), &other) == nil && reflect.DeepEqual(one, other)
 }

@@ -114,8 +114,8 @@ func availableReplicas(c *costing) (string, bool) {
 	for _, n := range c.snapshot.Nodes {
 		if n.Site != nil {
 			nodes := int64(n.count())
-			exact[n.Site.Name] += nodes * replicas(c.job.Request, n.Free, n.Jobs)
-			graded[n.Site.Name] += nodes * replicas(c.job.Request, gradeOf(n.Free), 0)
+			exact[n.Site.Name] += nodes * min(int64(max(mostPods-n.Jobs, 0)), c.job.Request.CountIn(n.Free))
+			graded[n.Site.Name] += nodes * c.job.Request.CountIn(gradeOf(n.Free))
 		}
 	}
 	for name, most := range graded {
@@ -126,17 +126,6 @@ func availableReplicas(c *costing) (string, bool) {
 
 // mostPods is how many pods a kubelet runs at most unless it is told otherwise.
 const mostPods = 110
-
-// replicas returns how many jobs that ask for so much have room in what a node has free beside the jobs that it runs.
-func replicas(request, free Resources, running int) int64 {
-	room := int64(max(mostPods-running, 0))
-	for d, asked := range request.vector() {
-		if asked > 0 {
-			room = min(room, free.vector()[d]/asked)
-		}
-	}
-	return max(room, 0)
-}
 
 // grades are Karmada's default models of nodes, by the least that one of each grade has free (ResourceModels in
 // cluster.karmada.io/v1alpha1). They know no GPUs.

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
 
@@ -35,23 +33,4 @@ func main() {
 		fmt.Fprintln(os.Stderr, "kubenergy-karmada:", err)
 		os.Exit(1)
 	}
-}
-
-// run runs all parts until ctx or one of them ends.
-func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logger) error {
-	parts, err := newParts(f, api, log)
-	if err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, len(parts))
-	for _, part := range parts {
-		go func() { ended <- part(ctx) }()
-	}
-	for range parts {
-		err = errors.Join(err, <-ended)
-		stop()
-	}
-	return err
 }

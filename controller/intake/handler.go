@@ -228,6 +228,11 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 func acknowledge(b *batch.Batch, acked uint64, names []named, result string) *reply {
 	const each = 256 // bytes of a pod's names, about
 	body := appendAck(make([]byte, 0, each*(len(names)+1)), b.Stream.Epoch, acked, names)
+	return answered(result, body)
+}
+
+// answered is an answer of JSON.
+func answered(result string, body []byte) *reply {
 	return &reply{result, func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body) // a client that is gone asks again
