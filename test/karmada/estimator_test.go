@@ -107,9 +107,12 @@ func (s *stage) estimator(t *testing.T, address string) {
 	if got, _ := call("GetUnschedulableReplicas", question("south", "2")); got != "7" {
 		t.Errorf("of unschedulable replicas: %s", got)
 	}
-	for _, garbage := range [][]byte{{0xff}, message(2, []byte{0x2a}), question("north", "much")} {
-		if got, code := call("MaxAvailableReplicas", garbage); code != codes.InvalidArgument {
-			t.Errorf("%x: %s, %v", garbage, got, code)
+	for garbage, want := range map[string]codes.Code{
+		"\xff": codes.Internal, string(message(2, []byte{0x2a})): codes.InvalidArgument,
+		string(question("north", "much")): codes.InvalidArgument,
+	} {
+		if got, code := call("MaxAvailableReplicas", []byte(garbage)); code != want {
+			t.Errorf("%x: %s, %v, want %v", garbage, got, code, want)
 		}
 	}
 	c.patch(t, bindings, c.ns, "w-job", `{"spec":{"clusters":[{"name":"north","replicas":1}]},"metadata":{"annotations":{`+
