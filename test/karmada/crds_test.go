@@ -33,7 +33,7 @@ func TestWithoutKarmada(t *testing.T) {
 	official := startOfficial(t, s.pki.pair())
 	estimator := listen(t)
 	driver := s.drive(karmada.Options{
-		Estimator: estimator, TLS: s.pki.pair(), Upstream: official.address, Moves: 30,
+		Estimator: estimator, TLS: s.pki.pair(), Upstream: official, Moves: 30,
 	})
 	t.Run("Estimator", func(t *testing.T) { s.estimator(t, estimator.Addr().String()) })
 	t.Run("Where", s.where)

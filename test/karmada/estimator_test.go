@@ -29,14 +29,10 @@ func (plain) Unmarshal(data []byte, v any) error {
 
 func (plain) Name() string { return "proto" }
 
-// official is the official estimator of all clusters.
-type official struct{ at string }
-
 const officially = 7
 
-func (o *official) address(string) string { return o.at }
-
-func startOfficial(t *testing.T, config *tls.Config) *official {
+// startOfficial starts the official estimator of all clusters, and returns its address.
+func startOfficial(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.ForceServerCodec(plain{}),
 		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
@@ -50,7 +46,7 @@ func startOfficial(t *testing.T, config *tls.Config) *official {
 	l := listen(t)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
-	return &official{l.Addr().String()}
+	return l.Addr().String()
 }
 
 // message is a field of a message that holds bytes.
