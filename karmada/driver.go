@@ -54,8 +54,8 @@ type Options struct {
 	Started func(job types.UID, room bool)
 	// Moves are how many running Jobs, of those that may be interrupted, are moved in an hour at most; 0: none.
 	Moves float64
-	// Upstream names the official estimator of a cluster; nil: there is none.
-	Upstream func(cluster string) string
+	// Upstream is the address of the official estimator of a cluster, {cluster} being its name; "": there is none.
+	Upstream string
 }
 
 // Driver is what all parts share. Make it with [New].

@@ -139,10 +139,10 @@ func (e *estimator) answer(ctx context.Context, method string, request *emptypb.
 func (e *estimator) official(ctx context.Context, cluster, method string, request proto.Message) (
 	proto.Message, error,
 ) {
-	if e.Upstream == nil {
+	if e.Upstream == "" {
 		return wrapperspb.Int32(noOpinion), nil
 	}
-	conn, err := e.dial(e.Upstream(cluster))
+	conn, err := e.dial(strings.ReplaceAll(e.Upstream, "{cluster}", cluster))
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}

@@ -114,7 +114,7 @@ func TestNoOpinionBesideOtherModes(t *testing.T) {
 // Clusters that are not members are not asked about.
 func TestAnswerWithoutTheOfficialOne(t *testing.T) {
 	d := federated(t, 2, 1, func() time.Time { return noon })
-	d.Upstream = func(string) string { return "127.0.0.1:1" }
+	d.Upstream = "127.0.0.1:1"
 	b := divided(t, "b", 1)
 	b.Spec.SchedulerName, b.CreationTimestamp.Time = "default-scheduler", noon
 	if err := d.bound.GetStore().Add(b); err != nil {

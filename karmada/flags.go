@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -46,7 +45,7 @@ func (f *Flags) Add(set *flag.FlagSet) {
 
 // Options reads the flags.
 func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err error) {
-	o = Options{Config: config, Log: log, Clock: time.Now, Moves: f.moves}
+	o = Options{Config: config, Log: log, Clock: time.Now, Moves: f.moves, Upstream: f.upstream}
 	if f.moves < 0 {
 		return o, errors.New("--moves-per-hour: want a number that is not negative")
 	}
@@ -66,9 +65,6 @@ func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err e
 			return o, errors.New("--estimator-client-ca-file: also set --tls-cert-file and --tls-private-key-file")
 		}
 		o.TLS.ClientCAs, o.TLS.ClientAuth = pool, tls.RequireAndVerifyClientCert
-	}
-	if f.upstream != "" {
-		o.Upstream = func(cluster string) string { return strings.ReplaceAll(f.upstream, "{cluster}", cluster) }
 	}
 	if f.listen != "" {
 		if o.Estimator, err = net.Listen("tcp", f.listen); err != nil {
