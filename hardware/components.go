@@ -20,6 +20,7 @@ type Components struct {
 
 	CPUModel string       `json:"cpuModel,omitempty"`
 	CPUs     int64        `json:"cpus,omitempty"`          // hardware threads that the node sees
+	Sockets  int64        `json:"sockets,omitempty"`       // of a machine of its own; 0: guessed from the threads
 	TDP      energy.Watts `json:"cpuTDPWatts,omitempty"`   // of a socket, where the model has no profile
 	MaxGHz   float64      `json:"cpuMaxGHz,omitempty"`     // where the clock is capped; 0: it is not
 	GPUModel string       `json:"gpuModel,omitempty"`      // several are joined by " + "
@@ -36,8 +37,8 @@ const (
 	gib           = 1 << 30
 )
 
-// typicalMemory is what holds for types of memory that the catalogue lacks.
-var typicalMemory = Memory{IdlePowerPerGB: 0.15, MaxPowerPerGB: 0.39}
+// TypicalMemory is what holds for types of memory that the catalogue lacks.
+var TypicalMemory = Memory{IdlePowerPerGB: 0.15, MaxPowerPerGB: 0.39}
 
 // Where only the TDP of a CPU is known, full load draws about that, and idle about an eighth: the usual fit to servers
 // measured at the socket.
@@ -117,6 +118,9 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 		}
 		source = append(source, said)
 	}
+	if e := c.errorsOf(k); e != nil {
+		source = append(source, e.String())
+	}
 	p.Source = strings.Join(source, "; ")
 	if k.Instance != "" {
 		p.Source = k.Provider + " " + k.Instance + ": " + p.Source
@@ -126,6 +130,10 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 
 // socketsOf returns how many sockets, or which part of one, the node has.
 func socketsOf(cpu CPU, k Components) (energy.Watts, error) {
+	// A profile of one thread is of no socket.
+	if perThread := cpu.NumCores == 1 && cpu.ThreadsPerCore == 1; k.Sockets > 0 && !perThread {
+		return energy.Watts(k.Sockets), nil
+	}
 	if cpu.NumCores == 0 {
 		return 1, nil
 	}
@@ -165,7 +173,7 @@ func (c *Catalog) memory(kind string) (Memory, string) {
 	if m, ok := c.Memory[kind]; ok {
 		return m, kind
 	}
-	return typicalMemory, "memory, taken as typical DDR4"
+	return TypicalMemory, "memory, taken as typical DDR4"
 }
 
 const mix = " + " // joins the models of a node with several

@@ -60,6 +60,8 @@ type Kind struct {
 	GPUFrom    string     `json:"gpuFrom,omitempty"`
 	// Fallback says that the profile is a stand-in: the vendor is known, the hardware is not.
 	Fallback bool `json:"fallback,omitempty"`
+	// Error of profiles of this kind, as measured; nil: it is not known.
+	Error *Errors `json:"error,omitempty"`
 	// PUE of the node; 0: nothing is said about it, so that of the site holds.
 	PUE     float64 `json:"pue,omitempty"`
 	PUEFrom string  `json:"pueFrom,omitempty"`
@@ -120,7 +122,7 @@ func (c *Catalog) Detect(labels, annotations map[string]string, providerID strin
 		d.kind.note("%v", err)
 		return nil, d.kind, false
 	}
-	d.kind.Name = p.Name
+	d.kind.Name, d.kind.Error = p.Name, c.errorsOf(d.kind.Components)
 	return p, d.kind, true
 }
 
@@ -274,6 +276,11 @@ func (c *Catalog) mapped(model string) string {
 	for _, s := range cpuSpellings(model) {
 		if known := c.cpus[s]; known != "" {
 			return known
+		}
+	}
+	for _, g := range c.generations {
+		if g.names.MatchString(Spell(model)) {
+			return g.architecture
 		}
 	}
 	return model
