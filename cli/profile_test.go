@@ -371,7 +371,7 @@ Made 9,2,16,10,20,127.8,2023-12
 	code, out, _ = score("-o", "csv")
 	if want := `cpu,basis,sockets,threads,memoryGB,idleWatts,profileIdleWatts,idleErrorRatio,fullWatts,profileFullWatts,` +
 		`fullErrorRatio
-Made 8,hardware profiles,1,16,10,23,11.5,-0.5,127.8,63.9,-0.5
+Made 8,file,1,16,10,23,11.5,-0.5,127.8,63.9,-0.5
 `; code != 0 || !strings.HasPrefix(out, want) || !strings.HasSuffix(out, "Made 9,,2,32,10,20,,,127.8,,\n") {
 		t.Errorf("code %d: %s", code, out)
 	}

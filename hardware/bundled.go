@@ -56,7 +56,7 @@ func FromTables(files fs.FS) (*Catalog, error) {
 		columns int
 		take    func(row []string) error
 	}{
-		{"errors.csv", 5, c.takeErrors},
+		{"errors.csv", 4, c.takeErrors},
 		{"architectures.csv", 6, c.takeArchitecture},
 		{"cpus.csv", 6, c.takeCPU},
 		{"instances.csv", 7, c.takeInstance},
@@ -84,49 +84,16 @@ func FromTables(files fs.FS) (*Catalog, error) {
 // between. They are estimates for every other board.
 var typicalClasses = map[string]float64{"inference": 0.6, "rendering": 0.8, "training": 1}
 
-// What a profile of a CPU rests on. The tables have the short words.
-const (
-	basisModel      = "results of this model"
-	basisGeneration = "TDP and results of its generation"
-	basisTDP        = "TDP alone"
-	basisThreads    = "threads of its generation"
-	basisFamily     = "family alone"
-	basisStandIn    = "another generation"
-	basisFile       = "hardware profiles" // of users, and of hardware.yaml
-)
-
-var (
-	bases = []string{
-		basisModel, basisGeneration, basisTDP, basisThreads, basisFamily, basisStandIn, basisFile,
-	}
-	basisOf = map[string]string{
-		"model": basisModel, "generation": basisGeneration, "tdp": basisTDP, "threads": basisThreads,
-		"family": basisFamily, "stand-in": basisStandIn,
-	}
-)
-
-// told says, for the errors of profiles, whether the number of sockets was known or guessed from that of threads.
-func told(sockets int64) string {
-	if sockets > 0 {
-		return "told"
-	}
-	return "guessed"
-}
-
-func (c *Catalog) takeErrors(row []string) error {
-	e := Errors{Basis: row[0]}
-	var err error
-	if e.Results, err = strconv.Atoi(row[2]); err != nil {
-		return err
-	}
-	if err := numbers(row[3:], &e.IdleMedian, &e.FullMedian); err != nil {
+func (c *Catalog) takeErrors(row []string) (err error) {
+	e := &Errors{Basis: row[0]}
+	if e.Results, err = strconv.Atoi(row[1]); err != nil {
 		return err
 	}
 	if c.errors == nil {
-		c.errors = map[[2]string]Errors{}
+		c.errors = map[string]*Errors{}
 	}
-	c.errors[[2]string{row[0], row[1]}] = e
-	return nil
+	c.errors[e.Basis] = e
+	return numbers(row[2:], &e.IdleMedian, &e.FullMedian)
 }
 
 func numbers(row []string, into ...*float64) (err error) {
@@ -154,7 +121,7 @@ func (c *Catalog) takeArchitecture(row []string) error {
 	}
 	c.CPUs[row[0]] = CPU{
 		IdlePower: energy.Watts(idle), MaxPower: energy.Watts(full), NumCores: 1, ThreadsPerCore: 1,
-		Source: "per hardware thread, " + row[5], basis: basisOf[row[4]], Generic: row[4] == "family",
+		Source: "per hardware thread, " + row[5], basis: row[4], Generic: row[4] == "family",
 	}
 	return nil
 }
@@ -167,10 +134,10 @@ func (c *Catalog) takeCPU(row []string) (err error) {
 		return err
 	}
 	cpu := CPU{
-		IdlePower: energy.Watts(idle), MaxPower: energy.Watts(full), basis: basisOf[row[4]],
+		IdlePower: energy.Watts(idle), MaxPower: energy.Watts(full), basis: row[4],
 		Source: "SPECpower_ssj2008 by a TDP of " + row[5] + " W",
 	}
-	if cpu.basis == basisModel {
+	if cpu.basis == "model" {
 		cpu.Source = row[5] + " results of SPECpower_ssj2008"
 	}
 	cpu.NumCores, err = strconv.ParseInt(row[1], 10, 64)
@@ -225,7 +192,7 @@ func (c *Catalog) mixed(architectures []string) (string, error) {
 	}
 	mean := CPU{
 		NumCores: 1, ThreadsPerCore: 1, Source: "mean of what the provider may give, per hardware thread",
-		basis: basisThreads,
+		basis: "threads",
 	}
 	share := 1 / float64(len(architectures))
 	for _, a := range architectures {

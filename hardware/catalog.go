@@ -34,7 +34,7 @@ type Catalog struct {
 	Instances map[string]map[string]Instance `json:"cloudInstanceMapping,omitempty"`
 
 	warnings    []string
-	errors      map[[2]string]Errors // of profiles: by what they rest on, and whether sockets are told
+	errors      map[string]*Errors // of profiles, by what they rest on
 	generations []generation
 	cpus        map[string]string // spellings of a name → key of CPUs; "" where several models share one
 	gpus        map[string]string
@@ -69,7 +69,9 @@ type CPU struct {
 	// Source is ours: where the numbers come from.
 	Source string `json:"source,omitempty"`
 
-	basis string // what it rests on; "": it is of a user's file
+	// What it rests on: model (results of this one), TDP and generation (results of that), TDP, threads (watts of its
+	// generation by the thread), family, or stand-in (watts of another generation); "": it was written by hand.
+	basis string
 }
 
 // generation names the architecture of CPUs whose models have no profile of their own.
@@ -171,7 +173,7 @@ func merge(catalogues ...*Catalog) (*Catalog, error) {
 	all := &Catalog{
 		CPUModels: map[string]map[string]string{}, CPUs: map[string]CPU{}, GPUs: map[string]GPU{},
 		Memory: map[string]Memory{}, Instances: map[string]map[string]Instance{},
-		errors: map[[2]string]Errors{},
+		errors: map[string]*Errors{},
 	}
 	for _, c := range catalogues {
 		all.DefaultPUE = cmp.Or(c.DefaultPUE, all.DefaultPUE)

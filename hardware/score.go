@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -131,8 +132,8 @@ type Errors struct {
 
 // String says how far off such profiles were.
 func (e *Errors) String() string {
-	return fmt.Sprintf("by %s: half of %d servers that it was not made from drew within %.0f %% of it idle and %.0f %% "+
-		"at full load", e.Basis, e.Results, 100*e.IdleMedian, 100*e.FullMedian)
+	return fmt.Sprintf("profiles by %s: half of %d servers that they were not made from were within %.0f %% idle and "+
+		"%.0f %% at full load", e.Basis, e.Results, 100*e.IdleMedian, 100*e.FullMedian)
 }
 
 // errorsOf returns how far profiles of the kind of some hardware were off, on servers that the catalogue was built
@@ -141,13 +142,7 @@ func (c *Catalog) errorsOf(k Components) *Errors {
 	if k.GPUs > 0 {
 		return nil
 	}
-	basis := c.CPUs[k.CPUModel].basis
-	for _, sockets := range []string{told(k.Sockets), told(0)} {
-		if e, ok := c.errors[[2]string{basis, sockets}]; ok {
-			return &e
-		}
-	}
-	return nil
+	return c.errors[c.CPUs[k.CPUModel].basis]
 }
 
 // Scored is a result beside its profile. Errors have a sign: above 0 the profile has too much.
@@ -170,7 +165,7 @@ func (c *Catalog) Score(results []Result) Score {
 		k := kind.Components
 		k.Sockets = r.Sockets
 		if p, err := c.Profile(k); known && err == nil {
-			row.Basis = cmp.Or(c.CPUs[k.CPUModel].basis, basisFile)
+			row.Basis = cmp.Or(c.CPUs[k.CPUModel].basis, "file")
 			row.ProfileIdle, row.ProfileFull = p.Idle, p.Max
 			row.IdleError, row.FullError = float64(p.Idle/r.Idle)-1, float64(p.Max/r.Full)-1
 		} else {
@@ -182,19 +177,20 @@ func (c *Catalog) Score(results []Result) Score {
 		return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(math.Abs(b.FullError), math.Abs(a.FullError)))
 	})
 	known := s.Rows[:len(s.Rows)-s.Unknown]
-	s.Errors = []Errors{errorsOf("all", known)}
-	for _, basis := range bases {
-		of := slices.DeleteFunc(slices.Clone(known), func(r Scored) bool { return r.Basis != basis })
-		if len(of) > 0 {
-			s.Errors = append(s.Errors, errorsOf(basis, of))
-		}
+	s.Errors = []Errors{summary("all", known)}
+	byBasis := map[string][]Scored{}
+	for _, r := range known {
+		byBasis[r.Basis] = append(byBasis[r.Basis], r)
+	}
+	for _, basis := range slices.Sorted(maps.Keys(byBasis)) {
+		s.Errors = append(s.Errors, summary(basis, byBasis[basis]))
 	}
 	return s
 }
 
 func rank(r Scored) int { return min(len(r.Basis), 1) }
 
-func errorsOf(basis string, rows []Scored) Errors {
+func summary(basis string, rows []Scored) Errors {
 	e := Errors{Basis: basis, Results: len(rows)}
 	if len(rows) == 0 {
 		return e

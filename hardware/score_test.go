@@ -18,8 +18,7 @@ func made(t *testing.T) *Catalog {
 	t.Helper()
 	c, err := FromTables(fstest.MapFS{
 		"hardware.yaml": {Data: []byte("gpuProfiles: {}\ncpuProfiles: {Board: {idlePower: 1, maxPower: 2}}\n")},
-		"errors.csv": {Data: []byte("basis,sockets,results,idleErrorMedian,maxErrorMedian\n" +
-			"results of this model,told,12,0.1,0.2\nresults of this model,guessed,12,0.3,0.4\n")},
+		"errors.csv":    {Data: []byte("basis,results,idleErrorMedian,maxErrorMedian\nmodel,12,0.3,0.4\n")},
 		"architectures.csv": {Data: []byte("architecture,names,idleWattsPerThread,maxWattsPerThread,basis,source\n" +
 			`Made Lake,made lake \d{4},1,3,threads,made up` + "\n")},
 		"cpus.csv":      {Data: []byte("cpu,cores,idleWatts,maxWatts,basis,from\nMade Lake 1234,8,40,200,model,5\n")},
@@ -49,15 +48,15 @@ Made Lake 1234,1,8,10,0,0,,failed
 	}
 	// Memory adds 1.5 W idle and 3.9 W at full load.
 	if diff := cmp.Diff([]string{
-		"Made Lake 1235: threads of its generation", "Made Lake 1234: results of this model",
-		"MADE LAKE 1234: results of this model", "Made Lake 12345: ",
+		"Made Lake 1235: threads", "Made Lake 1234: model",
+		"MADE LAKE 1234: model", "Made Lake 12345: ",
 	}, rows); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]Errors{
 		{Basis: "all", Results: 3, IdleMedian: 0.20098, IdleP90: 0.5, FullMedian: 0.20335, FullP90: 0.5},
-		{Basis: basisModel, Results: 2, IdleMedian: 0.5, IdleP90: 0.5, FullMedian: 0.20335, FullP90: 0.20335},
-		{Basis: basisThreads, Results: 1, FullMedian: 0.5, FullP90: 0.5},
+		{Basis: "model", Results: 2, IdleMedian: 0.5, IdleP90: 0.5, FullMedian: 0.20335, FullP90: 0.20335},
+		{Basis: "threads", Results: 1, FullMedian: 0.5, FullP90: 0.5},
 	}, s.Errors, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-5 })); diff != "" {
 		t.Error(diff)
 	}
@@ -66,7 +65,7 @@ Made Lake 1234,1,8,10,0,0,,failed
 	}
 }
 
-// A profile carries the error that was measured of its kind, of machines whose sockets are told or guessed.
+// A profile carries the error that was measured of its kind.
 func TestProfilesSayHowFarOffTheyAre(t *testing.T) {
 	c := made(t)
 	_, kind, ok := node{labels: map[string]string{labelCPUModel: "Made Lake 1234"}, cpus: 32, memory: 64 * gb}.detect(c)
@@ -75,8 +74,8 @@ func TestProfilesSayHowFarOffTheyAre(t *testing.T) {
 	}
 	kind.Components.Sockets = 2
 	p, err := c.Profile(kind.Components)
-	if err != nil || !strings.HasSuffix(p.Source, "by results of this model: half of 12 servers that it was not made "+
-		"from drew within 10 % of it idle and 20 % at full load") {
+	if err != nil || !strings.HasSuffix(p.Source, "profiles by model: half of 12 servers that they were "+
+		"not made from were within 30 % idle and 40 % at full load") {
 		t.Errorf("%+v %v", p, err)
 	}
 	board := node{labels: map[string]string{labelCPUModel: "Board"}, cpus: 4, memory: gb}

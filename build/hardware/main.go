@@ -171,7 +171,7 @@ func main() {
 		}
 		log.Printf("built from %d results up to %s, scored on %d up to %s", len(old), cut.Format("2006-01"), len(late),
 			end.Format("2006-01"))
-		measured = score(fit(old, tdps, cut).tables(nil, machines), late)
+		measured = fit(old, tdps, cut).score(machines, late)
 	}
 	for name, text := range fit(results, tdps, newest).tables(measured, machines) {
 		if err := os.WriteFile(name, text.Data, 0o644); err != nil { //nolint:gosec // for all who may read the folder
