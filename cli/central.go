@@ -175,10 +175,10 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 	case apierrors.IsNotFound(err):
 		return "",
 			&noTokenError{fmt.Sprintf(
-				"the central unit is not installed: there is no service account %s in namespace %s", viewerAccount,
+				"the controller is not installed: there is no service account %s in namespace %s", viewerAccount,
 				namespace)}
 	case apierrors.IsForbidden(err):
-		return "", &noTokenError{fmt.Sprintf("you may not make a token for the central unit: ask for the right to "+
+		return "", &noTokenError{fmt.Sprintf("you may not make a token for the controller: ask for the right to "+
 			"create serviceaccounts/token of %[1]s in namespace %[2]s, make an account %[1]s in your own namespace as "+
 			"docs/reference/reports.md says, or use --server and --token-file", viewerAccount, namespace)}
 	case err != nil:
@@ -209,13 +209,13 @@ func (c *centralUnit) get(ctx context.Context, path string, query url.Values, in
 	case errors.Is(err, central.ErrAnswer):
 		return now, fmt.Errorf("%s: ask for less time or fewer groups", withoutURL(err))
 	case err != nil:
-		return now, fmt.Errorf("the central unit cannot be reached: %s", withoutURL(err))
+		return now, fmt.Errorf("the controller cannot be reached: %s", withoutURL(err))
 	}
 	if now, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
 		now = answer.At
 	}
 	if err := json.Unmarshal(answer.Body, into); err != nil {
-		return now, fmt.Errorf("the answer of the central unit to %s cannot be read: %s", path, oneLine(err))
+		return now, fmt.Errorf("the answer of the controller to %s cannot be read: %s", path, oneLine(err))
 	}
 	return now, nil
 }
@@ -249,15 +249,15 @@ func (c *centralUnit) refusal(status int, path string, body []byte) error {
 	text = printable(text)
 	switch status {
 	case http.StatusUnauthorized:
-		text = "the central unit does not accept the token: " + text
+		text = "the controller does not accept the token: " + text
 	case http.StatusForbidden:
-		text = "the central unit refuses: " + text
+		text = "the controller refuses: " + text
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		text = fmt.Sprintf("the central unit has no %s: it is too old for this command (%s)", path, text)
+		text = fmt.Sprintf("the controller has no %s: it is too old for this command (%s)", path, text)
 	case http.StatusServiceUnavailable:
-		text = "the central unit is not ready: " + text
+		text = "the controller is not ready: " + text
 	default:
-		text = fmt.Sprintf("the central unit answered %d: %s", status, text)
+		text = fmt.Sprintf("the controller answered %d: %s", status, text)
 	}
 	return &refusedError{status, text}
 }
@@ -268,13 +268,13 @@ func (c *centralUnit) proxyRefusal(status int, object *metav1.Status) string {
 	switch status {
 	case http.StatusNotFound:
 		return fmt.Sprintf(
-			"the central unit is not installed: there is no service kubenergy-controller in namespace %s", c.namespace)
+			"the controller is not installed: there is no service kubenergy-controller in namespace %s", c.namespace)
 	case http.StatusForbidden:
 		return fmt.Sprintf("you may not ask through the API server: ask for the right to get services/proxy of %s in "+
 			"namespace %s, or use --server (%s)",
 			centralService, c.namespace, text)
 	case http.StatusServiceUnavailable:
-		return "the API server's proxy does not reach the central unit; name its address with --server: " + text
+		return "the API server's proxy does not reach the controller; name its address with --server: " + text
 	}
 	return fmt.Sprintf("the API server answered %d: %s", status, text)
 }

@@ -179,6 +179,7 @@ func (c *fakeUnit) draw() {
 		},
 		{Node: "c", Watts: 9, AsOf: at(45 * time.Second), Quality: energy.Derived, Source: "evil\x1b[2J"},
 		{Node: "d", Watts: 5, AsOf: at(10 * time.Second), Quality: energy.Estimated, Source: "model", PowerState: "asleep"},
+		{Node: "e", Host: "a", Watts: 40, AsOf: at(10 * time.Second), Quality: energy.Derived, Source: "guest"},
 	}}
 	pods := api.PodsPower{Pods: []api.PodPower{
 		{
@@ -198,6 +199,9 @@ func (c *fakeUnit) draw() {
 func TestTop(t *testing.T) {
 	c := newCentralUnit(t)
 	c.draw()
+	power := c.answers["/api/v1/nodes/power"].(api.NodesPower)
+	power.Members = []api.NodePower{{Node: "alpha/a", Watts: 77, AsOf: testNow, Quality: energy.Measured, Source: "psys"}}
+	c.answers["/api/v1/nodes/power"] = power
 	var all strings.Builder
 	for _, args := range [][]string{
 		{"top", "nodes"},
@@ -340,7 +344,7 @@ func TestRefusals(t *testing.T) {
 		},
 		{
 			"not running", func(c *fakeUnit) { c.refuse["proxy"] = 503 }, withToken,
-			"does not reach the central unit; name its address with --server",
+			"does not reach the controller; name its address with --server",
 		},
 		{
 			"no way through", func(c *fakeUnit) { c.refuse["proxy"] = 403 }, withToken,
@@ -348,7 +352,7 @@ func TestRefusals(t *testing.T) {
 		},
 		{
 			"no right", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 403 }, withToken,
-			"the central unit refuses: you lack list energy",
+			"the controller refuses: you lack list energy",
 		},
 		{
 			"no such token", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 401 }, withToken,

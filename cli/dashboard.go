@@ -1,11 +1,13 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kubenergy/kubenergy/dashboard"
 )
@@ -35,7 +37,7 @@ browser. The command runs until it is interrupted.`,
 			if err != nil {
 				return usageError{err}
 			}
-			source, err := openSource(cmd.Context(), t, &f, dir)
+			source, err := openSource(cmd, t, &f, dir)
 			if err != nil {
 				return err
 			}
@@ -65,9 +67,18 @@ func loopback(listen string) (*net.TCPAddr, error) {
 	return address, nil
 }
 
-func openSource(ctx context.Context, t terminal, f *centralFlags, dir string) (dashboard.Source, error) {
+func openSource(cmd *cobra.Command, t terminal, f *centralFlags, dir string) (dashboard.Source, error) {
 	if dir == "" {
-		return openLive(ctx, t, f)
+		return openLive(cmd.Context(), t, f)
+	}
+	var idle []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"dir", "listen", "no-browser"}, f.Name) {
+			idle = append(idle, "--"+f.Name)
+		}
+	})
+	if len(idle) > 0 {
+		return nil, usageError{fmt.Errorf("--dir asks no cluster: leave out %s", strings.Join(idle, ", "))}
 	}
 	folder, err := dashboard.OpenFolder(dir)
 	if err != nil {

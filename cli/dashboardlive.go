@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -73,11 +71,7 @@ func (s *liveSource) central(ctx context.Context) (*centralUnit, error) {
 	defer s.mu.Unlock()
 	if now := s.t.now(); s.unit == nil || s.unitErr != nil || now.Sub(s.asked) > tokenRenewedBy {
 		s.asked = now
-		var about []string
-		if s.only != "" {
-			about = []string{s.only}
-		}
-		s.unit, s.unitErr = s.flags.connect(ctx, s.t, about...)
+		s.unit, s.unitErr = s.flags.connect(ctx, s.t, s.namespaces()...)
 	}
 	return s.unit, s.unitErr
 }
@@ -94,15 +88,10 @@ func (s *liveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.M
 	now := s.t.now().UTC()
 	m := &dashboard.Model{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: dashboard.KindDashboard, Title: s.title(), Now: now,
-		From: now.Add(-before).Truncate(time.Hour), To: now.Add(after).Truncate(time.Hour),
+		From:  cmp.Or(q.From, now.Add(-before).Truncate(time.Hour)),
+		To:    cmp.Or(q.To, now.Add(after).Truncate(time.Hour)),
 		Zones: []dashboard.Zone{}, Jobs: []dashboard.Job{}, Namespaces: []dashboard.Use{},
 		Budgets: []dashboard.Budget{},
-	}
-	if !q.From.IsZero() {
-		m.From = q.From
-	}
-	if !q.To.IsZero() {
-		m.To = q.To
 	}
 	if !m.From.Before(m.To) {
 		return nil, errors.New("from is not before to")
@@ -114,12 +103,7 @@ func (s *liveSource) Model(ctx context.Context, q dashboard.Query) (*dashboard.M
 		r.decisions(ctx)
 	case dashboard.Doctor:
 		r.mode(ctx)
-		d := &doctor{
-			client: s.cluster, config: s.config, namespace: s.flags.component, now: s.t.now, fresh: map[string]bool{},
-			deployments: map[string]*appsv1.Deployment{},
-		}
-		d.examine(ctx)
-		m.Findings = d.findings
+		m.Findings = s.examine(ctx, s.flags.component, s.t.now).findings
 	case dashboard.Savings:
 		r.mode(ctx)
 		r.savings(ctx, savingsTake)
@@ -152,11 +136,26 @@ func (s *liveSource) Job(ctx context.Context, _ dashboard.Query,
 		Command: "kubenergy explain " + kind + " " + name + " -n " + namespace,
 	}
 	site := e.view.DefaultSite()
-	if found.State != stateHeld && found.State != stateWaiting || site == nil || site.Carbon.Series == nil {
+	switch {
+	case found.State != stateHeld && found.State != stateWaiting:
+		return v, nil
+	case e.best != nil && e.best.Site.Name != "":
+		site, v.Where = e.best.Site, e.best.Site.Name+", the site of the node that is ranked first"
+	case site == nil:
+		v.Where = "no node is ranked, and no default GridZone is seen"
+		return v, nil
+	default:
+		v.Where = site.Name + ", the default GridZone, since no node is ranked"
+	}
+	if site.Carbon.Series == nil {
+		v.Where += ", has no carbon intensity"
 		return v, nil
 	}
-	signal := &dashboard.Signal{Unit: "gCO2e/kWh", Line: dashboard.LineOf(site.Carbon.Series)}
-	v.Weigh(signal, e.job.Submitted, e.now.UTC(), e.job.Duration, e.job.AllowedDelay)
+	v.Weigh(site.Carbon.Series, "gCO2e/kWh", &e.job, e.now.UTC(), func(allowed time.Duration) time.Time {
+		job := e.job
+		job.AllowedDelay = allowed
+		return e.view.Decide(e.now, job, e.settled).Window.Start.UTC()
+	})
 	return v, nil
 }
 
@@ -181,10 +180,8 @@ func (s *liveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.
 		if err != nil {
 			continue
 		}
-		for i := range answer.Decisions {
-			if answer.Decisions[i].ID == d.ID {
-				return &answer.Decisions[i], nil
-			}
+		if i := slices.IndexFunc(answer.Decisions, func(r ledger.Record) bool { return r.ID == d.ID }); i >= 0 {
+			return &answer.Decisions[i], nil
 		}
 		return nil, nil
 	}
@@ -200,17 +197,13 @@ func (s *liveSource) Origin(ctx context.Context, q dashboard.Query,
 		return nil, err
 	}
 	now := s.t.now().UTC()
-	from, to := q.From, now
-	if from.IsZero() {
-		from = now.Add(-savingsSpan)
-	}
-	if !q.To.IsZero() {
-		to = grid.Earlier(q.To, now)
-	}
-	o, filters := &dashboard.Origin{Meters: map[string]string{}}, map[string][]string(nil)
-	o.Command = "kubenergy report --from " + from.Format(time.RFC3339) + " --group-by node,hour -n " + namespace
+	from, to := cmp.Or(q.From, now.Add(-savingsSpan)), grid.Earlier(cmp.Or(q.To, now), now)
+	cluster := cmp.Or(q.Cluster, ledger.OwnCluster)
+	o, filters := &dashboard.Origin{Meters: map[string]string{}}, map[string][]string{"cluster": {cluster}}
+	o.Command = "kubenergy report --from " + from.Format(time.RFC3339) + " --group-by node,hour -n " + namespace +
+		" --cluster " + cluster
 	if owner != "" {
-		filters = map[string][]string{"owner": {owner}}
+		filters["owner"] = []string{owner}
 		o.Command += " --owner " + owner
 	}
 	for d, into := range map[ledger.Dimension]*[]ledger.Row{ledger.ByNode: &o.Nodes, ledger.ByHour: &o.Hours} {
@@ -277,12 +270,7 @@ func (s *liveSource) Act(ctx context.Context, a dashboard.Act) (result string, e
 		result, err := runNow(ctx, s.cluster, a.Kind, a.Namespace, a.Name)
 		return fmt.Sprintf("%s %s/%s: %s", a.Kind, a.Namespace, a.Name, result), err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{
-		v1alpha1.LabelMode: a.Mode,
-	}}})
-	if err != nil {
-		return "", err
-	}
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelMode, a.Mode)
 	if _, err := s.CoreV1().Namespaces().Patch(ctx, a.Namespace, types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		return "", fmt.Errorf("labelling namespace %s: %s", a.Namespace, because(err))

@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // liveReader fills one model.
@@ -102,12 +103,9 @@ func (r *liveReader) zones(ctx context.Context, h *holdings) {
 		r.unseen("the grid", err)
 		return
 	}
-	slices.SortFunc(zones, func(a, b v1alpha1.GridZone) int { // the default one first
-		if a.Spec.Default != b.Spec.Default {
-			return map[bool]int{true: -1, false: 1}[a.Spec.Default]
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+	// the default one first
+	place := func(z v1alpha1.GridZone) string { return fmt.Sprint(!z.Spec.Default, " ", z.Name) }
+	slices.SortFunc(zones, func(a, b v1alpha1.GridZone) int { return strings.Compare(place(a), place(b)) })
 	for i := range zones {
 		z := &zones[i]
 		shown := dashboard.Zone{Name: z.Name, Carbon: r.signal(z.Status.Carbon), Price: r.signal(z.Status.Price)}
@@ -165,7 +163,7 @@ func (r *liveReader) booked(ctx context.Context, c *centralUnit) {
 		return
 	}
 	hours := map[time.Time]*dashboard.Watts{}
-	sites := map[string]map[time.Time]*ledger.Row{}
+	sites := map[siteHour]*ledger.Row{}
 	var all, guessed float64
 	for i := range answer.Rows {
 		row := &answer.Rows[i]
@@ -179,13 +177,11 @@ func (r *liveReader) booked(ctx context.Context, c *centralUnit) {
 		if hours[at] == nil {
 			hours[at] = &dashboard.Watts{At: at.UTC()}
 		}
-		if sites[row.Key[1]] == nil {
-			sites[row.Key[1]] = map[time.Time]*ledger.Row{}
+		there := siteHour{row.Key[1], at.UTC()}
+		if sites[there] == nil {
+			sites[there] = &ledger.Row{}
 		}
-		if sites[row.Key[1]][at] == nil {
-			sites[row.Key[1]][at] = &ledger.Row{}
-		}
-		sites[row.Key[1]][at].Include(row)
+		sites[there].Include(row)
 		seconds := grid.Earlier(at.Add(time.Hour), answer.AsOf).Sub(at).Seconds() // the ledger sums whole hours
 		if seconds <= 0 {
 			continue
@@ -235,35 +231,31 @@ func divide(w *dashboard.Watts, row *ledger.Row, seconds float64) {
 	w.Estimated += watts(row.Estimated)
 }
 
-// past puts the intensities and prices that were booked before those that are to come.
-func (r *liveReader) past(sites map[string]map[time.Time]*ledger.Row) {
+type siteHour struct {
+	site string
+	at   time.Time
+}
+
+// past puts the intensities and prices that were booked before those that are to come. Hours in which nothing was
+// booked stay open.
+func (r *liveReader) past(sites map[siteHour]*ledger.Row) {
 	for i := range r.m.Zones {
 		z := &r.m.Zones[i]
-		hours := sites[z.Name]
 		rate := func(s *dashboard.Signal, of func(*ledger.Row) (amount float64, known energy.Microjoules, one bool)) {
 			if s == nil {
 				return
 			}
 			var points []dashboard.Point
-			for at, row := range hours {
-				amount, known, one := of(row)
-				if one && known > 0 && at.Before(s.Points[0].At) {
-					points = append(points, dashboard.Point{At: at.UTC(), Value: amount / float64(known) * 3.6e12})
+			for at := r.m.From.Truncate(time.Hour).UTC(); at.Before(s.Points[0].At); at = at.Add(time.Hour) {
+				p := dashboard.Point{At: at, Unknown: true}
+				if row := sites[siteHour{z.Name, at}]; row != nil {
+					if amount, known, one := of(row); one && known > 0 {
+						p.Value, p.Unknown = amount/float64(known)*3.6e12, false
+					}
 				}
+				points = append(points, p)
 			}
-			slices.SortFunc(points, func(a, b dashboard.Point) int { return a.At.Compare(b.At) })
-			var joined []dashboard.Point
-			for k, p := range points { // hours in which nothing was booked stay open
-				joined = append(joined, p)
-				next := s.Points[0].At
-				if k+1 < len(points) {
-					next = points[k+1].At
-				}
-				if end := p.At.Add(time.Hour); end.Before(next) {
-					joined = append(joined, dashboard.Point{At: end, Unknown: true})
-				}
-			}
-			s.Points = append(joined, s.Points...)
+			s.Points = append(points, s.Points...)
 		}
 		rate(z.Carbon, func(row *ledger.Row) (float64, energy.Microjoules, bool) {
 			return float64(row.Carbon) / 1e6, row.Facility - row.Uncharted, len(row.Emissions) == 1
@@ -291,13 +283,22 @@ func (r *liveReader) drawn(ctx context.Context, c *centralUnit) {
 		r.m.Power = &dashboard.Power{Points: []dashboard.Watts{}, Where: "at the nodes", Until: r.m.Now}
 	}
 	p, sum := r.m.Power, 0.0
+	tells := map[string]bool{}
+	for i := range nodes {
+		tells[nodes[i].Name] = !nodes[i].Stale
+	}
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Stale {
 			p.Late++
 			continue
 		}
-		if sum += n.Watts; n.Implausible {
+		if tells[n.Host] {
+			p.Guests++ // its host's power includes it
+		} else {
+			sum += n.Watts
+		}
+		if n.Implausible {
 			p.Odd++
 		}
 		if n.PowerState == v1alpha1.PowerAsleep {
@@ -314,7 +315,7 @@ func (r *liveReader) drawn(ctx context.Context, c *centralUnit) {
 func (r *liveReader) used(ctx context.Context, c *centralUnit) {
 	answer, err := c.ledger(ctx, &ledger.Query{
 		From: r.m.Now.Add(-savingsSpan), To: r.m.Now, Namespaces: r.namespaces(), Limit: 2 * dashboard.MostNamespaces,
-		GroupBy: []ledger.Dimension{ledger.ByNamespace}, Kinds: ledger.Workloads(),
+		GroupBy: []ledger.Dimension{ledger.ByCluster, ledger.ByNamespace}, Kinds: ledger.Workloads(),
 	}, nil)
 	if err != nil {
 		r.unseen("what namespaces used", err)
@@ -322,11 +323,11 @@ func (r *liveReader) used(ctx context.Context, c *centralUnit) {
 	}
 	for i := range answer.Rows {
 		row := &answer.Rows[i]
-		if len(row.Key) != 1 || row.Key[0] == "" {
+		if len(row.Key) != 2 || row.Key[1] == "" {
 			continue
 		}
 		u := dashboard.Use{
-			Name: row.Key[0], KWh: row.Energy().Joules().KWh(), Estimated: row.EstimatedShare(),
+			Cluster: row.Key[0], Name: row.Key[1], KWh: row.Energy().Joules().KWh(), Estimated: row.EstimatedShare(),
 		}
 		if len(row.Emissions) == 1 {
 			u.Kg = new(row.Carbon.Grams().Kg())
@@ -409,7 +410,7 @@ func (r *liveReader) decisions(ctx context.Context) {
 		return
 	}
 	if r.m.Decisions = answer.Decisions; len(answer.Decisions) == pageDecisions {
-		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s: only the %d youngest are shown",
-			answer.Decisions[pageDecisions-1].At.UTC().Format(time.RFC3339), pageDecisions))
+		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s UTC: only the %d youngest are shown",
+			report.Clock(answer.Decisions[pageDecisions-1].At, r.m.Now), pageDecisions))
 	}
 }

@@ -75,7 +75,7 @@ func (s *liveSource) compare(ctx context.Context, now time.Time) (*dashboard.Sav
 		return nil, err
 	}
 	saved := dashboard.SavedOf(found)
-	saved.Method = strings.Join(append([]string{"Of the last seven days. " + saved.Method + "."}, missing...), " ")
+	saved.Method = strings.Join(append([]string{"Of the last seven days. " + saved.Method}, missing...), " ")
 	saved.Command = fmt.Sprintf("kubenergy report --savings --max-decisions %d", pageDecisions)
 	return saved, nil
 }
@@ -88,7 +88,8 @@ func (r *liveReader) shadowed(ctx context.Context) {
 	}
 	saved := &dashboard.Saved{
 		Against: "starting at once", Shadow: true,
-		Method: "Counted by the controller since shadow mode began, at the intensities that were forecast.",
+		Method: "The controller has counted it since shadow mode began, at the intensities that were forecast: a " +
+			"sum, which has no interval.",
 	}
 	grams := 0.0
 	for i := range list.Items {

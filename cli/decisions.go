@@ -152,7 +152,7 @@ func (f *decisionsFlags) run(ctx context.Context, t terminal) error {
 	}
 	if format := f.output.value; len(records) == 0 && (format == "table" || format == "wide") {
 		_, err := fmt.Fprintf(t.err, "No such decision is recorded since %s. If there should be some, %s doctor says "+
-			"whether the scheduler tells the central unit.\n", q.From.Format(time.RFC3339), t.name)
+			"whether the scheduler tells the controller.\n", q.From.Format(time.RFC3339), t.name)
 		return err
 	}
 	return t.print(list, f.output.value)

@@ -72,7 +72,8 @@ var checks = []struct {
 	{"held jobs", (*doctor).lookAtHeldJobs},
 	{"scheduler names", (*doctor).lookAtStranded},
 	{"variables", (*doctor).lookAtVariables},
-	{"central unit", (*doctor).lookAtCentral},
+	{"controller", (*doctor).lookAtCentral},
+	{"karmada", (*doctor).lookAtPropagation},
 	{"metrics", (*doctor).lookAtMetrics},
 }
 
@@ -96,12 +97,7 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 			if err != nil {
 				return err
 			}
-			d := &doctor{
-				client: c, config: c.config, namespace: f.namespace, now: t.now, fresh: map[string]bool{},
-				deployments: map[string]*appsv1.Deployment{},
-			}
-			d.examine(cmd.Context())
-			return d.report(t, format.value)
+			return c.examine(cmd.Context(), f.namespace, t.now).report(t, format.value)
 		},
 	}
 	f.add(cmd.Flags())
@@ -109,6 +105,16 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 		"namespace of KubEnergy's components")
 	format = output(cmd.Flags(), "text", "json")
 	return cmd
+}
+
+// examine looks at an installation in a namespace.
+func (c *cluster) examine(ctx context.Context, namespace string, now func() time.Time) *doctor {
+	d := &doctor{
+		client: c, config: c.config, namespace: namespace, now: now, fresh: map[string]bool{},
+		deployments: map[string]*appsv1.Deployment{},
+	}
+	d.examine(ctx)
+	return d
 }
 
 // examine runs all checks. If there is no server to ask, one finding says so.
@@ -204,6 +210,5 @@ func (f *findings) Text(_, colours bool) string {
 			text = line.ReplaceAllString(text, colour+string(status)+"\x1b[0m ")
 		}
 	}
-	return fmt.Sprintf("%s\n%d ok, %d to look at, %d failed\n", text, f.count(statusOK), f.count(statusWarn),
-		f.count(statusFail))
+	return text + "\n" + dashboard.Verdict(f.Checks) + "\n"
 }

@@ -13,10 +13,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -148,6 +150,7 @@ func healthy(t *testing.T) *apiServer {
 	a.add(t, nodePath, node("n1", map[string]string{"kind": "small"}))
 	a.add(t, jobsIn("ns"), waitingJob("held", time.Hour))
 	a.central = map[string]any{
+		"/api/v1/ledger":            ledger.Answer{},
 		"/api/v1/ledger/statistics": map[string]any{"journal": 0},
 		"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{{
 			Node: "n1", AsOf: testNow.Add(-8 * time.Second),
@@ -210,6 +213,27 @@ func TestDoctorFinds(t *testing.T) {
 		status status
 		says   string
 	}{
+		"policies of Karmada that leave no choice": {
+			func(t *testing.T, a *apiServer) {
+				const version = "policy.karmada.io/v1alpha1"
+				a.served[version] = []string{"propagationpolicies", "clusterpropagationpolicies"}
+				add := func(path, name, kind, scheduling string) {
+					p := &unstructured.Unstructured{}
+					if err := json.Unmarshal([]byte(`{"apiVersion": "`+version+`", "kind": "PropagationPolicy", "metadata":
+						{"name": "`+name+`"}, "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Secret"},
+						{"apiVersion": "batch/v1", "kind": "`+kind+`"}], "placement": {`+scheduling+`}}}`), p); err != nil {
+						t.Fatal(err)
+					}
+					a.add(t, "/apis/"+version+path, p)
+				}
+				add("/namespaces/ns/propagationpolicies", "said", "Job",
+					`"replicaScheduling": {"replicaSchedulingType": "Duplicated"}`)
+				add("/namespaces/ns/propagationpolicies", "divided", "Job",
+					`"replicaScheduling": {"replicaSchedulingType": "Divided"}`)
+				add("/namespaces/ns/propagationpolicies", "others", "Deployment", "")
+				add("/clusterpropagationpolicies", "unsaid", "Job", "")
+			}, "karmada", statusWarn, "KubEnergy chooses none: ns/said, unsaid",
+		},
 		"machines that nothing wakes": {
 			func(t *testing.T, a *apiServer) {
 				a.add(t, nodePath, node("s1", map[string]string{"kubenergy.io/power-state": "asleep"}))
@@ -481,7 +505,7 @@ func TestDoctorFinds(t *testing.T) {
 				if f.Status == statusFail {
 					fails++
 				}
-				if f.Status == statusFail && f.Advice == "" {
+				if f.Status != statusOK && f.Advice == "" {
 					t.Errorf("no advice: %+v", f)
 				}
 			}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/kubenergy/kubenergy/ledger"
 )
 
 // foldLate is how long bookings may wait for their place in the sums: many times the usual.
 const foldLate = 15 * time.Minute
 
-// lookAtCentral asks the central unit how its ledger is and how old its knowledge of nodes.
+// lookAtCentral asks the controller how its ledger is and how old its knowledge of nodes.
 func (d *doctor) lookAtCentral(ctx context.Context) {
 	c, err := throughProxy(ctx, d.config, d.namespace, "", d.now)
 	if err != nil {
@@ -19,12 +21,13 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 		if _, none := errors.AsType[*noTokenError](err); !none || ctx.Err() != nil {
 			hint = "ask again when the API server answers"
 		}
-		d.say(statusWarn, hint, "the central unit cannot be asked: %s", oneLine(err))
+		d.say(statusWarn, hint, "the controller cannot be asked: %s", oneLine(err))
 		return
 	}
 	var holds struct {
 		Journal int        `json:"journal"`
 		Oldest  *time.Time `json:"oldest"`
+		Unsent  *time.Time `json:"unsent"`
 	}
 	now, err := c.get(ctx, "/api/v1/ledger/statistics", nil, &holds)
 	refused, _ := errors.AsType[*refusedError](err)
@@ -49,9 +52,32 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 			"%s are not in the ledger's sums since %s: it cannot be written", count(holds.Journal, "booking"),
 			holds.Oldest.UTC().Format(time.RFC3339))
 	default:
-		d.ok("the central unit answers, and its ledger is up to date")
+		d.ok("the controller answers, and its ledger is up to date")
 	}
+	d.lookAtFederation(ctx, c, now, holds.Unsent)
 	d.lookAtAges(ctx, c)
+}
+
+// lookAtFederation tells of bookings that wait to be forwarded, and of clusters that have forwarded what they book and
+// do not any more. unsent is when the first that waits was booked.
+func (d *doctor) lookAtFederation(ctx context.Context, c *centralUnit, now time.Time, unsent *time.Time) {
+	if unsent != nil && now.Sub(*unsent) > foldLate {
+		d.say(statusWarn, "look at the logs of "+controllerName+": the federation is away, or refuses bookings",
+			"the federation does not have all that was booked since %s", unsent.UTC().Format(time.RFC3339))
+	}
+	answer, err := c.ledger(ctx, &ledger.Query{
+		From: now.Add(-savingsSpan), To: now, GroupBy: []ledger.Dimension{ledger.ByCluster},
+	}, nil)
+	if err != nil {
+		d.say(statusWarn, adviceRights, "%v", err)
+		return
+	}
+	for i := range answer.Rows {
+		if r := &answer.Rows[i]; len(r.Key) == 1 && r.Key[0] != "" && now.Sub(r.Last) > foldLate {
+			d.say(statusWarn, "run kubenergy doctor there", "nothing came from cluster %s since %s",
+				printable(r.Key[0]), r.Last.UTC().Format(time.RFC3339))
+		}
+	}
 }
 
 // lookAtAges says how many nodes tell what they draw.

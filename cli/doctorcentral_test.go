@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/ledger"
 )
 
 func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
@@ -21,27 +22,47 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 			c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{{
 				Node: "a", AsOf: testNow.Add(-10 * time.Second),
 			}}}
-		}, "ok the central unit answers; ok 1 node told"},
-		{"late nodes", func(*fakeUnit) {}, "ok the central unit answers; warn 1 of 4 nodes"},
+		}, "ok the controller answers; ok 1 node told"},
+		{"late nodes", func(*fakeUnit) {}, "ok the controller answers; warn 1 of 5 nodes"},
 		{
 			"no nodes", func(c *fakeUnit) { c.answers["/api/v1/nodes/power"] = api.NodesPower{} },
-			"ok the central unit answers; warn no node tells",
+			"ok the controller answers; warn no node tells",
 		},
 		{"a disk that is full", func(c *fakeUnit) {
 			c.answers[statistics] = map[string]any{"journal": 7, "oldest": testNow.Add(-time.Hour)}
-		}, "fail 7 bookings are not in; warn 1 of 4 nodes"},
-		{"not installed", func(c *fakeUnit) { c.refuse["proxy"] = 404 }, "warn the central unit is not installed"},
+		}, "fail 7 bookings are not in; warn 1 of 5 nodes"},
+		{"not installed", func(c *fakeUnit) { c.refuse["proxy"] = 404 }, "warn the controller is not installed"},
 		{
 			"not running", func(c *fakeUnit) { c.refuse["proxy"] = 503 },
-			"warn the API server's proxy does not reach the central unit",
+			"warn the API server's proxy does not reach the controller",
 		},
-		{"no right", func(c *fakeUnit) { c.refuse[statistics] = 403 }, "warn the central unit refuses"},
-		{"too old", func(c *fakeUnit) { delete(c.answers, statistics) }, "warn the central unit has no"},
+		{"a federation that is away", func(c *fakeUnit) {
+			c.answers[statistics] = map[string]any{"unsent": testNow.Add(-time.Hour)}
+		}, "ok the controller answers; warn the federation does not have all that was booked since 2026-03-02T08:00:00Z; " +
+			"warn 1 of 5 nodes"},
+		{"a federation that is there", func(c *fakeUnit) {
+			c.answers[statistics] = map[string]any{"unsent": testNow.Add(-time.Minute)}
+		}, "ok the controller answers; warn 1 of 5 nodes"},
+		{"a member that is silent", func(c *fakeUnit) {
+			c.answers["/api/v1/ledger"] = ledger.Answer{Rows: []ledger.Row{
+				{Key: []string{"alpha"}, Last: testNow.Add(-time.Hour)},
+				{Key: []string{"beta"}, Last: testNow},
+				{Key: []string{""}, Last: testNow.Add(-time.Hour)},
+			}}
+		}, "ok the controller answers; warn nothing came from cluster alpha since 2026-03-02T08:00:00Z; " +
+			"warn 1 of 5 nodes"},
+		{
+			"no right to sums", func(c *fakeUnit) { c.refuse["/api/v1/ledger"] = 403 },
+			"ok the controller answers; warn the controller refuses; warn 1 of 5 nodes",
+		},
+		{"no right", func(c *fakeUnit) { c.refuse[statistics] = 403 }, "warn the controller refuses"},
+		{"too old", func(c *fakeUnit) { delete(c.answers, statistics) }, "warn the controller has no"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCentralUnit(t)
 			c.draw()
 			c.answers[statistics] = map[string]any{"journal": 7, "oldest": testNow.Add(-time.Minute)}
+			c.answers["/api/v1/ledger"] = ledger.Answer{}
 			tc.set(c)
 			config := &rest.Config{
 				Host: c.server.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true},

@@ -28,7 +28,8 @@ func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
 	}
 	switch {
 	case errPolicy != nil && errBinding != nil:
-		d.say(statusWarn, "", "not installed: Jobs are not held, bare pods are")
+		d.say(statusWarn, "set hold.enabled in the chart, or apply deploy/hold",
+			"not installed: Jobs are not held, bare pods are")
 		return
 	case errBinding != nil:
 		d.say(statusWarn, "create the binding, or remove the policy",

@@ -93,7 +93,8 @@ func (d *doctor) lookAtComponents(ctx context.Context) {
 		versions[version] = append(versions[version], dep.Name)
 		switch want, ready := ptr.Deref(dep.Spec.Replicas, 1), dep.Status.ReadyReplicas; {
 		case want == 0:
-			d.say(statusWarn, "", "%s is scaled to 0", dep.Name)
+			d.say(statusWarn, fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.namespace, dep.Name),
+				"%s is scaled to 0", dep.Name)
 		case ready == 0:
 			d.say(statusFail, fmt.Sprintf("kubectl -n %s describe deployment %s", d.namespace, dep.Name),
 				"%s: none of %d replicas is ready", dep.Name, want)
@@ -163,7 +164,8 @@ func (d *doctor) lookAtLeases(ctx context.Context) {
 		}
 	}
 	if !found {
-		d.say(statusWarn, "", "no Lease of ours in %s: no component of ours has run there", d.namespace)
+		d.say(statusWarn, "install the chart, or look at its pods: kubectl -n "+d.namespace+" get pods",
+			"no Lease of ours in %s: no component of ours has run there", d.namespace)
 	}
 }
 
@@ -204,7 +206,8 @@ func (d *doctor) lookAtPermissions(ctx context.Context) {
 	for _, account := range []string{schedulerName, controllerName} {
 		if _, err := d.client.CoreV1().ServiceAccounts(d.namespace).Get(ctx, account, metav1.GetOptions{}); err != nil {
 			if apierrors.IsNotFound(err) {
-				d.say(statusWarn, "", "there is no service account %s/%s", d.namespace, account)
+				d.say(statusWarn, "install the chart, or apply deploy/kubenergy.yaml",
+					"there is no service account %s/%s", d.namespace, account)
 				continue
 			}
 			d.unseen("service accounts in "+d.namespace, err)

@@ -35,7 +35,8 @@ func (d *doctor) lookAtVersion(context.Context) {
 	version := fmt.Sprintf("Kubernetes %s", v.GitVersion)
 	switch {
 	case errMajor != nil || errMinor != nil:
-		d.say(statusWarn, "", "%s: its version cannot be told from %q.%q", version, v.Major, v.Minor)
+		d.say(statusWarn, fmt.Sprintf("use a server of version 1.%d or 1.%d", oldestMinor, newestMinor),
+			"%s: its version cannot be told from %q.%q", version, v.Major, v.Minor)
 	case major != 1 || minor < oldestMinor:
 		d.say(statusFail, fmt.Sprintf("upgrade the cluster to 1.%d or 1.%d", oldestMinor, newestMinor),
 			"%s: older than the scheduler, which is kube-scheduler 1.%d, may be served by", version, oldestMinor)
@@ -106,6 +107,44 @@ func (d *doctor) lookAtServedPolicies(context.Context) {
 			"MutatingAdmissionPolicy is not served as v1: Jobs cannot be held")
 	default:
 		d.ok("MutatingAdmissionPolicy is served as v1: Jobs can be held without a webhook")
+	}
+}
+
+// lookAtPropagation names policies of Karmada by which Jobs go to every cluster that fits.
+func (d *doctor) lookAtPropagation(ctx context.Context) {
+	const version = "policy.karmada.io/v1alpha1"
+	var all []string
+	if served, _ := d.served(version, "propagationpolicies"); !served {
+		return
+	}
+	for _, kind := range []string{"propagationpolicies", "clusterpropagationpolicies"} {
+		var list struct {
+			Items []struct {
+				metav1.ObjectMeta `json:"metadata"`
+				Spec              struct {
+					ResourceSelectors []metav1.TypeMeta
+					Placement         struct {
+						ReplicaScheduling struct{ ReplicaSchedulingType string }
+					}
+				}
+			}
+		}
+		if err := getJSON(ctx, d.client, "/apis/"+version+"/"+kind, &list); err != nil {
+			d.unseen(kind+" of Karmada", err)
+		}
+		for i := range list.Items {
+			p := &list.Items[i]
+			job := func(t metav1.TypeMeta) bool { return t.Kind == "Job" }
+			if slices.ContainsFunc(p.Spec.ResourceSelectors, job) &&
+				p.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType != "Divided" {
+				all = append(all, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"))
+			}
+		}
+	}
+	if len(all) > 0 {
+		d.say(statusWarn, "set spec.placement.replicaScheduling.replicaSchedulingType to Divided in them",
+			"by these policies Karmada runs Jobs in every cluster that fits, and KubEnergy chooses none: %s",
+			firstOf(all))
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -71,7 +72,7 @@ func (d *doctor) lookAtDelays(ctx context.Context, policies []v1alpha1.EnergyPol
 			continue
 		}
 		for _, f := range view.FindPolicy(p.Namespace) {
-			d.say(statusWarn, f.Mend, "EnergyPolicy %s/%s: %s", p.Namespace, p.Name, f.Said)
+			d.say(statusWarn, cmp.Or(f.Mend, "correct it"), "EnergyPolicy %s/%s: %s", p.Namespace, p.Name, f.Said)
 		}
 	}
 }
@@ -100,7 +101,7 @@ func (d *doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.E
 				own[n.Name] = true
 			}
 			for _, f := range policy.FindNamespace(n) {
-				d.say(statusWarn, f.Mend, "namespace %s: %s", n.Name, f.Said)
+				d.say(statusWarn, cmp.Or(f.Mend, "correct or remove it"), "namespace %s: %s", n.Name, f.Said)
 			}
 		}
 	})
@@ -188,8 +189,8 @@ func (d *doctor) lookAtSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.Sig
 		d.say(statusFail, "look whether kubenergy-controller runs", "%s, and its last value ended %s ago", what,
 			report.Rounded(now.Sub(end)))
 	case end.Sub(now) < 2*time.Hour:
-		d.say(statusWarn, "", "%s, and is known for the next %s only: little can wait for more", what,
-			report.Rounded(end.Sub(now)))
+		d.say(statusWarn, "name a source that forecasts first in its spec",
+			"%s, and is known for the next %s only: little can wait for more", what, report.Rounded(end.Sub(now)))
 	case s.Quality == "estimated":
 		d.say(statusWarn, "name a source of real data first in its spec", "%s", what)
 	default:

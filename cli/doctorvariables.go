@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -113,7 +114,8 @@ func (d *doctor) lookAtVariables(ctx context.Context) {
 // sayOf tells what is wrong with the variables of a program.
 func (d *doctor) sayOf(program string, found []policy.Finding) {
 	for _, f := range found {
-		d.say(statusWarn, f.Mend, "%s: %s", program, f.Said)
+		d.say(statusWarn, cmp.Or(f.Mend, "set what it lacks or unset it: see docs/how-to/compute-gardener.md"),
+			"%s: %s", program, f.Said)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/dashboard"
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
@@ -23,7 +24,10 @@ import (
 )
 
 // explanation is what is known about one object, as a document. Pages show the same.
-type explanation struct{ dashboard.Explanation }
+type explanation struct {
+	dashboard.Explanation
+	now time.Time
+}
 
 // What an explanation is made of.
 type (
@@ -104,6 +108,10 @@ type explainer struct {
 	job  sched.Job // as it was settled
 	out  *explanation
 
+	settled policy.Settings
+	best    *sched.Node // that the strategy ranks first; nil: it has no opinion
+	pod     sched.Job   // what one pod of the job adds there
+
 	// what the user may not read
 	noZones  bool // so what would be decided is not known
 	noPolicy bool // the cluster's: what it sets looks as if it were built in
@@ -147,7 +155,7 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 	if err != nil {
 		return nil, err
 	}
-	e.out = &explanation{dashboard.Explanation{
+	e.out = &explanation{now: e.now, Explanation: dashboard.Explanation{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: "Explanation", Object: kind, Namespace: s.object.GetNamespace(),
 		Name: name,
 	}}
@@ -164,12 +172,13 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 	e.view = view
 	e.warn(ctx, s)
 	job, settings := view.Settle(&s.work)
-	e.job = job
+	e.job, e.settled = job, settings
 	e.out.Mode = string(settings.Mode)
 	if e.noMode {
 		e.out.Mode = unknownMode
 	}
 	e.state(ctx, s, &job, &settings)
+	e.out.Sentence = report.Plain(e.out.Sentence, e.now)
 	e.settings(s, &settings)
 	if kind == kindNamespace {
 		return e.out, nil
@@ -181,10 +190,10 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 	case stateBound, stateRunning, stateFinished:
 		return e.out, nil // nothing is left to decide
 	}
+	e.rank(ctx, s, &job, &settings)
 	if !e.noZones && e.out.State != statePlaced {
 		e.decide(&job, &settings)
 	}
-	e.rank(ctx, s, &job, &settings)
 	return e.out, nil
 }
 
@@ -249,7 +258,7 @@ func (e *explainer) warn(ctx context.Context, s *subject) {
 		found = append(found, policy.FindNamespace(n)...)
 	}
 	for _, f := range found {
-		e.out.Warnings = append(e.out.Warnings, f.String())
+		e.out.Warnings = append(e.out.Warnings, report.Plain(f.String(), e.now))
 	}
 }
 
@@ -281,19 +290,19 @@ func (e *explainer) say(state, format string, args ...any) {
 
 // clock shows an instant, and how far off it is.
 func (e *explainer) clock(t time.Time) string {
-	if d := t.Sub(e.now); d >= 0 {
-		return fmt.Sprintf("%s (in %s)", t.UTC().Format(time.RFC3339), report.Rounded(d))
-	}
-	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), report.Rounded(e.now.Sub(t)))
+	return report.Clock(t, e.now) + " UTC (" + report.Away(t, e.now) + ")"
 }
 
 // decide asks the core what it would do now.
 func (e *explainer) decide(job *sched.Job, settings *policy.Settings) {
 	d := e.view.Decide(e.now, *job, *settings)
 	held := d.Held(e.now)
+	if held {
+		e.spare(&d)
+	}
 	e.out.Decision = &decision{
-		Held: held, Until: d.Window.Start.UTC(), Reason: d.Reason.Kind.String(), Text: d.Reason.String(),
-		Saving: d.Reason.Saving, Grams: float64(d.Reason.Carbon),
+		Held: held, Until: d.Window.Start.UTC(), Reason: d.Reason.Kind.String(),
+		Text: report.Plain(d.Reason.String(), e.now), Saving: d.Reason.Saving, Grams: float64(d.Reason.Carbon),
 	}
 	then := d.Window.Start
 	if e.out.HeldUntil != nil && e.out.HeldUntil.After(e.now) {
@@ -301,6 +310,35 @@ func (e *explainer) decide(job *sched.Job, settings *policy.Settings) {
 	}
 	for _, site := range e.view.Sites() {
 		e.compare(site, job.Duration, then)
+	}
+}
+
+// spare sets what a hold saves in grams and money to what the table of nodes comes to, on the node that is ranked
+// first: the core decides before there is a node, on a nominal power.
+func (e *explainer) spare(d *sched.Decision) {
+	then := d.Window.Start
+	if e.best == nil || e.best.Profile == nil {
+		return
+	}
+	on := func(start time.Time) (sched.Estimate, bool) {
+		w := sched.Window{Start: start, End: start.Add(e.best.Runtime(&e.pod))}
+		s := e.best.Site.Carbon.Series
+		return (&sched.Snapshot{}).Estimate(&e.pod, e.best, w), s == nil || s.Covers(w.Start, w.End)
+	}
+	was, _ := on(e.now)
+	is, known := on(then)
+	if !known {
+		return
+	}
+	pods := 1.0
+	if e.pod.Request.MilliCPU > 0 {
+		pods = float64(e.job.Request.MilliCPU) / float64(e.pod.Request.MilliCPU)
+	}
+	if d.Reason.Carbon != 0 {
+		d.Reason.Carbon = energy.Grams(pods) * (was.Carbon - is.Carbon)
+	}
+	if d.Reason.Money != 0 {
+		d.Reason.Money = grid.Money(pods) * (was.Cost - is.Cost)
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -158,6 +159,26 @@ func TestExplainAPod(t *testing.T) {
 	}
 }
 
+// What a hold saves in grams is what the tables beside it come to: the energy of the node that is ranked first, times what
+// the intensity of its site is less. What the scheduler said, at a nominal power, is not shown beside it.
+func TestGramsOfAHold(t *testing.T) {
+	a := twoSites(t)
+	j := workJob("nightly")
+	j.Spec.Parallelism = new(int32(3))
+	j.Annotations[v1alpha1.AnnotationHeldReason] = "held until 2026-03-02T12:00:00Z: saves an estimated 67% (0.96 gCO2e)"
+	a.add(t, jobsIn("ns"), j)
+	x := explained(t, a, "job/nightly")
+	best := x.Placement.Ranked[0]
+	site := x.Compare[slices.IndexFunc(x.Compare, func(c comparison) bool { return c.Site == best.Site })]
+	want := 3 * *best.WattHours / 1000 * (*site.CarbonOver - *site.CarbonThen)
+	if math.Abs(x.Decision.Grams-want) > 1e-9 || want < 1 || !strings.Contains(x.Decision.Text, "(1.2 gCO2e)") {
+		t.Errorf("%v g and %q, want the %v g of three pods at %s", x.Decision.Grams, x.Decision.Text, want, best.Node)
+	}
+	if strings.Contains(x.Sentence, "gCO2e") {
+		t.Errorf("two figures of what is saved: %s", x.Sentence)
+	}
+}
+
 // Of a Job that was held and has started, both times are told: that of the plan and the real one.
 func TestExplainWhenAHeldJobStarted(t *testing.T) {
 	for after, says := range map[time.Duration]string{
@@ -273,7 +294,7 @@ func TestExplainStates(t *testing.T) {
 			j.Labels = map[string]string{v1alpha1.LabelBudgetSuspended: "monthly"}
 			j.Annotations[v1alpha1.AnnotationBudgetSuspendedTill] = "2026-04-01T00:00:00Z"
 		}), "ns", stateSuspended, `KubEnergy suspended it: the budget "monthly" is used up. It goes on when the budget ` +
-			"allows it, at 2026-04-01T00:00:00Z at the latest; a user with the role kubenergy-releaser can resume it before."},
+			"allows it, at 1 Apr 00:00 UTC at the latest; a user with the role kubenergy-releaser can resume it before."},
 		"no plan yet": {
 			job(func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationHeldUntil) }), "ns",
 			stateHeld, "has not said yet",
@@ -284,11 +305,11 @@ func TestExplainStates(t *testing.T) {
 		"released": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
-		}), "ns", stateReleased, "released at 2026-03-02T08:30:00Z"},
+		}), "ns", stateReleased, "released at 08:30 UTC"},
 		"released, and why": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
-		}), "ns", stateReleased, "It had been held, and the scheduler said: held until 2026-03-02T12:00:00Z"},
+		}), "ns", stateReleased, "It had been held, and the scheduler said: held until 12:00 UTC"},
 		"running, never held": {job(func(j *batchv1.Job) {
 			unheld(j)
 			delete(j.Annotations, v1alpha1.AnnotationAllowedDelay)
@@ -301,13 +322,13 @@ func TestExplainStates(t *testing.T) {
 		"running, due before it came": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-2 * time.Hour).Format(time.RFC3339)
-		}), "ns", stateRunning, "It was not held: kubenergy.io/finish-by 2026-03-02T07:00:00Z is past: started at once."},
+		}), "ns", stateRunning, "It was not held: kubenergy.io/finish-by 07:00 UTC is past: started at once."},
 		"running, due later": {job(func(j *batchv1.Job) {
 			unheld(j)
 			j.Annotations[v1alpha1.AnnotationFinishBy] = testNow.Add(-time.Minute).Format(time.RFC3339)
-		}), "ns", stateRunning, "leaves no time to wait: started at once, since it runs for 2h0m0s."},
+		}), "ns", stateRunning, "leaves no time to wait: started at once, since it runs for 2 h."},
 		"running, for reasons that are lost": {job(unheld), "ns", stateRunning, "It was not held, and no event is left " +
-			"that says why. One that came now would be: held until 2026-03-02T12:00:00Z"},
+			"that says why. One that came now would be: held until 12:00 UTC: saves an estimated 67%;"},
 		"running job": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
 			j.Status.Active, j.Status.Ready = 2, new(int32(1))

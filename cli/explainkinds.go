@@ -136,8 +136,7 @@ func (e *explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Se
 	default:
 		e.out.LatestStart = &latest
 		e.out.Sentence += fmt.Sprintf(" and may wait until %s. Whether it does is decided then: below is what would "+
-			"be "+
-			"decided of one that came now.", latest.UTC().Format(time.RFC3339))
+			"be decided of one that came now.", e.clock(latest))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -27,7 +28,9 @@ func (e *explainer) events(ctx context.Context, s *subject) {
 	for i := range list.Items {
 		event := &list.Items[i]
 		if strings.HasPrefix(event.ReportingController, "kubenergy-") {
-			e.out.Events = append(e.out.Events, told{At: timeOf(event), Reason: event.Reason, Text: event.Message})
+			e.out.Events = append(e.out.Events, told{
+				At: timeOf(event), Reason: event.Reason, Text: dashboard.WithoutGrams(event.Message),
+			})
 		}
 	}
 	slices.SortFunc(e.out.Events, func(a, b told) int { return a.At.Compare(b.At) })
@@ -48,7 +51,7 @@ func (e *explainer) past(s *subject, job sched.Job, settings *policy.Settings) s
 	w := readWritten(s.job.Annotations)
 	released := s.job.Annotations[v1alpha1.AnnotationReleasedAt] != ""
 	if released && w.reason != "" {
-		return " It had been held, and the scheduler said: " + w.reason + "."
+		return " It had been held, and the scheduler said: " + dashboard.WithoutGrams(w.reason) + "."
 	}
 	if released {
 		return ""
@@ -77,10 +80,11 @@ func (e *explainer) alike(job sched.Job, settings *policy.Settings) string {
 	}
 	job.Submitted = e.now
 	d := e.view.Decide(e.now, job, *settings)
+	why := dashboard.WithoutGrams(d.Reason.String())
 	if d.Held(e.now) {
-		return fmt.Sprintf("One that came now would be: %s. If none ever is, ask kubenergy doctor.", d.Reason)
+		return "One that came now would be: " + why + ". If none ever is, ask kubenergy doctor."
 	}
-	return fmt.Sprintf("One that came now would start at once as well: %s.", d.Reason)
+	return "One that came now would start at once as well: " + why + "."
 }
 
 // strands tells of pods that wait for a scheduler of ours that does not run.

@@ -46,6 +46,9 @@ func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 	}
 	slices.SortFunc(p.Out, func(a, b nodeOut) int { return strings.Compare(a.Node, b.Node) })
 	ranked, opinion := ask.Rank(feasible)
+	if opinion && len(ranked) > 0 {
+		e.best, e.pod = ranked[0].Node, one
+	}
 	if !opinion && len(ranked) > 0 {
 		p.Note = "the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide; " +
 			p.Note

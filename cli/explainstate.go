@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
@@ -166,7 +167,7 @@ func (e *explainer) held(annotations map[string]string) {
 	}
 	e.say(stateHeld, "It is held until %s.", e.clock(*w.until))
 	if w.reason != "" {
-		e.out.Sentence += " The scheduler said: " + w.reason + "."
+		e.out.Sentence += " The scheduler said: " + dashboard.WithoutGrams(w.reason) + "."
 	}
 	if w.until.Before(e.now) {
 		e.out.Sentence += " That time has come: if it stays, ask kubenergy doctor."
@@ -206,5 +207,5 @@ func heldMessage(pod *v1.Pod) string {
 	if pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) > 0 || c.Reason != v1.PodReasonSchedulingGated {
 		return ""
 	}
-	return strings.TrimSuffix(c.Message, ".")
+	return dashboard.WithoutGrams(strings.TrimSuffix(c.Message, "."))
 }

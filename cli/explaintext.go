@@ -30,11 +30,11 @@ func (x *explanation) Text(_, colours bool) string {
 	fmt.Fprintf(&b, "%s: %s\n", bold(x.Object+" "+name), x.State)
 	fmt.Fprintln(&b, x.Sentence)
 	if x.LatestStart != nil {
-		fmt.Fprintf(&b, "Latest start: %s\n", x.LatestStart.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&b, "Latest start: %s UTC\n", report.Clock(*x.LatestStart, x.now))
 	}
 	if x.Planned != nil {
 		fmt.Fprintf(&b, "Planned start: %s\nActual start: %s (%s)\n", x.Planned.UTC().Format(time.RFC3339),
-			x.Started.UTC().Format(time.RFC3339), offBy(x.Started.Sub(*x.Planned)))
+			x.Started.UTC().Format(time.RFC3339), offBy(x.Started.Sub(*x.Planned))) // to the second
 	}
 	for _, w := range x.Warnings {
 		fmt.Fprintf(&b, "Warning: %s\n", w)
@@ -43,7 +43,7 @@ func (x *explanation) Text(_, colours bool) string {
 	if len(x.Settings) > 0 {
 		rows := report.Heads(3, "setting", "value", "from")
 		for _, s := range x.Settings {
-			rows.Add(s.Name, s.Value, s.From)
+			rows.Add(s.Name, report.Plain(s.Value, x.now), s.From)
 		}
 		fmt.Fprintf(&b, "\n%s\n%s\n", bold("Settings"), rows.Open())
 	}
@@ -82,7 +82,7 @@ func (x *explanation) textEvents(b *strings.Builder, bold func(string) string) {
 	}
 	rows := report.Heads(3, "at", "event", "says")
 	for _, e := range x.Events {
-		rows.Add(e.At, e.Reason, e.Text)
+		rows.Add(e.At, e.Reason, report.Plain(e.Text, x.now))
 	}
 	fmt.Fprintf(b, "\n%s\n%s\n", bold("Events"), rows.Open())
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -264,27 +263,14 @@ func (o *outlook) crop(hours int) error {
 	return nil
 }
 
-// cheapest returns the earliest of the windows with the least mean, none where the forecast is shorter. Like the core's
-// search it tries the starts at which one end of the window meets a step, which is exact.
+// cheapest returns the earliest of the windows with the least mean, none where the forecast is shorter.
 func cheapest(s *grid.Series, now time.Time, duration time.Duration) sched.Window {
-	latest := s.End().Add(-duration)
+	now, latest := grid.Later(now, s.Start()), s.End().Add(-duration)
 	if latest.Before(now) {
 		return sched.Window{}
 	}
-	starts := []time.Time{now, latest}
-	starts = slices.AppendSeq(starts, s.Steps(now, latest))
-	for end := range s.Steps(now.Add(duration), s.End()) {
-		starts = append(starts, end.Add(-duration))
-	}
-	slices.SortFunc(starts, time.Time.Compare)
-	best := starts[0]
-	least := s.Mean(best, best.Add(duration))
-	for _, start := range starts[1:] {
-		if mean := s.Mean(start, start.Add(duration)); mean < least-1e-9*max(1, least) {
-			best, least = start, mean
-		}
-	}
-	return sched.Window{Start: best, End: best.Add(duration)}
+	start := sched.BestStart(s, now, latest, duration)
+	return sched.Window{Start: start, End: start.Add(duration)}
 }
 
 func (o *outlook) windowed() bool { return o.window.End.After(o.window.Start) }

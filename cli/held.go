@@ -43,7 +43,8 @@ func newHeld(t terminal) *cobra.Command {
 		Short: "List what is held now: since when, until when, why, and what that is expected to save",
 		Long: `List the Jobs and bare pods that are held now: since when, when they are planned to start and when they
 start at the latest, what the planned start is expected to save compared with one now, and why. It reads with your own
-rights. kubenergy explain says more of one of them; run-now lets one start.`,
+rights. Grams are those of the nominal power of what the work requests; kubenergy explain, which says more of one of
+them, counts the node that suits it best. run-now lets one start.`,
 		Example: `  kubenergy held -n reports
   kubenergy held -A -o wide`,
 		Args: noArguments,
@@ -224,10 +225,7 @@ func (l *heldList) distance(t *time.Time) any {
 	if t == nil {
 		return "–"
 	}
-	if d := t.Sub(l.now); d >= 0 {
-		return "in " + report.Rounded(d)
-	}
-	return report.Rounded(l.now.Sub(*t)) + " ago"
+	return report.Away(*t, l.now)
 }
 
 // CSV writes everything.

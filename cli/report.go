@@ -70,8 +70,7 @@ func (f *spanFlags) query(now time.Time) (*ledger.Query, error) {
 // reportGroups are what people group by, in the order of the help.
 var reportGroups = []ledger.Dimension{
 	ledger.ByNode, ledger.ByNamespace, ledger.ByOwner, ledger.ByStrategy, ledger.ByHour, ledger.ByDay, ledger.ByPod,
-	ledger.ByTeam, ledger.BySite,
-	ledger.ByParent, ledger.ByKind,
+	ledger.ByTeam, ledger.BySite, ledger.ByCluster, ledger.ByParent, ledger.ByKind,
 }
 
 func newReport(t terminal) *cobra.Command {
@@ -105,6 +104,7 @@ decisions that the scheduler records. Times are in UTC.`,
 		{"team", "only these teams"},
 		{"strategy", "only what these strategies placed"},
 		{"site", "only these sites"},
+		{"cluster", "only these clusters of a federation"},
 		{"kind", "only these kinds of accounts, as workload or idle"},
 	} {
 		values := new([]string)
@@ -218,9 +218,9 @@ func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 			return len(values) > 0 && told && !slices.Contains(values, of(&r))
 		})
 	}
-	for _, name := range []string{"pod", "team", "site", "kind"} {
+	for _, name := range []string{"pod", "team", "site", "cluster", "kind"} {
 		if len(*f.filters[name]) > 0 {
-			missing = append(missing, "Turnaround and savings are of all jobs, whatever --"+name+" says.")
+			missing = append(missing, "Turnaround and savings are of this cluster's jobs, whatever --"+name+" says.")
 		}
 	}
 	return missing
@@ -266,6 +266,9 @@ func (c *centralUnit) ledger(ctx context.Context, q *ledger.Query,
 	}
 	for _, k := range q.Kinds {
 		query.Add("kind", k.String())
+	}
+	for _, name := range q.Clusters {
+		query.Add("cluster", name)
 	}
 	maps.Copy(query, filters)
 	answer := new(ledger.Answer)

@@ -47,6 +47,7 @@ func newStrategies(t terminal) *cobra.Command {
 				names []string
 			}{
 				{"where:", wheres},
+				{"where, of several clusters, in simulations:", sched.Clusters()},
 				{"when:", starting},
 				{"when, and may suspend what is interruptible:", suspending},
 			} {

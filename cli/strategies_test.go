@@ -18,7 +18,7 @@ func TestStrategiesAreListedWithALineEach(t *testing.T) {
 	}
 	lines := strings.Split(out.String(), "\n")
 	wheres, whens := sched.Names()
-	for _, name := range slices.Concat(wheres, whens) {
+	for _, name := range slices.Concat(wheres, whens, sched.Clusters()) {
 		if !slices.ContainsFunc(lines, func(line string) bool {
 			first, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 			return first == name && strings.TrimSpace(rest) == sched.Describe(name)

@@ -32,6 +32,7 @@ type drawn struct {
 	Namespace   string         `json:"namespace,omitempty"`
 	Name        string         `json:"name"`
 	Node        string         `json:"node,omitempty"`
+	Host        string         `json:"host,omitempty"` // of a node: whose virtual machine it is
 	Owner       string         `json:"owner,omitempty"`
 	Watts       float64        `json:"watts"`
 	IdleWatts   *float64       `json:"idleWatts,omitempty"`
@@ -74,7 +75,9 @@ func newTopOf(t terminal, kind string) *cobra.Command {
 		Short:   "Show what " + kind + " draw now, with source, quality and age",
 		Long: "Show what " + kind + ` draw now at the node, without PUE, with the source of the figure, its quality and
 its age. What is older than 45 seconds is marked as stale: nothing is decided by it. Of nodes, "implausible" marks what
-a model of the hardware contradicts, and "asleep", "booting" or "stopping" a machine that is not awake.`,
+a model of the hardware contradicts, "guest of" a virtual machine whose host's figure includes its own, and "asleep",
+"booting" or "stopping" a machine that is not awake. In a federation, CLUSTER/NODE is a node of another cluster; pods
+are those of the cluster that is asked.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t, kind) },
 	}
@@ -132,11 +135,10 @@ func (c *centralUnit) nodes(ctx context.Context) ([]drawn, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]drawn, 0, len(answer.Nodes))
-	for i := range answer.Nodes {
-		n := &answer.Nodes[i]
+	all := []drawn{}
+	for _, n := range slices.Concat(answer.Nodes, answer.Members) {
 		all = append(all, aged(drawn{
-			Name: n.Node, Watts: n.Watts, Source: n.Source, Quality: n.Quality, AsOf: n.AsOf,
+			Name: n.Node, Host: n.Host, Watts: n.Watts, Source: n.Source, Quality: n.Quality, AsOf: n.AsOf,
 			Implausible: n.Implausible, PowerState: n.PowerState,
 		}, now))
 	}
@@ -184,6 +186,9 @@ func (d *drawn) age() string {
 	if d.Implausible {
 		marks = append(marks, "implausible")
 	}
+	if d.Host != "" {
+		marks = append(marks, "guest of "+printable(d.Host))
+	}
 	if d.PowerState != "" {
 		marks = append(marks, d.PowerState)
 	}
@@ -223,11 +228,11 @@ func (l *powerList) Text(bool, bool) string {
 // CSV writes everything that is known.
 func (l *powerList) CSV(w io.Writer) error {
 	t := report.Sheet("namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of",
-		"age_s", "stale", "implausible", "power_state")
+		"age_s", "stale", "implausible", "power_state", "host")
 	for i := range l.Items {
 		d := &l.Items[i]
 		t.Add(d.Namespace, d.Name, d.Node, d.Owner, d.Watts, d.IdleWatts, d.Source, d.Quality, d.AsOf, d.AgeSeconds,
-			d.Stale, d.Implausible, d.PowerState)
+			d.Stale, d.Implausible, d.PowerState, d.Host)
 	}
 	return t.CSV(w)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	units "github.com/kubenergy/kubenergy/central"
@@ -51,7 +52,7 @@ func TestTheWholeWay(t *testing.T) {
 	var store ledgertest.Store
 	unit := httptest.NewServer(server.New(server.Config{
 		Ledger: &store, Live: darkness{}, Gate: openGate{}, Now: func() time.Time { return testNow },
-		Client: fake.NewClientBuilder().Build(),
+		Client: fake.NewClientBuilder().Build(), Cluster: "home",
 	}))
 	defer unit.Close()
 
@@ -102,11 +103,11 @@ func TestTheWholeWay(t *testing.T) {
 	}
 
 	// The node drew 2 kWh for it, where 1 was estimated; before, something else ran at twice the intensity.
-	book := func(boot string, from time.Time, kWh, intensity float64, share string, account ledger.Account) {
+	book := func(node, boot string, from time.Time, kWh, intensity float64, share string, account ledger.Account) {
 		amount := energy.Microjoules(kWh * 3.6e12)
 		_, errs, err := store.Book(t.Context(), []*ledger.Booking{{
 			Batch: &batch.Batch{
-				Version: 1, Stream: batch.Stream{Node: "thrifty", Boot: boot, Epoch: boot}, First: 1, Last: 1,
+				Version: 1, Stream: batch.Stream{Node: node, Boot: boot, Epoch: boot}, First: 1, Last: 1,
 				Start: from, End: from.Add(time.Hour),
 				EndSinceBoot: time.Hour, Source: "psys", Quality: energy.Measured, IdlePolicy: "apart",
 				Measured: amount, Shares: []energy.Share{{ID: share, Dynamic: amount}},
@@ -118,11 +119,14 @@ func TestTheWholeWay(t *testing.T) {
 			t.Fatal(err, errs)
 		}
 	}
-	book("a", begin, 5, 600, "system", ledger.Account{Kind: ledger.System})
-	book("b", start, 2, 300, "pod/the-pod", ledger.Account{
+	nightly := ledger.Account{
 		Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Job", Owner: "nightly", Strategy: "carbon",
-	})
-	book("c", testNow.Add(-time.Hour), 1, 300, "system", ledger.Account{Kind: ledger.System})
+	}
+	book("thrifty", "a", begin, 5, 600, "system", ledger.Account{Kind: ledger.System})
+	book("thrifty", "b", start, 2, 300, "pod/the-pod", nightly)
+	book("thrifty", "c", testNow.Add(-time.Hour), 1, 300, "system", ledger.Account{Kind: ledger.System})
+	// Another cluster has a Job of that name, and says that it is the same pod: neither is the Job that was decided on.
+	book("alpha/thrifty", "d", start.Add(time.Hour), 7, 300, "pod/the-pod", nightly)
 
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("any"), 0o600); err != nil {
@@ -172,6 +176,19 @@ func TestTheWholeWay(t *testing.T) {
 		if carbon < 1.199 || carbon > 1.201 || s.Savings.Forecast != 0 || s.Savings.Held != 1 {
 			t.Errorf("%v: saved %v kg, %d by forecast, %d held", args, carbon, s.Savings.Forecast, s.Savings.Held)
 		}
+	}
+	code, stdout, stderr := runCentral(t, "report", "--server", unit.URL, "--token-file", token, "--from", "-12h",
+		"--group-by", "cluster,namespace", "-o", "json")
+	var s report.Statement
+	if err := json.Unmarshal([]byte(stdout), &s); err != nil || code != 0 {
+		t.Fatalf("exit code %d: %s%v", code, stderr, err)
+	}
+	kWh := map[string]float64{}
+	for i := range s.Rows {
+		kWh[strings.Join(s.Rows[i].Key, "/")] = s.Rows[i].EnergyKWh
+	}
+	if diff := cmp.Diff(map[string]float64{"home/": 6, "home/shop": 2, "alpha/shop": 7}, kWh); diff != "" {
+		t.Errorf("by cluster and namespace (-want +got):\n%s", diff)
 	}
 	for _, args := range [][]string{
 		{"top", "nodes"},

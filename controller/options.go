@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/forward"
 	"github.com/kubenergy/kubenergy/controller/relay"
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -42,6 +43,9 @@ type Options struct {
 	APINames     []string // of our own certificate, besides those of the Service
 	CSV          string   // folder for raw metrics and decisions as CSV; "": none
 	HostTokens   string   // file with the tokens of agents outside the cluster; "": there are none
+	Cluster      string   // this cluster's name in a federation
+	Members      string   // file with the clusters that forward what they book; "": there are none
+	Forward      forward.Options
 	Meters       string   // file with the meters on the network; "": there are none
 	Agentless    bool     // estimate what nodes without an agent use
 	Ingest       []string // namespaces in which POST /ingest may create Jobs
@@ -117,6 +121,14 @@ func NewOptions(fs *flag.FlagSet) *Options {
 		},
 		{&o.CSV, "csv-dir", "", "`folder` for raw metrics and decisions as CSV"},
 		{&o.HostTokens, "host-tokens-file", "", "`file` with the tokens of agents outside the cluster"},
+		{&o.Cluster, "cluster", "", "`name` of this cluster in a federation"},
+		{&o.Members, "members-file", "", "`file` with the clusters that forward what they book"},
+		{&o.Forward.URL, "forward-to", "", "`URL` of the federation's controller, which is told all that is booked"},
+		{&o.Forward.TokenFile, "forward-token-file", "", "`file` with this cluster's token there"},
+		{
+			&o.Forward.CAFile, "forward-ca-file", "",
+			"`file` with what that controller's certificate is verified by; by default the system's",
+		},
 		{&o.Meters, "meters-file", "", "`file` with the meters to poll over the network"},
 		{&o.Webhook, "budget-webhook", "", "`URL` that budgets notify where they name none"},
 		{
@@ -145,6 +157,8 @@ func NewOptions(fs *flag.FlagSet) *Options {
 	fs.BoolVar(&o.Agentless, "agentless", true, "estimate what nodes use on which no agent runs")
 	fs.Float64Var(&o.NodeMaxPower, "node-max-watts", 2000,
 		"`watts` that a node may draw of whose hardware nothing is known; agents that claim more are refused")
+	fs.Int64Var(&o.Forward.Most, "forward-keep", 1_000_000,
+		"`how many` bookings are kept for a federation that is away; beyond, the oldest are dropped for it")
 	o.Keep.Streams = 400 * day
 	for _, keep := range []struct {
 		to         *time.Duration
@@ -182,6 +196,7 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf("--%s is %q: want host:port, :port or 0", name, address))
 		}
 	}
+	errs = append(errs, o.checkFederation()...)
 	if (o.APICert == "") != (o.APIKey == "") {
 		errs = append(errs, errors.New("--api-cert-file and --api-key-file go together"))
 	}
@@ -195,6 +210,19 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--log-format is %q: want json or text", o.LogFormat))
 	}
 	return errors.Join(errs...)
+}
+
+func (o *Options) checkFederation() (errs []error) {
+	if why := validation.IsDNS1123Label(o.Cluster); o.Cluster != "" && len(why) > 0 {
+		errs = append(errs, fmt.Errorf("--cluster is %q: %s", o.Cluster, why[0]))
+	}
+	if o.Forward.URL != "" && (o.Cluster == "" || o.Forward.TokenFile == "" || !o.keepsLedger()) {
+		errs = append(errs, errors.New("--forward-to needs --cluster, --forward-token-file and a ledger (--state-dir)"))
+	}
+	if o.Forward.Most < 1 {
+		errs = append(errs, fmt.Errorf("--forward-keep is %d: want 1 or more", o.Forward.Most))
+	}
+	return errs
 }
 
 // Logger returns a logger that writes to w as the options say.

@@ -39,12 +39,17 @@ func TestOptionsAreRead(t *testing.T) {
 		t.Errorf("read %+v", o)
 	}
 	for name, wrong := range map[string]func(*Options){
-		"a certificate without a key":      func(o *Options) { o.APICert = "cert" },
-		"a node of no power":               func(o *Options) { o.NodeMaxPower = 0 },
-		"an address that is none":          func(o *Options) { o.API = "nowhere" },
-		"a database and no certificate":    func(o *Options) { o.LedgerDSN, o.State = "postgres://x", "" },
-		"a namespace that cannot be":       func(o *Options) { o.Namespace = "A" },
-		"one of agents that cannot be":     func(o *Options) { o.AgentNamespace = "A" },
+		"a certificate without a key":   func(o *Options) { o.APICert = "cert" },
+		"a node of no power":            func(o *Options) { o.NodeMaxPower = 0 },
+		"an address that is none":       func(o *Options) { o.API = "nowhere" },
+		"a database and no certificate": func(o *Options) { o.LedgerDSN, o.State = "postgres://x", "" },
+		"a namespace that cannot be":    func(o *Options) { o.Namespace = "A" },
+		"one of agents that cannot be":  func(o *Options) { o.AgentNamespace = "A" },
+		"a cluster that cannot be":      func(o *Options) { o.Cluster = "a/b" },
+		"forwarding without a token": func(o *Options) {
+			o.Cluster, o.State, o.Forward.URL = "alpha", "state", "https://home.example.org"
+		},
+		"nothing kept for a federation":    func(o *Options) { o.Forward.Most = 0 },
 		"logs in a format that is unknown": func(o *Options) { o.LogFormat = "xml" },
 	} {
 		o := NewOptions(flag.NewFlagSet("", flag.ContinueOnError))

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,6 +47,7 @@ type process struct {
 	directory *intake.Directory // of pods
 	nodes     intake.NodeBook
 	hosts     *access.HostTokens
+	members   access.Members
 	history   *zone.History
 	rates     *zone.Rates
 	held      *release.Held
@@ -79,8 +81,12 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 	if p.hosts, err = access.NewHostTokens(p.options.HostTokens, time.Now, p.log); err != nil {
 		return err
 	}
+	if p.members, err = access.LoadMembers(p.options.Members, p.options.Cluster); err != nil {
+		return err
+	}
 	p.rates = &zone.Rates{
-		View: p.objects.View, History: p.history, Node: p.nodes.Node, Hosts: p.hosts, Now: time.Now,
+		View: p.objects.View, History: p.history, Node: p.nodes.Node, Hosts: p.hosts, Members: p.members,
+		Now: time.Now,
 	}
 	p.shadow = status.NewShadow(status.ShadowOptions{
 		View: p.objects.View, Leads: p.leads, Events: p.manager.GetEventRecorder("kubenergy-controller"),
@@ -118,7 +124,7 @@ func (p *process) addEstimator(api *rest.Config) error {
 		if err != nil {
 			return err
 		}
-		o.Usage, o.Book, o.Permanent, o.Registerer = usage.Usage, p.unit.bookEstimate, permanent, p.registry
+		o.Usage, o.Book, o.Permanent, o.Registerer = usage.Usage, p.unit.bookEstimate, intake.Permanent, p.registry
 	}
 	return p.manager.Add(manager.RunnableFunc(p.kept("estimate", estimate.New(o).Run)))
 }
@@ -169,6 +175,10 @@ func (p *process) addReconcilers() error {
 
 // addRunners adds what runs in every replica, and what tells the parts of the cluster.
 func (p *process) addRunners() error {
+	bindings, err := dynamic.NewForConfig(p.manager.GetConfig())
+	if err != nil {
+		return fmt.Errorf("building a client for bindings: %w", err)
+	}
 	overdue := release.New(release.Options{
 		Client: p.direct, Held: p.held, View: p.objects.View, Clock: time.Now, Log: p.log, Registerer: p.registry,
 	})
@@ -187,11 +197,13 @@ func (p *process) addRunners() error {
 	follow := func(kind client.Object, h toolscache.ResourceEventHandler, synced *atomic.Int32) everywhere {
 		return func(ctx context.Context) error { return cached.Follow(ctx, p.manager, kind, h, synced, p.log) }
 	}
-	err := errors.Join(p.registry.Register(panics.Collector(p.log, &estimate.NodePower{
+	err = errors.Join(p.registry.Register(panics.Collector(p.log, &estimate.NodePower{
 		Client: p.manager.GetClient(), View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
 	})), p.registry.Register(panics.Collector(p.log, &power.Machines{Nodes: p.listNodes, Leads: p.leads})))
 	for _, run := range []everywhere{
-		p.objects.Run, p.kept("overdue", overdue.Run), p.kept("shadow", p.shadow.Run),
+		p.objects.Run, p.kept("overdue", overdue.Run), p.kept("bindings", func(ctx context.Context) error {
+			return release.Bindings(ctx, bindings, p.log)
+		}), p.kept("shadow", p.shadow.Run),
 		p.kept("account", p.workloads.Run), p.kept("history", func(ctx context.Context) error {
 			return p.history.Run(ctx, p.objects.View)
 		}),

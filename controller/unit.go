@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/controller/budget"
+	"github.com/kubenergy/kubenergy/controller/forward"
 	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/controller/live"
 	"github.com/kubenergy/kubenergy/controller/meter"
@@ -82,12 +83,26 @@ func newUnit(ctx context.Context, api *rest.Config, p *process) (*unit, error) {
 	})
 	u.ledger.OnBooked(p.workloads.Booked)
 	u.ledger.OnBooked(p.agents.Booked)
-	for _, add := range []func(*process) error{u.addIntake, u.addMeters, u.addBudgets, u.addAPI} {
+	for _, add := range []func(*process) error{u.addIntake, u.addForward, u.addMeters, u.addBudgets, u.addAPI} {
 		if err := add(p); err != nil {
 			return nil, errors.Join(err, u.ledger.Close())
 		}
 	}
 	return u, nil
+}
+
+// addForward has the replica that leads forward what is booked to the federation.
+func (u *unit) addForward(p *process) error {
+	o := p.options.Forward
+	if o.URL == "" {
+		return nil
+	}
+	o.Cluster, o.Outbox, o.Log, o.Registerer = p.options.Cluster, u.store.Outbox, p.log, p.registry
+	f, err := forward.New(o)
+	if err != nil {
+		return err
+	}
+	return p.manager.Add(manager.RunnableFunc(f.Run))
 }
 
 // newGate asks the API server with a client of its own, which has no limit of requests: the Gate has one.
@@ -133,6 +148,7 @@ func (u *unit) addIntake(p *process) error {
 			return p.knowsWork() && p.nodesSynced.Load() > 0 && p.objects.Synced()
 		},
 		Rates: p.rates.Of, Envelope: envelope, Known: func(node string) bool { return p.nodes.Node(node) != nil },
+		Members: p.members, Forward: p.options.Forward.URL != "",
 		Power: p.nodes.Power, Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	u.live = live.New(live.Options{
@@ -173,11 +189,6 @@ func (u *unit) bookEstimate(ctx context.Context, b *batch.Batch) error {
 	return u.batches.Local(ctx, b, true)
 }
 
-// permanent reports whether booking the same batch again would fail in the same way.
-func permanent(err error) bool {
-	return errors.Is(err, intake.ErrRefused) || errors.Is(err, ledger.ErrOverlap) || errors.Is(err, ledger.ErrPartly)
-}
-
 // addBudgets adds what acts on budgets; the replica that leads does.
 func (u *unit) addBudgets(p *process) (err error) {
 	var key []byte
@@ -193,7 +204,7 @@ func (u *unit) addBudgets(p *process) (err error) {
 		Ledger: u.ledger, Client: p.manager.GetClient(), Direct: p.direct, MaySuspend: budget.HoldsEnabled(p.direct),
 		Ready: p.knowsWork, Webhook: p.options.Webhook, Key: key, Hosts: p.options.Webhooks,
 		URLs: signal.KeyFolder(p.options.WebhookDir), TeamOf: p.teamOf, Now: time.Now, Log: p.log,
-		Registerer: p.registry,
+		Registerer: p.registry, Cluster: p.options.Cluster,
 	})
 	if err != nil {
 		return err
@@ -226,7 +237,8 @@ func (u *unit) addAPI(p *process) (err error) {
 		recorded = u.folder.Recorded
 	}
 	u.handler = server.New(server.Config{
-		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches, View: p.objects.View,
+		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches,
+		Bookings: http.HandlerFunc(u.batches.ServeMember), Cluster: o.Cluster, View: p.objects.View,
 		Power: p.nodes.Power, Client: p.manager.GetClient(), Recorded: recorded,
 		JobNamespaces: o.Ingest,
 		Sidecar: server.SidecarConfig{
@@ -239,7 +251,7 @@ func (u *unit) addAPI(p *process) (err error) {
 				}
 				return err
 			},
-			Final: permanent, PodUID: p.podUID, Leads: p.leads,
+			Final: intake.Permanent, PodUID: p.podUID, Leads: p.leads,
 		},
 		Now: time.Now, Log: p.log, Registerer: p.registry,
 	})

@@ -10,11 +10,6 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 )
 
-func (p *page) exports(b *band) {
-	b.CSV = address("/csv", p.query, "run", "from", "to", "of="+b.ID)
-	b.SVG = address("/svg", p.query, "run", "from", "to", "of="+b.ID)
-}
-
 // copies gives a band what says the same elsewhere: a command, a query of Prometheus, and a request to the controller's
 // HTTP interface as docs/reference/api.md has it.
 func (b *band) copies(command, promQL, path string) {
@@ -24,7 +19,7 @@ func (b *band) copies(command, promQL, path string) {
 		"'https://kubenergy-controller.kubenergy-system.svc:9443/api/v1/" + path + "'"}}
 }
 
-func (m *Model) gridBand(p *page) band {
+func (m *Model) gridBand() band {
 	b := band{
 		ID: "grid", Name: "Grid", Empty: "No carbon intensity and no price is known.", Sentence: "unknown",
 		Plot:   drawGrid(m, "carbon", "Carbon intensity over time", func(z *Zone) *Signal { return z.Carbon }),
@@ -45,10 +40,7 @@ func (m *Model) gridBand(p *page) band {
 		if i < mostLines {
 			b.Keys = append(b.Keys, keyed{z.Name, fmt.Sprintf("k-c%d", i)})
 		}
-		for _, s := range []*Signal{z.Carbon, z.Price} {
-			if s == nil {
-				continue
-			}
+		for _, s := range z.signals() {
 			b.Table.Header = append(b.Table.Header, column{z.Name + ", " + s.Unit, true})
 			if i == 0 {
 				b.Notes = append(b.Notes, note{s.Unit + ": " + s.provenance() + ".", s.Stale})
@@ -57,25 +49,20 @@ func (m *Model) gridBand(p *page) band {
 	}
 	if len(m.Zones) > 0 {
 		z, said := &m.Zones[0], []string(nil)
-		for _, s := range []*Signal{z.Carbon, z.Price} {
-			if s != nil {
-				said = append(said, m.gridSentence(s))
-			}
+		for _, s := range z.signals() {
+			said = append(said, m.gridSentence(s.Signal))
 		}
 		b.Sentence = z.Name + ": " + strings.Join(said, ". ") + "."
 	}
 	for from, to := range m.slots() {
 		cells := []string{stamp(from)}
 		for i := range m.Zones {
-			for _, s := range []*Signal{m.Zones[i].Carbon, m.Zones[i].Price} {
-				if s != nil {
-					cells = append(cells, shown(s.Mean(from, to)))
-				}
+			for _, s := range m.Zones[i].signals() {
+				cells = append(cells, shown(s.Mean(from, to)))
 			}
 		}
 		b.Table.Rows = append(b.Table.Rows, row{Cells: cells})
 	}
-	p.exports(&b)
 	return b
 }
 
@@ -89,7 +76,7 @@ func shown(v float64, ok bool) string {
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
 func stampOf(t *time.Time) string {
-	if t == nil {
+	if t == nil || t.IsZero() {
 		return "–"
 	}
 	return stamp(*t)
@@ -116,7 +103,7 @@ func (m *Model) slots() iter.Seq2[time.Time, time.Time] {
 	}
 }
 
-func (m *Model) powerBand(p *page) band {
+func (m *Model) powerBand() band {
 	b := band{
 		ID: "power", Name: "Watts", Plot: drawPower(m), Sentence: m.powerSentence(),
 		Empty: "No node reports what it draws, and nothing was booked in this time.",
@@ -162,13 +149,11 @@ func (m *Model) powerBand(p *page) band {
 		}
 		b.Table.Rows = append(b.Table.Rows, row{Cells: cells})
 	}
-	p.exports(&b)
 	return b
 }
 
-func (m *Model) workBand(p *page) band {
-	all := m.heldJobs()
-	jobs := m.within(all)
+func (m *Model) workBand(whole bool) band {
+	jobs := m.within(m.heldJobs())
 	b := band{
 		ID: "work", Name: "Work", Plot: drawWork(m), Sentence: m.workSentence(), Empty: m.workSentence(),
 		Table: &table{
@@ -193,14 +178,13 @@ func (m *Model) workBand(p *page) band {
 	case len(jobs) > 0:
 		b.Notes = append(b.Notes, note{"Line: created to deadline. Bar: planned; solid: ran.", false})
 	}
-	b.Table.fill(len(jobs), p.whole, func(i int) row { return m.jobRow(jobs[i]) })
-	p.exports(&b)
+	b.Table.fill(len(jobs), whole, func(i int) row { return m.jobRow(jobs[i]) })
 	return b
 }
 
 func (m *Model) jobRow(j *Job) row {
 	return row{Links: map[int]string{0: jobLink(m, j)}, Cells: []string{
 		j.path(), j.team(), stamp(j.Since), stampOf(j.PlannedStart), stampOf(j.LatestStart), stampOf(j.Started),
-		Briefly(j.Why),
+		report.Plain(Briefly(j.Why), m.Now),
 	}}
 }

@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"context"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +28,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/kubenergy/kubenergy/dashboard"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
@@ -205,7 +208,16 @@ func TestPageOfAFolder(t *testing.T) {
 		t.Error("a Job among the decisions is no link")
 	}
 	s.want("/decisions?q=demo-005", "place", "demo-005", "2 decisions, of 371 known")
-	s.want("/decision?run=5&id=place-demo-005&at=2026-06-01T06:05:19Z", "place demo-005", "no snapshot is kept")
+	if _, _, body := s.get("/decisions"); strings.Contains(body, "/decision?") {
+		t.Error("decisions of a folder lead to snapshots that are not kept")
+	}
+	if status, _, body := s.get("/?run=9"); status != http.StatusNotFound ||
+		!strings.Contains(body, "there is no run 9: the folder holds 6 runs, the last of which is 5") {
+		t.Errorf("a run that is not there: %d: %s", status, body)
+	}
+	if text := s.text("/decisions?action=hold"); strings.Contains(text, "kWh") || !strings.Contains(text, "start why") {
+		t.Errorf("columns without anything are shown: %.300s", text)
+	}
 	s.want("/how", "One run has no interval", "the scenario's file")
 	s.want("/?run=0", "This run is the baseline")
 	s.want("/?from=2026-06-01T11:00:00Z&to=2026-06-01T14:00:00Z", "show all")
@@ -275,7 +287,7 @@ func TestPageOfAJob(t *testing.T) {
 		s.want("/job?run=5&kind=job&name="+url.QueryEscape(j.Name), j.Name, "held until", j.Node,
 			"With the allowed delay of", "least-allocated, machines stay on")
 		status, _, body := s.get("/search?run=5&q=" + url.QueryEscape(j.Name))
-		if status != http.StatusOK || !strings.Contains(body, "The best start within other allowed delays") {
+		if status != http.StatusOK || !strings.Contains(body, "The start within other allowed delays") {
 			t.Errorf("searching for %s: %d", j.Name, status)
 		}
 		break
@@ -433,6 +445,23 @@ func TestManyJobs(t *testing.T) {
 	}
 }
 
+// Decisions lead to the pages of Jobs and pods, and of no other owner of a pod, of which there are none.
+func TestOwnersOfDecisions(t *testing.T) {
+	f := live()
+	for _, kind := range []string{"Job", "Pod", "Deployment", "ReplicaSet", ""} {
+		f.model.Decisions = append(f.model.Decisions, ledger.Record{
+			ID: kind, At: now, Action: "place", Namespace: "ns", OwnerKind: kind, Owner: "of-" + kind,
+		})
+	}
+	s := serve(t, f)
+	s.want("/decisions", "of-Deployment", "of-ReplicaSet")
+	_, _, body := s.get("/decisions")
+	if links := strings.Count(body, `href="/job?`); links != 2 || !strings.Contains(body, "kind=job&amp;name=of-Job") ||
+		!strings.Contains(body, "kind=pod&amp;name=of-Pod") {
+		t.Errorf("%d owners have links, want the Job and the pod\n%s", links, body)
+	}
+}
+
 // Empty, stale and shadow are told before all else.
 func TestStates(t *testing.T) {
 	s := serve(t, live())
@@ -480,7 +509,8 @@ func TestModelIsOneSchema(t *testing.T) {
 			continue // it has no picture
 		}
 		if _, header, svg := s.get("/svg?of=" + band); !strings.HasPrefix(svg, "<svg xmlns=") ||
-			!strings.Contains(header.Get("Content-Disposition"), band+".svg") {
+			!strings.Contains(header.Get("Content-Disposition"), band+".svg") || xml.Unmarshal([]byte(svg), new(any)) != nil ||
+			!regexp.MustCompile(`of demo, 2026-06-01 \d\d:\d\d to .*<rect class="\S+" .*</text></g><svg`).MatchString(svg) {
 			t.Errorf("%s: %.200s", band, svg)
 		}
 	}
@@ -500,7 +530,11 @@ func TestComparison(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "comparison.json"), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	serve(t, folder(t, dir)).want("/", "Means over 4 trials of each strategy",
+	s := serve(t, folder(t, dir))
+	if _, _, body := s.get("/"); strings.Contains(body, `id="search"`) {
+		t.Error("a comparison has no Jobs to search for")
+	}
+	s.want("/", "Means over 4 trials of each strategy",
 		"at once: stock (3.000 kgCO2e, waits 0 s); carbon+window (2.000 kgCO2e, waits 2h 00m).", "worse 3h 00m 2.500")
 	if _, err := dashboard.OpenFolder(t.TempDir()); err == nil || !strings.Contains(err.Error(), "--out") {
 		t.Errorf("%v, want what to do about a folder without results", err)
@@ -586,7 +620,7 @@ func TestHoursThatAreNotBooked(t *testing.T) {
 		t.Errorf("ten minutes:\n%s", csv)
 	}
 	f.model.Power = &dashboard.Power{Nodes: 1, Now: new(150.0), Where: "at the nodes"}
-	serve(t, f).want("/", "1 machine draw 150 W now", "Estimated unknown no energy is known")
+	serve(t, f).want("/", "150 W now, reported by 1 of 1 node.", "Estimated unknown no energy is known")
 }
 
 // What shadow mode would have saved has no table of what was used, which is not known.
@@ -599,6 +633,16 @@ func TestSavingsOfAShadow(t *testing.T) {
 	s.want("/savings", "Would have saved 1.200 kgCO2e against starting at once, over 9 jobs.")
 	if text := s.text("/savings"); strings.Contains(text, "0.000") {
 		t.Errorf("what is not known is 0: %s", text)
+	}
+	few, none := &report.Difference{Used: 2, Baseline: 1.9999, Saved: -0.0001}, report.Difference{Saved: -1e-12}
+	f.model.Saved = &dashboard.Saved{
+		Against: "stock", Jobs: 3, Few: 3, Emissions: few, Energy: &none, Unit: "kgCO2e",
+		Steps: []dashboard.Step{{Name: "Placement", Value: 1e-12}, {Name: "Timing", Value: -0.0001}},
+	}
+	s = serve(t, f)
+	s.want("/savings", "over 3 jobs; too few Jobs (3) for an interval: it takes 10.", "(0 %)")
+	if text := s.text("/savings"); strings.Contains(text, "-0.000 ") || strings.Contains(text, "-0 %") {
+		t.Errorf("nothing is less than nothing: %s", text)
 	}
 	lost := &report.Difference{Used: 3, Baseline: 2, Saved: -1}
 	f.model.Saved = &dashboard.Saved{Against: "stock", Jobs: 1, Energy: lost}
@@ -674,5 +718,58 @@ func TestBrokenFolders(t *testing.T) {
 	}
 	if _, err := dashboard.OpenFolder(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+// The best start is the core's, to the second, wherever it is told: not one of the quarters of an hour that are drawn.
+func TestBestStart(t *testing.T) {
+	const length = 47 * time.Minute
+	s, err := grid.NewSeries(now.Add(-13*time.Minute), time.Hour, []float64{300, 200, 100, 100, 50, 300, 300, 300, 300, 300})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &dashboard.JobView{}
+	job := &sched.Job{Submitted: now, Duration: length, AllowedDelay: 3 * time.Hour}
+	best := func(allowed time.Duration) time.Time { return sched.BestStart(s, now, now.Add(allowed), length) }
+	v.Weigh(s, "gCO2e/kWh", job, now, best)
+	i := slices.IndexFunc(v.Delays, func(d dashboard.Delay) bool { return d.Set })
+	if d := v.Delays[i]; !d.Start.Equal(now.Add(107*time.Minute)) || d.Value != 100 || d.Saving != 2./3 {
+		t.Errorf("%+v, want the first start of 100 gCO2e/kWh, at the third step", d)
+	}
+}
+
+// Labels of strategies that lie close together are beside one another, not on one another.
+func TestLabelsOfAComparison(t *testing.T) {
+	f := live()
+	for i := range 8 {
+		f.model.Strategies = append(f.model.Strategies, dashboard.Strategy{
+			Name: fmt.Sprintf("strategy-number-%d", i), WaitHours: 1 + float64(i)/50, Kg: 8 - float64(i)/20, Best: true,
+		})
+	}
+	_, _, body := serve(t, f).get("/compare")
+	labels := regexp.MustCompile(`<text x="([\d.]+)%" y="([\d.]+)%" text-anchor="(start|end)">strategy-number-`).
+		FindAllStringSubmatch(body, -1)
+	if len(labels) < 3 {
+		t.Fatalf("%d labels:\n%s", len(labels), body)
+	}
+	number := func(text string) float64 {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	left := func(l []string) float64 {
+		if l[3] == "end" {
+			return number(l[1]) - 11
+		}
+		return number(l[1])
+	}
+	for i, a := range labels {
+		for _, b := range labels[:i] {
+			if math.Abs(left(a)-left(b)) < 11 && math.Abs(number(a[2])-number(b[2])) < 4 {
+				t.Errorf("%s and %s cover one another", a[0], b[0])
+			}
+		}
 	}
 }

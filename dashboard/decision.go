@@ -2,10 +2,10 @@ package dashboard
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/report"
@@ -16,27 +16,16 @@ import (
 func (p *page) decision(d *ledger.Record) {
 	work := Job{Held: Held{Namespace: d.Namespace, Name: d.Owner}}
 	p.View, p.Heading = "decision", d.Action+" "+work.path()
-	said := fmt.Sprintf("Decided %s by %s", p.clock(d.At), cmp.Or(d.Strategy, "no strategy"))
-	if d.Reason != "" {
-		said += ": " + d.Reason
-	}
-	if d.Node != "" {
-		said += ", on " + d.Node
-	}
-	if !d.Start.IsZero() {
-		said += ", start " + p.clock(d.Start)
-	}
-	p.Said = []string{said + "."}
-	if d.Message != "" {
-		p.Said = append(p.Said, d.Message)
-	}
-	if len(d.Snapshot) == 0 {
-		p.Said = append(p.Said, "What it depended on cannot be shown: no snapshot is kept, or you may not see it.")
-		return
-	}
+	text := fmt.Sprintf("Decided %s by %s", p.clock(d.At), cmp.Or(d.Strategy, "no strategy"))
+	text += given(d.Reason != "", ": "+d.Reason) + given(d.Node != "", ", on "+d.Node) +
+		given(!d.Start.IsZero(), ", start "+p.clock(d.Start))
+	p.Said = said(text+".", report.Plain(d.Message, p.Now))
 	s, err := report.ReadSnapshot(d)
+	if len(d.Snapshot) == 0 {
+		err = errors.New("no snapshot is kept, or you may not see it")
+	}
 	if err != nil {
-		p.Said = append(p.Said, "What it depended on cannot be shown: "+err.Error())
+		p.Said = append(p.Said, "What it depended on cannot be shown: "+err.Error()+".")
 		return
 	}
 	job := &s.Queue[0]
@@ -64,18 +53,16 @@ func candidates(s *sched.Snapshot, job *sched.Job, chosen string) *table {
 		return cmp.Or(cmp.Compare(estimates[a].Carbon, estimates[b].Carbon), cmp.Compare(a.Name, b.Name))
 	})
 	t.fill(len(nodes), false, func(i int) row {
-		n := nodes[i]
+		n, e := nodes[i], estimates[nodes[i]]
 		r := row{Cells: []string{
-			n.Name, "–", "–", short(float64(n.Free.MilliCPU) / 1000), strconv.Itoa(n.Jobs), "–", "–", "–",
+			n.Name, "–", "–", short(float64(n.Free.MilliCPU) / 1000), strconv.Itoa(n.Jobs),
+			expected(1000 * e.Energy.KWh()), expected(float64(e.Carbon)), expected(float64(e.Cost)),
 		}}
 		if n.Site != nil {
 			r.Cells[1] = n.Site.Name
 		}
 		if n.Profile != nil {
-			e := estimates[n]
 			r.Cells[2] = n.Profile.Name
-			r.Cells[5], r.Cells[6] = expected(1000*e.Energy.KWh()), expected(float64(e.Carbon))
-			r.Cells[7] = expected(float64(e.Cost))
 		}
 		if n.Name == chosen {
 			r.Class = "set"
@@ -90,10 +77,10 @@ func grids(s *sched.Snapshot) *table {
 	t := &table{Caption: "Sites, as they were known", Header: columns(1, "site", "gCO2e/kWh", "price", "known until")}
 	for _, site := range s.Sites {
 		r := row{Cells: []string{site.Name, "–", "–", "–"}}
-		if c := site.Carbon.Series; c != nil && c.Covers(s.Now, s.Now.Add(time.Second)) {
+		if c := site.Carbon.Series; c != nil && c.Covers(s.Now, s.Now) {
 			r.Cells[1], r.Cells[3] = short(c.At(s.Now)), stamp(c.End())
 		}
-		if c := site.Price.Series; c != nil && c.Covers(s.Now, s.Now.Add(time.Second)) {
+		if c := site.Price.Series; c != nil && c.Covers(s.Now, s.Now) {
 			r.Cells[2] = short(c.At(s.Now))
 		}
 		t.Rows = append(t.Rows, r)

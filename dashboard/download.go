@@ -1,7 +1,9 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
+	"html"
 	"html/template"
 	"net/http"
 	"path"
@@ -12,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 )
 
-// downloaded returns the page that a download is of, and which of its bands; nil: it is of the decisions.
+// downloaded returns the page that a download is of, and which of its bands. Decisions are a band without a picture.
 func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b *band, err error) {
 	of, v := r.URL.Query().Get("of"), Overview
 	if of == string(Decisions) {
@@ -25,7 +27,7 @@ func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b 
 	w.Header().Set("Content-Disposition", "attachment; filename=kubenergy-"+path.Base(of)+"."+r.URL.Path[1:])
 	if v == Decisions {
 		p.decisions()
-		return p, nil, nil
+		return p, &band{Table: p.Tables[0]}, nil
 	}
 	p.overview()
 	i := slices.IndexFunc(p.Bands, func(b band) bool { return b.ID == of })
@@ -36,17 +38,11 @@ func (s *Server) downloaded(w http.ResponseWriter, r *http.Request) (p *page, b 
 }
 
 func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
-	p, b, err := s.downloaded(w, r)
+	_, b, err := s.downloaded(w, r)
 	if err != nil {
 		return err
 	}
-	shown := &table{Header: columns(1, "nothing is known")}
-	switch {
-	case b != nil && b.Table != nil:
-		shown = b.Table
-	case len(p.Tables) > 0:
-		shown = p.Tables[0]
-	}
+	shown := cmp.Or(b.Table, &table{Header: columns(1, "nothing is known")})
 	var names []string
 	for _, c := range shown.Header {
 		names = append(names, c.Name)
@@ -67,7 +63,37 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
 	return t.CSV(w)
 }
 
-// svg serves a band as a file of its own, with its axis, and its style inside.
+// legend is the title and the keys of a band, as lines of a picture, and how high they are.
+func (b *band) legend(m *Model) (drawn string, height int) {
+	var text strings.Builder
+	const line = 20
+	fmt.Fprintf(&text, `<text class="title" x="4" y="16">%s</text><g class="keys">`, html.EscapeString(fmt.Sprintf(
+		"%s of %s, %s to %s UTC", b.Name, m.Title, stamp(m.From), stamp(m.To))))
+	x, y := 4, 2*line
+	keys := slices.Clone(b.Keys)
+	for _, n := range b.Notes {
+		keys = append(keys, keyed{Name: n.Text})
+	}
+	for _, k := range keys {
+		width := 30 + 7*len([]rune(k.Name))
+		if x+width > 1000 && x > 4 {
+			x, y = 4, y+line
+		}
+		classes := []string{k.Class}
+		if k.Class == "k-guessed" {
+			classes = []string{"dynamic", "guessed"}
+		}
+		for _, class := range classes {
+			fmt.Fprintf(&text, `<rect class="%s" x="%d" y="%d" width="%d" height="10"/>`, class, x, y-10,
+				map[bool]int{true: 12}[k.Class != ""])
+		}
+		fmt.Fprintf(&text, `<text x="%d" y="%d">%s</text>`, x+18, y, html.EscapeString(k.Name))
+		x += width
+	}
+	return text.String() + "</g>", y + line
+}
+
+// svg serves a band as a file of its own, with title, legend and axis, and its style inside.
 func (s *Server) svg(w http.ResponseWriter, r *http.Request) error {
 	p, b, err := s.downloaded(w, r)
 	if err != nil {
@@ -77,14 +103,14 @@ func (s *Server) svg(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if b == nil || b.Plot == "" {
+	if b.Plot == "" {
 		return absent("picture of that")
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")
-	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="360" font-family="sans-serif">`+
-		`<style>%s</style><rect width="1000" height="360" fill="var(--card)"/>`,
-		template.HTMLEscapeString(string(style)))
-	y := 0
+	legend, y := b.legend(p.Model)
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="%d" font-family="sans-serif" `+
+		`font-size="12"><style>%s text { fill: var(--ink) }</style>`+
+		`<rect width="1000" height="100%%" fill="var(--card)"/>%s`, y+360, html.EscapeString(string(style)), legend)
 	for _, part := range []struct {
 		drawn  template.HTML
 		height int

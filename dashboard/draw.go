@@ -88,16 +88,19 @@ func (d *drawing) scale(m *Model, unit string, show func(float64) string, values
 // upright draws the lines at the marks of the axis of time.
 func (d *drawing) upright(m *Model) {
 	for _, t := range report.TimeTicks(m.From, d.span) {
-		at := pc(100 * t.Value / d.span)
-		fmt.Fprintf(d, `<line class="mark" x1="%s" x2="%s" y1="0" y2="100%%"/>`, at, at)
+		d.rule("mark", 100*t.Value/d.span)
 	}
+}
+
+// rule draws an upright line.
+func (d *drawing) rule(class string, x float64) {
+	fmt.Fprintf(d, `<line class="%s" x1="%s" x2="%[2]s" y1="0" y2="100%%"/>`, class, pc(x))
 }
 
 // now marks the present.
 func (d *drawing) now(m *Model) {
 	if !m.Past && m.Now.After(m.From) && m.Now.Before(m.To) {
-		x := pc(d.x(m.Now))
-		fmt.Fprintf(d, `<line class="now" x1="%s" x2="%s" y1="0" y2="100%%"/>`, x, x)
+		d.rule("now", d.x(m.Now))
 	}
 }
 
@@ -247,11 +250,8 @@ func drawPower(m *Model) template.HTML {
 			d.path("area "+part.class, d.area(line, at(next), at(below)))
 			below = next
 		}
-		guessed := make([]float64, len(w))
-		for i := range w {
-			guessed[i] = w[i].Total() * w[i].Estimated
-		}
-		d.path("guessed", d.area(line, at(guessed), func(int) float64 { return 0 }))
+		guessed := func(i int) float64 { return w[i].Total() * w[i].Estimated }
+		d.path("guessed", d.area(line, guessed, func(int) float64 { return 0 }))
 		if base != nil {
 			d.path("instead", d.steps(base))
 		}
@@ -313,26 +313,12 @@ func (m *Model) heldJobs() (held []*Job) {
 
 // begin is when a job is planned to start, or did.
 func (j *Job) begin() time.Time {
-	switch {
-	case j.Started != nil:
-		return *j.Started
-	case j.PlannedStart != nil:
-		return *j.PlannedStart
-	case j.LatestStart != nil:
-		return *j.LatestStart
-	}
-	return j.Since
+	return *cmp.Or(j.Started, j.PlannedStart, j.LatestStart, &j.Since)
 }
 
 // end is when it is expected to end, or did.
 func (j *Job) end() time.Time {
-	switch {
-	case j.Finished != nil:
-		return *j.Finished
-	case j.PlannedEnd != nil:
-		return *j.PlannedEnd
-	}
-	return j.begin().Add(time.Hour)
+	return *cmp.Or(j.Finished, j.PlannedEnd, new(j.begin().Add(time.Hour)))
 }
 
 // within are the jobs that have something to show in the time of the page.
@@ -343,12 +329,7 @@ func (m *Model) within(jobs []*Job) []*Job {
 	})
 }
 
-func deref(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return *t
-}
+func deref(t *time.Time) time.Time { return *cmp.Or(t, &time.Time{}) }
 
 // drawWork draws held Jobs as bars, or how many there are.
 func drawWork(m *Model) template.HTML {
@@ -372,6 +353,7 @@ func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
 	row := math.Min(100/float64(len(jobs)), 9)
 	for i, j := range jobs {
 		middle := (float64(i) + 0.5) * row
+		foot := middle + 0.36*row // names stand above the line
 		start, end := d.x(j.begin()), d.x(j.end())
 		passed := "" // by the tabulator: the table has the same links
 		if len(jobs) > mostNamed {
@@ -380,24 +362,24 @@ func (d *drawing) bars(m *Model, jobs []*Job, class map[string]string) {
 		fmt.Fprintf(d, `<a href="%s" class="job %s"%s><title>%s</title>`, html.EscapeString(jobLink(m, j)),
 			class[j.team()], passed, html.EscapeString(j.sentence(m)))
 		fmt.Fprintf(d, `<line x1="%s" x2="%s" y1="%s" y2="%s"/>`, pc(d.x(j.Since)),
-			pc(d.x(grid.Later(deref(j.LatestStart), j.begin()))), pc(middle), pc(middle))
+			pc(d.x(grid.Later(deref(j.LatestStart), j.begin()))), pc(foot), pc(foot))
 		fmt.Fprintf(d, `<rect class="%s" x="%s" width="%s" y="%s" height="%s" rx="1.5"/>`,
 			map[bool]string{true: "ran", false: "plan"}[j.Started != nil], pc(start), pc(math.Max(0.25, end-start)),
 			pc(middle-0.36*row), pc(0.72*row))
 		if len(jobs) <= mostNamed {
-			d.name(j, start, end, middle)
+			d.name(j, start, end, foot)
 		}
 		d.WriteString("</a>")
 	}
 }
 
 // name writes a job's name where there is room: after its bar, else before it.
-func (d *drawing) name(j *Job, start, end, middle float64) {
+func (d *drawing) name(j *Job, start, end, foot float64) {
 	x, anchor, dx := end, "start", "5"
 	if end > 75 {
 		x, anchor, dx = start, "end", "-5"
 	}
-	fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="4" text-anchor="%s">%s</text>`, pc(x), dx, pc(middle),
+	fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="-2" text-anchor="%s">%s</text>`, pc(x), dx, pc(foot),
 		anchor, html.EscapeString(shortened(j.Name)))
 }
 
@@ -413,48 +395,30 @@ func shortened(name string) string {
 // slots are in how many intervals the density is counted.
 const slots = 96
 
-// density counts how many Jobs are planned to start in each interval, by team, and how many are held at its beginning.
+// density draws how many Jobs are planned to start in each interval, by team.
 func (d *drawing) density(m *Model, jobs []*Job, class map[string]string) {
-	starts, line := d.counted(jobs, class)
-	below, values := make([]float64, slots), []float64(nil)
-	for i := range slots {
-		sum := 0.0
-		for c := range starts {
-			sum += starts[c][i]
-		}
-		values = append(values, sum)
-	}
-	d.scale(m, "Jobs", nil, values...)
-	d.stretched(func() {
-		for c := range starts {
-			next := make([]float64, slots)
-			for i := range next {
-				next[i] = below[i] + starts[c][i]
-			}
-			d.path(fmt.Sprintf("area t%d", c), d.area(line, at(next), at(below)))
-			below = next
-		}
-	})
-}
-
-func (d *drawing) counted(jobs []*Job, class map[string]string) (starts [mostLines + 1][]float64, line *Line) {
-	for c := range starts {
-		starts[c] = make([]float64, slots)
-	}
 	step := time.Duration(d.span / slots * float64(time.Second))
-	line = &Line{Until: d.from.Add(slots * step)}
+	line := &Line{Until: d.from.Add(slots * step)}
 	for i := range slots {
 		line.Points = append(line.Points, Point{At: d.from.Add(time.Duration(i) * step)})
 	}
+	var upTo [mostLines + 2][slots]float64 // how many start in an interval, of all teams before one
 	for _, j := range jobs {
 		i := int(j.begin().Sub(d.from) / step)
-		if i < 0 || i >= slots || j.begin().Before(d.from) {
+		if i >= slots || j.begin().Before(d.from) {
 			continue
 		}
-		c, _ := strconv.Atoi(strings.TrimPrefix(class[j.team()], "t"))
-		starts[c][i]++
+		own, _ := strconv.Atoi(strings.TrimPrefix(class[j.team()], "t"))
+		for c := own + 1; c < len(upTo); c++ {
+			upTo[c][i]++
+		}
 	}
-	return starts, line
+	d.scale(m, "Jobs", nil, upTo[mostLines+1][:]...)
+	d.stretched(func() {
+		for c := range mostLines + 1 {
+			d.path(fmt.Sprintf("area t%d", c), d.area(line, at(upTo[c+1][:]), at(upTo[c][:])))
+		}
+	})
 }
 
 // drawAxis draws the axis of time.
@@ -465,12 +429,10 @@ func drawAxis(m *Model) template.HTML {
 		if day, err := time.Parse("2 Jan 2006", date); err == nil {
 			date = day.Format("Mon 2 Jan") // the year is known
 		}
-		x := 100 * t.Value / d.span
-		anchor := "middle"
-		switch {
-		case x < 2:
+		x, anchor := 100*t.Value/d.span, "middle"
+		if x < 2 {
 			anchor = "start"
-		case x > 98:
+		} else if x > 98 {
 			anchor = "end"
 		}
 		fmt.Fprintf(d, `<text class="tick" x="%s" y="12" text-anchor="%s">%s</text>`, pc(x), anchor,

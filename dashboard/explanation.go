@@ -7,7 +7,9 @@ type JobView struct {
 	Explanation
 	Job     *Job      `json:"job,omitempty"` // nil: it was not held
 	Curve   *Line     `json:"curve,omitempty"`
-	Unit    string    `json:"unit,omitempty"` // of the curve
+	Unit    string    `json:"unit,omitempty"`  // of the curve
+	Where   string    `json:"where,omitempty"` // the site of the curve and why that one, or why there is no curve
+	Created time.Time `json:"created,omitzero"`
 	Delays  []Delay   `json:"delays,omitempty"`
 	Others  []JobRun  `json:"otherRuns,omitempty"`
 	Command string    `json:"command,omitempty"`

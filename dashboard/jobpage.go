@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,21 +14,19 @@ import (
 // job fills the page of one Job.
 func (p *page) job(v *JobView) {
 	p.JobView = v
-	p.Heading = v.Name
-	if v.Namespace != "" {
-		p.Heading = v.Namespace + "/" + v.Name
-	}
-	if text := v.delaySentence(); text != "" {
-		p.Said = append(p.Said, text)
-	}
+	p.Heading = strings.TrimPrefix(v.Namespace+"/"+v.Name, "/")
+	p.Said, p.Commands = said(v.delaySentence()), said(v.Command)
 	if d := v.Decision; d != nil {
 		p.Said = append(p.Said, "Decided now: "+d.Text+".")
 	}
-	if v.Curve != nil {
+	switch {
+	case v.Curve != nil:
 		p.Axis, p.CurvePlot = v.curve()
+	case v.Where != "":
+		p.Said = append(p.Said, "No curve of its starts is drawn: "+v.Where+".")
 	}
 	if len(v.Delays) > 0 {
-		t := &table{ID: "delays", Caption: "The best start within other allowed delays", Header: columns(1,
+		t := &table{ID: "delays", Caption: "The start within other allowed delays", Header: columns(1,
 			"allowed delay", "start (UTC)", v.Unit, "less than at once")}
 		for i, d := range v.Delays {
 			r := row{Cells: []string{
@@ -42,12 +39,7 @@ func (p *page) job(v *JobView) {
 		}
 		p.DelayTable, p.LastDelay = t, len(v.Delays)-1
 	}
-	p.Tables = slices.DeleteFunc([]*table{
-		v.nodes(), v.others(p.Model), v.nowAndThen(), v.settings(), v.signals(), v.events(),
-	}, func(t *table) bool { return len(t.Rows) == 0 })
-	if v.Command != "" {
-		p.Commands = []string{v.Command}
-	}
+	p.show(v.nodes(), v.others(p.Model), v.nowAndThen(), v.settings(), v.signals(), v.events())
 }
 
 // actions are what a page offers: each shows first what it means.
@@ -61,7 +53,7 @@ func (v *JobView) actions() (all []option) {
 		all = append(all, option{"Run now …", link(DoRunNow, ""), "shows first what is lost"})
 	}
 	if v.Object == "job" && v.State != "held" && v.State != "waiting" { // it has run
-		all = append(all, option{"What it used …", originLink(v.Namespace, "Job/"+v.Name), "by node and hour"})
+		all = append(all, option{"What it used …", originLink("", v.Namespace, "Job/"+v.Name), "by node and hour"})
 	}
 	for _, mode := range []string{"shadow", "enforce"} {
 		if mode != v.Mode {
@@ -96,7 +88,7 @@ func (v *JobView) curve() (axis, plot template.HTML) {
 		if x > 85 {
 			anchor = "end"
 		}
-		fmt.Fprintf(d, `<line class="now" x1="%s" x2="%s" y1="0" y2="100%%"/>`, pc(x), pc(x))
+		d.rule("now", x)
 		fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%d" text-anchor="%s">%s</text>`, pc(x),
 			map[string]string{"start": "4", "end": "-4"}[anchor], 12+14*i, anchor, mark.name)
 	}
@@ -108,23 +100,18 @@ func (v *JobView) nodes() *table {
 	if v.Placement == nil {
 		return t
 	}
-	t.Caption = "Why this node: nodes by " + v.Placement.Strategy + ", estimated"
+	t.Caption = "Why this node: nodes by " + v.Placement.Strategy + ", of one pod that starts now, estimated"
 	const most = 20
-	for i, n := range v.Placement.Ranked {
-		if i == most {
-			break
-		}
-		rank := "–"
+	t.Limit = most
+	t.fill(len(v.Placement.Ranked), false, func(i int) row {
+		n, rank := &v.Placement.Ranked[i], "–"
 		if n.Rank > 0 {
 			rank = strconv.Itoa(n.Rank)
 		}
-		t.Rows = append(t.Rows, row{Cells: []string{
+		return row{Cells: []string{
 			n.Node, n.Site, n.Profile, rank, optional(n.WattHours), optional(n.Grams), optional(n.Cost),
-		}})
-	}
-	if left := len(v.Placement.Ranked) - len(t.Rows); left > 0 {
-		t.More = fmt.Sprintf("And %d more.", left)
-	}
+		}}
+	})
 	var out []string
 	for _, o := range v.Placement.Out {
 		out = append(out, o.Node+": "+o.Why)
@@ -162,7 +149,7 @@ func (v *JobView) nowAndThen() *table {
 
 func (v *JobView) settings() *table {
 	return listed("Settings", columns(3, "setting", "value", "from"), v.Settings,
-		func(s *Setting) []string { return []string{s.Name, s.Value, s.From} })
+		func(s *Setting) []string { return []string{s.Name, report.Plain(s.Value, v.Now), s.From} })
 }
 
 func (v *JobView) signals() *table {
@@ -176,7 +163,7 @@ func (v *JobView) signals() *table {
 
 func (v *JobView) events() *table {
 	return listed("Events", columns(3, "at (UTC)", "event", "says"), v.Events,
-		func(e *Told) []string { return []string{stamp(e.At), e.Reason, e.Text} })
+		func(e *Told) []string { return []string{stamp(e.At), e.Reason, report.Plain(e.Text, v.Now)} })
 }
 
 // jobLink is the address of a job's page.

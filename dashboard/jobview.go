@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 )
 
@@ -21,40 +22,41 @@ var whatIf = []time.Duration{
 // muchMore is how much more time a page speaks of.
 const muchMore = 6 * time.Hour
 
-// Weigh adds what a signal says of every start from an instant on: the mean over the run, and the best start within
-// other allowed delays, which count from submission. What the signal does not cover is left out.
-func (v *JobView) Weigh(s *Signal, submitted, from time.Time, duration, allowed time.Duration) {
-	if s == nil || duration <= 0 {
+// Weigh adds what a signal says of every start of a job from an instant on: the mean over the run, and what the start
+// within other allowed delays, which count from submission, would meet. start decides when that is. What the signal
+// does not cover is left out.
+func (v *JobView) Weigh(s *grid.Series, unit string, job *sched.Job, from time.Time,
+	start func(allowed time.Duration) time.Time,
+) {
+	const step = 15 * time.Minute
+	if job.Duration <= 0 {
 		return
 	}
-	const step = 15 * time.Minute
+	mean := func(at time.Time) float64 { return s.Mean(at, at.Add(job.Duration)) }
 	curve := &Line{}
-	until := grid.Later(from.Add(48*time.Hour), submitted.Add(allowed))
-	for t := from; !t.After(until); t = t.Add(step) {
-		mean, ok := s.Mean(t, t.Add(duration))
-		if !ok {
-			break
-		}
-		curve.Points, curve.Until = append(curve.Points, Point{At: t, Value: mean}), t.Add(step)
+	until := grid.Later(from.Add(48*time.Hour), job.Submitted.Add(job.AllowedDelay))
+	for t := from; !t.After(until) && s.Covers(t, t.Add(job.Duration)); t = t.Add(step) {
+		curve.Points, curve.Until = append(curve.Points, Point{At: t, Value: mean(t)}), t.Add(step)
 	}
 	if len(curve.Points) == 0 {
 		return
 	}
-	v.Curve, v.Unit = curve, s.Unit
-	first := curve.Points[0].Value
-	delays := append(slices.Clone(whatIf), allowed, allowed+muchMore)
+	v.Curve, v.Unit, v.Created = curve, unit, job.Submitted
+	first := mean(from)
+	delays := append(slices.Clone(whatIf), job.AllowedDelay, job.AllowedDelay+muchMore)
 	slices.Sort(delays)
 	for _, d := range slices.Compact(delays) {
-		latest := grid.Later(submitted.Add(d), from)
-		if latest.After(curve.Until) {
-			break // the signal ends before
+		if latest := grid.Later(job.Submitted.Add(d), from); !s.Covers(latest, latest.Add(job.Duration)) {
+			break
 		}
-		lowest, at, _, _ := curve.extremes(from, latest.Add(time.Nanosecond))
+		at := grid.Later(start(d), from)
 		saving := 0.0
 		if first != 0 {
-			saving = (first - lowest) / math.Abs(first)
+			saving = (first - mean(at)) / math.Abs(first)
 		}
-		v.Delays = append(v.Delays, Delay{Allowed: d, Start: at, Value: lowest, Saving: saving, Set: d == allowed})
+		v.Delays = append(v.Delays, Delay{
+			Allowed: d, Start: at, Value: mean(at), Saving: saving, Set: d == job.AllowedDelay,
+		})
 	}
 }
 
@@ -74,19 +76,39 @@ func (f *Folder) Job(_ context.Context, q Query, _, _, name string) (*JobView, e
 	if j.Unscheduled {
 		v.State = "never ran"
 	}
-	var allowed time.Duration
-	if j.LatestStart != nil {
-		allowed = j.LatestStart.Sub(j.Since)
-	}
-	if len(m.Zones) == 1 { // of several sites, each machine has its own
-		v.Weigh(m.Zones[0].Carbon, j.Since, j.Since, j.end().Sub(j.begin()), allowed)
-	}
+	v.weighIn(m)
 	for k, other := range f.models {
 		if k != m.Run && i < len(other.Jobs) && other.Jobs[i].Name == name {
 			v.Others = append(v.Others, JobRun{m.Runs[k], other.Jobs[i]})
 		}
 	}
 	return v, nil
+}
+
+// weighIn weighs other delays of a job of a run, on the grid of its only site.
+func (v *JobView) weighIn(m *Model) {
+	if len(m.Zones) != 1 {
+		v.Where = "each machine has the grid of its own site"
+		return
+	}
+	z, j := &m.Zones[0], v.Job
+	if v.Where = z.Name; z.Carbon == nil {
+		v.Where += " has no carbon intensity"
+		return
+	}
+	job := &sched.Job{Submitted: j.Since, Duration: j.end().Sub(j.begin())}
+	if j.LatestStart != nil {
+		job.AllowedDelay = j.LatestStart.Sub(j.Since)
+	}
+	const reach = 48*time.Hour + muchMore
+	s, err := z.Carbon.series(j.Since, j.Since.Add(job.AllowedDelay+job.Duration+reach))
+	if err != nil {
+		v.Where += " has no carbon intensity then"
+		return
+	}
+	v.Weigh(s, z.Carbon.Unit, job, j.Since, func(allowed time.Duration) time.Time {
+		return sched.BestStart(s, j.Since, j.Since.Add(allowed), job.Duration)
+	})
 }
 
 // delaySentence says what more time would bring.
@@ -96,20 +118,22 @@ func (v *JobView) delaySentence() string {
 		return ""
 	}
 	set := &v.Delays[i]
-	text := fmt.Sprintf("With the allowed delay of %s the best start has %s %s over its run, %s less than a start at "+
-		"once.", report.Rounded(set.Allowed), short(set.Value), v.Unit, percent(set.Saving))
+	text := fmt.Sprintf("With the allowed delay of %s, counted from its creation, %s, the best start has %s %s over "+
+		"its run, %s less than a start at once.", report.Rounded(set.Allowed), report.Clock(v.Created, v.Now),
+		short(set.Value), v.Unit, percent(set.Saving))
 	if set.Allowed == 0 {
 		text = fmt.Sprintf("No delay is allowed: a start at once has %s %s over its run.", short(set.Value), v.Unit)
 	}
-	for _, d := range v.Delays[i+1:] {
-		if d.Allowed == set.Allowed+muchMore || d == v.Delays[len(v.Delays)-1] {
-			more := report.Rounded(d.Allowed - set.Allowed)
-			if d.Value >= set.Value {
-				return text + fmt.Sprintf(" %s more would bring nothing.", more)
-			}
-			return text + fmt.Sprintf(" %s more would bring it to %s %s: %s less than a start at once.", more,
-				short(d.Value), v.Unit, percent(d.Saving))
-		}
+	if i+1 == len(v.Delays) {
+		return text + " The forecast does not reach further."
 	}
-	return text + " The forecast does not reach further."
+	d := &v.Delays[len(v.Delays)-1]
+	if k := slices.IndexFunc(v.Delays, func(d Delay) bool { return d.Allowed == set.Allowed+muchMore }); k > 0 {
+		d = &v.Delays[k]
+	}
+	text += " " + report.Rounded(d.Allowed-set.Allowed) + " more would bring "
+	if d.Value >= set.Value {
+		return text + "nothing."
+	}
+	return text + fmt.Sprintf("it to %s %s: %s less than a start at once.", short(d.Value), v.Unit, percent(d.Saving))
 }

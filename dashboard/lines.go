@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -14,6 +15,27 @@ func (l *Line) end(i int) time.Time {
 		return l.Points[i+1].At
 	}
 	return l.Until
+}
+
+// series is what a line holds in a time, as far as it is known from its begin on, in steps of its shortest point.
+func (l *Line) series(from, to time.Time) (*grid.Series, error) {
+	var start time.Time
+	var values []float64
+	step := time.Hour
+	for i, p := range l.Points {
+		step = max(time.Minute, min(step, l.end(i).Sub(p.At)))
+		if !p.At.After(from) {
+			start = p.At
+		}
+	}
+	for t := start; t.Before(to); t = t.Add(step) {
+		v, ok := l.At(t)
+		if !ok {
+			break
+		}
+		values = append(values, v)
+	}
+	return grid.NewSeries(start, step, values)
 }
 
 // At returns the value at an instant.
@@ -62,13 +84,10 @@ func (l Line) thinned(from, to time.Time) *Line {
 }
 
 func bound(p Point, upper bool) float64 {
-	switch {
-	case upper && p.High != nil:
-		return *p.High
-	case !upper && p.Low != nil:
-		return *p.Low
+	if upper {
+		return *cmp.Or(p.High, &p.Value)
 	}
-	return p.Value
+	return *cmp.Or(p.Low, &p.Value)
 }
 
 func (s *Signal) within(from, to time.Time) (values []float64) {
@@ -94,27 +113,29 @@ func (p *Power) end(i int) time.Time {
 
 // mean is what was drawn on average in as much of a time as is known; Estimated is a share.
 func (p *Power) mean(from, to time.Time) (mean Watts, known bool) {
-	var seconds, guessed float64
-	for i := range p.Points {
-		w := &p.Points[i]
+	var seconds float64
+	var sum Watts
+	for i, w := range p.Points {
 		s := grid.Earlier(p.end(i), to).Sub(grid.Later(w.At, from)).Seconds()
 		if s <= 0 {
 			continue
 		}
-		seconds, guessed = seconds+s, guessed+s*w.Estimated*w.Total()
-		mean.Dynamic, mean.Idle = mean.Dynamic+s*w.Dynamic, mean.Idle+s*w.Idle
-		mean.Asleep, mean.Unknown = mean.Asleep+s*w.Asleep, mean.Unknown+s*w.Unknown
+		w.Estimated *= w.Total()
+		seconds += s
+		sum.add(&w, s)
 	}
 	if seconds == 0 {
 		return mean, false
 	}
-	if all := mean.Total(); all > 0 {
-		mean.Estimated = guessed / all
-	}
-	for _, v := range []*float64{&mean.Dynamic, &mean.Idle, &mean.Asleep, &mean.Unknown} {
-		*v /= seconds
-	}
+	mean.add(&sum, 1/seconds)
+	mean.Estimated /= max(mean.Total(), math.SmallestNonzeroFloat64)
 	return mean, true
+}
+
+// add adds so much of what was drawn at another time.
+func (w *Watts) add(o *Watts, share float64) {
+	w.Dynamic, w.Idle = w.Dynamic+share*o.Dynamic, w.Idle+share*o.Idle
+	w.Asleep, w.Unknown, w.Estimated = w.Asleep+share*o.Asleep, w.Unknown+share*o.Unknown, w.Estimated+share*o.Estimated
 }
 
 // thinned returns as many points as can be seen, and the instants at which they hold.
@@ -133,11 +154,9 @@ func (p *Power) thinned(from, to time.Time) ([]Watts, *Line) {
 	if group := (len(seen) + mostPoints - 1) / mostPoints; group > 1 {
 		var thin []Watts
 		for chunk := range slices.Chunk(seen, group) {
-			mean, n := Watts{At: chunk[0].At}, float64(len(chunk))
-			for _, w := range chunk {
-				mean.Dynamic, mean.Idle = mean.Dynamic+w.Dynamic/n, mean.Idle+w.Idle/n
-				mean.Asleep, mean.Unknown = mean.Asleep+w.Asleep/n, mean.Unknown+w.Unknown/n
-				mean.Estimated += w.Estimated / n
+			mean := Watts{At: chunk[0].At}
+			for i := range chunk {
+				mean.add(&chunk[i], 1/float64(len(chunk)))
 			}
 			thin = append(thin, mean)
 		}

@@ -96,6 +96,7 @@ type Power struct {
 	Quality     energy.Quality `json:"quality"`
 	Where       string         `json:"where"` // at nodes, or at the sites' meters
 	Nodes       int            `json:"nodes"`
+	Guests      int            `json:"guests,omitempty"` // virtual machines: their hosts' power includes theirs
 	Asleep      int            `json:"asleep"`
 	Late        int            `json:"late"`        // nodes whose power is too old to be decided by
 	Odd         int            `json:"implausible"` // nodes whose power a model of their hardware contradicts
@@ -174,7 +175,8 @@ type Saved struct {
 	Late      *int               `json:"late,omitempty"` // started after their latest start
 	Left      map[string]int     `json:"left,omitempty"` // jobs that are not compared, by why
 	Steps     []Step             `json:"steps,omitempty"`
-	Unit      string             `json:"unit,omitempty"` // of the steps
+	Unit      string             `json:"unit,omitempty"`       // of the steps
+	Few       int                `json:"tooFewJobs,omitempty"` // so many: they have no interval
 	Method    string             `json:"method,omitempty"`
 	Command   string             `json:"command,omitempty"` // that says the same
 	Shadow    bool               `json:"shadow,omitempty"`  // it would have been saved
@@ -191,6 +193,7 @@ type Step struct {
 
 // Use is what a namespace used.
 type Use struct {
+	Cluster   string   `json:"cluster,omitempty"` // where that has a name
 	Name      string   `json:"name"`
 	KWh       float64  `json:"energyKWh"`
 	Kg        *float64 `json:"emissionsKg,omitempty"`
@@ -237,6 +240,7 @@ type Query struct {
 	View     View
 	From, To time.Time // zero: as the source likes
 	Run      int       // of several
+	Cluster  string    // of a federation, for [Source.Origin]; "": the one that is asked
 }
 
 // Source gives what pages show. Its answers belong to the caller.

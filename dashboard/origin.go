@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -19,13 +20,17 @@ type Origin struct {
 }
 
 // originLink is the address of the page on which a figure is taken apart.
-func originLink(namespace, owner string) string {
-	return "/origin?" + url.Values{"namespace": {namespace}, "owner": {owner}}.Encode()
+func originLink(cluster, namespace, owner string) string {
+	return "/origin?" + url.Values{"cluster": {cluster}, "namespace": {namespace}, "owner": {owner}}.Encode()
 }
+
+// inCluster is a name with that of its cluster, if that has one.
+func inCluster(cluster, name string) string { return strings.TrimPrefix(cluster+"/"+name, "/") }
 
 // origin fills the page that takes a figure apart: from meters to nodes and hours, and on to grams and money.
 func (p *page) origin(o *Origin, namespace, owner string) {
-	p.View, p.Heading = "origin", "Where the energy of "+cmp.Or(owner, namespace)+" comes from"
+	name := inCluster(p.asked.Cluster, cmp.Or(owner, namespace))
+	p.View, p.Heading = "origin", "Where the energy of "+name+" comes from"
 	t := &o.Total
 	kWh, site := t.Energy().Joules().KWh(), t.Facility.Joules().KWh()
 	text := fmt.Sprintf("%s kWh were booked on %s, from %s to %s; %s of it is estimated.", report.Significant(kWh),

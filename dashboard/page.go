@@ -1,12 +1,12 @@
 package dashboard
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
 	"html/template"
 	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,7 +48,6 @@ type page struct {
 
 	Form         *Act
 	CSRF, Button string
-	Back         string
 
 	query url.Values // of the address
 	asked Query      // what it says
@@ -125,6 +124,18 @@ func (t *table) fill(n int, whole bool, of func(i int) row) {
 	}
 }
 
+// compact leaves out columns in which nothing stands.
+func (t *table) compact() {
+	for i := range t.Header {
+		if !slices.ContainsFunc(t.Rows, func(r row) bool { return r.Cells[i] != "" && r.Cells[i] != "–" }) {
+			t.Header[i].Name = ""
+		}
+	}
+}
+
+// Shown reports whether a column is not left out.
+func (t *table) Shown(i int) bool { return i >= len(t.Header) || t.Header[i].Name != "" }
+
 // listed is a table with a row for each of some things.
 func listed[T any](caption string, header []column, all []T, cells func(*T) []string) *table {
 	t := &table{Caption: caption, Header: header}
@@ -159,33 +170,31 @@ type viewLink struct {
 	Current    bool
 }
 
-var views = []struct {
-	view View
-	name string
-}{{Overview, "Now"}, {Decisions, "Decisions"}, {Savings, "Savings"}, {Compare, "Compare"}, {Doctor, "Doctor"}}
+var views = []View{Overview, Decisions, Savings, Compare, Doctor}
 
-func viewPath(v View) string {
-	if v == Overview {
-		return "/"
-	}
-	return "/" + string(v)
-}
+func viewPath(v View) string { return "/" + strings.TrimPrefix(string(v), string(Overview)) }
+
+// Timeless reports whether a page has no axis of time and no Jobs, as a comparison's.
+func (p *page) Timeless() bool { return p.From.Equal(p.To) }
 
 // Views are the links above each page. A view that a source cannot fill is left out.
 func (p *page) Views() (links []viewLink) {
 	for _, v := range views {
-		timeless := p.From.Equal(p.To) // as a comparison is
-		if v.view == Doctor && p.Past || v.view == Compare && len(p.Strategies) == 0 && p.View != Compare ||
-			timeless && v.view != Compare {
+		if v == Doctor && p.Past || v == Compare && len(p.Strategies) == 0 && p.View != Compare ||
+			p.Timeless() && v != Compare {
 			continue
 		}
-		name := v.name
-		if v.view == Overview && p.Past {
-			name = "Overview"
-		}
-		links = append(links, viewLink{name, p.Here(v.view), v.view == p.View})
+		links = append(links, viewLink{p.titled(v), p.Here(v), v == p.View})
 	}
 	return links
+}
+
+// titled is a view as people are told it.
+func (p *page) titled(v View) string {
+	if v == Overview && !p.Past {
+		return "Now"
+	}
+	return strings.ToUpper(string(v[:1])) + string(v[1:])
 }
 
 // Here is the address of a view, of the same run and time.
@@ -216,30 +225,39 @@ func (p *page) Whole() string { return address(viewPath(p.View), p.query, "run")
 // OtherTheme is the address that changes between light and dark.
 func (p *page) OtherTheme() string {
 	q := maps.Clone(p.query)
-	q.Set("theme", map[string]string{"dark": "light"}[p.Theme])
-	if p.Theme != "dark" {
-		q.Set("theme", "dark")
-	}
+	q.Set("theme", map[bool]string{true: "light", false: "dark"}[p.Theme == "dark"])
 	return "?" + q.Encode()
 }
 
-func (p *page) render() ([]byte, error) {
-	var b bytes.Buffer
-	err := pages.ExecuteTemplate(&b, "page", p)
-	return b.Bytes(), err
+// show adds the tables in which something stands.
+func (p *page) show(tables ...*table) {
+	p.Tables = append(p.Tables, slices.DeleteFunc(tables, func(t *table) bool { return len(t.Rows) == 0 })...)
+}
+
+// given is a text that holds under a condition; "": it does not.
+func given(holds bool, text string) string {
+	if holds {
+		return text
+	}
+	return ""
+}
+
+// said are the texts that say something.
+func said(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 }
 
 // overview fills the first screen.
 func (p *page) overview() {
 	m := p.Model
-	p.Heading, p.Axis = "Now", drawAxis(m)
-	if m.Past {
-		p.Heading = "Overview"
+	p.Axis, p.Banner, p.Tiles = drawAxis(m), m.banner(), p.tiles()
+	p.Bands, p.Cards = []band{m.gridBand(), m.powerBand(), m.workBand(p.whole)}, m.cards()
+	for i := range p.Bands {
+		if b := &p.Bands[i]; b.Table != nil {
+			b.CSV = address("/csv", p.query, "run", "from", "to", "of="+b.ID)
+			b.SVG = address("/svg", p.query, "run", "from", "to", "of="+b.ID)
+		}
 	}
-	p.Banner = m.banner()
-	p.Tiles = p.tiles()
-	p.Bands = []band{m.gridBand(p), m.powerBand(p), m.workBand(p)}
-	p.Cards = m.cards()
 }
 
 // banner says what a reader has to know before all else.
@@ -257,16 +275,11 @@ func (m *Model) banner() *banner {
 		}
 	case len(m.Unseen) > 0:
 		first, _, _ := strings.Cut(m.Unseen[0], ". ") // the first screen has one line for it
-		return &banner{"", "Not seen:", first + more(len(m.Unseen)-1), ""}
+		left := len(m.Unseen) - 1
+		return &banner{"", "Not seen:", first + given(left > 0,
+			fmt.Sprintf(" (and %d more: see where the figures come from)", left)), ""}
 	}
 	return nil
-}
-
-func more(n int) string {
-	if n <= 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (and %d more: see where the figures come from)", n)
 }
 
 // tiles say plainly what matters most.
@@ -295,17 +308,10 @@ func (p *page) savedTile() tile {
 	case s.Shadow:
 		t.Name = "Would have saved"
 	}
-	d, unit := s.Emissions, "kgCO2e"
-	if d == nil {
-		d, unit = s.Energy, "kWh"
-	}
-	if d == nil {
-		return t
-	}
-	t.Value, t.Unit, t.Text = report.Significant(d.Saved), unit, s.brief(d)
-	t.Class = map[bool]string{true: "good", false: "bad"}[d.Saved >= 0]
-	if d.Low != nil && d.High != nil {
-		t.Unit += fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
+	if known := s.differences(); len(known) > 0 {
+		d := known[0]
+		t.Value, t.Unit, t.Text = report.Significant(d.Saved), d.unit+interval(d.Difference), s.brief(d.Difference)
+		t.Class = map[bool]string{true: "good", false: "bad"}[d.Saved >= 0]
 	}
 	return t
 }
@@ -318,7 +324,7 @@ func (p *page) waitedTile() tile {
 		return t
 	}
 	if t.Value, t.Unit = report.Span(*s.MeanWait), "on average"; p.Past && s.Late != nil {
-		t.Text = fmt.Sprintf("%s held; %s too late", areHeld(s.Held, "was", "were"), count(*s.Late, "start"))
+		t.Text = report.Plural(s.Held, "Job was", "Jobs were") + " held; " + count(*s.Late, "start") + " too late"
 	}
 	return t
 }
@@ -375,15 +381,14 @@ func (m *Model) cards() (all []card) {
 	for i := range m.Namespaces[:min(len(m.Namespaces), MostNamespaces)] {
 		u := &m.Namespaces[i]
 		r := cardRow{
-			Name: u.Name, Value: report.Significant(u.KWh) + " kWh", Link: originLink(u.Name, ""),
+			Name: inCluster(u.Cluster, u.Name), Value: report.Significant(u.KWh) + " kWh",
+			Link:  originLink(u.Cluster, u.Name, ""),
 			Share: pc(100 * u.KWh / max(m.Namespaces[0].KWh, 1e-12)),
 		}
 		if u.Kg != nil {
 			r.Text = report.Significant(*u.Kg) + " kgCO2e"
 		}
-		if u.Estimated > 0 {
-			r.Text += ", " + percent(u.Estimated) + " estimated"
-		}
+		r.Text += given(u.Estimated > 0, ", "+percent(u.Estimated)+" estimated")
 		used.Rows = append(used.Rows, r)
 	}
 	if len(used.Rows) == 0 {
@@ -428,10 +433,7 @@ func (m *Model) budgetSentence(b *Budget) string {
 		if b.Closed != nil {
 			text += "; new work waits until " + m.clock(*b.Closed)
 		}
-		if b.Suspended > 0 {
-			text += "; " + count(int(b.Suspended), "Job") + " suspended"
-		}
-		return text
+		return text + given(b.Suspended > 0, "; "+count(int(b.Suspended), "Job")+" suspended")
 	case b.UsedUp != nil:
 		return "used up " + m.clock(*b.UsedUp) + ", if it goes on like this"
 	case b.Ends != nil:
@@ -450,9 +452,7 @@ func (m *Model) runsCard() card {
 		s := &m.Strategies[i]
 		text := fmt.Sprintf("%s kWh, waits %s", report.Significant(s.KWh), report.Span(3600*s.WaitHours))
 		name, machines, both := strings.Cut(s.Name, ", ")
-		if both {
-			text = machines + "; " + text
-		}
+		text = given(both, machines+"; ") + text
 		if i == 0 {
 			text += "; baseline"
 		} else if s.Saving != nil {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"strconv"
@@ -47,6 +48,5 @@ func ownerOf(table, client, server string) (uid int, ok bool) {
 func portOf(address string) string {
 	_, port, _ := net.SplitHostPort(address)
 	n, _ := strconv.ParseUint(port, 10, 16)
-	hex := strings.ToUpper(strconv.FormatUint(n, 16))
-	return ":" + strings.Repeat("0", max(0, 4-len(hex))) + hex
+	return fmt.Sprintf(":%04X", n)
 }

@@ -95,20 +95,14 @@ func (m *Model) signalOf(s *grid.Signal, unit string) *Signal {
 		return nil
 	}
 	shown := &Signal{Unit: unit, Quality: s.Quality.String(), Source: "the scenario's file"}
-	shown.Line = LineOf(s.Series.Between(m.From, m.To))
+	if s := s.Series.Between(m.From, m.To); s != nil {
+		shown.Until = s.End()
+		for i := range s.Len() {
+			at := s.Start().Add(time.Duration(i) * s.Step())
+			shown.Points = append(shown.Points, Point{At: at, Value: s.Value(i)})
+		}
+	}
 	return shown
-}
-
-// LineOf is a series as a line.
-func LineOf(s *grid.Series) Line {
-	if s == nil {
-		return Line{}
-	}
-	line := Line{Points: make([]Point, 0, s.Len()), Until: s.End()}
-	for i := range s.Len() {
-		line.Points = append(line.Points, Point{At: s.Start().Add(time.Duration(i) * s.Step()), Value: s.Value(i)})
-	}
-	return line
 }
 
 func powerOf(r, baseline *sim.Result, name string) *Power {
@@ -167,12 +161,10 @@ func (m *Model) ofOutcomes(r *sim.Result) {
 	slices.SortStableFunc(m.Decisions, func(a, b ledger.Record) int { return b.At.Compare(a.At) })
 }
 
-func record(j *sched.Job, action string, start time.Time, reason, message, strategy string,
-	at time.Time,
-) ledger.Record {
+func record(j *sched.Job, action string, start time.Time, reason, why, strategy string, at time.Time) ledger.Record {
 	return ledger.Record{
 		ID: action + "-" + j.ID, At: at.UTC(), Action: action, OwnerKind: "Job", Owner: j.ID, Strategy: strategy,
-		Start: start.UTC(), Reason: reason, Message: message, Quality: energy.Estimated,
+		Start: start.UTC(), Reason: reason, Message: why, Quality: energy.Estimated,
 	}
 }
 
@@ -200,19 +192,17 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 			at = next
 		}
 	}
-	if run.EmptyNodes != base.EmptyNodes {
-		step("Sleep", "machines without work sleep, under the baseline",
-			runOf(r, func(o *report.Run) bool { return o.Strategy == base.Strategy && o.EmptyNodes == run.EmptyNodes }))
-	}
-	where, when, timed := strings.Cut(run.Strategy, "+")
-	if timed {
-		isPlaced := func(o *report.Run) bool { return o.Strategy == where && o.EmptyNodes == run.EmptyNodes }
-		placed := runOf(r, isPlaced)
-		if placed == nil { // as carbon on one site does
-			where = "energy"
-			placed = runOf(r, isPlaced)
+	alike := func(strategy string) *report.Run { // with machines that sleep as in this run
+		for k := range r.Runs {
+			if r.Runs[k].Strategy == strategy && r.Runs[k].EmptyNodes == run.EmptyNodes {
+				return &r.Runs[k]
+			}
 		}
-		if placed != nil {
+		return nil
+	}
+	step("Sleep", "machines without work sleep, under the baseline", alike(base.Strategy))
+	if where, when, timed := strings.Cut(run.Strategy, "+"); timed {
+		if placed := cmp.Or(alike(where), alike("energy")); placed != nil { // as carbon on one site places
 			step("Placement", placed.Strategy+" chooses the machine", placed)
 			step("Timing", run.Strategy+" beyond "+placed.Strategy+": jobs start by the rule "+when, run)
 		}
@@ -220,13 +210,6 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 	}
 	step("Placement", run.Strategy+" chooses the machine", run)
 	return s
-}
-
-func runOf(r *report.Report, is func(*report.Run) bool) *report.Run {
-	if i := slices.IndexFunc(r.Runs, func(o report.Run) bool { return is(&o) }); i >= 0 {
-		return &r.Runs[i]
-	}
-	return nil
 }
 
 func difference(baseline, used float64) *report.Difference {
@@ -265,16 +248,9 @@ func ofSweep(s *report.Sweep) *Model {
 		row := &s.Strategies[i]
 		trials := float64(max(1, row.Trials)) // whose sums energy and emissions are
 		m.Note = fmt.Sprintf("Means over %s of each strategy; intervals of 95 %%.", count(row.Trials, "trial"))
-		name := []string{row.Strategy}
-		if row.Forecast != "" && row.Forecast != "perfect" {
-			name = append(name, row.Forecast)
-		}
-		if row.StayOn {
-			name = append(name, "machines stay on")
-		}
-		if row.RestartCost > 0 {
-			name = append(name, "restart costs "+report.Rounded(row.RestartCost))
-		}
+		name := said(row.Strategy, given(row.Forecast != "perfect", row.Forecast),
+			given(row.StayOn, "machines stay on"),
+			given(row.RestartCost > 0, "restart costs "+report.Rounded(row.RestartCost)))
 		m.Strategies = append(m.Strategies, Strategy{
 			Name: strings.Join(name, ", "), WaitHours: row.MeanWaitHours,
 			Kg: row.Grams / 1000 / trials, KWh: row.EnergyKWh / trials, Saving: &row.Saving,
@@ -331,31 +307,31 @@ func (f *Folder) Live() bool { return false }
 
 // Model returns the run that is asked for; the last one, which did most, where none is.
 func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
-	m := *f.run(q)
-	if !q.From.IsZero() {
-		m.From = q.From
+	found := f.run(q)
+	if found == nil {
+		return nil, absent(fmt.Sprintf("run %d: the folder holds %s, the last of which is %d", q.Run,
+			count(len(f.models), "run"), f.models[len(f.models)-1].Run))
 	}
-	if !q.To.IsZero() {
-		m.To = q.To
-	}
+	m := *found
+	m.From, m.To = cmp.Or(q.From, m.From), cmp.Or(q.To, m.To)
 	return &m, nil
 }
 
-// Decision returns a decision of a run, of which no snapshot is kept.
-func (f *Folder) Decision(_ context.Context, q Query, d *ledger.Record) (*ledger.Record, error) {
-	m := f.run(q)
-	if i := slices.IndexFunc(m.Decisions, func(r ledger.Record) bool { return r.ID == d.ID }); i >= 0 {
-		return &m.Decisions[i], nil
-	}
+// Decision returns nothing: no snapshot is kept of a run.
+func (f *Folder) Decision(context.Context, Query, *ledger.Record) (*ledger.Record, error) {
 	return nil, nil
 }
 
 // Origin returns nothing: what a simulation uses is computed, not booked.
 func (f *Folder) Origin(context.Context, Query, string, string) (*Origin, error) { return nil, nil }
 
+// run is the one that is asked for, or the last; nil: there is none.
 func (f *Folder) run(q Query) *Model {
-	if q.Run < 0 || q.Run >= len(f.models) {
+	if q.Run < 0 {
 		return f.models[len(f.models)-1]
 	}
-	return f.models[q.Run]
+	if i := slices.IndexFunc(f.models, func(m *Model) bool { return m.Run == q.Run }); i >= 0 {
+		return f.models[i]
+	}
+	return nil
 }

@@ -38,7 +38,11 @@ func SavedOf(c *report.Comparison) *Saved {
 	if c.Jobs == 0 {
 		return s
 	}
-	s.MeanWait = new(waited / float64(c.Jobs))
+	if s.MeanWait = new(waited / float64(c.Jobs)); signal == "" && c.Jobs < report.LeastJobs {
+		s.Few = c.Jobs
+	} else if few := c.Total.Emissions[signal].Jobs; signal != "" && few < report.LeastJobs {
+		s.Few = few
+	}
 	s.Steps = []Step{
 		{"Placement", placed, "another machine, at the intensity of the hours in which the work ran"},
 		{"Timing", timed, "other hours, and other sites"},

@@ -1,9 +1,12 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,33 +16,27 @@ import (
 
 // clock shows an instant and how far off it is.
 func (m *Model) clock(t time.Time) string {
-	text := t.UTC().Format("2 Jan 15:04")
-	if !m.Past && t.UTC().Format(time.DateOnly) == m.Now.UTC().Format(time.DateOnly) {
-		text = t.UTC().Format("15:04")
+	if m.Past {
+		return t.UTC().Format("2 Jan 15:04")
 	}
-	switch d := t.Sub(m.Now); {
-	case m.Past:
-		return text
-	case d >= 0:
-		return fmt.Sprintf("%s (in %s)", text, report.Rounded(d))
-	default:
-		return fmt.Sprintf("%s (%s ago)", text, report.Rounded(-d))
-	}
+	return report.Clock(t, m.Now) + " (" + report.Away(t, m.Now) + ")"
 }
 
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
+// nominal is what a hold saves by its reason.
+var nominal = regexp.MustCompile(` \([^()]* (k?gCO2e|in money)\)`)
+
+// WithoutGrams is what the scheduler said without what a hold saves in grams and money: its hold loop knows no node,
+// and counts on a nominal power of what is requested.
+func WithoutGrams(text string) string { return nominal.ReplaceAllString(text, "") }
+
+func count(n int, thing string) string { return report.Plural(n, thing, thing+"s") }
 
 func percent(share float64) string {
 	const unit = "\u00a0%" // it is not left alone in the next line
 	if share > 0 && share < 0.001 {
 		return "<0.1" + unit
 	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*share), ".0") + unit
+	return strconv.FormatFloat(math.Round(1000*share)/10+0, 'f', -1, 64) + unit // and never -0
 }
 
 // watts shows a power in the unit that fits.
@@ -53,22 +50,29 @@ func watts(w float64) string {
 	return fmt.Sprintf("%.3g W", w)
 }
 
+// quantity is a signal and what it is of.
+type quantity struct {
+	*Signal
+	name string
+}
+
+// signals are those that a zone has.
+func (z *Zone) signals() []quantity {
+	return slices.DeleteFunc([]quantity{{z.Carbon, "carbon intensity"}, {z.Price, "price"}},
+		func(q quantity) bool { return q.Signal == nil })
+}
+
 // gridSentence says what the grid of a zone does.
 func (m *Model) gridSentence(s *Signal) string {
-	var said []string
+	var now, extremes string
 	if s.Now != nil {
-		said = append(said, fmt.Sprintf("%s %s now", short(*s.Now), s.Unit))
+		now = fmt.Sprintf("%s %s now", short(*s.Now), s.Unit)
 	}
 	if lowest, at, highest, ok := s.extremes(grid.Later(m.From, m.soon()), m.To); ok {
-		said = append(said, fmt.Sprintf("lowest %s at %s, highest %s", short(lowest), m.clock(at), short(highest)))
-		if s.Now == nil {
-			said[len(said)-1] += " " + s.Unit
-		}
+		extremes = fmt.Sprintf("lowest %s at %s, highest %s", short(lowest), m.clock(at), short(highest)) +
+			given(s.Now == nil, " "+s.Unit)
 	}
-	if len(said) == 0 {
-		return "unknown"
-	}
-	return strings.Join(said, "; ")
+	return cmp.Or(strings.Join(said(now, extremes), "; "), "unknown")
 }
 
 // soon is from when on extremes are of use: from now on, or of all that is over.
@@ -95,28 +99,16 @@ func (l *Line) extremes(from, to time.Time) (lowest float64, at time.Time, highe
 	return lowest, at, highest, ok
 }
 
-func short(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.3g", v), ".0") }
+func short(v float64) string { return fmt.Sprintf("%.3g", v) }
 
 // provenance says what a signal rests on.
 func (s *Signal) provenance() string {
-	said := []string{s.Quality}
-	if s.Source != "" {
-		said = append(said, s.Source)
+	age := ""
+	if s.AgeSeconds != nil {
+		age = given(s.Stale, "STALE: ") + report.Rounded(time.Duration(*s.AgeSeconds*float64(time.Second))) + " old" +
+			given(s.Stale, ", nothing is decided by it")
 	}
-	if s.Forecast != "" {
-		said = append(said, "forecast by "+s.Forecast)
-	}
-	switch {
-	case s.AgeSeconds != nil && s.Stale:
-		said = append(said, "STALE: "+age(*s.AgeSeconds)+" old, nothing is decided by it")
-	case s.AgeSeconds != nil:
-		said = append(said, age(*s.AgeSeconds)+" old")
-	}
-	return strings.Join(said, ", ")
-}
-
-func age(seconds float64) string {
-	return report.Rounded(time.Duration(seconds * float64(time.Second)))
+	return strings.Join(said(s.Quality, s.Source, given(s.Forecast != "", "forecast by "+s.Forecast), age), ", ")
 }
 
 // powerSentence says what all machines draw.
@@ -125,35 +117,20 @@ func (m *Model) powerSentence() string {
 	if p == nil || len(p.Points) == 0 && p.Now == nil {
 		return "Unknown: no node reports what it draws, and nothing was booked in this time."
 	}
-	var said []string
+	var now, over string
 	if p.Now != nil {
-		text := fmt.Sprintf("%s draw %s now", count(p.Nodes, "machine"), watts(*p.Now))
-		if p.Asleep > 0 {
-			text += fmt.Sprintf(", %d asleep", p.Asleep)
-		}
-		said = append(said, text)
+		now = fmt.Sprintf("%s now, reported by %d of %s", watts(*p.Now), p.Nodes-p.Late, count(p.Nodes, "node")) +
+			given(p.Asleep > 0, fmt.Sprintf(", %d asleep", p.Asleep)) +
+			given(p.Guests > 0, "; power of hosts includes that of "+count(p.Guests, "virtual machine"))
 	}
 	if _, used := p.kWh(m.From, m.To); len(p.Points) > 0 {
-		text := fmt.Sprintf("%s kWh in the time shown, %s", report.Significant(used), p.Where)
-		if instead, known := p.Baseline.kWh(m.From, m.To); known {
-			text += fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, report.Significant(instead))
-		}
-		said = append(said, text)
+		instead, known := p.Baseline.kWh(m.From, m.To)
+		over = fmt.Sprintf("%s kWh in the time shown, %s", report.Significant(used), p.Where) +
+			given(known, fmt.Sprintf("; %s would have drawn %s kWh", p.Instead, report.Significant(instead)))
 	}
-	if p.Odd > 0 {
-		said = append(said, reports(p.Odd)+" what their hardware cannot draw")
-	}
-	if p.Late > 0 {
-		said = append(said, reports(p.Late)+" too late")
-	}
-	return strings.Join(said, ". ") + "."
-}
-
-func reports(n int) string {
-	if n == 1 {
-		return "1 node reports"
-	}
-	return fmt.Sprintf("%d nodes report", n)
+	nodes := func(n int) string { return report.Plural(n, "node reports", "nodes report") }
+	return strings.Join(said(now, over, given(p.Odd > 0, nodes(p.Odd)+" what their hardware cannot draw"),
+		given(p.Late > 0, nodes(p.Late)+" too late")), ". ") + "."
 }
 
 // kWh is what was drawn in a time, by part and in all.
@@ -163,8 +140,8 @@ func (p *Power) kWh(from, to time.Time) (parted [4]float64, all float64) {
 		hours := max(0, grid.Earlier(p.end(i), to).Sub(grid.Later(w.At, from)).Hours())
 		for k, part := range parts {
 			parted[k] += part.of(w) * hours / 1000
+			all += part.of(w) * hours / 1000
 		}
-		all += w.Total() * hours / 1000
 	}
 	return parted, all
 }
@@ -196,24 +173,21 @@ func (m *Model) workSentence() string {
 		for _, j := range jobs {
 			wait += j.begin().Sub(j.Since)
 		}
-		return fmt.Sprintf("%s held, %s on average.", areHeld(len(jobs), "was", "were"),
+		return fmt.Sprintf("%s held, %s on average.", report.Plural(len(jobs), "Job was", "Jobs were"),
 			report.Rounded(wait/time.Duration(len(jobs))))
 	}
 	if len(jobs) == 0 {
 		return "Nothing is held."
 	}
-	text := areHeld(len(jobs), "is", "are") + " held"
-	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.PlannedStart != nil }); i >= 0 {
-		text += fmt.Sprintf("; %s is to start next, at %s", jobs[i].path(), m.clock(*jobs[i].PlannedStart))
+	text := report.Plural(len(jobs), "Job is", "Jobs are") + " held"
+	if j := m.next(); j != nil {
+		text += fmt.Sprintf("; %s is to start next, at %s", j.path(), m.clock(*j.PlannedStart))
 	}
 	var last time.Time
 	for _, j := range jobs {
 		last = grid.Later(last, deref(j.LatestStart))
 	}
-	if !last.IsZero() {
-		text += "; all start by " + m.clock(last)
-	}
-	return text + "."
+	return text + given(!last.IsZero(), "; all start by "+m.clock(last)) + "."
 }
 
 // heldBriefly says what waits now in a few words.
@@ -222,26 +196,26 @@ func (m *Model) heldBriefly() string {
 	if len(jobs) == 0 {
 		return "nothing waits for a better hour"
 	}
-	text := areHeld(len(jobs), "is", "are") + " held"
-	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.PlannedStart != nil }); i >= 0 {
-		text += "; next " + m.clock(*jobs[i].PlannedStart)
+	text := report.Plural(len(jobs), "Job is", "Jobs are") + " held"
+	if j := m.next(); j != nil {
+		text += "; next " + m.clock(*j.PlannedStart)
 	}
 	return text
 }
 
-func areHeld(n int, one, many string) string {
-	if n == 1 {
-		return "1 Job " + one
+// next is what is planned to start first; nil: nothing is.
+func (m *Model) next() *Job {
+	for _, j := range m.heldJobs() {
+		if j.PlannedStart != nil {
+			return j
+		}
 	}
-	return fmt.Sprintf("%d Jobs %s", n, many)
+	return nil
 }
 
 // path names a job with its namespace, where it has one.
 func (j *Job) path() string {
-	if j.Namespace == "" {
-		return j.Name
-	}
-	return j.Namespace + "/" + j.Name
+	return strings.TrimPrefix(j.Namespace+"/"+j.Name, "/")
 }
 
 // sentence is what explain says of a job, in one sentence.
@@ -259,37 +233,42 @@ func (j *Job) sentence(m *Model) string {
 	default:
 		text += ": held, and the hold loop has not said yet until when"
 	}
-	if j.Node != "" {
-		text += " on " + j.Node
+	text += given(j.Node != "", " on "+j.Node)
+	text += given(j.LatestStart != nil, "; latest start "+m.clock(deref(j.LatestStart)))
+	if j.Saving != nil {
+		text += "; saves an estimated " + percent(*j.Saving)
 	}
-	if j.LatestStart != nil {
-		text += "; latest start " + m.clock(*j.LatestStart)
-	}
-	if j.Saving != nil && j.SavedGrams != nil {
-		text += fmt.Sprintf("; saves an estimated %s, %s g", percent(*j.Saving), short(*j.SavedGrams))
-	}
-	if why := Briefly(j.Why); why != "" {
-		text += "; " + why
-	}
-	return strings.TrimSuffix(text, ".") + "."
+	why := report.Plain(Briefly(j.Why), m.Now)
+	return strings.TrimSuffix(text+given(why != "", "; "+why), ".") + "."
 }
 
 // Briefly is what a reason says besides the times, which stand beside it.
 func Briefly(reason string) string {
 	reason, _, _ = strings.Cut(reason, ";")
 	if _, rest, ok := strings.Cut(reason, "Z: "); ok {
-		return rest
+		reason = rest
 	}
-	return reason
+	return WithoutGrams(reason)
 }
 
-// amount shows a difference with its interval.
-func amount(d *report.Difference, unit string) string {
-	text := report.Significant(d.Saved)
-	if d.Low != nil && d.High != nil {
-		text += fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
+func interval(d *report.Difference) string {
+	if d.Low == nil || d.High == nil {
+		return ""
 	}
-	return text + " " + unit
+	return fmt.Sprintf(" [%s, %s]", report.Significant(*d.Low), report.Significant(*d.High))
+}
+
+// named is a difference of a quantity.
+type named struct {
+	*report.Difference
+	name, unit string
+}
+
+// differences are those that are known.
+func (s *Saved) differences() []named {
+	return slices.DeleteFunc([]named{
+		{s.Emissions, "emissions", "kgCO2e"}, {s.Energy, "energy", "kWh"}, {s.Cost, "cost", s.Currency},
+	}, func(d named) bool { return d.Difference == nil })
 }
 
 // known reports whether there is anything that was compared.
@@ -309,19 +288,15 @@ func (m *Model) savedSentence() string {
 		verb = "Would have saved"
 	}
 	var said []string
-	for _, d := range []struct {
-		of   *report.Difference
-		unit string
-	}{{s.Emissions, "kgCO2e"}, {s.Energy, "kWh"}, {s.Cost, s.Currency}} {
-		if d.of == nil {
-			continue
-		}
-		said = append(said, amount(d.of, d.unit))
-		if d.of == s.Emissions && d.of.Baseline > 0 {
-			said[0] += fmt.Sprintf(" (%s)", percent(d.of.Saved/d.of.Baseline))
+	for _, d := range s.differences() {
+		said = append(said, report.Significant(d.Saved)+interval(d.Difference)+" "+d.unit)
+		if d.Difference == s.Emissions && d.Baseline > 0 {
+			said[0] += fmt.Sprintf(" (%s)", percent(d.Saved/d.Baseline))
 		}
 	}
-	return fmt.Sprintf("%s %s against %s, over %s.", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
+	text := fmt.Sprintf("%s %s against %s, over %s", verb, strings.Join(said, " and "), s.Against, count(s.Jobs, "job"))
+	return text + given(s.Few > 0, fmt.Sprintf("; too few Jobs (%d) for an interval: it takes %d", s.Few,
+		report.LeastJobs)) + "."
 }
 
 // brief says against what a saving is, and how much of it.
@@ -342,9 +317,9 @@ func (s *Saved) brief(d *report.Difference) string {
 // stale lists what is too old to be decided by.
 func (m *Model) stale() (names []string) {
 	for i := range m.Zones {
-		for what, s := range map[string]*Signal{"carbon intensity": m.Zones[i].Carbon, "price": m.Zones[i].Price} {
-			if s != nil && s.Stale {
-				names = append(names, what+" of "+m.Zones[i].Name)
+		for _, s := range m.Zones[i].signals() {
+			if s.Stale {
+				names = append(names, s.name+" of "+m.Zones[i].Name)
 			}
 		}
 	}

@@ -1,12 +1,12 @@
 package dashboard
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,22 +88,30 @@ func (s *Server) Handler() http.Handler {
 			}
 		})
 	}
-	for _, v := range views {
-		pattern := "GET " + viewPath(v.view)
-		if v.view == Overview {
-			pattern += "{$}"
-		}
-		handle(pattern, s.viewOf(v.view))
+	filled := func(path string, v View, fill func(*page, *http.Request) error) {
+		handle("GET "+path, func(w http.ResponseWriter, r *http.Request) error {
+			p, err := s.start(w, r, v)
+			if err == nil {
+				err = fill(p, r)
+			}
+			if err != nil {
+				return err
+			}
+			return s.write(w, p)
+		})
 	}
-	handle("GET /how", s.viewOf("how"))
-	handle("GET /job", s.job)
-	handle("GET /decision", s.decision)
-	handle("GET /origin", s.origin)
+	filled("/{$}", Overview, viewed)
+	for _, v := range append([]View{"how"}, views[1:]...) {
+		filled("/"+string(v), v, viewed)
+	}
+	filled("/job", Overview, s.job)
+	filled("/decision", "decision", s.decision)
+	filled("/origin", Overview, s.origin)
+	filled("/act", Overview, s.effect)
 	handle("GET /search", s.search)
 	handle("GET /model.json", s.model)
 	handle("GET /csv", s.csv)
 	handle("GET /svg", s.svg)
-	handle("GET /act", s.effect)
 	handle("POST /act", s.act)
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
@@ -229,39 +237,30 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, v View) (*page, e
 }
 
 func (s *Server) write(w http.ResponseWriter, p *page) error {
-	data, err := p.render()
-	if err != nil {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, "page", p); err != nil {
 		return fault{http.StatusInternalServerError, fmt.Errorf("the page cannot be made: %w", err)}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(data)
+	_, _ = b.WriteTo(w)
 	return nil
 }
 
-// viewOf serves a view.
-func (s *Server) viewOf(v View) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		p, err := s.start(w, r, v)
-		if err != nil {
-			return err
-		}
-		if v == Overview && p.From.Equal(p.To) { // a comparison has no axis of time
-			p.View = Compare
-		}
-		map[View]func(){
-			Overview: p.overview, Decisions: p.decisions, Savings: p.savings, Compare: p.compare, Doctor: p.doctor,
-			"how": p.how,
-		}[p.View]()
-		return s.write(w, p)
+// viewed fills a view.
+func viewed(p *page, _ *http.Request) error {
+	if p.View == Overview && p.Timeless() {
+		p.View = Compare
 	}
+	p.Heading = p.titled(p.View)
+	map[View]func(){
+		Overview: p.overview, Decisions: p.decisions, Savings: p.savings, Compare: p.compare, Doctor: p.doctor,
+		"how": p.how,
+	}[p.View]()
+	return nil
 }
 
-// job serves the page of one Job or pod.
-func (s *Server) job(w http.ResponseWriter, r *http.Request) error {
-	p, err := s.start(w, r, Overview)
-	if err != nil {
-		return err
-	}
+// job fills the page of one Job or pod.
+func (s *Server) job(p *page, r *http.Request) error {
 	kind, namespace, name := p.query.Get("kind"), p.query.Get("namespace"), p.query.Get("name")
 	if kind != "job" && kind != "pod" {
 		return wrong("kind is %.40q: want job or pod", kind)
@@ -278,15 +277,11 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) error {
 	if _, may := s.source.(Actor); may {
 		p.Actions = v.actions()
 	}
-	return s.write(w, p)
+	return nil
 }
 
-// decision serves the page of one decision.
-func (s *Server) decision(w http.ResponseWriter, r *http.Request) error {
-	p, err := s.start(w, r, "decision")
-	if err != nil {
-		return err
-	}
+// decision fills the page of one decision.
+func (s *Server) decision(p *page, r *http.Request) (err error) {
 	asked := &ledger.Record{ID: p.query.Get("id"), UID: p.query.Get("uid"), Namespace: p.query.Get("namespace")}
 	if asked.At, err = time.Parse(time.RFC3339, p.query.Get("at")); err != nil {
 		return wrong("at is %.40q: want RFC 3339", p.query.Get("at"))
@@ -299,16 +294,13 @@ func (s *Server) decision(w http.ResponseWriter, r *http.Request) error {
 		return absent("such decision, or it is no longer kept")
 	}
 	p.decision(d)
-	return s.write(w, p)
+	return nil
 }
 
-// origin serves the page that takes a figure apart.
-func (s *Server) origin(w http.ResponseWriter, r *http.Request) error {
-	p, err := s.start(w, r, Overview)
-	if err != nil {
-		return err
-	}
+// origin fills the page that takes a figure apart.
+func (s *Server) origin(p *page, r *http.Request) error {
 	namespace, owner := p.query.Get("namespace"), p.query.Get("owner")
+	p.asked.Cluster = p.query.Get("cluster")
 	o, err := s.source.Origin(r.Context(), p.asked, namespace, owner)
 	if err != nil {
 		return err
@@ -317,7 +309,7 @@ func (s *Server) origin(w http.ResponseWriter, r *http.Request) error {
 		return absent("booking of that")
 	}
 	p.origin(o, namespace, owner)
-	return s.write(w, p)
+	return nil
 }
 
 // search leads to the Job that a text names, or to the decisions about all that contain it.
@@ -341,7 +333,7 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) error {
 // model serves what a page shows as JSON.
 func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
 	v := cmp.Or(View(r.URL.Query().Get("view")), Overview)
-	if !slices.Contains([]View{Overview, Decisions, Savings, Compare, Doctor}, v) {
+	if !slices.Contains(views, v) {
 		return wrong("view is %.40q: want overview, decisions, savings, compare or doctor", v)
 	}
 	p, err := s.start(w, r, v)
@@ -397,8 +389,7 @@ func (s *Server) digest(ctx context.Context) string {
 	if err != nil {
 		return err.Error()
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
 func actOf(values url.Values) Act {
@@ -409,26 +400,22 @@ func actOf(values url.Values) Act {
 }
 
 // effect shows what would come of an act, and asks.
-func (s *Server) effect(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) effect(p *page, r *http.Request) error {
 	actor, may := s.source.(Actor)
 	if !may {
 		return errNoActs
-	}
-	p, err := s.start(w, r, Overview)
-	if err != nil {
-		return err
 	}
 	a := actOf(p.query)
 	effect, command, err := actor.Effect(r.Context(), a)
 	if err != nil {
 		return wrong("%w", err)
 	}
-	p.View, p.Form, p.Said, p.Commands, p.Back = "act", &a, []string{effect}, []string{command}, "/"
+	p.View, p.Form, p.Said, p.Commands = "act", &a, []string{effect}, []string{command}
 	p.Heading, p.Button = "Switch the mode of "+a.Namespace+" to "+a.Mode+"?", "Switch to "+a.Mode
 	if a.Do == DoRunNow {
 		p.Heading, p.Button = "Run "+a.Namespace+"/"+a.Name+" now?", "Run now"
 	}
-	return s.write(w, p)
+	return nil
 }
 
 // act does what was asked for, with the rights of the user.
@@ -453,6 +440,6 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.View, p.Heading, p.Said, p.Back = "act", "Done", []string{result}, "/"
+	p.View, p.Heading, p.Said = "act", "Done", []string{result}
 	return s.write(w, p)
 }

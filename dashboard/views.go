@@ -25,7 +25,6 @@ var actions = []string{"any", "hold", "release", "place"}
 // decisions fills the list of what was decided, the youngest first.
 func (p *page) decisions() {
 	m := p.Model
-	p.Heading = "Decisions"
 	p.Filter = &filter{p.query.Get("q"), p.query.Get("action")}
 	for _, a := range actions {
 		p.Actions = append(p.Actions, option{Name: a})
@@ -37,8 +36,8 @@ func (p *page) decisions() {
 		"node", "start", "why", "kWh", "gCO2e")}
 	t.fill(len(found), p.whole, func(i int) row { return m.decisionRow(found[i]) })
 	p.CSV = address("/csv", p.query, "run", "from", "to", "q", "action", "of=decisions")
-	if len(t.Rows) > 0 {
-		p.Tables = []*table{t}
+	if p.Tables = []*table{t}; !p.whole {
+		t.compact()
 	}
 	if !m.Past {
 		p.Commands = []string{"kubenergy report --group-by strategy"}
@@ -48,19 +47,18 @@ func (p *page) decisions() {
 func (m *Model) decisionRow(d *ledger.Record) row {
 	why := d.Reason
 	if d.Message != "" {
-		why = Briefly(d.Message)
+		why = report.Plain(Briefly(d.Message), m.Now)
 	}
 	work := Job{Held: Held{Namespace: d.Namespace, Kind: d.OwnerKind, Name: d.Owner}}
-	start := "–"
-	if !d.Start.IsZero() {
-		start = stamp(d.Start)
+	links := map[int]string{}
+	if !m.Past { // of runs no snapshots are kept
+		links[0] = m.decisionLink(d)
 	}
-	links := map[int]string{0: m.decisionLink(d)}
 	if d.OwnerKind == "Job" || d.OwnerKind == "Pod" {
 		links[2] = jobLink(m, &work)
 	}
 	return row{Links: links, Cells: []string{
-		stamp(d.At), d.Action, work.path(), d.Strategy, d.Node, start, why, expected(d.Energy.KWh()),
+		stamp(d.At), d.Action, work.path(), d.Strategy, d.Node, stampOf(&d.Start), why, expected(d.Energy.KWh()),
 		expected(float64(d.Carbon)),
 	}}
 }
@@ -99,12 +97,8 @@ func (m *Model) filtered(f *filter) (found []*ledger.Record) {
 
 // savings fills the page of what was saved, by where that came from.
 func (p *page) savings() {
-	m, s := p.Model, p.Saved
-	p.Heading = "Savings"
-	p.Said = []string{m.savedSentence()}
-	if s == nil {
-		return
-	}
+	m, s := p.Model, cmp.Or(p.Saved, &Saved{Shadow: true})
+	p.Said, p.Commands = said(m.savedSentence(), s.Method), said(s.Command)
 	if plot := drawSteps(s); plot != "" {
 		p.Figures = []pageFigure{{
 			"From what " + s.Against + " would have caused, in " + s.Unit + ", step by step to what was caused",
@@ -117,35 +111,18 @@ func (p *page) savings() {
 		Caption: "Used, and what " + s.Against + " would have used",
 		Header:  columns(1, "quantity", "used", "baseline", "saved", "95 % from", "to"),
 	}
-	for _, d := range []struct {
-		name string
-		of   *report.Difference
-	}{{"energy, kWh", s.Energy}, {"emissions, kgCO2e", s.Emissions}, {"cost, " + s.Currency, s.Cost}} {
-		if d.of == nil {
-			continue
-		}
+	for _, d := range s.differences() {
 		all.Rows = append(all.Rows, row{Cells: []string{
-			strings.TrimSuffix(d.name, ", "), report.Significant(d.of.Used), report.Significant(d.of.Baseline),
-			report.Significant(d.of.Saved), optional(d.of.Low), optional(d.of.High),
+			strings.TrimSuffix(d.name+", "+d.unit, ", "), report.Significant(d.Used), report.Significant(d.Baseline),
+			report.Significant(d.Saved), optional(d.Low), optional(d.High),
 		}})
 	}
+	all.compact()
 	if !s.Shadow { // what would have been used is not known
-		p.Tables = append(p.Tables, all)
+		p.show(all)
 	}
-	if len(t.Rows) > 0 {
-		p.Tables = append(p.Tables, t)
-	}
-	if len(s.Left) > 0 {
-		p.Tables = append(p.Tables, listed("Not comparable", columns(1, "because", "jobs"),
-			slices.Sorted(maps.Keys(s.Left)),
-			func(why *string) []string { return []string{*why, strconv.Itoa(s.Left[*why])} }))
-	}
-	if s.Method != "" {
-		p.Said = append(p.Said, s.Method)
-	}
-	if s.Command != "" {
-		p.Commands = []string{s.Command}
-	}
+	p.show(t, listed("Not comparable", columns(1, "because", "jobs"), slices.Sorted(maps.Keys(s.Left)),
+		func(why *string) []string { return []string{*why, strconv.Itoa(s.Left[*why])} }))
 }
 
 func optional(v *float64) string {
@@ -168,7 +145,7 @@ func drawSteps(s *Saved) template.HTML {
 	level := d.Baseline
 	for _, step := range s.Steps {
 		level -= step.Value
-		top = math.Max(top, level)
+		top = max(top, level)
 	}
 	w := &drawing{top: 1.12 * math.Max(top, 1e-12)}
 	width := 100 / float64(len(s.Steps)+2)
@@ -187,9 +164,9 @@ func drawSteps(s *Saved) template.HTML {
 	bar("whole", "baseline", 0, d.Baseline, report.Significant(d.Baseline))
 	level = d.Baseline
 	for _, step := range s.Steps {
-		class, text := "gain", "−"+report.Significant(step.Value)
+		class, text := "gain", report.Significant(-step.Value)
 		if step.Value < 0 {
-			class, text = "loss", "+"+report.Significant(-step.Value)
+			class, text = "loss", "+"+text
 		}
 		bar(class, step.Name, level, level-step.Value, text)
 		level -= step.Value
@@ -200,7 +177,6 @@ func drawSteps(s *Saved) template.HTML {
 
 // compare fills the comparison of strategies.
 func (p *page) compare() {
-	p.Heading = "Compare"
 	if len(p.Strategies) == 0 {
 		p.Said = []string{"No strategies were compared here. On your own trace:"}
 		p.Commands = []string{
@@ -230,14 +206,10 @@ func (p *page) compare() {
 				}
 			}
 		}
-		switch {
-		case s.Best:
-			r.Class = "best"
-		case s.Baseline:
-			r.Class = "base"
-		}
+		r.Class = s.class()
 		t.Rows = append(t.Rows, r)
 	}
+	t.compact()
 	p.Tables = []*table{t}
 }
 
@@ -246,11 +218,24 @@ func compareSentence(all []Strategy) string {
 	var names []string
 	for i := range all {
 		if all[i].Best {
-			names = append(names, fmt.Sprintf("%s (%s kgCO2e, waits %s)", all[i].Name, report.Significant(all[i].Kg),
-				report.Span(3600*all[i].WaitHours)))
+			names = append(names, all[i].brief())
 		}
 	}
 	return "No other strategy beats these in waits and emissions at once: " + strings.Join(names, "; ") + "."
+}
+
+func (s *Strategy) brief() string {
+	return fmt.Sprintf("%s (%s kgCO2e, waits %s)", s.Name, report.Significant(s.Kg), report.Span(3600*s.WaitHours))
+}
+
+func (s *Strategy) class() string {
+	switch {
+	case s.Baseline:
+		return "base"
+	case s.Best:
+		return "best"
+	}
+	return "other"
 }
 
 // drawPareto draws strategies by wait and emissions.
@@ -288,62 +273,75 @@ func drawPareto(all []Strategy) template.HTML {
 		fmt.Fprintf(d, `<line class="front" x1="%s" y1="%s" x2="%s" y2="%s"/>`, pc(x(a.WaitHours)), pc(y(a.Kg)),
 			pc(x(b.WaitHours)), pc(y(b.Kg)))
 	}
+	var taken []box
+	for i := range all {
+		taken = append(taken, around(x(all[i].WaitHours), y(all[i].Kg)))
+	}
 	for i := range all {
 		s := &all[i]
-		class := "other"
-		switch {
-		case s.Baseline:
-			class = "base"
-		case s.Best:
-			class = "best"
-		}
-		fmt.Fprintf(d, `<circle class="dot %s" cx="%s" cy="%s" r="6"><title>%s</title></circle>`, class,
-			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(fmt.Sprintf("%s: %s kgCO2e, waits %s", s.Name,
-				report.Significant(s.Kg), report.Span(3600*s.WaitHours))))
+		fmt.Fprintf(d, `<circle class="dot %s" cx="%s" cy="%s" r="6"><title>%s</title></circle>`, s.class(),
+			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(s.brief()))
 		if s.Best {
-			anchor, dx := "start", "4"
-			if x(s.WaitHours) > 70 {
-				anchor, dx = "end", "-4"
-			}
-			fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="-9" text-anchor="%s">%s</text>`,
-				pc(x(s.WaitHours)), dx, pc(y(s.Kg)), anchor, html.EscapeString(shortened(s.Name)))
+			taken = d.beside(x(s.WaitHours), y(s.Kg), shortened(s.Name), taken)
 		}
 	}
 	return d.picture("pareto", "Strategies by mean wait and emissions")
 }
 
-// doctor fills the findings, what is wrong first.
-func (p *page) doctor() {
-	p.Heading = "Doctor"
-	slices.SortStableFunc(p.Findings, func(a, b Finding) int { return badness(b.Status) - badness(a.Status) })
-	failed, warned := 0, 0
-	for _, f := range p.Findings {
-		switch f.Status {
-		case StatusFail:
-			failed++
-		case StatusWarn:
-			warned++
+// box is what a point or a label takes of a picture, in percent.
+type box struct{ left, top, right, bottom float64 }
+
+func around(x, y float64) box { return box{x - 0.6, y - 2, x + 0.6, y + 2} }
+
+func (b box) meets(o box) bool {
+	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
+}
+
+// beside writes a label at the first place beside a point that is not taken; without one, the table alone has the name.
+func (d *drawing) beside(x, y float64, text string, taken []box) []box {
+	const letter, height = 0.66, 4.4
+	width := letter * float64(len([]rune(text)))
+	for _, up := range []float64{2, -6.4, 7, -11} {
+		for _, right := range []bool{true, false} {
+			at, anchor := box{x + 0.7, y - up - height, x + 0.7 + width, y - up}, "start"
+			if !right {
+				at.left, at.right, anchor = x-0.7-width, x-0.7, "end"
+			}
+			if at.left < 0 || at.right > 100 || at.bottom > 87 || slices.ContainsFunc(taken, at.meets) {
+				continue
+			}
+			fmt.Fprintf(&d.labels, `<text x="%s" y="%s" text-anchor="%s">%s</text>`,
+				pc(map[bool]float64{true: at.left, false: at.right}[right]), pc(at.bottom-1), anchor,
+				html.EscapeString(text))
+			return append(taken, at)
 		}
 	}
-	p.Said = []string{"Nothing is broken."}
-	switch {
-	case len(p.Findings) == 0:
-		p.Said = []string{"No checks were run here."}
-	case failed > 0:
-		p.Said = []string{fmt.Sprintf("%s failed, %s not as it should be, of %d.", count(failed, "check"),
-			areNot(warned), len(p.Findings))}
-	case warned > 0:
-		p.Said = []string{fmt.Sprintf("Nothing is broken; %s not as it should be, of %d checks.", areNot(warned),
-			len(p.Findings))}
-	}
+	return taken
+}
+
+// doctor fills the findings, what is wrong first.
+func (p *page) doctor() {
+	slices.SortStableFunc(p.Findings, func(a, b Finding) int { return badness(b.Status) - badness(a.Status) })
+	p.Said = []string{Verdict(p.Findings)}
 	p.Commands = []string{"kubenergy doctor"}
 }
 
-func areNot(n int) string {
-	if n == 1 {
-		return "1 is"
+// Verdict says in one line what checks have found.
+func Verdict(all []Finding) string {
+	of := map[Status]int{}
+	for i := range all {
+		of[all[i].Status]++
 	}
-	return fmt.Sprintf("%d are", n)
+	text, warnings := "Works.", count(of[StatusWarn], "warning")
+	switch {
+	case len(all) == 0:
+		return "No checks were run here."
+	case of[StatusFail] > 0:
+		text = fmt.Sprintf("Broken: %d, with %s.", of[StatusFail], warnings)
+	case of[StatusWarn] > 0:
+		text = "Works, with " + warnings + "."
+	}
+	return fmt.Sprintf("%s Of %s, %d found nothing wrong.", text, count(len(all), "check"), of[StatusOK])
 }
 
 func badness(s Status) int { return slices.Index([]Status{StatusOK, StatusWarn, StatusFail}, s) }
@@ -353,23 +351,18 @@ func (p *page) how() {
 	m := p.Model
 	p.Heading = "Where the figures come from"
 	saved := source{ID: "saved", Name: "Saved", Lines: []string{m.savedSentence()}}
-	if m.Saved != nil && m.Saved.Method != "" {
-		saved.Lines = append(saved.Lines, m.Saved.Method)
+	if m.Saved != nil {
+		saved.Lines = said(m.savedSentence(), m.Saved.Method)
 	}
 	signals := &table{Caption: "Signals", Header: []column{
 		{"zone", false}, {"quantity", false}, {"now", true}, {"unit", false}, {"rests on", false},
 	}}
 	for i := range m.Zones {
 		z := &m.Zones[i]
-		for _, s := range []struct {
-			name string
-			of   *Signal
-		}{{"carbon intensity", z.Carbon}, {"price", z.Price}} {
-			if s.of != nil {
-				signals.Rows = append(signals.Rows, row{Cells: []string{
-					z.Name, s.name, optional(s.of.Now), s.of.Unit, s.of.provenance(),
-				}})
-			}
+		for _, s := range z.signals() {
+			signals.Rows = append(signals.Rows, row{Cells: []string{
+				z.Name, s.name, optional(s.Now), s.Unit, s.provenance(),
+			}})
 		}
 	}
 	stale := "Nothing is too old."
@@ -382,13 +375,13 @@ func (p *page) how() {
 			m.workSentence(),
 			"From submission to start, of all work; what waits for room counts, too.",
 		}},
-		{ID: "estimated", Name: "Energy", Lines: []string{
+		{ID: "estimated", Name: "Energy", Lines: said(
 			m.powerSentence(), m.meterSentence(),
-			"A meter's counter gives joules of an interval; those are divided among pods by the CPU time of their " +
-				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is " +
-				"what the site's meter sees; times the carbon intensity of that window, emissions; times its price, " +
-				"cost. Where there is no meter, a power profile estimates, and that share is called estimated.",
-		}},
+			"A meter's counter gives joules of an interval; those are divided among pods by the CPU time of their "+
+				"control groups, and travel as a batch to the ledger's windows of five minutes. Times PUE that is "+
+				"what the site's meter sees; times the carbon intensity of that window, emissions; times its price, "+
+				"cost. Where there is no meter, a power profile estimates, and that share is called estimated.", m.Note,
+		)},
 		{
 			ID: "stale", Name: "Signals", Lines: []string{
 				stale,
@@ -403,9 +396,6 @@ func (p *page) how() {
 				"touched; in advise they are written on the work; in enforce work is held. A namespace may have its " +
 				"own mode; of those, " + strconv.Itoa(m.Enforcing) + " enforce where the cluster does not.",
 		}})
-	}
-	if m.Note != "" {
-		p.Sources[2].Lines = append(p.Sources[2].Lines, m.Note)
 	}
 	if len(m.Unseen) > 0 {
 		p.Sources = append(p.Sources, source{ID: "unseen", Name: "Not seen", Lines: m.Unseen})

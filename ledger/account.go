@@ -77,7 +77,8 @@ type Account struct {
 	Parent    string `json:"parent,omitempty"` // what made the owner, as the CronJob of a Job
 	Team      string `json:"team,omitempty"`
 	Strategy  string `json:"strategy,omitempty"` // that placed it; "": kube-scheduler alone
-	// of accounts of a virtual machine that is a node: the node that it runs on
+	// of accounts of a virtual machine that is a node: the node that it runs on; of another cluster's: CLUSTER/ before
+	// that, so that every sum knows its cluster
 	Host     string `json:"host,omitempty"`
 	Site     string `json:"site,omitempty"`
 	Signal   string `json:"signal,omitempty"`   // kind of the carbon intensity: average or marginal

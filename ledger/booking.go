@@ -29,6 +29,8 @@ type Booking struct {
 	Agentless bool
 	// Power is Asleep or Booting where the node's machine was not awake: what no consumer used is charged to that.
 	Power Kind
+	// Forward is what the store's outbox keeps of it, by [Booking.Pack]; nil: it is not forwarded.
+	Forward []byte
 }
 
 // CameToBe is the instant before which the node can have used nothing.
@@ -42,9 +44,9 @@ func (b *Booking) CameToBe() time.Time {
 // A Consumer is who used a share: what batches call it, and the account that is charged. Host, Site, Signal and
 // Currency of its account need not be set: they follow from the booking.
 type Consumer struct {
-	Key     string // pod/UID of all containers of a pod; vm/NAME, cgroup/PATH, system
-	Pod     string // the pod's name
-	Account Account
+	Key     string  `json:"key"`           // pod/UID of all containers of a pod; vm/NAME, cgroup/PATH, system
+	Pod     string  `json:"pod,omitempty"` // the pod's name
+	Account Account `json:"account"`
 }
 
 // Rates are what a joule of a booking emitted and cost.

@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -27,6 +29,17 @@ func (a *Account) ParentName() string {
 		return a.Parent
 	}
 	return a.OwnerName()
+}
+
+// OwnCluster selects what was booked of the cluster that keeps the ledger, whatever its name is.
+const OwnCluster = "."
+
+// ClusterOf returns the cluster that the name of a node begins with: CLUSTER/NODE. "": it is of the own.
+func ClusterOf(node string) string {
+	if cluster, _, found := strings.Cut(node, "/"); found {
+		return cluster
+	}
+	return ""
 }
 
 // shown is the kind that an account appears under: what is transferred is less energy of a virtual machine.
@@ -55,8 +68,19 @@ func (a *Account) Key(d Dimension) (value string, ok bool) {
 		return a.Strategy, true
 	case BySite:
 		return a.Site, true
+	case ByCluster:
+		return ClusterOf(a.Host), true
 	}
 	return "", false
+}
+
+// Key returns an account's value of a dimension, as [Account.Key]; the own cluster has the query's name for it.
+func (q *Query) Key(a *Account, d Dimension) string {
+	value, _ := a.Key(d)
+	if d == ByCluster {
+		value = cmp.Or(value, q.Own)
+	}
+	return value
 }
 
 // Selects reports whether a query's filters on accounts let an account pass. A query for virtual machines means what is
@@ -65,7 +89,8 @@ func (q *Query) Selects(a *Account) bool {
 	kind := slices.Contains(q.Kinds, a.Kind) || slices.Contains(q.Kinds, a.shown())
 	return (len(q.Kinds) == 0 || kind) &&
 		passes(q.Namespaces, a.Namespace) && passes(q.Owners, a.OwnerName()) && passes(q.Teams, a.Team) &&
-		passes(q.Strategies, a.Strategy) && passes(q.Sites, a.Site)
+		passes(q.Strategies, a.Strategy) && passes(q.Sites, a.Site) &&
+		(passes(q.Clusters, q.Key(a, ByCluster)) || passes(q.Clusters, cmp.Or(ClusterOf(a.Host), OwnCluster)))
 }
 
 func passes(filter []string, value string) bool {
@@ -91,8 +116,12 @@ type Plan struct {
 }
 
 var dimensions = []Dimension{
-	ByKind, ByNamespace, ByOwner, ByParent, ByTeam, ByStrategy, BySite, ByNode, ByPod, ByUID, ByWindow, ByHour, ByDay,
+	ByKind, ByNamespace, ByOwner, ByParent, ByTeam, ByStrategy, BySite, ByCluster, ByNode, ByPod, ByUID, ByWindow,
+	ByHour, ByDay,
 }
+
+// Dimensions are what can be grouped by.
+func Dimensions() []Dimension { return slices.Clone(dimensions) }
 
 // Plan says what a query can be answered from, or what is wrong with it.
 func (q *Query) Plan() (Plan, error) {
@@ -154,7 +183,7 @@ const (
 // ofAccounts reports whether a query asks for what only accounts know.
 func (q *Query) ofAccounts() bool {
 	for _, d := range q.GroupBy {
-		if _, ok := new(Account).Key(d); ok && d != BySite {
+		if _, ok := new(Account).Key(d); ok && d != BySite && d != ByCluster {
 			return true
 		}
 	}

@@ -8,6 +8,18 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
+func TestClustersSelect(t *testing.T) {
+	own, guest, alpha := &ledger.Account{}, &ledger.Account{Host: "host"}, &ledger.Account{Host: "alpha/host"}
+	for name, c := range map[string]struct{ own, other bool }{
+		ledger.OwnCluster: {own: true}, "home": {own: true}, "alpha": {other: true}, "": {}, "host": {},
+	} {
+		q := &ledger.Query{Clusters: []string{name}, Own: "home"}
+		if q.Selects(own) != c.own || q.Selects(guest) != c.own || q.Selects(alpha) != c.other {
+			t.Errorf("%q selects %t, %t, %t", name, q.Selects(own), q.Selects(guest), q.Selects(alpha))
+		}
+	}
+}
+
 func TestPlan(t *testing.T) {
 	hour := begin.Add(90 * time.Minute)
 	for name, c := range map[string]struct {

@@ -37,6 +37,8 @@ func (b *Booking) charged(a Account) Account {
 	a.Host = ""
 	if b.Batch.Parent != nil {
 		a.Host = b.Batch.Parent.Host
+	} else if cluster := ClusterOf(b.Batch.Stream.Node); cluster != "" {
+		a.Host = cluster + "/"
 	}
 	return a
 }

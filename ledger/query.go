@@ -16,6 +16,7 @@ const (
 	ByTeam      Dimension = "team"
 	ByStrategy  Dimension = "strategy"
 	BySite      Dimension = "site"
+	ByCluster   Dimension = "cluster" // that forwarded it
 	ByNode      Dimension = "node"
 	ByPod       Dimension = "pod"    // namespace/name; needs windows, which are kept for a shorter time
 	ByUID       Dimension = "uid"    // of the pod; the same
@@ -38,6 +39,9 @@ type Query struct {
 	Teams      []string
 	Strategies []string
 	Sites      []string
+	Clusters   []string
+	// Own is what the rows of no other cluster have as their cluster.
+	Own string
 	// Limit is how many rows there may be; the rest is summed in one row whose Key is nil. 0: as many as there are.
 	Limit int
 }

@@ -10,7 +10,7 @@ import (
 type Record struct {
 	ID        string         `json:"id"` // random; the same record told twice is one
 	At        time.Time      `json:"at"`
-	Action    string         `json:"action"` // place, hold or release
+	Action    string         `json:"action"` // place, hold, release or move
 	Namespace string         `json:"namespace"`
 	OwnerKind string         `json:"ownerKind,omitempty"` // Job, or Pod
 	Owner     string         `json:"owner"`

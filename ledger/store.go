@@ -93,4 +93,5 @@ type Statistics struct {
 	Consumers int64     `json:"consumers"`
 	Records   int64     `json:"records"`
 	Schema    int       `json:"schema"`
+	Unsent    time.Time `json:"unsent,omitzero"` // when the oldest was booked that the federation does not have
 }

@@ -20,6 +20,7 @@ const (
 	argoCDHook   = "argocd.argoproj.io/hook"         // annotation
 	argoWorkflow = "workflows.argoproj.io/workflow"  // label
 	argoNodeName = "workflows.argoproj.io/node-name" // annotation
+	karmada      = "karmada.io/managed"              // label, in members of a federation
 )
 
 // NeverHeld reports whether a Job or a bare pod must not be held, and why.
@@ -85,6 +86,7 @@ func neverHeldObject(o metav1.Object, priorityClass string) (why string, never b
 		{annotations, argoCDHook, "it is an Argo CD hook"},
 		{labels, argoWorkflow, "it is a step of an Argo workflow"},
 		{annotations, argoNodeName, "it is a step of an Argo workflow"},
+		{labels, karmada, "Karmada sent it: it is held in the federation, if at all"},
 	} {
 		if _, ok := mark.in[mark.key]; ok {
 			return mark.why, true

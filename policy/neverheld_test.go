@@ -55,6 +55,10 @@ var neverHeldObjects = []struct {
 		name: "Argo workflow by annotation", meta: annotated("workflows.argoproj.io/node-name", "w"),
 		want: "it is a step of an Argo workflow",
 	},
+	{
+		name: "Karmada", meta: labelled("karmada.io/managed", "true"),
+		want: "Karmada sent it: it is held in the federation, if at all",
+	},
 	{name: "nothing special", want: ""},
 }
 

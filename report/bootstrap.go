@@ -6,11 +6,13 @@ import (
 	"slices"
 )
 
-// The interval of 95 %, from how many jobs on there is one, and how often they are drawn again.
+// LeastJobs is from how many jobs on there is an interval.
+const LeastJobs = 10
+
+// The interval of 95 %, and how often jobs are drawn again.
 const (
 	lowTail, highTail = 0.025, 0.975
 
-	leastJobs     = 10
 	mostResamples = 2000
 	fewResamples  = 200
 	mostDraws     = 20_000_000 // of all resamples together: a second
@@ -24,7 +26,7 @@ func total(all []Difference, seed uint64) (sum Difference) {
 		sum.Baseline += d.Baseline
 	}
 	sum.Saved = sum.Baseline - sum.Used
-	if len(all) < leastJobs {
+	if len(all) < LeastJobs {
 		return sum
 	}
 	r := rand.New(rand.NewPCG(seed, uint64(len(all))))

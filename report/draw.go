@@ -65,16 +65,27 @@ type key struct {
 }
 
 func (f *figure) svg() ([]byte, error) {
-	canvas := vgsvg.New(f.width, f.height)
+	canvas := &titledCanvas{Canvas: vgsvg.New(f.width, f.height)}
 	f.draw(canvas)
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return nil, err
 	}
+	drawn := b.Bytes()
+	if end := []byte("</g>\n</svg>\n"); canvas.titles.Len() > 0 && bytes.HasSuffix(drawn, end) {
+		drawn = slices.Concat(bytes.TrimSuffix(drawn, end), []byte(`<g fill="none" pointer-events="all">`),
+			canvas.titles.Bytes(), []byte("</g>"), end)
+	}
 	// Liberation Sans is what texts were measured with, but few systems besides Linux have it. Arial is exactly as
 	// wide; without a name to fall back to, viewers would take a serif font.
-	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"),
+	return bytes.ReplaceAll(drawn, []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
+}
+
+// titledCanvas is a picture with areas above all else that have names.
+type titledCanvas struct {
+	*vgsvg.Canvas
+	titles bytes.Buffer
 }
 
 // png draws the figure for a paper: three dots for each point of a printed page.

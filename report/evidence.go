@@ -24,7 +24,10 @@ type Evidence struct {
 
 // Queries returns what [Evidence] needs of a ledger, for the time and the namespaces of a query.
 func Queries(q *ledger.Query) (uids, owners, sites ledger.Query) {
-	base := ledger.Query{From: q.From, To: q.To, Namespaces: q.Namespaces, Kinds: ledger.Workloads()}
+	base := ledger.Query{
+		From: q.From, To: q.To, Namespaces: q.Namespaces, Kinds: ledger.Workloads(),
+		Clusters: []string{ledger.OwnCluster}, // whose decisions they are: another's Job of that name is another Job
+	}
 	uids, owners = base, base
 	uids.GroupBy = []ledger.Dimension{ledger.ByUID}
 	owners.GroupBy = []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"html"
 	"image/color"
 	"math"
 	"time"
@@ -146,20 +147,48 @@ func (m *heatmap) plot(step, span float64, columns int) *plot.Plot {
 	return p
 }
 
-// rowPlot returns a plot of rows over time, the first one on top, each 1 high, for one of so many columns. It names as
-// many rows as there is room for.
+// rowPlot returns a plot of rows over time, the first one on top, each 1 high, for one of so many columns. It names all
+// rows, in smaller type where they are low, or as many as there is room for; then each has its name under the pointer.
 func rowPlot(title, what string, names []string, columns int) *plot.Plot {
 	p := newPlot("Time (UTC)", what, draw.LineStyle{})
 	p.Title.Text = fitted(title, figureWidth/vg.Length(columns)-longestName/2)
 	p.Y.Min, p.Y.Max, p.Y.AutoRescale, p.Y.Tick.Length = 0.5-float64(len(names)), 0.5, false, 2
-	every := max(1, int(math.Ceil(float64(lineHeight/rowHeight(len(names))))))
+	const smallest, line = 6.5, vg.Length(lineHeight) / fontSize
+	size := min(fontSize, max(smallest, rowHeight(len(names))/line))
+	p.Y.Tick.Label.Font.Size = size
+	every := max(1, int(math.Ceil(float64(size*line/rowHeight(len(names))-1e-9))))
+	if every > 1 {
+		p.Add(rowNames(names))
+	}
 	var ticks plot.ConstantTicks
 	for i := 0; i < len(names); i += every {
-		label := fitted(names[i], longestName/vg.Length(columns)+padding)
+		label := fitted(names[i], (longestName/vg.Length(columns)+padding)*fontSize/size)
 		ticks = append(ticks, plot.Tick{Value: -float64(i), Label: label})
 	}
 	p.Y.Tick.Marker = ticks
 	return p
+}
+
+// rowNames are shown for the row under the pointer, where a picture can do that.
+type rowNames []string
+
+// Plot implements [plot.Plotter].
+func (names rowNames) Plot(c draw.Canvas, p *plot.Plot) {
+	on := c.Canvas
+	// plots beside each other are canvases on one
+	for within, ok := on.(draw.Canvas); ok; within, ok = on.(draw.Canvas) {
+		on = within.Canvas
+	}
+	svg, ok := on.(*titledCanvas)
+	if !ok {
+		return
+	}
+	_, y := p.Transforms(&c)
+	for i, name := range names {
+		low, high := y(-float64(i)-0.5), y(-float64(i)+0.5)
+		fmt.Fprintf(&svg.titles, `<rect x="%.0f" y="%.1f" width="%.0f" height="%.1f"><title>%s</title></rect>`+"\n",
+			c.Min.X.Points(), low.Points(), c.Size().X.Points(), (high - low).Points(), html.EscapeString(name))
+	}
 }
 
 // box is an area between two times, around a height.

@@ -10,7 +10,8 @@ import (
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-func plural(n int, one, many string) string {
+// Plural counts things.
+func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

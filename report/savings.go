@@ -56,7 +56,7 @@ type Difference struct {
 	Used     float64  `json:"used"`
 	Baseline float64  `json:"baseline"`
 	Saved    float64  `json:"saved"`
-	Low      *float64 `json:"low,omitempty"` // absent where there are too few jobs to tell
+	Low      *float64 `json:"low,omitempty"` // absent of fewer than LeastJobs
 	High     *float64 `json:"high,omitempty"`
 }
 
@@ -97,11 +97,10 @@ const (
 	leftNoChoice   = "the baseline has no node for it"
 )
 
-const savingsMethod = "used: as booked. baseline: the same snapshot decided by the baseline; its estimated energy " +
-	"times measured by estimated energy " +
-	"of the job, at the carbon intensities and prices that were booked at that site and time. interval: 95 %, of " +
-	"totals by bootstrap over jobs, of a job " +
-	"from the spread of measured by estimated energy"
+const savingsMethod = "What was used is as it was booked. The baseline decides once more on what was recorded of " +
+	"each decision; what it would have used is estimated, corrected by how far the job's own estimate was off, and " +
+	"priced at the carbon intensities and prices that were booked at that site and time. Intervals are of 95 %: of a " +
+	"sum by drawing its jobs again and again, of a job from how far estimates were off."
 
 // Compare computes savings against a baseline. Jobs that cannot be compared are counted, not guessed.
 func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Comparison, error) {
@@ -394,7 +393,7 @@ func (t *Saved) total(seed uint64) {
 // spread gives each job its interval: as far as measured by estimated energy is from its median over all jobs, so far
 // may it be off for the baseline's node.
 func (s *Comparison) spread() {
-	if len(s.PerJob) < leastJobs {
+	if len(s.PerJob) < LeastJobs {
 		return
 	}
 	ratios := make([]float64, 0, len(s.PerJob))

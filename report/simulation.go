@@ -58,7 +58,7 @@ type Site struct {
 type Run struct {
 	Strategy    string  `json:"strategy"`
 	EmptyNodes  string  `json:"emptyNodes"`      // what machines without jobs do
-	Sleep       *Sleep  `json:"sleep,omitempty"` // nil: they idle
+	Sleep       *Sleep  `json:"sleep,omitempty"` // nil: they stay on
 	Jobs        int     `json:"jobs"`
 	EnergyKWh   float64 `json:"energyKWh"`
 	EmissionsKg float64 `json:"emissionsKg"`

@@ -123,8 +123,8 @@ func waitsFigure(results []*sim.Result) (figure, error) {
 	return figure{figureWidth, 5 * vg.Inch, [][]key{strategyKeys(results)}, [][]*plot.Plot{{p}}}, nil
 }
 
-// adjustedLabel names the CI-adjusted cost at a price of carbon.
-const adjustedLabel = "CI-adjusted cost, estimated\n(CO2e at %g a tonne)"
+// adjustedLabel names the CI-adjusted cost, as tables do, at a price of carbon.
+const adjustedLabel = "Cost with carbon, estimated\n(CO2e at %g a tonne)"
 
 // barsFigure draws the totals of every run side by side. What no site has a signal for is left out: its total of 0 says
 // nothing.

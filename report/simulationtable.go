@@ -83,8 +83,8 @@ func title(r *Report) string {
 		}
 		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", label, s.PUE))
 	}
-	return fmt.Sprintf("%s on %s from %s; grid %s", plural(r.Scenario.Jobs, "job", "jobs"),
-		plural(r.Scenario.Nodes, "node", "nodes"),
+	return fmt.Sprintf("%s on %s from %s; grid %s", Plural(r.Scenario.Jobs, "job", "jobs"),
+		Plural(r.Scenario.Nodes, "node", "nodes"),
 		r.Scenario.Start.Format("2006-01-02 15:04 MST"), strings.Join(sites, "; "))
 }
 
@@ -155,7 +155,7 @@ func (r *Report) emptyNote() string {
 	}
 	return fmt.Sprintf("Machines that sleep draw what their power profile says; those that take time to boot slept "+
 		"for %s of machine time in all runs; the %s took %s kWh and %s, which the figures include.",
-		Span(3600*sum.AsleepHours), plural(sum.Boots, "boot", "boots"), Significant(sum.BootEnergyKWh),
+		Span(3600*sum.AsleepHours), Plural(sum.Boots, "boot", "boots"), Significant(sum.BootEnergyKWh),
 		Span(3600*sum.BootHours))
 }
 
@@ -163,7 +163,7 @@ func (r *Report) emptyNote() string {
 func unplacedNotes(r *Report) (notes []string) {
 	unfit := r.Scenario.FitNowhere
 	if unfit > 0 {
-		notes = append(notes, plural(unfit, "job fits", "jobs fit")+
+		notes = append(notes, Plural(unfit, "job fits", "jobs fit")+
 			" on no node even when all are empty, by request or selector. What never runs uses no energy in any row.")
 	}
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > unfit }) {

@@ -213,20 +213,20 @@ func (s *Statement) explain() {
 func (c *Comparison) notes() []string {
 	notes := []string{"Saved: against " + c.Baseline +
 		" on the recorded snapshots, corrected with measured energy; estimated; negative is a loss. " +
-		"In brackets the 95 % interval. " + plural(c.Jobs, "job is", "jobs are") + " compared, " +
-		plural(c.Held, "was held", "were held") + "."}
+		"In brackets the 95 % interval. " + Plural(c.Jobs, "job is", "jobs are") + " compared, " +
+		Plural(c.Held, "was held", "were held") + "."}
 	for _, why := range slices.Sorted(maps.Keys(c.Left)) {
-		notes = append(notes, plural(c.Left[why], "job is", "jobs are")+" not compared: "+why+".")
+		notes = append(notes, Plural(c.Left[why], "job is", "jobs are")+" not compared: "+why+".")
 	}
 	if c.Forecast > 0 {
-		notes = append(notes, "Of "+plural(c.Forecast, "job",
+		notes = append(notes, "Of "+Plural(c.Forecast, "job",
 			"jobs")+" the baseline is priced with forecasts: no energy was booked at that site and time.")
 	}
 	if c.NoCarbon > 0 {
-		notes = append(notes, "Of "+plural(c.NoCarbon, "job",
+		notes = append(notes, "Of "+Plural(c.NoCarbon, "job",
 			"jobs")+" emissions are not compared: some intensity is not known.")
 	}
-	if c.Jobs > 0 && c.Jobs < leastJobs {
+	if c.Jobs > 0 && c.Jobs < LeastJobs {
 		notes = append(notes, "Of fewer than 10 jobs no interval is given.")
 	}
 	return notes

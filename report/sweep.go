@@ -254,22 +254,23 @@ func (s *Sweep) notes() []string {
 		compared += " Rows of machines that stay on are compared with " + s.Baseline +
 			" on machines that stay on; where machines sleep, boots and those that failed count."
 	}
+	rated := "No optimum is known for these nodes, so there is no η: it takes one node whose power is proportional " +
+		"to the cores in use."
+	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
+		rated = "η is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of " +
+			"sums over zones and starts, each trial's saving being a share of its baseline."
+	}
 	notes := []string{
 		simulated,
 		compared,
-		"η is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of sums " +
-			"over zones and starts, each " +
-			"trial's saving being a share of its baseline. Intervals: 95 %, by bootstrap over " + s.Varied + ", the " +
-			"same resample in every zone.",
+		rated,
+		"Intervals: 95 %, by bootstrap over " + s.Varied + ", the same resample in every zone.",
+		"Emissions, energy, cost and boots are means of the trials of a strategy; delay violations are of all of them.",
 	}
 	if s.Quoted != QuoteAll {
 		notes = append(notes,
 			"Figures are of the starts of "+s.Quoted+" index alone, counted from 0; parameters may be chosen on the "+
 				"others.")
-	}
-	if !slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
-		notes = append(notes, "No optimum is known for these nodes, so there is no η: it takes one node whose "+
-			"power is proportional to the cores in use.")
 	}
 	return notes
 }

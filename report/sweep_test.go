@@ -84,6 +84,11 @@ func TestSweepByHand(t *testing.T) {
 	if r.WorstZone != "B" || r.Trials != 6 || s.Trials != 30 || s.Resamples != mostResamples {
 		t.Errorf("worst zone %s, %d of %d trials, %d resamples", r.WorstZone, r.Trials, s.Trials, s.Resamples)
 	}
+	// People read the emissions of a trial: of 6 trials of 1 and 2 kg, less the 0.9 kg that are saved.
+	if text := s.Text(false, false); !strings.Contains(text, "│ wait     │ perfect  │     1.350 │") ||
+		!strings.Contains(text, "│     0.135 │") || !strings.Contains(text, "are means of the trials") {
+		t.Error(text)
+	}
 	// The share that is saved is the same at every start, so that it does not matter which are drawn.
 	if !equal(*r.Eta.Low, *r.Eta.High) || !(*r.Saving.Low < r.Saving.Value && r.Saving.Value < *r.Saving.High) {
 		t.Errorf("eta %v to %v, saving %v to %v", *r.Eta.Low, *r.Eta.High, *r.Saving.Low, *r.Saving.High)
@@ -116,7 +121,7 @@ func TestSweepWithoutOptimum(t *testing.T) {
 	if r := s.Strategies[len(s.Strategies)-1]; r.Eta != nil || r.ByZone[0].Eta != nil || r.Saving.Value == 0 {
 		t.Errorf("%+v", r)
 	}
-	if !strings.Contains(strings.Join(s.Notes, " "), "no η") {
+	if notes := strings.Join(s.Notes, " "); !strings.Contains(notes, "no η") || strings.Contains(notes, "η is") {
 		t.Error("nothing says why there is no η")
 	}
 	// Where there is nothing to save, no share of it is saved either.
@@ -260,7 +265,10 @@ func TestSweepOfMachinesThatSleep(t *testing.T) {
 			t.Errorf("%s: %+v", s.label(r), r)
 		}
 	}
-	if text := s.Text(true, false); !strings.Contains(text, "stay on") || !strings.Contains(text, "over seeds") {
-		t.Error(text)
+	text := s.Text(true, false)
+	for _, want := range []string{"stay on", "over seeds", "│   3.0 │    1.0 │"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s\nlacks %q", text, want)
+		}
 	}
 }

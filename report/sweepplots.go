@@ -29,15 +29,20 @@ func (s *Sweep) figures() ([]namedFigure, error) {
 			}
 		}
 	}
+	bars := "Emissions and turnaround"
+	if s.CarbonPrice > 0 {
+		bars = "Emissions, turnaround and cost with carbon"
+	}
 	all := []namedFigure{
-		{"strategies", "Emissions, turnaround and cost with emissions priced, by strategy.", s.barsFigure()},
+		{"strategies", bars + " of a trial, by strategy: means.", s.barsFigure()},
 		{
 			"pareto",
-			"What is saved against how long jobs wait: the best is at the upper left. Bars: 95 % interval over starts.",
+			"What is saved against how long jobs wait: the best is at the upper left. Bars: 95 % interval over " +
+				s.Varied + ".",
 			s.paretoFigure(),
 		},
 		{"zones", "Savings by zone, with intervals of 95 %; grey lines: the clairvoyant optima.", s.zonesFigure()},
-		{"nodes", "Energy by type of node.", s.nodesFigure()},
+		{"nodes", "Energy of a trial by type of node: means.", s.nodesFigure()},
 	}
 	if len(s.days) > 0 {
 		t := &s.days[0]
@@ -73,13 +78,15 @@ func (s *Sweep) labels() []string {
 }
 
 func (s *Sweep) barsFigure() figure {
+	grams := func(r SweepRow) float64 { return r.mean(r.Grams / 1000) }
 	charts := []chart{
-		{"Emissions, estimated (kgCO2e)", each(s.Strategies, func(r SweepRow) float64 { return r.Grams / 1000 })},
+		{"Emissions, estimated (kgCO2e)", each(s.Strategies, grams)},
 		{"Mean turnaround (h)", each(s.Strategies, func(r SweepRow) float64 { return r.TurnaroundHours })},
 	}
 	if s.CarbonPrice > 0 {
 		label := fmt.Sprintf(adjustedLabel, s.CarbonPrice)
-		charts = append(charts, chart{label, each(s.Strategies, func(r SweepRow) float64 { return *r.AdjustedCost })})
+		adjusted := func(r SweepRow) float64 { return r.mean(*r.AdjustedCost) }
+		charts = append(charts, chart{label, each(s.Strategies, adjusted)})
 	}
 	return barCharts(charts, s.labels(), s.colours())
 }
@@ -162,7 +169,7 @@ const savedLabel = "Emissions saved,\nestimated (%)"
 
 func (s *Sweep) paretoFigure() figure {
 	rows, keys, styles := s.marked()
-	p := newPlot("Mean time without running between submission and finish (h)", savedLabel, faint)
+	p := newPlot("Mean wait between submission and finish (h)", savedLabel, faint)
 	for i, r := range rows {
 		addSaving(p, r.MeanWaitHours, &r.Saving, styles[i])
 	}
@@ -205,7 +212,7 @@ func (s *Sweep) nodesFigure() figure {
 	for i, name := range slices.Sorted(maps.Keys(types)) {
 		chart := &plotter.BarChart{Width: 0.68 * slot, Color: Palette[i%len(Palette)]}
 		for k := range s.Strategies {
-			chart.Values = append(chart.Values, s.Strategies[k].NodeEnergy[name])
+			chart.Values = append(chart.Values, s.Strategies[k].mean(s.Strategies[k].NodeEnergy[name]))
 		}
 		if below != nil {
 			chart.StackOn(below)

@@ -165,6 +165,9 @@ func (r *SweepRow) finish(carbonPrice float64) {
 	r.AdjustedCost = adjustedCost(r.Cost, r.Grams, carbonPrice)
 }
 
+// mean is what a sum over the row's trials comes to for one of them.
+func (r *SweepRow) mean(sum float64) float64 { return over(sum, float64(r.Trials)) }
+
 // rate sets savings and η over all zones.
 func (c *sweeper) rate(row *SweepRow, cells sumGrid, known bool) {
 	everywhere := func(of func(*sums) float64) func([]int) float64 {

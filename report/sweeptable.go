@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/sim"
@@ -80,7 +79,7 @@ func (s *Sweep) overall() *Table {
 	t := Heads(3, "strategy", "empty\nmachines", "forecast", "restart\ncost", "emissions\nkgCO2e",
 		"saved %\n[95 %]", "η\n[95 %]", "η mean of\nzones",
 		"η worst\nzone", "η other\nstarts", "of sus-\npending", "mean\nwait", "p95\nwait",
-		"turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job", "delay\nviolations",
+		"turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job", "delay viola-\ntions, sum",
 		"boots\n", "boots\nfailed")
 	t.widen("η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "turn-\naround",
 		"suspended\nper job")
@@ -97,16 +96,16 @@ func (s *Sweep) overall() *Table {
 		r := &s.Strategies[i]
 		var adjusted any
 		if r.AdjustedCost != nil {
-			adjusted = Significant(*r.AdjustedCost)
+			adjusted = Significant(r.mean(*r.AdjustedCost))
 		}
 		t.Add(r.Strategy, only(s.sleeps(), machinesDo[s.empty(r)]), cmp.Or(r.Forecast, "–"),
-			only(restarts, r.RestartCost.String()), Significant(r.Grams/1000),
+			only(restarts, r.RestartCost.String()), Significant(r.mean(r.Grams/1000)),
 			shownInterval(&r.Saving, 100, 2), only(rated, shownInterval(r.Eta, 1, 3)),
 			only(rated, shownShare(r.EtaMean.value())), only(rated, worst(r)), only(rated, shownShare(r.EtaOther)),
 			only(rated, shownShare(r.EtaInterruptible.value())), Span(3600*r.MeanWaitHours), Span(3600*r.P95WaitHours),
-			Span(3600*r.TurnaroundHours), only(priced, Significant(r.Cost)), adjusted,
-			fmt.Sprintf("%.2f", r.Suspensions), r.Violations, only(s.sleeps(), strconv.Itoa(r.Boots)),
-			only(s.sleeps(), strconv.Itoa(r.FailedBoots)))
+			Span(3600*r.TurnaroundHours), only(priced, Significant(r.mean(r.Cost))), adjusted,
+			fmt.Sprintf("%.2f", r.Suspensions), r.Violations, only(s.sleeps(), fixed(r.mean(float64(r.Boots)), 1)),
+			only(s.sleeps(), fixed(r.mean(float64(r.FailedBoots)), 1)))
 	}
 	return t
 }
@@ -177,12 +176,12 @@ func worst(r *SweepRow) string {
 
 // headline says what was compared.
 func (s *Sweep) headline() string {
-	starts := plural(s.Starts, "start", "starts")
+	starts := Plural(s.Starts, "start", "starts")
 	if s.Quoted != QuoteAll {
 		starts += fmt.Sprintf(", those of %s index quoted", s.Quoted)
 	}
-	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), plural(s.Trials, "trial", "trials"),
-		plural(len(s.Zones), "zone", "zones"), starts)
+	return fmt.Sprintf("%s: %s in %s, %s", cmp.Or(s.Name, "comparison"), Plural(s.Trials, "trial", "trials"),
+		Plural(len(s.Zones), "zone", "zones"), starts)
 }
 
 // Text shows all tables.

@@ -189,7 +189,7 @@ func (t *Table) silent(i int) bool {
 	says := func(row []any) bool {
 		return c.text(row[i]) != "" && !(c.Rare && (row[i] == 0 || row[i] == 0.0))
 	}
-	if c.Words || len(t.Rows) == 0 && t.Total == nil {
+	if i == 0 || len(t.Rows) == 0 && t.Total == nil {
 		return false
 	}
 	return !slices.ContainsFunc(t.Rows, says) && (t.Total == nil || !says(t.Total))

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -33,4 +34,43 @@ func ParseTime(flag, text string, now time.Time) (time.Time, error) {
 	}
 	return time.Time{}, fmt.Errorf("%s is %q: want RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h", flag,
 		text)
+}
+
+// Clock shows an instant, in UTC: without its day where that is today's.
+func Clock(t, now time.Time) string {
+	if t.UTC().Format(time.DateOnly) == now.UTC().Format(time.DateOnly) {
+		return t.UTC().Format("15:04")
+	}
+	return t.UTC().Format("2 Jan 15:04")
+}
+
+// Away says how far off an instant is.
+func Away(t, now time.Time) string {
+	if d := t.Sub(now); d >= 0 {
+		return "in " + Rounded(d)
+	}
+	return Rounded(now.Sub(t)) + " ago"
+}
+
+var (
+	instants = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	spans    = regexp.MustCompile(`\b(\d+h)?\d+m\d+(\.\d+)?s\b`)
+)
+
+// Plain is a text of the core's or of Go's for people: with times and durations as pages have them.
+func Plain(text string, now time.Time) string {
+	text = instants.ReplaceAllStringFunc(text, func(s string) string {
+		t, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			return s
+		}
+		return Clock(t, now) + " UTC"
+	})
+	return spans.ReplaceAllStringFunc(text, func(s string) string {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			return s
+		}
+		return Rounded(d)
+	})
 }

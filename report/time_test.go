@@ -24,3 +24,17 @@ func TestParseTime(t *testing.T) {
 		}
 	}
 }
+
+// What programs write is read by people: times of day without a date that is today's, and durations in words.
+func TestPlain(t *testing.T) {
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	for text, want := range map[string]string{
+		"held until 2026-03-02T12:00:00Z: saves 5%; starts by 2026-03-03T01:30:00Z": "held until 12:00 UTC: saves 5%; starts " +
+			"by 3 Mar 01:30 UTC",
+		"8h0m0s": "8 h", "1m30s, 24h0m0s": "2 min, 24 h", "45s": "45s", "2026-99-02T12:00:00Z": "2026-99-02T12:00:00Z",
+	} {
+		if got := Plain(text, now); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}

@@ -61,6 +61,7 @@ func (g *Greedy) Alone() *Greedy {
 	left, _, _ := parts(g.name)
 	alone := *g
 	alone.match, alone.name = nil, matchers[left].alone+g.name[len(left):]
+	alone.traits = where[matchers[left].alone].traits
 	return &alone
 }
 
@@ -100,13 +101,12 @@ func (g *Greedy) planBatch(s *Snapshot, b *batch) {
 
 func newBatch(s *Snapshot, cost nodeCost, stop func() bool) *batch {
 	b := &batch{
-		snapshot: *s, nodes: make([]Node, len(s.Nodes)), cost: cost, plan: make(Plan, len(s.Queue)), stop: stop,
+		snapshot: *s, nodes: unfold(s.Nodes), cost: cost, plan: make(Plan, len(s.Queue)), stop: stop,
 		proof:     Optimality{Whole: true},
 		mostPairs: mostPairs,
 	}
-	b.snapshot.Nodes = make([]*Node, len(s.Nodes))
-	for k, n := range byName(s.Nodes) {
-		b.nodes[k] = *n
+	b.snapshot.Nodes = make([]*Node, len(b.nodes))
+	for k := range b.nodes {
 		b.snapshot.Nodes[k] = &b.nodes[k]
 	}
 	return b

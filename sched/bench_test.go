@@ -3,6 +3,7 @@ package sched_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -141,5 +142,89 @@ func BenchmarkBatch(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// federation is so many clusters of so many nodes of four kinds each, at work and asleep, on grids that differ in level
+// and shape, each known for two days by the hour; and a queue of which two thirds may wait, some for one site or two.
+func federation(b *testing.B, clusters, nodes, jobs int) *sched.Snapshot {
+	b.Helper()
+	rnd := rand.New(rand.NewPCG(22, 1))
+	s := &sched.Snapshot{Now: day.Add(10 * time.Minute)}
+	var kinds []*energy.Profile
+	for k := range 4 {
+		idle := energy.Watts(40 + 15*k)
+		kinds = append(kinds, &energy.Profile{Idle: idle, Max: 4*idle + 50, Exponent: 1, Sleep: 10, WakeUp: 20000})
+	}
+	for c := range clusters {
+		values := make([]float64, 48)
+		mean, swing, phase := 30+600*rnd.Float64(), rnd.Float64(), 24*rnd.Float64()
+		for h := range values {
+			values[h] = mean * (1 + 0.7*swing*math.Sin(2*math.Pi*(float64(h)+phase)/24) + 0.1*rnd.Float64())
+		}
+		series, err := grid.NewSeries(day, time.Hour, values)
+		if err != nil {
+			b.Fatal(err)
+		}
+		site := &sched.Site{Name: fmt.Sprintf("c%03d", c), PUE: 1 + rnd.Float64(), Carbon: grid.Signal{Series: series}}
+		s.Sites = append(s.Sites, site)
+		for i := range nodes {
+			capacity := sched.Resources{MilliCPU: int64(16000 << (i % 4)), Memory: 64 << 30}
+			n := &sched.Node{
+				Name: fmt.Sprintf("c%03d-n%03d", c, i), Site: site, Capacity: capacity, Free: capacity, Profile: kinds[i%4],
+			}
+			if n.Jobs = rnd.IntN(4); n.Jobs > 0 {
+				used := rnd.Float64()
+				n.Free.MilliCPU -= int64(used * float64(capacity.MilliCPU))
+				n.Free.Memory -= int64(used * float64(capacity.Memory))
+			}
+			s.Nodes = append(s.Nodes, n)
+		}
+	}
+	for i := range jobs {
+		j := sched.Job{
+			ID: fmt.Sprintf("j%05d", i), Submitted: s.Now, Duration: time.Duration(5+rnd.IntN(300)) * time.Minute,
+			Request: sched.Resources{MilliCPU: int64(500 << rnd.IntN(5)), Memory: int64(1+rnd.IntN(8)) << 30},
+		}
+		if i%3 != 2 {
+			j.AllowedDelay = time.Duration(1+rnd.IntN(24)) * time.Hour
+		}
+		if i%10 == 9 {
+			j.Sites = []string{s.Sites[rnd.IntN(clusters)].Name, s.Sites[rnd.IntN(clusters)].Name}
+		}
+		s.Queue = append(s.Queue, j)
+	}
+	return s
+}
+
+// BenchmarkClusters decides on a queue over 100 clusters and ranks them for one job, all of their nodes and folded. The
+// queue is held to a second, the ranking to 5 ms.
+func BenchmarkClusters(b *testing.B) {
+	strategy, err := sched.New("carbon+window")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, size := range []struct {
+		nodes, jobs int
+		fold        bool
+	}{{50, 1, false}, {50, 1, true}, {50, 5000, false}, {50, 5000, true}, {1000, 5000, true}} {
+		s := federation(b, 100, size.nodes, size.jobs)
+		if size.jobs == 1 {
+			s.Queue[0].AllowedDelay = 0 // it is placed, so that nodes are ranked
+		}
+		if size.fold {
+			s.Nodes = sched.Fold(s.Nodes)
+		}
+		b.Run(fmt.Sprintf("jobs=%d/nodes=100x%d/as=%d", size.jobs, size.nodes, len(s.Nodes)), func(b *testing.B) {
+			for b.Loop() {
+				placed := 0
+				for _, d := range strategy.Plan(s) {
+					if d.Node != "" {
+						placed++
+					}
+				}
+				b.ReportMetric(float64(placed), "placed")
+			}
+		})
 	}
 }

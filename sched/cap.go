@@ -40,11 +40,14 @@ func NewCap(inner *Greedy, most, least int64) (*Cap, error) {
 	return &Cap{inner: inner, most: most, least: least}, nil
 }
 
-// ByName returns what [New] does, and for names such as "cap(20-200):carbon+now" that strategy throttled to 20 to 200
-// cores.
+// ByName returns what [New] does, and what simulations alone have: for names such as "cap(20-200):carbon+now" that
+// strategy throttled to 20 to 200 cores, and the wheres of [Clusters].
 func ByName(name string) (Strategy, error) {
 	limits, ok := strings.CutPrefix(name, "cap(")
 	if !ok {
+		if left, _, _ := parts(name); clusters[left].cost != nil {
+			return newGreedy(name, clusters)
+		}
 		return New(name)
 	}
 	limits, rest, closed := strings.Cut(limits, "):")
@@ -109,7 +112,7 @@ func (c *Cap) Plan(s *Snapshot) Plan {
 	quota, known := c.quota(s)
 	running := int64(0)
 	for _, n := range s.Nodes {
-		running += n.Capacity.MilliCPU - n.Free.MilliCPU
+		running += int64(n.count()) * (n.Capacity.MilliCPU - n.Free.MilliCPU)
 	}
 	return c.inner.inTurn(s, func(j *Job) (Decision, bool) {
 		if !known || j.Running || !s.throttles(j) || running+j.Request.MilliCPU <= quota {

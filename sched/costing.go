@@ -16,6 +16,9 @@ type costing struct {
 	metered meteredNodes
 	peak    peakScale
 
+	cluster          string // what a [clusterRule] has said, once it was asked
+	hasCluster, sent bool
+
 	largest    Resources // capacity of any candidate
 	hasLargest bool
 }

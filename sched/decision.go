@@ -35,27 +35,26 @@ func (d *Decision) InLine() bool { return d.Reason.Kind == QuotaUsedUp }
 // ReasonKind names why a decision fell as it did.
 type ReasonKind uint8
 
-// The reasons of a decision.
+// The reasons of a decision. docs/reference/reasons.md has these comments.
 const (
-	NoOpinion       ReasonKind = iota // nothing to decide on
-	Cheapest                          // runs now, on the node of least cost
-	NothingToSave                     // may wait, but no later start is cheaper by as much as the policy asks
-	CheaperLater                      // held: a later window is cheaper
-	DelayUsedUp                       // its latest start has come
-	AlreadyReleased                   // was let go before; released is final
-	NoFreshSignal                     // a signal is absent or too old: nothing to decide on
-	BeyondForecast                    // the forecast ends before the job would: no hold on what is unknown
+	NoOpinion       ReasonKind = iota // nothing is known to decide on: the default scheduler decides
+	Cheapest                          // the job runs now, on the node of least cost
+	NothingToSave                     // the job may wait, but no later start saves as much as the policy asks
+	CheaperLater                      // the job is held: a later window is cheaper
+	DelayUsedUp                       // the job runs now: its latest start has come
+	AlreadyReleased                   // the job runs now: it was released before, and a release is final
+	NoFreshSignal                     // a signal is absent or too old: the job is scheduled without it
+	BeyondForecast                    // the job runs now: the forecast ends before the job would
 	NoRoom                            // no node has room
-	AboveThreshold                    // held: every site exceeds a limit of the job
-	WithinThreshold                   // some site keeps to the job's limits
-	NoBenchmark                       // no node was measured on the job's class of work
-	BudgetUsedUp                      // held: a budget is used up
-	Suspended                         // ran, and waits again: what is left costs less later
-	QuotaUsedUp                       // held, and stays in line: as many cores run as may at the present intensity
-	SuspendedAbove                    // ran, and waits again: the signal is above a limit
-	// runs now, where a plan over all waiting jobs had put it; the driver that carries the plan out sets it
-	Planned
-	ThresholdUnmet // runs now: no site will keep to its limits in time, and waiting saves nothing
+	AboveThreshold                    // the job is held: every site exceeds one of its limits
+	WithinThreshold                   // the job runs now: some site keeps to its limits
+	NoBenchmark                       // no node was measured on the job's class of work: it is scheduled without that
+	BudgetUsedUp                      // the job is held: a budget is used up
+	Suspended                         // the job ran, and waits again: what is left of it costs less later
+	QuotaUsedUp                       // the job is held, and stays in line: as many cores run as may at this intensity
+	SuspendedAbove                    // the job ran, and waits again: the signal is above a limit
+	Planned                           // the job runs now, where a plan over all waiting jobs put it
+	ThresholdUnmet                    // the job runs now: no site will keep to its limits in time, so waiting is no use
 )
 
 var reasonNames = [...]string{

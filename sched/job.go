@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -42,6 +43,7 @@ type Job struct {
 	Duration  time.Duration // expected run time on a node of speed 1
 	Request   Resources
 	Selector  map[string]string // labels that a node must carry
+	Sites     []string          // where it may run, by name, the first is its home; none: at every site
 
 	AllowedDelay time.Duration // how long the start may be put off after submission; 0: not at all
 	FinishBy     time.Time     // deadline of the finish; zero: none
@@ -102,10 +104,15 @@ func (j *Job) LatestStart() time.Time {
 	return latest
 }
 
-// Fits models feasibility: the node has the free CPU, memory and GPUs, and the labels that the job selects. It stands
-// in for a real scheduler's filters where there is none.
+// Fits models feasibility: the node has the free CPU, memory and GPUs, and the labels that the job selects, and is at
+// a site where the job may run. It stands in for a real scheduler's filters where there is none.
 func (j *Job) Fits(n *Node) bool {
-	return j.Request.Within(n.Free) && j.selects(n)
+	return j.Request.Within(n.Free) && j.MayRunAt(n.Site) && j.selects(n)
+}
+
+// MayRunAt reports whether the job may run at a site.
+func (j *Job) MayRunAt(site *Site) bool {
+	return len(j.Sites) == 0 || site != nil && slices.Contains(j.Sites, site.Name)
 }
 
 // selects reports whether the node has the labels that the job selects.

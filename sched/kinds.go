@@ -15,6 +15,7 @@ import (
 type jobKind struct {
 	request  Resources
 	selector string
+	sites    string
 	left     time.Duration
 	gpuClass string
 	pue      float64
@@ -23,6 +24,9 @@ type jobKind struct {
 
 func kindOf(j *Job) jobKind {
 	k := jobKind{request: j.Request, left: j.remaining(), gpuClass: j.GPUClass, pue: j.PUE, noCarbon: j.Limits.NoCarbon}
+	if len(j.Sites) > 0 {
+		k.sites = fmt.Sprintf("%q", j.Sites)
+	}
 	if len(j.Selector) > 0 {
 		var b strings.Builder
 		for _, key := range slices.Sorted(maps.Keys(j.Selector)) {

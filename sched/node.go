@@ -11,9 +11,10 @@ import (
 type Site struct {
 	Name   string      `json:"name"`
 	Zone   grid.Zone   `json:"zone"`
-	PUE    float64     `json:"pue,omitempty"`   // facility energy ÷ node energy; 0 reads as 1
-	Carbon grid.Signal `json:"carbon,omitzero"` // gCO2e per kWh
-	Price  grid.Signal `json:"price,omitzero"`  // money per kWh; absent: energy is free of charge here
+	PUE    float64     `json:"pue,omitempty"`    // facility energy ÷ node energy; 0 reads as 1
+	Weight int64       `json:"weight,omitempty"` // of the where "karmada-static"; 0 reads as 1
+	Carbon grid.Signal `json:"carbon,omitzero"`  // gCO2e per kWh
+	Price  grid.Signal `json:"price,omitzero"`   // money per kWh; absent: energy is free of charge here
 }
 
 func (s *Site) pue() float64 {
@@ -30,6 +31,7 @@ type Node struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Capacity Resources         `json:"capacity"`
 	Free     Resources         `json:"free"`
+	Count    int               `json:"count,omitempty"` // nodes like it that it stands for, see [Fold]; 0 reads as 1
 	Jobs     int               `json:"jobs,omitempty"`  // running on it; an empty node sleeps as its profile says
 	Awake    bool              `json:"awake,omitempty"` // it does not sleep now, though it may be empty
 	Profile  *energy.Profile   `json:"-"`

@@ -30,7 +30,9 @@ func Orders() []string { return slices.Sorted(maps.Keys(orders)) }
 func sizeOf(s *Snapshot) func(j *Job) float64 {
 	var all Resources
 	for _, n := range s.Nodes {
-		all = all.Add(n.Capacity)
+		for range n.count() {
+			all = all.Add(n.Capacity)
+		}
 	}
 	total := all.vector()
 	return func(j *Job) (size float64) {

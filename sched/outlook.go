@@ -36,7 +36,7 @@ func (s *Snapshot) outlook(j *Job) (o outlook, why ReasonKind, ok bool) {
 // forecasts returns what is known of the time in which j runs, whether it may wait or not.
 func (s *Snapshot) forecasts(j *Job) (o outlook, ok bool) {
 	weights := s.weights(j)
-	sites := s.known(weights.countCarbon(), weights.countPrice())
+	sites := s.known(j, weights.countCarbon(), weights.countPrice())
 	if j.Running && len(s.Nodes) == 1 && s.Nodes[0].Site != nil { // what is known of other places says nothing of it
 		sites = sitesThat(sites, func(site *Site) bool { return site == s.Nodes[0].Site })
 	}

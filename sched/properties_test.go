@@ -95,6 +95,9 @@ func drawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64
 		if rapid.Bool().Draw(t, "hasFinishBy") {
 			j.FinishBy = s.Now.Add(time.Duration(rapid.IntRange(-3600, 12*3600).Draw(t, "finishBy")) * time.Second)
 		}
+		if rapid.Bool().Draw(t, "bound") {
+			j.Sites = []string{rapid.SampledFrom(s.Sites).Draw(t, "boundTo").Name}
+		}
 		s.Queue = append(s.Queue, j)
 	}
 	s.Policy.Seed = rapid.Uint64Range(0, 3).Draw(t, "seed")
@@ -170,7 +173,7 @@ func anyIntensity(t *rapid.T, label string) []float64 {
 }
 
 func plan(t rapid.TB, name string, s *sched.Snapshot) sched.Plan {
-	strategy, err := sched.New(name)
+	strategy, err := sched.ByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +183,8 @@ func plan(t rapid.TB, name string, s *sched.Snapshot) sched.Plan {
 // The same snapshot gives the same plan, in whatever order nodes and jobs are listed, and is left as it was.
 func TestPlanIsDeterministicAndOrderIndependent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, name := drawSnapshot(t, anyIntensity), rapid.SampledFrom(strategies).Draw(t, "strategy")
+		all := slices.Concat(strategies, sched.Clusters())
+		s, name := drawSnapshot(t, anyIntensity), rapid.SampledFrom(all).Draw(t, "strategy")
 		var before []sched.Node
 		for _, n := range s.Nodes {
 			before = append(before, *n)

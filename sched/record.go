@@ -40,6 +40,7 @@ type (
 		Name   string         `json:"name"`
 		Zone   grid.Zone      `json:"zone,omitempty"`
 		PUE    float64        `json:"pue,omitempty"`
+		Weight int64          `json:"weight,omitempty"`
 		Carbon *writtenSignal `json:"carbon,omitempty"`
 		Price  *writtenSignal `json:"price,omitempty"`
 	}
@@ -76,6 +77,7 @@ type (
 		Duration      time.Duration     `json:"duration"`
 		Request       Resources         `json:"request"`
 		Selector      map[string]string `json:"selector,omitempty"`
+		Sites         []string          `json:"sites,omitempty"`
 		AllowedDelay  time.Duration     `json:"allowedDelay,omitempty"`
 		FinishBy      time.Time         `json:"finishBy,omitzero"`
 		Released      bool              `json:"released,omitempty"`
@@ -161,7 +163,8 @@ func (w *writer) site(s *Site) int {
 	}
 	return once(w, s, "site", &w.out.Sites, func() writtenSite {
 		return writtenSite{
-			Name: s.Name, Zone: s.Zone, PUE: s.PUE, Carbon: w.signal(&s.Carbon), Price: w.signal(&s.Price),
+			Name: s.Name, Zone: s.Zone, PUE: s.PUE, Weight: s.Weight, Carbon: w.signal(&s.Carbon),
+			Price: w.signal(&s.Price),
 		}
 	})
 }
@@ -249,7 +252,8 @@ func (w *writer) node(n *Node) {
 
 func (w *writer) job(j *Job) writtenJob {
 	out := writtenJob{
-		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request, Selector: j.Selector,
+		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request,
+		Selector: j.Selector, Sites: j.Sites,
 		AllowedDelay: max(0, j.AllowedDelay), Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
 		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost,
 		Running: j.Running, Done: j.Done, Worked: j.Worked,
@@ -320,8 +324,9 @@ func Decode(data []byte) (*Snapshot, error) {
 
 // reader checks and converts a written snapshot. The first thing that is wrong is its error.
 type reader struct {
-	in  *writtenSnapshot
-	err error
+	in    *writtenSnapshot
+	count int // nodes that others stand for
+	err   error
 }
 
 func (r *reader) want(ok bool, format string, args ...any) {
@@ -410,8 +415,9 @@ func (r *reader) site(in *writtenSite) *Site {
 	r.text("the zone of a site", string(in.Zone))
 	const maxPUE = 100
 	r.want(in.PUE >= 0 && in.PUE <= maxPUE, "site %q has a PUE of %v", in.Name, in.PUE)
+	r.want(in.Weight >= 0, "site %q has a weight of %d", in.Name, in.Weight)
 	return &Site{
-		Name: in.Name, Zone: in.Zone, PUE: in.PUE, Carbon: r.signal(in.Carbon, 0),
+		Name: in.Name, Zone: in.Zone, PUE: in.PUE, Weight: in.Weight, Carbon: r.signal(in.Carbon, 0),
 		Price: r.signal(in.Price, -maxNumber),
 	}
 }
@@ -448,6 +454,8 @@ func (r *reader) node(in *writtenNode, sites []*Site, profiles []*energy.Profile
 	r.want(in.Name != "", "a node has no name")
 	r.want(in.Site >= 0, "node %q has no site", in.Name)
 	r.want(in.Jobs >= 0, "node %q has %d jobs", in.Name, in.Jobs)
+	r.count += max(in.Count-1, 0)
+	r.want(in.Count >= 0 && r.count <= maxNodes, "node %q stands for %d nodes", in.Name, in.Count)
 	r.number("the speed of a node", in.Speed)
 	r.number("the PUE of a node", in.PUE)
 	r.resources("the capacity of a node", in.Capacity)
@@ -497,10 +505,15 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	r.number("the PUE of a job", in.PUE)
 	r.resources("what a job asks for", in.Request)
 	r.pairs(in.Selector)
+	r.want(len(in.Sites) <= maxSites, "a job may run at %d sites", len(in.Sites))
+	for _, site := range in.Sites {
+		r.text("a site of a job", site)
+	}
 	j := Job{
 		ID: in.ID, Submitted: r.instant("submitted", in.Submitted), Duration: r.duration("duration", in.Duration),
-		Request: in.Request, Selector: in.Selector, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay),
-		FinishBy: r.instant("finishBy", in.FinishBy), Released: in.Released, Class: in.Class, GPUClass: in.GPUClass,
+		Request: in.Request, Selector: in.Selector, Sites: in.Sites,
+		AllowedDelay: r.duration("allowedDelay", in.AllowedDelay),
+		FinishBy:     r.instant("finishBy", in.FinishBy), Released: in.Released, Class: in.Class, GPUClass: in.GPUClass,
 		PUE: in.PUE, Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible,
 		RestartCost: r.duration("restartCost", in.RestartCost), Running: in.Running,
 		Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked),

@@ -98,7 +98,7 @@ func TestWrittenSnapshotsPlanTheSame(t *testing.T) {
 			t.Fatal("the digest depends on the order of nodes")
 		}
 		sortNodes(s)
-		for _, name := range each {
+		for _, name := range slices.Concat(each, sched.Clusters()) {
 			want, err := replay(s, name)
 			if err != nil {
 				t.Fatal(err)
@@ -187,6 +187,10 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 				fill(t, v.Field(i), n)
 			}
 		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(t, v.Index(0), n)
+		fill(t, v.Index(1), n)
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.String:
@@ -205,7 +209,7 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 // What is added to a snapshot must be written too, or decisions cannot be made again.
 func TestEveryFieldIsWritten(t *testing.T) {
 	n := 0
-	site := &sched.Site{Name: "x", Zone: "DE", PUE: 1.5, Carbon: hourly(t, 1, 2, 3), Price: hourly(t, 4, 5, 6)}
+	site := &sched.Site{Name: "x", Zone: "DE", PUE: 1.5, Weight: 3, Carbon: hourly(t, 1, 2, 3), Price: hourly(t, 4, 5, 6)}
 	site.Carbon.AsOf, site.Carbon.MaxAge, site.Carbon.Quality = day, time.Hour, energy.Measured
 	profile := &energy.Profile{
 		Name: "p", Idle: 10, Max: 20, Exponent: 1.4, Sleep: 1, WakeUp: 5, GPUIdle: 1, GPUMax: 2,
@@ -419,7 +423,7 @@ func TestWrittenForm(t *testing.T) {
 
 // replay plans a snapshot under the strategy of a name.
 func replay(s *sched.Snapshot, strategy string) (sched.Plan, error) {
-	g, err := sched.New(strategy)
+	g, err := sched.ByName(strategy)
 	if err != nil {
 		return nil, err
 	}

@@ -98,18 +98,18 @@ func (g *Greedy) scaled(s *Snapshot, j *Job) (w Window, r Reason, again time.Tim
 }
 
 // decideScaled decides on how many replicas a job runs from now on, and where.
-func (g *Greedy) decideScaled(s *Snapshot, j *Job) Decision {
+func (g *Greedy) decideScaled(s *Snapshot, j *Job) (Decision, *Node) {
 	window, reason, again, replicas := g.scaled(s, j)
 	d := Decision{Job: j.ID, Window: window, Again: again, Reason: reason}
 	if d.Held(s.Now) {
-		return d
+		return d, nil
 	}
 	d.Replicas = replicas
 	sized := j.On(replicas)
 	// Of one that is resumed, what is left is what is placed and priced.
 	sized.Duration, sized.Done, sized.Runtimes = time.Duration(float64(j.remaining())/j.Scaling.Rate(replicas)), 0, nil
 	if j.Running { // what runs stays where it is
-		return d
+		return d, nil
 	}
 	able := *s
 	able.Nodes = nil
@@ -129,5 +129,5 @@ func (g *Greedy) decideScaled(s *Snapshot, j *Job) Decision {
 		d.Window.End = s.Now.Add(best.Runtime(&sized))
 		d.Cost = s.Estimate(&sized, best, d.Window)
 	}
-	return d
+	return d, best
 }

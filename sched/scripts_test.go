@@ -16,13 +16,14 @@ import (
 // TestScripts plays the scenario scripts in testdata: cluster, signals and jobs in, decisions with reasons out.
 //
 //	reset                                               forget everything
-//	site NAME zone=DE pue=1.2 step=1h as-of=T price=P   hourly intensities follow on the next lines
+//	site NAME zone=DE pue=1.2 step=1h as-of=T price=P weight=N
+//	                                                    hourly intensities follow on the next lines
 //	profile NAME idle=W max=W exponent=E sleep=W wake-up=J gpu-idle=W gpu-max=W; a line CLASS SHARE for each class of GPU work
 //	node NAME site=S profile=P cpu=CORES memory=GIB gpu=N used-cpu=CORES used-memory=GIB jobs=N speed=X pue=R live=W
 //	    provisional=W;
 //	                                                    a line CLASS RATE LOADED IDLE for each benchmark
 //	job ID submitted=T cpu=CORES memory=GIB gpu=N duration=D delay=D finish-by=T released=true class=C gpu-class=C pue=R weight=W expected=W
-//	    max-carbon=G percentile=P max-price=P no-carbon=true
+//	    sites=S/S max-carbon=G percentile=P max-price=P no-carbon=true
 //	policy wait=G price=G utilisation=G carbon=G max-delay=D max-age=D min-saving=R
 //	plan STRATEGY now=T last=NODE                       decides on all jobs and prints the decisions
 //	costs STRATEGY now=T                                prints what each node costs the first job
@@ -59,7 +60,10 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 	case "reset":
 		*w = *newWorld()
 	case "site":
-		site := &sched.Site{Name: name, Zone: grid.Zone(a.text("zone", "")), PUE: a.number("pue", 0)}
+		site := &sched.Site{
+			Name: name, Zone: grid.Zone(a.text("zone", "")), PUE: a.number("pue", 0),
+			Weight: int64(a.number("weight", 0)),
+		}
 		step := a.duration("step", time.Hour)
 		if values := numbers(t, d.Input); len(values) > 0 {
 			site.Carbon = grid.Signal{Series: mustSeries(t, step, values)}
@@ -92,7 +96,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 			MinSaving: a.number("min-saving", 0),
 		}
 	case "plan":
-		strategy, err := sched.New(name)
+		strategy, err := sched.ByName(name)
 		if err != nil {
 			return err.Error() + "\n"
 		}
@@ -166,6 +170,9 @@ func (a args) job(name string) sched.Job {
 			Carbon: grid.Intensity(a.number("max-carbon", 0)), Percentile: a.number("percentile", 0),
 			Price: grid.Price(a.number("max-price", 0)), HasPrice: a.has("max-price"), NoCarbon: a.has("no-carbon"),
 		},
+	}
+	if a.has("sites") {
+		job.Sites = strings.Split(a.text("sites", ""), "/")
 	}
 	if a.has("finish-by") {
 		job.FinishBy = a.clock("finish-by")

@@ -12,9 +12,9 @@ type Strategy interface {
 	Plan(*Snapshot) Plan
 }
 
-// nodeCost returns the cost of running c.job on n now; the node of least cost is chosen, ties go by name. ok is false
-// where the snapshot lacks what the cost depends on: then the strategy has no opinion, and c.why may say what is
-// missing.
+// nodeCost returns the cost of running c.job on n now; the node of least cost is chosen, ties go by name, and none
+// whose cost is infinite: the job waits rather than run there. ok is false where the snapshot lacks what the cost
+// depends on: then the strategy has no opinion, and c.why may say what is missing.
 type nodeCost func(c *costing, n *Node) (cost float64, ok bool)
 
 // placing is a where.
@@ -31,6 +31,7 @@ const (
 	alike    traits = 1 << iota // on nothing else of a node than what [Interchangeable] names
 	relative                    // on more than the job's request and the node: see [Greedy.NodeLocal]
 	live                        // on live watts, so that it changes from one job to the next
+	seeded                      // on the policy's seed, which breaks ties by names
 )
 
 var where = map[string]placing{
@@ -54,11 +55,13 @@ var where = map[string]placing{
 		"performance against efficiency, from benchmarks of the class of work and live watts",
 	},
 	"hybrid-idle":     {hybridIdle, relative | live, "the same from benchmarks alone, busy nodes last"},
-	"least-allocated": {leastAllocated, alike, "as stock kube-scheduler scores: most room, balanced"},
+	"least-allocated": {leastAllocated, alike | seeded, "as stock kube-scheduler scores: most room, balanced"},
 	"max-min":         {soonest, 0, ""},
 	"min-min":         {soonest, 0, ""},
-	"most-allocated":  {mostAllocated, alike, "as stock kube-scheduler scores when it is told to fill nodes up"},
-	"peaks":           {peaks, alike, "least increase of power by an exponential model of the node (PEAKS)"},
+	"most-allocated": {
+		mostAllocated, alike | seeded, "as stock kube-scheduler scores when it is told to fill nodes up",
+	},
+	"peaks": {peaks, alike, "least increase of power by an exponential model of the node (PEAKS)"},
 	"profile": {
 		profile, alike | relative,
 		"performance against efficiency, from benchmarks of the class of work alone",
@@ -97,7 +100,10 @@ func parts(name string) (where, when, order string) {
 // New returns the strategy of a name: a where, or where+when as in "carbon+window". Without a when, jobs start now.
 // After a when there may be the order in which a queue is served, as in "balanced+now/shortest"; without one, jobs
 // are served as they come.
-func New(name string) (*Greedy, error) {
+func New(name string) (*Greedy, error) { return newGreedy(name, where) }
+
+// newGreedy is New for some wheres.
+func newGreedy(name string, where map[string]placing) (*Greedy, error) {
 	left, right, last := parts(name)
 	whole, matches := matchers[left]
 	if !matches {
@@ -107,39 +113,39 @@ func New(name string) (*Greedy, error) {
 	rule, okWhen := when[right]
 	order, okOrder := orders[last]
 	if !okWhere || !okWhen || last != "" && !okOrder {
-		return nil, unknown(name)
+		return nil, unknown(name, okWhere)
 	}
 	if matches && order != nil {
 		return nil, unordered(name, left)
 	}
 	return &Greedy{
-		name: name, cost: placing.cost, when: rule, live: where[left].traits&live != 0, match: whole.match,
-		order: order,
+		name: name, cost: placing.cost, when: rule, traits: where[left].traits, match: whole.match, order: order,
 	}, nil
 }
 
 // Greedy serves a queue job by job: a start rule says when, a cost over nodes says where. A few wheres match a queue
 // with the nodes as a whole instead.
 type Greedy struct {
-	name  string
-	cost  nodeCost
-	when  rule
-	live  bool
-	match func(b *batch) // nil: job by job
-	order queueOrder     // nil: as they come
+	name   string
+	cost   nodeCost
+	when   rule
+	traits traits
+	match  func(b *batch) // nil: job by job
+	order  queueOrder     // nil: as they come
 }
 
 // String returns the name that g was made from.
 func (g *Greedy) String() string { return g.name }
 
 // ReadsLive reports whether g looks at what nodes draw just now.
-func (g *Greedy) ReadsLive() bool { return g.live }
+func (g *Greedy) ReadsLive() bool { return g.traits&live != 0 }
 
 // Plan implements [Strategy]. Jobs are served by submission time and then ID, or as g's order says, whatever their
 // order in the queue.
 func (g *Greedy) Plan(s *Snapshot) Plan {
 	if len(s.Queue) == 1 {
-		return Plan{g.decide(s, &s.Queue[0])}
+		d, _ := g.decide(s, &s.Queue[0])
+		return Plan{d}
 	}
 	plan, _ := g.PlanWithin(s, never)
 	return plan
@@ -178,12 +184,14 @@ func (g *Greedy) inTurn(s *Snapshot, gate func(j *Job) (d Decision, decided bool
 			}
 		}
 		work.Nodes = feasible
-		d := g.decide(&work, job)
-		if d.Node != "" {
-			k := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == d.Node })
+		d, on := g.decide(&work, job)
+		if on != nil {
 			sized := job.On(d.Replicas)
-			nodes[k].Provisional += nodes[k].Added(&sized)
-			nodes[k] = nodes[k].Place(sized.Request)
+			k := 0
+			for &nodes[k] != on {
+				k++
+			}
+			nodes = put(nodes, k, &sized)
 			work.Last = d.Node
 			placed(sized.Request)
 		}
@@ -192,15 +200,15 @@ func (g *Greedy) inTurn(s *Snapshot, gate func(j *Job) (d Decision, decided bool
 	return plan
 }
 
-// decide places one job on s.Nodes, all of which are taken as feasible, or holds it.
-func (g *Greedy) decide(s *Snapshot, j *Job) Decision {
+// decide places one job on s.Nodes, all of which are taken as feasible, or holds it. It also returns the node.
+func (g *Greedy) decide(s *Snapshot, j *Job) (Decision, *Node) {
 	if g.chooses(j) {
 		return g.decideScaled(s, j)
 	}
 	window, reason, again := g.when.ask(s, j)
 	d := Decision{Job: j.ID, Window: window, Again: again, Reason: reason}
 	if d.Held(s.Now) || j.Running { // what runs stays where it is
-		return d
+		return d, nil
 	}
 	best, why, ok := g.cheapest(s, j)
 	switch {
@@ -215,7 +223,7 @@ func (g *Greedy) decide(s *Snapshot, j *Job) Decision {
 		d.Window.End = s.Now.Add(best.Runtime(j))
 		d.Cost = s.Estimate(j, best, d.Window)
 	}
-	return d
+	return d, best
 }
 
 // cheapest returns the node of least cost, nil if there is none to choose from. ok is false where there is no opinion,
@@ -227,6 +235,9 @@ func (g *Greedy) cheapest(s *Snapshot, j *Job) (best *Node, why ReasonKind, ok b
 		c, known := g.cost(&costing, n)
 		if !known {
 			return nil, costing.why, false
+		}
+		if math.IsInf(c, 1) {
+			continue
 		}
 		if best == nil || c < least || c == least && n.Name < best.Name {
 			best, least = n, c

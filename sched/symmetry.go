@@ -26,9 +26,9 @@ func (g *Greedy) Symmetry(p *Policy) Symmetry {
 	switch {
 	case left == "round-robin" && when == "":
 		return InTurn
-	case (left == "least-allocated" || left == "most-allocated") && p.Seed != 0:
+	case g.traits&seeded != 0 && p.Seed != 0:
 		return Asymmetric // its ties are broken by names
-	case where[left].traits&alike != 0:
+	case g.traits&alike != 0:
 		return Interchangeable
 	}
 	return Asymmetric
@@ -37,7 +37,5 @@ func (g *Greedy) Symmetry(p *Policy) Symmetry {
 // NodeLocal reports whether g, under a policy, orders two nodes for a job as it orders them for any job that asks for
 // the same, as long as nothing happens on either: a driver that remembers the order may use it again for the next job.
 func (g *Greedy) NodeLocal(p *Policy) bool {
-	left, _, _ := strings.Cut(g.name, "+")
-	seeded := p.Seed != 0 && (left == "least-allocated" || left == "most-allocated")
-	return where[left].traits&relative == 0 && !seeded
+	return g.traits&relative == 0 && (g.traits&seeded == 0 || p.Seed == 0)
 }

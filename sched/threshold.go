@@ -30,7 +30,7 @@ func belowThreshold(s *Snapshot, j *Job) (Window, Reason) {
 	if !j.Limits.limitsCarbon() && !j.Limits.HasPrice {
 		return now, Reason{Kind: Cheapest}
 	}
-	sites := s.known(j.Limits.limitsCarbon(), j.Limits.HasPrice)
+	sites := s.known(j, j.Limits.limitsCarbon(), j.Limits.HasPrice)
 	if len(sites) == 0 {
 		return now, Reason{Kind: NoFreshSignal}
 	}

@@ -8,14 +8,14 @@ import (
 )
 
 // unknown says what is wrong with a name that [New] does not know, and the name that was meant where one is near.
-func unknown(name string) error {
+func unknown(name string, whereIsKnown bool) error {
 	left, right, last := parts(name)
 	wheres, whens := Names()
 	rest := name[len(left):]
 	switch {
 	case slices.Contains(whens, left) && rest == "":
 		return fmt.Errorf("unknown strategy %q: %s is a when: write energy+%s", name, left, left)
-	case !slices.Contains(wheres, left):
+	case !whereIsKnown:
 		if plain, order, ordered := strings.Cut(left, "/"); ordered && slices.Contains(wheres, plain) &&
 			slices.Contains(Orders(), order) {
 			return orderWithoutWhen(name, plain, order)

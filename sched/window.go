@@ -63,6 +63,14 @@ func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	return window, reason
 }
 
+// BestStart returns the start up to the latest at which a run meets the least mean of a signal: of equal ones the
+// first. It is where "window" puts a job that only this signal concerns, so that people are told the same.
+func BestStart(signal *grid.Series, from, latest time.Time, length time.Duration) time.Time {
+	s := &Snapshot{Now: from, Sites: []*Site{{Carbon: grid.Signal{Series: signal}}}}
+	window, _ := cheapest(s, &Job{Submitted: from, Duration: length, AllowedDelay: latest.Sub(from)}, carbonAlone)
+	return window.Start
+}
+
 // latestStart is the job's own latest start, clamped by the policy.
 func (p *Policy) latestStart(j *Job) time.Time {
 	latest := j.LatestStart()
@@ -87,11 +95,11 @@ func (s *Snapshot) mayWait(j *Job, latest time.Time) (why ReasonKind, ok bool) {
 	return NoOpinion, true
 }
 
-// known returns the sites that have the signals that matter, none of them too old. One site of which nothing is known
-// must not decide for all the others: it is left out, and the job may still be placed there.
-func (s *Snapshot) known(carbon, price bool) []*Site {
+// known returns the sites where j may run that have the signals that matter, none of them too old. One site of which
+// nothing is known must not decide for all the others: it is left out, and the job may still be placed there.
+func (s *Snapshot) known(j *Job, carbon, price bool) []*Site {
 	return sitesThat(s.Sites, func(site *Site) bool {
-		return (!carbon || site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge)) &&
+		return j.MayRunAt(site) && (!carbon || site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge)) &&
 			(!price || site.Price.Fresh(s.Now, s.Policy.MaxSignalAge))
 	})
 }
@@ -136,7 +144,7 @@ func (c *windowSearch) mayHold(now Window, latest time.Time) (why ReasonKind, ok
 	if why, ok = c.s.mayWait(c.j, latest); !ok {
 		return why, false
 	}
-	if c.sites = c.s.known(c.weights.countCarbon(), c.weights.countPrice()); len(c.sites) == 0 {
+	if c.sites = c.s.known(c.j, c.weights.countCarbon(), c.weights.countPrice()); len(c.sites) == 0 {
 		return NoFreshSignal, false
 	}
 	if c.sites = sitesThat(c.sites, func(site *Site) bool { return c.covered(site, now) }); len(c.sites) == 0 {
@@ -149,9 +157,38 @@ func (c *windowSearch) mayHold(now Window, latest time.Time) (why ReasonKind, ok
 func (c *windowSearch) start(latest time.Time, atOnce float64) time.Time {
 	start, least := c.s.Now, atOnce
 	for _, site := range c.sites {
-		start, least = c.cheaper(site, latest, start, least)
+		if c.atBest(site, latest) <= least+tolerance*math.Abs(least) {
+			start, least = c.cheaper(site, latest, start, least)
+		}
 	}
 	return start
+}
+
+// atBest returns what no window at the site can cost less than: its signals at their lowest all the time. Of many sites
+// most need no closer look.
+func (c *windowSearch) atBest(site *Site, latest time.Time) float64 {
+	w := c.weights
+	if w.Carbon < 0 || w.Price < 0 || w.Wait < 0 {
+		return math.Inf(-1)
+	}
+	var lowest float64
+	end := latest.Add(c.j.remaining())
+	if w.countCarbon() {
+		least, _ := bounds(site.Carbon.Series, c.s.Now, end)
+		lowest = w.Carbon * least
+	}
+	if w.countPrice() {
+		least, _ := bounds(site.Price.Series, c.s.Now, end)
+		lowest += w.Price * least
+	}
+	return lowest * c.pue(site) * float64(c.power) * c.j.remaining().Seconds() / energy.JoulesPerKWh
+}
+
+func (c *windowSearch) pue(site *Site) float64 {
+	if c.j.PUE > 0 {
+		return c.j.PUE
+	}
+	return site.pue()
 }
 
 // cheaper returns the start and cost of the best window at the site, if that is cheaper than the least cost known so
@@ -199,11 +236,7 @@ func (c *windowSearch) at(site *Site, w Window) (Estimate, float64) {
 	if !c.covered(site, w) {
 		return Estimate{}, math.Inf(1)
 	}
-	pue := site.pue()
-	if c.j.PUE > 0 {
-		pue = c.j.PUE
-	}
-	r := site.steadyRates(w, pue)
+	r := site.steadyRates(w, c.pue(site))
 	e := r.of(c.power, 0)
 	return e, c.weights.cost(e, c.j.Submitted, 0)
 }

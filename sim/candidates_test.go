@@ -50,16 +50,13 @@ func drawFleet(t *rapid.T) *sim.Scenario {
 // Offering one of the nodes that a strategy cannot tell apart changes nothing, under any strategy.
 func TestNarrowedCandidatesChangeNothing(t *testing.T) {
 	wheres, whens := sched.Names()
-	wheres = slices.DeleteFunc(wheres, func(name string) bool {
+	wheres = slices.DeleteFunc(append(wheres, sched.Clusters()...), func(name string) bool {
 		return mustNew(t, name).Symmetry(&sched.Policy{}) == sched.Asymmetric // it is offered all nodes anyway
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawFleet(t)
 		name := rapid.SampledFrom(wheres).Draw(t, "where") + "+" + rapid.SampledFrom(whens).Draw(t, "when")
-		strategy, err := sched.New(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		strategy := mustNew(t, name)
 		want, err := sim.Run(context.Background(), s, name, unnarrowed{strategy})
 		if err != nil {
 			t.Fatal(err)
@@ -118,13 +115,13 @@ func (p *spied) Plan(s *sched.Snapshot) sched.Plan {
 	return p.Greedy.Plan(s)
 }
 
-func mustNew(t testing.TB, name string) *sched.Greedy {
+func mustNew(t rapid.TB, name string) *sched.Greedy {
 	t.Helper()
-	g, err := sched.New(name)
+	g, err := sched.ByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g
+	return g.(*sched.Greedy)
 }
 
 // A result does not depend on how many processors there are.

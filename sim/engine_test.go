@@ -46,7 +46,7 @@ func job(id string, submitted, duration time.Duration, cores int64, delay time.D
 
 func run(t testing.TB, s *sim.Scenario, name string) *sim.Result {
 	t.Helper()
-	strategy, err := sched.New(name)
+	strategy, err := sched.ByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,9 +205,13 @@ func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 			Name: fmt.Sprint("s", i), PUE: 1 + float64(i)/10, Carbon: grid.Signal{Series: series},
 		})
 	}
-	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
+	for i := range rapid.IntRange(len(s.Sites), 5).Draw(t, "nodes") { // one at each site, where strategies may insist on it
 		idle := energy.Watts(rapid.IntRange(20, 150).Draw(t, "idle"))
-		n := node(fmt.Sprint("n", i), rapid.SampledFrom(s.Sites).Draw(t, "site"),
+		at := rapid.SampledFrom(s.Sites).Draw(t, "site")
+		if i < len(s.Sites) {
+			at = s.Sites[i]
+		}
+		n := node(fmt.Sprint("n", i), at,
 			rapid.Int64Range(4, 16).Draw(t, "cores"),
 			&energy.Profile{Idle: idle, Max: idle * 3, Sleep: idle / 10, WakeUp: 1000})
 		n.Speed = rapid.SampledFrom([]float64{0, 1, 0.5, 2, 1.7}).Draw(t, "speed")
@@ -236,10 +240,11 @@ func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 // submitted or released; and energy is what the nodes drew, summed over a fine clock.
 func TestRunKeepsItsInvariants(t *testing.T) {
 	wheres, whens := sched.Names()
+	wheres = append(wheres, sched.Clusters()...)
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return 300 + 200*math.Sin(float64(i)/24*2*math.Pi) })
 		name := rapid.SampledFrom(wheres).Draw(t, "where") + "+" + rapid.SampledFrom(whens).Draw(t, "when")
-		strategy, err := sched.New(name)
+		strategy, err := sched.ByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,6 +69,7 @@ type SiteFile struct {
 	Name   string   `json:"name,omitempty"`
 	Zone   string   `json:"zone,omitempty"`
 	PUE    float64  `json:"pue,omitempty"`
+	Weight int64    `json:"weight,omitempty"` // of "karmada-static"; default: 1
 	Nodes  string   `json:"nodes,omitempty"`
 	Grid   GridFile `json:"grid"`
 	Price  *float64 `json:"price,omitempty"` // per kWh, constant
@@ -333,6 +334,9 @@ func (s *SiteFile) check() error {
 	if s.PUE != 0 && !(s.PUE >= 1 && s.PUE <= 10) {
 		return fmt.Errorf("%spue is %v: want 1 to 10", s.label(), s.PUE)
 	}
+	if s.Weight < 0 {
+		return fmt.Errorf("%sweight is %d: want 1 or more", s.label(), s.Weight)
+	}
 	return nil
 }
 
@@ -370,7 +374,7 @@ func (f *File) loadSite(in *SiteFile) (*sched.Site, []string, error) {
 		return nil, nil, err
 	}
 	notes := []string{note}
-	site := &sched.Site{Name: cmp.Or(in.Name, string(zone)), Zone: zone, PUE: in.PUE, Carbon: signal}
+	site := &sched.Site{Name: cmp.Or(in.Name, string(zone)), Zone: zone, PUE: in.PUE, Weight: in.Weight, Carbon: signal}
 	switch {
 	case in.Price != nil && in.Prices.File != "":
 		return nil, nil, f.fault("site %q has both price and prices", site.Name)

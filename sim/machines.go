@@ -165,10 +165,18 @@ const mostNeeds = 256
 // needs collects the jobs that fit nowhere, and those that are planned to start soon.
 func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 	m := e.machines
+	binder, binds := e.strategy.(interface {
+		Bound(s *sched.Snapshot, j *sched.Job) []string
+	})
 	add := func(job int, start time.Time) {
 		j := &e.scenario.Jobs[job]
+		sites := j.Sites
+		if binds {
+			sites = binder.Bound(&e.snapshot, j)
+		}
 		needs = append(needs, sleep.Need{
 			Job: j.ID, At: start, Request: j.Request, Selector: j.Selector, Duration: j.Duration,
+			Machines: m.at(sites),
 		})
 	}
 	waiting := 0 // none is looked at where none can be helped
@@ -190,6 +198,16 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 		add(int(ev.job), e.scenario.Start.Add(time.Duration(ev.at)))
 	})
 	return needs
+}
+
+// at returns the names of the machines at some sites; of no sites none, which means all machines.
+func (m *machines) at(sites []string) (names []string) {
+	for k := range m.snapshot.Machines {
+		if slices.Contains(sites, m.snapshot.Machines[k].Zone) {
+			names = append(names, m.snapshot.Machines[k].Name)
+		}
+	}
+	return names
 }
 
 // turn changes the state of a machine.

@@ -20,7 +20,8 @@ type waitingQueue struct {
 	alive []int32 // of a pass
 }
 
-// line is the queue of the jobs of one request and one selector; its jobs come in the order of their numbers.
+// line is the queue of the jobs of one request, one selector and the same sites; its jobs come in the order of their
+// numbers.
 type line struct {
 	key   lineKey
 	jobs  []waiter
@@ -31,6 +32,7 @@ type line struct {
 type lineKey struct {
 	request  sched.Resources
 	selector string
+	sites    string
 }
 
 type waiter struct {
@@ -42,6 +44,9 @@ func newWaitingQueue() waitingQueue { return waitingQueue{byKey: map[lineKey]int
 
 func keyOf(j *sched.Job) lineKey {
 	key := lineKey{request: j.Request}
+	if len(j.Sites) > 0 {
+		key.sites = fmt.Sprint(j.Sites)
+	}
 	if len(j.Selector) > 0 {
 		key.selector = fmt.Sprint(j.Selector) // sorted by key
 	}

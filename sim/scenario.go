@@ -3,9 +3,12 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // Validate reports everything that keeps a scenario from being run.
@@ -93,11 +96,26 @@ func (s *Scenario) checkJobs() (errs []error) {
 					"job %s: wants a duration above 0, a submission at or after %s and an allowed delay of 0 or more",
 					j.ID, s.Start.Format(time.RFC3339)))
 		}
-		if err := checkScaling(j); err != nil {
+		if err := errors.Join(checkScaling(j), s.checkPlaces(j)); err != nil {
 			errs = append(errs, fmt.Errorf("job %s: %w", j.ID, err))
 		}
 	}
 	return errs
+}
+
+// checkPlaces makes sure that the sites where a job may run are some of the scenario.
+func (s *Scenario) checkPlaces(j *sched.Job) error {
+	for _, name := range j.Sites {
+		if !slices.ContainsFunc(s.Sites, func(site *sched.Site) bool { return site.Name == name }) {
+			var names []string
+			for _, site := range s.Sites {
+				names = append(names, site.Name)
+			}
+			return fmt.Errorf("sites: unknown site %q%s: have %s", name, sched.DidYouMean(name, names),
+				strings.Join(names, ", "))
+		}
+	}
+	return nil
 }
 
 // timelineStep picks the interval of the timeline: about 300 over the time in which jobs can start, and no finer than a

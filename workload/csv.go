@@ -28,6 +28,7 @@ const (
 	columnOwner        = "owner"
 	columnQueue        = "queue"
 	columnSelector     = "selector" // labels that a node must carry, as key=value;key=value
+	columnSites        = "sites"    // where it may run, as berlin;oslo, its home first; empty: at every site
 	columnUse          = "cpu_use"  // share of its cores that it keeps busy, 0 to 1; empty: all of them
 	columnMinReplicas  = "min_replicas"
 	columnMaxReplicas  = "max_replicas"
@@ -41,7 +42,7 @@ var ours = format{
 	required: []string{columnID, columnSubmit, columnDuration, columnCPU},
 	optional: []string{
 		columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector,
-		columnUse, columnMinReplicas, columnMaxReplicas, columnThroughput,
+		columnSites, columnUse, columnMinReplicas, columnMaxReplicas, columnThroughput,
 	},
 }
 
@@ -58,6 +59,7 @@ func (t *Trace) csvJob(row *rows, start time.Time) {
 		row.refuse(columnDeadline, fmt.Errorf("%q is not after the submission", row.text(columnDeadline)))
 	}
 	job.Selector = given(row, columnSelector, nil, selector)
+	job.Sites = given(row, columnSites, nil, places)
 	scaling(row, &job)
 	t.Jobs = append(t.Jobs, job)
 	if _, has := row.index[columnUse]; has {
@@ -77,6 +79,17 @@ func selector(text string) (map[string]string, error) {
 		labels[key] = value
 	}
 	return labels, nil
+}
+
+// places parses the names of sites.
+func places(text string) ([]string, error) {
+	sites := strings.Split(strings.Clone(text), ";")
+	for i, site := range sites {
+		if site == "" || slices.Contains(sites[:i], site) {
+			return nil, fmt.Errorf("%q: want site;site, each once", text)
+		}
+	}
+	return sites, nil
 }
 
 func share(text string) (float64, error) {
@@ -271,6 +284,7 @@ func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
 		{columnOwner, false, func(i int) string { return t.Jobs[i].Owner }},
 		{columnQueue, false, func(i int) string { return t.Jobs[i].Queue }},
 		{columnSelector, false, func(i int) string { return selectorText(t.Jobs[i].Selector) }},
+		{columnSites, false, func(i int) string { return strings.Join(t.Jobs[i].Sites, ";") }},
 		{columnUse, false, func(i int) string {
 			if t.Use == nil || t.Use[i] == 1 {
 				return ""

@@ -255,6 +255,7 @@ func TestReadRealTraces(t *testing.T) {
 
 func TestWriteCSVReadsBack(t *testing.T) {
 	jobs := workloadtest.Demo(1, t0)
+	jobs[2].Sites = []string{"oslo", "berlin"}
 	jobs[3].Owner, jobs[4].Queue, jobs[5].Selector = "ann", "long", map[string]string{"a": "1", "b": "x,y"}
 	jobs[0].FinishBy, jobs[1].AllowedDelay, jobs[2].Duration = at(1e6), workload.NoDelayGiven, 1234567*time.Microsecond
 	var text bytes.Buffer

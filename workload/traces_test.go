@@ -248,6 +248,10 @@ func TestReadTracesRefuses(t *testing.T) {
 			"id,submit_time,duration,cpu,selector\na,0,1,1,gpu\n", "",
 			`workload.csv:2: selector: "gpu": want key=value`,
 		},
+		"sites": {
+			"id,submit_time,duration,cpu,sites\na,0,1,1,oslo;oslo\n", "",
+			`workload.csv:2: sites: "oslo;oslo": want site;site, each once`,
+		},
 	} {
 		got, err := workload.Load(write(t, c.text), c.format, t0)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

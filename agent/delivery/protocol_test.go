@@ -22,7 +22,8 @@ func TestProtocolIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(data)
-	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(page, -1)
+	ofAgents, _, _ := strings.Cut(page, "## From cluster to federation")
+	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(ofAgents, -1)
 	if len(examples) != 2 {
 		t.Fatalf("%d examples", len(examples))
 	}

@@ -59,6 +59,8 @@ const (
 	// `batch`, `service`, `stateful`, `system` or `generic`: which overrides of a policy hold for it; without it, the
 	// kind of its owner says
 	LabelWorkloadType = Prefix + "workload-type"
+	// `true`: on a Job of a Karmada federation, it may be moved to another cluster while it runs, and starts anew there
+	LabelInterruptible = Prefix + "interruptible"
 	// name: its class of benchmarks, for the strategy `hybrid`
 	LabelWorkloadClass = Prefix + "workload-class"
 	// name: the team that is charged; on a namespace, the team of all pods in it

@@ -38,6 +38,7 @@ type EnergyBudgetList struct {
 // EnergyBudgetSpec says how much, in which time, for whom, and what happens then.
 //
 // +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.period.type == 'Lifetime'",message="a budget per workload is for its lifetime"
+// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || !has(self.scope) || !has(self.scope.clusters)",message="a budget per workload counts its own cluster alone: leave out scope.clusters"
 // +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.actions.all(a, a.do != 'HoldNewWork')",message="a budget per workload cannot hold new work"
 type EnergyBudgetSpec struct {
 	Limits BudgetLimits `json:"limits"`
@@ -131,7 +132,7 @@ const (
 	PeriodLifetime = "Lifetime"
 )
 
-// BudgetScope selects workloads of the namespace. What is named by both must match both.
+// BudgetScope selects workloads of the namespace. What is named by several must match all.
 type BudgetScope struct {
 	// Owners of pods, as the ledger names them: Job/import, CronJob/nightly, Deployment/shop.
 	// +optional
@@ -147,6 +148,14 @@ type BudgetScope struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +listType=set
 	Teams []string `json:"teams,omitempty"`
+	// Clusters of a federation in which use of a namespace of this name counts; a dot is the budget's own, by default
+	// the only one. What is done is done in the budget's own.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^(\.|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`
+	// +listType=set
+	Clusters []string `json:"clusters,omitempty"`
 }
 
 // BudgetDeed is something that is done.

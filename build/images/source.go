@@ -58,7 +58,9 @@ func run(ctx context.Context, out string, names, arches []string, s source) erro
 			return fmt.Errorf("writing %s: %w", path, err)
 		}
 		fmt.Fprintf(&digests, "%s %s\n", image.Digest, s.reference(name))
-		values.WriteString(pinned(name, image.Digest))
+		if name != "kubenergy-karmada" { // deploy/karmada names it: it is not of the chart
+			values.WriteString(pinned(name, image.Digest))
+		}
 		fmt.Printf("%s  %s  %s\n", path, s.reference(name), image.Digest)
 	}
 	return errors.Join(os.WriteFile(filepath.Join(out, "digests.txt"), []byte(digests.String()), 0o644),

@@ -12,11 +12,15 @@ import (
 // NodesPower is the answer of GET /api/v1/nodes/power.
 type NodesPower struct {
 	Nodes []NodePower `json:"nodes"` // by name
+	// Members are nodes of other clusters of a federation, as CLUSTER/NODE: nothing is decided by them.
+	Members []NodePower `json:"members,omitempty"`
 }
 
 // NodePower is what a node draws now, without PUE.
 type NodePower struct {
-	Node    string         `json:"node"`
+	Node string `json:"node"`
+	// Host is the machine that this node is a virtual machine of, by its agent: the host's value includes this one.
+	Host    string         `json:"host,omitempty"`
 	Watts   float64        `json:"watts"`
 	AsOf    time.Time      `json:"asOf"` // by the clock of the central unit: when the value was true
 	Quality energy.Quality `json:"quality"`
@@ -76,6 +80,17 @@ type PodPower struct {
 // Decisions is the answer of GET /api/v1/decisions, and what POST takes.
 type Decisions struct {
 	Decisions []ledger.Record `json:"decisions"`
+}
+
+// MostForwarded is how many bookings a request to POST /api/v1/clusters/{cluster}/bookings has at most.
+const MostForwarded = 256
+
+// Forwarded is the answer of POST /api/v1/clusters/{cluster}/bookings: every line that is not refused is booked.
+type Forwarded struct {
+	Booked int `json:"booked"` // lines, now or before
+	// Refused says why lines are not booked, by their number from 0: they, or one of their stream before them, never
+	// will be as they are.
+	Refused map[int]string `json:"refused,omitempty"`
 }
 
 // Error is the body of every answer that is no success.

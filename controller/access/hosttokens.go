@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -182,8 +183,8 @@ type hostEntry struct {
 }
 
 func (e *hostEntry) read() (host Host, tokens []digest, err error) {
-	if !plausibleName(e.Node, mostNodeName) {
-		return Host{}, nil, fmt.Errorf("node is no name of 1 to %d characters", mostNodeName)
+	if !plausibleName(e.Node, mostNodeName) || strings.Contains(e.Node, "/") { // CLUSTER/NODE is another cluster's
+		return Host{}, nil, fmt.Errorf("node is no name of 1 to %d characters without a slash", mostNodeName)
 	}
 	for key, text := range map[string]string{"tokenSHA256": e.SHA256, "previousTokenSHA256": e.Previous} {
 		if text == "" && key != "tokenSHA256" {

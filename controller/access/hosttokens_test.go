@@ -118,7 +118,8 @@ func TestHostTokensRefuse(t *testing.T) {
 		"power":           "hosts: [{node: a, tokenSHA256: " + sum("one") + ", maxPowerWatts: -1}]",
 		"NaN":             "hosts: [{node: a, tokenSHA256: " + sum("one") + ", maxPowerWatts: .nan}]",
 		"no YAML":         "hosts: [", "a key twice": "hosts: []\nhosts: []",
-		"control": "hosts: [{node: \"a\\n\", tokenSHA256: " + sum("one") + "}]",
+		"a node of a cluster": "hosts: [{node: alpha/a, tokenSHA256: " + sum("one") + "}]",
+		"control":             "hosts: [{node: \"a\\n\", tokenSHA256: " + sum("one") + "}]",
 	} {
 		file := filepath.Join(t.TempDir(), "hosts")
 		write(t, file, text)

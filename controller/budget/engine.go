@@ -40,6 +40,7 @@ type Options struct {
 	Key        []byte         // signs what webhooks are told; nil: it is not signed
 	Hosts      []string       // host or host:port of webhooks that budgets may name, also inside and without TLS
 	URLs       dial.KeyReader // of webhooks that budgets name as secret:NAME
+	Cluster    string         // this one's name in a federation
 	Identity   string         // of this process; "": random
 	Now        func() time.Time
 	Log        *slog.Logger

@@ -250,6 +250,38 @@ func TestTeamOfANamespace(t *testing.T) {
 	}
 }
 
+// TestClustersThatCount has 2 kWh booked here and 2 in another cluster, under the same names, and one more kWh there.
+func TestClustersThatCount(t *testing.T) {
+	for _, c := range []struct {
+		clusters []string
+		percent  float64
+	}{
+		{nil, 20},
+		{[]string{"."}, 20},
+		{[]string{"home"}, 20},
+		{[]string{"alpha"}, 30},
+		{[]string{".", "alpha"}, 50},
+		{[]string{"alpha", "home"}, 50},
+		{[]string{"beta"}, 0},
+	} {
+		w := newWorld(t, newBudget(func(b *v1alpha1.EnergyBudget) {
+			b.Spec.Limits.EnergyKWh, b.Spec.Scope.Clusters = new(10.0), c.clusters
+		}))
+		w.used(monday, monday.Add(time.Minute), oneKWh*2, "team", "Job/j")
+		w.bookIn("alpha/", monday, monday.Add(time.Minute), oneKWh, ledger.Consumer{
+			Key: "pod/" + uidOf("Job/k"), Account: ledger.Account{
+				Kind: ledger.Workload, Namespace: "team", OwnerKind: "Job", Owner: "k",
+			},
+		})
+		e := w.engine("a", nil, (&clockAt{monday.Add(time.Hour)}).now)
+		e.o.Cluster = "home"
+		e.sweepAndWork(t.Context())
+		if got := w.budget("month").Status.Percent; got != c.percent {
+			t.Errorf("of clusters %q %v %% are used, want %v", c.clusters, got, c.percent)
+		}
+	}
+}
+
 func TestEachActionOnce(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	actions := append(do(v1alpha1.DeedLog, v1alpha1.DeedEvent, v1alpha1.DeedNotify, v1alpha1.DeedAnnotate,

@@ -23,7 +23,7 @@ type Ledger interface {
 // question is what several budgets have in common that one query can answer.
 type question struct {
 	period
-	by string // dimensions, separated by spaces
+	by, clusters string // dimensions, and clusters that count, separated by spaces
 }
 
 // questionOf returns the question that a budget needs the answer to.
@@ -38,7 +38,7 @@ func questionOf(b *v1alpha1.EnergyBudget, p period, now time.Time) question {
 	if len(scope.Teams) > 0 {
 		by += " " + string(ledger.ByTeam)
 	}
-	return question{p.asked(now), by}
+	return question{p.asked(now), by, cmp.Or(strings.Join(scope.Clusters, " "), ledger.OwnCluster)}
 }
 
 const cronJob = "CronJob/"
@@ -82,7 +82,7 @@ func (e *Engine) ask(ctx context.Context, all []*budgetCase, now time.Time) (fai
 			return inScope(dimensions, key, &c.budget.Spec.Scope)
 		}, &ledger.Query{
 			From: q.from, To: q.to, GroupBy: dimensions, Namespaces: sortedKeys(by),
-			Kinds: ledger.Workloads(),
+			Kinds: ledger.Workloads(), Clusters: strings.Fields(q.clusters), Own: e.o.Cluster,
 		}))
 	}
 	return failed
@@ -107,6 +107,9 @@ func sum[T interface{ base() *account }](ctx context.Context, e *Engine, by map[
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	q.GroupBy = append(slices.Clip(q.GroupBy), ledger.ByKind)
+	if len(q.Clusters) == 0 {
+		q.Clusters = []string{ledger.OwnCluster} // another's Job of that name is another Job
+	}
 	asked := e.o.Now()
 	answer, err := e.o.Ledger.Query(ctx, q)
 	if err != nil {

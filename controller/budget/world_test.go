@@ -150,10 +150,18 @@ func uidOf(owner string) string {
 	return fmt.Sprintf("%s-0000-4000-8000-000000000000", sum[:8])
 }
 
+// book books what a consumer used, here and, under the same names, in another cluster: no budget counts that.
 func (w *world) book(from, to time.Time, used energy.Microjoules, c ledger.Consumer) {
 	w.t.Helper()
+	for _, cluster := range []string{"", "alpha/"} {
+		w.bookIn(cluster, from, to, used, c)
+	}
+}
+
+func (w *world) bookIn(cluster string, from, to time.Time, used energy.Microjoules, c ledger.Consumer) {
+	w.t.Helper()
 	c.Account.Signal, c.Account.Currency, c.Account.Site = w.rates.Signal, w.rates.Currency, w.rates.Site
-	node := "node-" + digest(c.Key)[:6]
+	node := cluster + "node-" + digest(c.Key)[:6]
 	w.last[node]++
 	began := from.Sub(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
 	_, errs, err := w.books.Book(context.Background(), []*ledger.Booking{{

@@ -65,22 +65,42 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	if !agentless {
 		booking.NodeSeen = seen
 	}
+	if h.c.Forward {
+		var err error
+		if booking.Forward, err = booking.Pack(); err != nil {
+			done(false, true)
+			return ledger.Receipt{}, nil, err
+		}
+	}
+	receipt, err := h.commit(ctx, n, booking, done)
+	if err != nil {
+		return receipt, nil, err
+	}
+	if receipt.Booked {
+		h.metrics.count(b, &r, &receipt)
+	}
+	return receipt, r.names, nil
+}
+
+// commit books what a node was found able to do, and tells done.
+func (h *Handler) commit(ctx context.Context, n *node, booking *ledger.Booking, done func(booked, known bool),
+) (ledger.Receipt, error) {
 	// If the client disconnects, booking still finishes, so that its result is known.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookTimeout)
 	defer cancel()
 	receipt, err := h.c.Ledger.Book(ctx, booking)
 	done(receipt.Booked, ctx.Err() == nil) // what took too long may be booked yet
 	if err != nil {
-		return receipt, nil, err
+		return receipt, err
 	}
+	b := booking.Batch
 	n.remember(&b.Stream, receipt.Acked)
 	if receipt.Booked {
 		n.envelope.keeps(booking.NodeSeen)
-		n.booked(b, now)
-		h.surge(n, b.Stream.Node, now)
-		h.metrics.count(b, &r, &receipt)
+		n.booked(b, booking.Received)
+		h.surge(n, b.Stream.Node, booking.Received)
 	}
-	return receipt, r.names, nil
+	return receipt, nil
 }
 
 // correct moves an interval that ends in the future, as what has been used has been used by now, or so long ago that no

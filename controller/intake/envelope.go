@@ -51,6 +51,8 @@ type breach struct {
 
 func (b *breach) Error() string { return b.text }
 
+func (*breach) Unwrap() error { return ErrRefused }
+
 // An envelope holds what a node has told against what it can do. What it told beyond full power is remembered: the
 // slack of a batch must not be had again with each of many short ones.
 type envelope struct {
@@ -168,6 +170,13 @@ func (e *envelope) recall(ctx context.Context, l Booker, node string, now time.T
 	e.asked, e.since, e.time = now, told.Since, told.Time+e.going
 	e.kept, e.seen = told.Seen, told.Seen.Add(e.seen)
 	return nil
+}
+
+// count has the time counted that a node tells of without an agent. The ledger does not: it begins anew with us.
+func (e *envelope) count(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked, e.since = now, cmp.Or(e.since, now.Add(-mostBacklog))
 }
 
 // limits returns what the node can do, and what it has where the ledger does not know that yet.

@@ -47,6 +47,9 @@ type Config struct {
 	Envelope func(node string, seen ledger.Seen) Limits
 	// Power is the state of a node's machine: asleep or booting; nil: all are awake.
 	Power func(node string) string
+	// Members are the clusters that forward what they book; Forward: so does this one.
+	Members access.Members
+	Forward bool
 	// Known reports whether there is a node of a name, besides those that have sent something.
 	Known func(node string) bool
 
@@ -78,6 +81,8 @@ type Handler struct {
 	c       Config
 	memory  *semaphore.Weighted
 	news    novelties
+	members map[string]*member
+	unpacks chan struct{} // places of bodies of members that are in memory
 	metrics *metrics
 	audit   *rate.Limiter
 	unsaid  atomic.Int64 // lines that were too many
@@ -100,6 +105,13 @@ func New(c Config) *Handler {
 		c: c, memory: semaphore.NewWeighted(memory),
 		nodes: cache.NewLRUExpireCacheWithClock(mostNodes, clock(c.Now)),
 		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
+		members: map[string]*member{}, unpacks: make(chan struct{}, mostUnpacks),
+	}
+	for name, m := range c.Members {
+		h.members[name] = &member{
+			Member: m, place: make(chan struct{}, 1), nodes: novelties{most: m.Nodes},
+			rate: rate.NewLimiter(rate.Limit(m.Bookings)/60, m.Bookings), //nolint:mnd // seconds of a minute
+		}
 	}
 	promauto.With(c.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "kubenergy_ingest_told_ratio",
@@ -192,7 +204,7 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 	if b.Last <= acked {
 		return acknowledge(b, acked, nil, "again")
 	}
-	undo, wait, ok := n.begins(b, h.c.Now())
+	undo, wait, ok := n.begins(b, false, h.c.Now())
 	if !ok {
 		h.tell("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot",
 			b.Stream.Boot, "first", b.First)
@@ -244,22 +256,20 @@ func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	return refused("error", http.StatusInternalServerError, "booking failed")
 }
 
-// Local books a batch that the central unit has made itself. An error that is [ErrRefused], [ledger.ErrOverlap] or
-// [ledger.ErrPartly] says that the batch will never be booked as it is; after others it may be tried again.
+// Permanent reports whether booking the same again would fail in the same way.
+func Permanent(err error) bool {
+	return errors.Is(err, ErrRefused) || errors.Is(err, ledger.ErrOverlap) || errors.Is(err, ledger.ErrPartly) ||
+		errors.Is(err, ledger.ErrInvalid)
+}
+
+// Local books a batch that the central unit has made itself. After an error that is not [Permanent] it may be tried
+// again.
 func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) error {
 	if err := b.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	own := *b // what is corrected is not the caller's
-	key := own.Stream.Node
-	if agentless {
-		key += "\n" // no node's name: what an agent tells and what is estimated cover the same time
-	}
-	n := h.node(key)
-	_, _, err := h.book(ctx, n, &own, agentless)
-	if broken, ok := errors.AsType[*breach](err); ok {
-		err = fmt.Errorf("%w: %w", ErrRefused, broken)
-	}
+	_, _, err := h.book(ctx, h.node(keyOf(own.Stream.Node, agentless)), &own, agentless)
 	result := "local"
 	if err != nil {
 		result = "local_failed"

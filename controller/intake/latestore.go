@@ -161,6 +161,11 @@ func (s *LateStore) Gauges(ctx context.Context) (ledger.Statistics, error) {
 	return ask(s, func(l ledger.Store) (ledger.Statistics, error) { return l.Gauges(ctx) })
 }
 
+// Outbox returns the store's, if it is open.
+func (s *LateStore) Outbox() (ledger.Outbox, error) {
+	return ask(s, func(l ledger.Store) (ledger.Outbox, error) { return l.(ledger.Outbox), nil })
+}
+
 // Close implements [ledger.Store].
 func (s *LateStore) Close() error {
 	s.mu.Lock()

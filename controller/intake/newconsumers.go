@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 // novelties bound how many names a node can invent: of virtual machines, of control groups, of pods that do
 // not exist. Each is a row in the ledger.
 type novelties struct {
+	most  int // of a node; 0: mostNovelOfNode
 	mu    sync.Mutex
 	began time.Time
 	seen  map[uint64]struct{}
@@ -39,7 +41,7 @@ func (n *novelties) admit(node, id string, now time.Time) bool {
 	if _, known := n.seen[sum]; known {
 		return true
 	}
-	if n.of[node] >= mostNovelOfNode || len(n.seen) >= mostNovelOfNodes {
+	if n.of[node] >= cmp.Or(n.most, mostNovelOfNode) || len(n.seen) >= mostNovelOfNodes {
 		return false
 	}
 	n.seen[sum] = struct{}{}

@@ -64,6 +64,14 @@ func (h *Handler) node(name string) *node {
 	return n
 }
 
+// keyOf returns the name that a node is remembered by: what an agent tells and what is estimated cover the same time.
+func keyOf(node string, agentless bool) string {
+	if agentless {
+		return node + "\n" // no node's name
+	}
+	return node
+}
+
 // known returns what is remembered of a node that has sent something, or nil.
 func (h *Handler) known(name string) *node {
 	n, _ := h.nodes.Get(name)

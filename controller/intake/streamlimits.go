@@ -22,10 +22,10 @@ func aDay(most int) *rate.Limiter {
 }
 
 // begins reports whether a batch may be booked if it begins a stream, or leaves out time after what was booked
-// before: the ledger keeps a row of each stream, and of each time without gaps. Where it is not booked after all,
-// undo gives that back.
-func (n *node) begins(b *batch.Batch, now time.Time) (undo func(), wait time.Duration, ok bool) {
-	if p, known := n.last(&b.Stream); known && p.end == b.StartSinceBoot {
+// before, as estimates may: the ledger keeps a row of each stream, and of each time without gaps. Where it is not
+// booked after all, undo gives that back.
+func (n *node) begins(b *batch.Batch, agentless bool, now time.Time) (undo func(), wait time.Duration, ok bool) {
+	if p, known := n.last(&b.Stream); known && (agentless || p.end == b.StartSinceBoot) {
 		return func() {}, 0, true
 	}
 	r := n.begun.ReserveN(now, 1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/ledger"
 )
 
 // Nodes returns what nodes draw, by name. It is made anew at most once a second and only if something has changed;
@@ -38,7 +39,7 @@ func answer[T any](s *State, kept *atomic.Pointer[listed[T]], every time.Duratio
 }
 
 func (s *State) listNodes(now time.Time) api.NodesPower {
-	list := make([]api.NodePower, 0, len(s.nodes))
+	all := api.NodesPower{Nodes: make([]api.NodePower, 0, len(s.nodes))}
 	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
 		n := s.nodes[name]
 		v := n.best(now)
@@ -46,7 +47,7 @@ func (s *State) listNodes(now time.Time) api.NodesPower {
 			continue
 		}
 		p := api.NodePower{
-			Node: name, Watts: rounded(float64(v.power)), AsOf: v.asOf.UTC().Truncate(time.Millisecond),
+			Node: name, Host: n.host, Watts: rounded(float64(v.power)), AsOf: v.asOf.UTC().Truncate(time.Millisecond),
 			Quality: v.quality, Source: v.source, Implausible: v.implausible,
 		}
 		for _, f := range n.fresh {
@@ -54,9 +55,13 @@ func (s *State) listNodes(now time.Time) api.NodesPower {
 				p.Fresh = append(p.Fresh, f.uid)
 			}
 		}
-		list = append(list, p)
+		into := &all.Nodes
+		if ledger.ClusterOf(name) != "" {
+			into = &all.Members
+		}
+		*into = append(*into, p)
 	}
-	return api.NodesPower{Nodes: list}
+	return all
 }
 
 func (s *State) listWorkloads(time.Time) api.WorkloadsPower {

@@ -76,9 +76,10 @@ type value struct {
 
 // node is what is known of one.
 type node struct {
-	value           // by its agent, or estimated where it has none
-	agentless bool  // it is the latter
-	wall      value // by a meter on the network, which knows better
+	value            // by its agent, or estimated where it has none
+	agentless bool   // it is the latter
+	host      string // whose virtual machine it is, by its agent; "": none is known
+	wall      value  // by a meter on the network, which knows better
 	heard     time.Time
 	met       bool            // batches have told of its pods before
 	pods      map[string]*pod // by UID
@@ -117,7 +118,9 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	}
 	n.heard = now
 	s.changes++
-	s.attribute(n, b, measured, asOf)
+	if ledger.ClusterOf(b.Batch.Stream.Node) == "" { // of others, no pod is placed or expected here
+		s.attribute(n, b, measured, asOf)
+	}
 	// What is mostly not measured, is old or covers a long time is no value of now.
 	length := b.Batch.End.Sub(b.Batch.Start)
 	if b.Batch.Unmeasured > length/2 || length > longest || now.Sub(asOf) > maxAge {
@@ -128,6 +131,7 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 		power: drawn, asOf: asOf, quality: b.Batch.Quality, source: b.Batch.Source,
 		implausible: s.contradicts(b.Batch.Stream.Node, drawn),
 	}, b.Agentless
+	n.host = b.Account(ledger.Unknown).Host
 }
 
 // Wall is told of the reading of a meter on the network. While it is fresh it counts in place of what the node's agent

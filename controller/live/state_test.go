@@ -91,6 +91,25 @@ func (s *State) nodeWatts(name string) (power energy.Watts, asOf time.Time, ok b
 	return 0, time.Time{}, false
 }
 
+// TestMembersAreApart: what another cluster forwards is shown, and nothing is decided by it.
+func TestMembersAreApart(t *testing.T) {
+	w := &watch{noon}
+	s := state(Options{Now: w.Now})
+	for range 3 {
+		s.Booked(booking(w, "alpha/a", 50, replica("1", 30)), booked)
+		s.Booked(booking(w, "z", 80), booked)
+		w.now = w.now.Add(tick)
+	}
+	all := s.Nodes()
+	if len(all.Nodes) != 1 || all.Nodes[0].Node != "z" || len(all.Members) != 1 || all.Members[0].Node != "alpha/a" ||
+		all.Members[0].Watts != 50 || all.Members[0].Fresh != nil {
+		t.Errorf("%+v", all)
+	}
+	if pods, expected := s.Pods("").Pods, s.Workloads().Workloads; len(pods)+len(expected) != 0 {
+		t.Errorf("pods %+v, workloads %+v", pods, expected)
+	}
+}
+
 func TestNodeWatts(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -152,6 +171,23 @@ func TestNodeWatts(t *testing.T) {
 				t.Error("it does not age")
 			}
 		})
+	}
+}
+
+// A guest is listed with its host, until its agent names none.
+func TestHostOfAGuest(t *testing.T) {
+	w := &watch{noon}
+	s := state(Options{Now: w.Now})
+	for _, host := range []string{"iron", ""} {
+		w.now = w.now.Add(tick)
+		b := booking(w, "vm", 30)
+		if host != "" {
+			b.Batch.Parent = &batch.Parent{Host: host, VM: "vm-1"}
+		}
+		s.Booked(b, booked)
+		if got := s.Nodes().Nodes[0]; got.Host != host {
+			t.Errorf("listed %+v, want the host %q", got, host)
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) error {
 
 // follow keeps what a decision depends on in caches.
 func (l *loop) follow(ctx context.Context, changed chan<- struct{}) (synced []cache.InformerSynced) {
-	factory := informers.NewSharedInformerFactoryWithOptions(l.Client, 0, informers.WithTransform(trim))
+	factory := informers.NewSharedInformerFactoryWithOptions(l.Client, 0, informers.WithTransform(kube.Trim))
 	nodes, pods := factory.Core().V1().Nodes(), factory.Core().V1().Pods()
 	jobs, volumes := factory.Batch().V1().Jobs(), factory.Core().V1().PersistentVolumes()
 	poke := func() { kube.Poke(changed) }
@@ -125,21 +125,6 @@ func (l *loop) follow(ctx context.Context, changed chan<- struct{}) (synced []ca
 	}
 	factory.StartWithContext(ctx)
 	return synced
-}
-
-// trim leaves out what no decision depends on.
-func trim(obj any) (any, error) {
-	if o, ok := obj.(metav1.Object); ok {
-		o.SetManagedFields(nil)
-	}
-	if p, ok := obj.(*v1.Pod); ok {
-		p.Spec.Volumes, p.Status.ContainerStatuses, p.Status.InitContainerStatuses = nil, nil, nil
-		for i := range p.Spec.Containers {
-			c := &p.Spec.Containers[i]
-			p.Spec.Containers[i] = v1.Container{Name: c.Name, Resources: c.Resources}
-		}
-	}
-	return obj, nil
 }
 
 // lead tries to hold the Lease until ctx ends, and again where it is lost. What it stores ends when the Lease cannot be

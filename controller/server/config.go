@@ -41,12 +41,15 @@ type Gate interface {
 
 // Config is what the interface stands on.
 type Config struct {
+	Cluster string // what the rows of this cluster have as their cluster
 	Ledger  Ledger
 	Live    Live
 	Gate    Gate
 	Batches http.Handler // of POST /api/v1/batches; it tells callers apart by itself
-	View    func() *kube.View
-	Power   func(node string) string // what its machine does, by the label; "": it is awake
+	// Bookings books what another cluster has booked.
+	Bookings http.Handler
+	View     func() *kube.View
+	Power    func(node string) string // what its machine does, by the label; "": it is awake
 	// Client reads nodes, pods and GridZones from a cache, and creates the Jobs of POST /ingest.
 	Client client.Client
 	// Recorded is told of decisions once they are written; nil: nothing is.

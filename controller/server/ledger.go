@@ -26,25 +26,9 @@ var media = map[string]string{
 	"json": contentJSON, "csv": "text/csv; charset=utf-8; header=present", "influx": "text/plain; charset=utf-8",
 }
 
-var groups = []ledger.Dimension{
-	ledger.ByKind, ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByTeam, ledger.ByStrategy, ledger.BySite,
-	ledger.ByNode, ledger.ByPod, ledger.ByUID, ledger.ByWindow, ledger.ByHour, ledger.ByDay,
-}
-
-func dimensions() string {
-	var names []string
-	for _, d := range groups {
-		names = append(names, string(d))
-	}
-	return strings.Join(names, ", ")
-}
-
-func kinds() string {
-	var names []string
-	for k := range ledger.Kinds() {
-		names = append(names, k.String())
-	}
-	return strings.Join(names, ", ")
+// listed puts commas between texts that have no spaces.
+func listed[T any](all []T) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ", ")
 }
 
 // Audit is the answer of GET /api/v1/ledger/audit.
@@ -102,19 +86,20 @@ func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 	asked := &ledger.Query{
 		Namespaces: q.namespaces(), Owners: q.list("owner"), Pods: q.list("pod"), Nodes: q.list("node"),
 		Teams: q.list("team"), Strategies: q.list("strategy"), Sites: q.list("site"),
+		Clusters: q.list("cluster"), Own: s.Cluster,
 	}
 	for _, name := range q.list("kind") {
 		var k ledger.Kind
 		if err := k.UnmarshalText([]byte(name)); err != nil {
-			q.refuse("kind is %.40q: want %s", name, kinds())
+			q.refuse("kind is %.40q: want %s", name, listed(slices.Collect(ledger.Kinds())))
 		}
 		asked.Kinds = append(asked.Kinds, k)
 	}
 	for _, list := range q.list("groupBy") {
 		for name := range strings.SplitSeq(list, ",") {
 			d := ledger.Dimension(strings.TrimSpace(name))
-			if !slices.Contains(groups, d) || slices.Contains(asked.GroupBy, d) {
-				q.refuse("groupBy has %.40q: want each once of %s", name, dimensions())
+			if !slices.Contains(ledger.Dimensions(), d) || slices.Contains(asked.GroupBy, d) {
+				q.refuse("groupBy has %.40q: want each once of %s", name, listed(ledger.Dimensions()))
 			}
 			asked.GroupBy = append(asked.GroupBy, d)
 		}
@@ -194,8 +179,9 @@ func accepted(headers []string) string {
 func (s *server) serveJobs(w http.ResponseWriter, r *http.Request, q *query) error {
 	asked := &ledger.Query{
 		Namespaces: q.namespaces(), Strategies: q.list("strategy"), Kinds: ledger.Workloads(),
-		GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByStrategy},
-		Limit:   maxRows,
+		Clusters: []string{ledger.OwnCluster}, // another cluster's Job of that name is another Job
+		GroupBy:  []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByStrategy},
+		Limit:    maxRows,
 	}
 	for _, name := range q.list("owner") {
 		asked.Owners = append(asked.Owners, jobPrefix+strings.TrimPrefix(name, jobPrefix))
@@ -281,7 +267,6 @@ func (s *server) serveStatistics(w http.ResponseWriter, r *http.Request, _ *quer
 	if err != nil {
 		return fmt.Errorf("asking the ledger about itself: %w", err)
 	}
-	st.Oldest = st.Oldest.UTC()
 	return writeJSON(w, http.StatusOK, st)
 }
 

@@ -154,6 +154,7 @@ func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query)
 	defer done()
 	points, err := s.Ledger.Series(r.Context(), &ledger.Query{
 		From: from, To: to, Namespaces: q.namespaces(), Pods: []string{pod},
+		Clusters: []string{ledger.OwnCluster},
 	})
 	if err != nil {
 		return askedBadly(err)

@@ -60,6 +60,7 @@ const (
 	resourceNodeEnergy = "nodeenergy" // nodes, zones, and what the cluster draws
 	resourceRecords    = "records"    // decisions that a scheduler tells
 	resourceMetrics    = "metrics"    // what a sidecar tells of a node
+	resourceClusters   = "clusters"   // of a federation; with the subresource bookings, what they have booked
 )
 
 func clusterWide(verb, resource string) func(*http.Request) []access.Attributes {
@@ -68,21 +69,22 @@ func clusterWide(verb, resource string) func(*http.Request) []access.Attributes 
 	}
 }
 
-// inNamespace needs the right in the namespace of the path. What is no name of a namespace could mean anything to an
-// authorizer: that needs the right everywhere.
+// inNamespace needs the right in the namespace of the path.
 func inNamespace(verb string) func(*http.Request) []access.Attributes {
 	return func(r *http.Request) []access.Attributes {
-		namespace, pod := r.PathValue("namespace"), r.PathValue("pod")
-		if !isNamespace(namespace) {
-			namespace = ""
-		}
-		if !isPod(pod) {
-			pod = ""
-		}
 		return []access.Attributes{{
-			Verb: verb, Group: group, Resource: resourceEnergy, Namespace: namespace, Name: pod,
+			Verb: verb, Group: group, Resource: resourceEnergy,
+			Namespace: valid(r.PathValue("namespace"), isNamespace), Name: valid(r.PathValue("pod"), isPod),
 		}}
 	}
+}
+
+// valid returns a name, or none: what is no name could mean anything to an authorizer, and needs the right to all.
+func valid(name string, is func(string) bool) string {
+	if is(name) {
+		return name
+	}
+	return ""
 }
 
 func isNode(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
@@ -91,11 +93,17 @@ func isNamespace(name string) bool { return len(validation.IsDNS1123Label(name))
 
 // sidecarOf needs the right to tell of the node that the query names; of all, where it names none.
 func sidecarOf(r *http.Request) []access.Attributes {
-	node := r.URL.Query().Get("node")
-	if !isNode(node) {
-		node = ""
-	}
-	return []access.Attributes{{Verb: "create", Group: group, Resource: resourceMetrics, Name: node}}
+	return []access.Attributes{{
+		Verb: "create", Group: group, Resource: resourceMetrics, Name: valid(r.URL.Query().Get("node"), isNode),
+	}}
+}
+
+// bookingsOf needs the right to book for the cluster of the path; of all, where that is no name of one.
+func bookingsOf(r *http.Request) []access.Attributes {
+	return []access.Attributes{{
+		Verb: "create", Group: group, Resource: resourceClusters, Subresource: "bookings",
+		Name: valid(r.PathValue("cluster"), isNamespace),
+	}}
 }
 
 const (
@@ -110,7 +118,10 @@ const (
 	maxRecords  = 4 << 20
 	maxJobBody  = 64 << 10
 	maxSidecar  = 4 << 20
+	maxBookings = 4 << 20
 	auditWithin = 2 * time.Minute
+
+	forwardWithin = time.Minute
 )
 
 // routes is the only place where routes are made.
@@ -216,18 +227,19 @@ func ledgerRoutes() []route {
 		"Sums of energy, carbon and cost over a time range, by any dimensions. Filters of "+
 			"one name are alternatives, those of several names all hold.", append(span(),
 			parameter{
-				name: "groupBy", about: "dimensions, in the order of the key: " + dimensions() +
+				name: "groupBy", about: "dimensions, in the order of the key: " + listed(ledger.Dimensions()) +
 					"; commas separate, too",
 				kind: kindText, many: true, otherwise: "one sum", example: "namespace,day",
 			},
 			ofNamespaces,
-			only("kind", "kind of account: "+kinds(), "workload"),
+			only("kind", "kind of account: "+listed(slices.Collect(ledger.Kinds())), "workload"),
 			only("owner", "kind/name", "Job/train"),
 			only("pod", "name, namespace/name or UID", "train-x7k2p"),
 			only("node", "name of a node", "worker1"),
 			only("team", "team that is charged", "research"),
 			only("strategy", "that placed it", "carbon+window"),
 			only("site", "name of a GridZone", "de"),
+			only("cluster", "that forwarded it, or the name of this one; a dot is this one, too", "alpha"),
 			limited("10000", "100,000 or what is configured; the rest is one row"),
 			parameter{
 				name: "format", about: "as the Accept header would say", kind: kindText, among: formats,
@@ -288,6 +300,20 @@ func writingRoutes() []route {
 			body: &body{
 				media: contentJSON, about: "gzip or not", most: maxBatch, schema: batch.Batch{}, example: `{}`,
 			}, answers: batch.Ack{},
+		},
+		{
+			method: http.MethodPost, path: "/api/v1/clusters/{cluster}/bookings",
+			rights: "create clusters/bookings, of the cluster", may: bookingsOf,
+			about: "What another cluster of the federation has booked: see protocol.md.",
+			body: &body{
+				media: "application/x-ndjson", about: "gzip; at most 256 lines, and 32 MiB unpacked", most: maxBookings,
+				example: "{}\n",
+			},
+			answers: api.Forwarded{}, timeout: forwardWithin,
+			serve: func(s *server, w http.ResponseWriter, r *http.Request, _ *query) error {
+				s.Bookings.ServeHTTP(w, r)
+				return nil
+			},
 		},
 		{
 			method: http.MethodPost, path: "/ingest", rights: "create jobs.batch in the namespace", may: nothing,

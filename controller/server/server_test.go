@@ -202,6 +202,7 @@ func newWorld(t testing.TB) *world {
 		Batches: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			access.Answer(w, http.StatusUnauthorized, "no")
 		}),
+		Bookings: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }),
 		Power: func(node string) string {
 			var n v1.Node
 			_ = w.client.Get(t.Context(), types.NamespacedName{Name: node}, &n)

@@ -22,6 +22,7 @@ type Rates struct {
 	History *History
 	Node    func(name string) *v1.Node // of the cluster; nil: there is none of that name
 	Hosts   *access.HostTokens         // nil: there is no machine outside the cluster
+	Members access.Members             // clusters that forward what they book
 	Now     func() time.Time
 
 	mu      sync.Mutex
@@ -71,14 +72,18 @@ func (r *Rates) site(v *kube.View, node string) (*sched.Site, float64) {
 		}
 		return is.Site, is.Facility()
 	}
-	site := v.DefaultSite()
-	if h, ok := r.Hosts.Host(node); ok && h.Site != "" {
-		site = v.Site(h.Site)
+	m := r.Members[ledger.ClusterOf(node)]
+	zone, site := m.Zone, v.DefaultSite()
+	if h, ok := r.Hosts.Host(node); ok {
+		zone = h.Site
+	}
+	if zone != "" {
+		site = v.Site(zone)
 	}
 	if site == nil {
-		return nil, 1
+		return nil, cmp.Or(m.PUE, 1)
 	}
-	return site, cmp.Or(site.PUE, 1)
+	return site, cmp.Or(m.PUE, site.PUE, 1)
 }
 
 // mean returns the mean of a signal over [from, to), NaN where not all of it is known. A series that is asked for time

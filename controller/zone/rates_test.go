@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
@@ -53,6 +54,17 @@ func TestRates(t *testing.T) {
 	if got = r.Of("n", half, half.Add(time.Hour)); got.Site != "south" || got.PUE != 1 || !math.IsNaN(got.Carbon) ||
 		math.Abs(got.Price-0.2) > 1e-12 {
 		t.Errorf("a node stands where its label says: %+v", got)
+	}
+	r.Members = access.Members{"alpha": {Zone: "south", PUE: 1.5}, "beta": {}, "gamma": {Zone: "west"}}
+	if got = r.Of("alpha/n", half, half.Add(time.Hour)); got.Site != "south" || got.PUE != 1.5 ||
+		math.Abs(got.Price-0.2) > 1e-12 {
+		t.Errorf("a member's node stands in the member's zone: %+v", got)
+	}
+	if got = r.Of("beta/n", half, half.Add(time.Hour)); got.Site != "north" || got.PUE != 1.2 || got.Carbon != 200 {
+		t.Errorf("a member without a zone stands at the default site: %+v", got)
+	}
+	if got = r.Of("gamma/n", half, half.Add(time.Hour)); got.Site != "" || !math.IsNaN(got.Carbon) {
+		t.Errorf("a member's zone that there is not is guessed: %+v", got)
 	}
 	for name, at := range map[string]time.Time{"before": start.Add(-time.Hour), "after": start.Add(150 * time.Minute)} {
 		if got = r.Of("a host", at, at.Add(time.Minute)); !math.IsNaN(got.Carbon) {

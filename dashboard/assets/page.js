@@ -10,31 +10,29 @@ function say(text) {
   setTimeout(() => { $('#status').textContent = '' }, 2500)
 }
 
-function show(a, b) { // the time from a to b, on all bands and in the address
+function show(from, to) { // this time on all bands and in the address; nothing: all
   const u = new URL(location)
-  u.searchParams.set('from', new Date(a).toISOString().slice(0, 19) + 'Z')
-  u.searchParams.set('to', new Date(b).toISOString().slice(0, 19) + 'Z')
+  for (const [name, t] of Object.entries({ from, to })) {
+    if (t) u.searchParams.set(name, new Date(t).toISOString().slice(0, 19) + 'Z')
+    else u.searchParams.delete(name)
+  }
   location.assign(u)
 }
 
 let model // what the bands show, once it is asked for
-async function load() {
-  model ??= fetch('/model.json' + location.search).then(r => r.json())
-  return model
-}
+const load = () => model ??= fetch('/model.json' + location.search).then(r => r.json())
 
 const holds = (points, t) => (points ?? []).findLast(p => Date.parse(p.at) <= t)
 const short = v => v >= 1000 ? (v / 1000).toPrecision(3) + ' k' : Number(v.toPrecision(3)) + ' '
 
 async function read(t) {
   const m = await load()
-  const out = { grid: '', power: '', work: '' }
+  const out = {}
   const carbon = m.zones?.[0]?.carbon, p = holds(carbon?.points, t)
   if (p && !p.unknown && t < Date.parse(carbon.until)) out.grid = short(p.value) + carbon.unit
   const w = holds(m.power?.points, t)
   const step = 1000 * (m.power?.stepSeconds ?? Infinity)
-  const holdsUntil = w && Math.min(Date.parse(m.power.until), Date.parse(w.at) + step)
-  if (w && t < holdsUntil) out.power = short(w.dynamic + w.idle + w.asleep + w.unknown) + 'W'
+  if (w && t < Math.min(Date.parse(m.power.until), Date.parse(w.at) + step)) out.power = short(w.dynamic + w.idle + w.asleep + w.unknown) + 'W'
   const held = (m.jobs ?? []).filter(j => {
     const start = j.started ?? j.plannedStart ?? j.latestStart
     return j.plannedStart && Date.parse(j.since) <= t && t < Date.parse(start)
@@ -98,12 +96,12 @@ function keys(e) {
   if (e.target.matches('input, select, textarea') || e.ctrlKey || e.metaKey || e.altKey) return
   const part = (to - from) / 4, middle = (from + to) / 2
   const does = {
-    '/': () => $('#search').focus(),
+    '/': () => $('#search')?.focus(),
     ArrowLeft: () => show(from - part, to - part),
     ArrowRight: () => show(from + part, to + part),
     '+': () => show(middle - part, middle + part),
     '-': () => show(middle - 4 * part, middle + 4 * part),
-    0: () => { const u = new URL(location); u.searchParams.delete('from'); u.searchParams.delete('to'); location.assign(u) },
+    0: () => show(),
   }[e.key]
   if (!does || (e.key !== '/' && body.dataset.view !== 'overview')) return
   e.preventDefault()

@@ -56,7 +56,7 @@ func DecodeAck(data []byte) (*Ack, error) {
 	if err := json.Unmarshal(data, a); err != nil {
 		return nil, fmt.Errorf("decoding acknowledgement: %w", err)
 	}
-	if err := checkText("epoch", a.Epoch, MaxName); err != nil {
+	if err := CheckText("epoch", a.Epoch, MaxName); err != nil {
 		return nil, fmt.Errorf("decoding acknowledgement: %w", err)
 	}
 	if len(a.Names) > maxNamed {
@@ -71,13 +71,13 @@ func DecodeAck(data []byte) (*Ack, error) {
 }
 
 func (n *Names) valid(pod string) bool {
-	if errors.Join(checkText("pod UID", pod, MaxName), checkText("namespace", n.Namespace, MaxName),
-		checkText("pod", n.Pod, MaxName)) != nil ||
+	if errors.Join(CheckText("pod UID", pod, MaxName), CheckText("namespace", n.Namespace, MaxName),
+		CheckText("pod", n.Pod, MaxName)) != nil ||
 		len(n.Containers) > maxNamed {
 		return false
 	}
 	for id, name := range n.Containers {
-		if errors.Join(checkText("container ID", id, MaxName), checkText("container", name, MaxName)) != nil {
+		if errors.Join(CheckText("container ID", id, MaxName), CheckText("container", name, MaxName)) != nil {
 			return false
 		}
 	}

@@ -64,10 +64,10 @@ func (b *Batch) Validate() error {
 
 func (b *Batch) checkNames() error {
 	err := errors.Join(
-		checkText("stream.node", b.Stream.Node, MaxName),
-		checkText("stream.boot", b.Stream.Boot, MaxName),
-		checkText("stream.epoch", b.Stream.Epoch, MaxName),
-		checkText("source", b.Source, MaxSource),
+		CheckText("stream.node", b.Stream.Node, MaxName),
+		CheckText("stream.boot", b.Stream.Boot, MaxName),
+		CheckText("stream.epoch", b.Stream.Epoch, MaxName),
+		CheckText("source", b.Source, MaxSource),
 	)
 	if b.Parent == nil {
 		return err
@@ -76,8 +76,8 @@ func (b *Batch) checkNames() error {
 		err = errors.Join(err, fmt.Errorf("parent.host is the node itself, %q", b.Parent.Host))
 	}
 	return errors.Join(err,
-		checkText("parent.host", b.Parent.Host, MaxName),
-		checkText("parent.vm", b.Parent.VM, MaxName),
+		CheckText("parent.host", b.Parent.Host, MaxName),
+		CheckText("parent.vm", b.Parent.VM, MaxName),
 	)
 }
 
@@ -133,7 +133,7 @@ func CheckConsumer(id string) error {
 	if id == energy.System || id == Others {
 		return nil
 	}
-	if err := checkText("consumer", id, MaxID); err != nil {
+	if err := CheckText("consumer", id, MaxID); err != nil {
 		return err
 	}
 	if _, container, ok := energy.PodOf(id); ok {
@@ -152,8 +152,8 @@ func CheckConsumer(id string) error {
 		energy.System, Others)
 }
 
-// checkText refuses texts that receivers could not print, log or use as a key.
-func checkText(what, s string, limit int) error {
+// CheckText refuses texts that receivers could not print, log or use as a key.
+func CheckText(what, s string, limit int) error {
 	if s == "" || len(s) > limit {
 		return fmt.Errorf("%s has %d bytes: 1 to %d", what, len(s), limit)
 	}

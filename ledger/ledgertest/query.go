@@ -113,9 +113,9 @@ func (s *Store) answer(q *ledger.Query, plan ledger.Plan) (*ledger.Answer, error
 				t.add(key(q, p, v), p, v)
 			}
 		}
-		if plan.Nodes && passes(q.Nodes, p.node) && passes(q.Sites, p.site) {
-			v := &ledger.Posting{Amount: ledger.Amount{Unmeasured: p.Unmeasured}}
-			v.Consumer.Account = ledger.Account{Kind: ledger.Unknown, Site: p.site}
+		v := &ledger.Posting{Amount: ledger.Amount{Unmeasured: p.Unmeasured}}
+		v.Consumer.Account = ledger.Account{Kind: ledger.Unknown, Site: p.site, Host: p.own}
+		if plan.Nodes && passes(q.Nodes, p.node) && q.Selects(&v.Consumer.Account) {
 			t.add(key(q, p, v), p, v)
 		}
 	}
@@ -187,7 +187,7 @@ func selects(q *ledger.Query, p *piece, v *ledger.Posting) bool {
 func key(q *ledger.Query, p *piece, v *ledger.Posting) []string {
 	out := []string{}
 	for _, d := range q.GroupBy {
-		value, _ := v.Consumer.Account.Key(d)
+		value := q.Key(&v.Consumer.Account, d)
 		switch d {
 		case ledger.ByNode:
 			value = nodeOf(p, v)

@@ -51,6 +51,9 @@ func (r *Random) init() {
 		{"left", "right"},
 		{"right", "left"},
 		{"nested", "guest1"},
+		{"alpha/worker1", ""},
+		{"alpha/guest1", "alpha/worker1"},
+		{"beta/worker1", ""},
 	} {
 		m := &machineState{
 			name: n.name, boot: "boot-" + n.name, epoch: "e1", next: 1,
@@ -231,7 +234,7 @@ func (r *Random) Query() *ledger.Query {
 	q.From, q.To = from, to
 	dimensions := []ledger.Dimension{
 		ledger.ByKind, ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByTeam, ledger.ByStrategy,
-		ledger.BySite, ledger.ByNode,
+		ledger.BySite, ledger.ByCluster, ledger.ByNode,
 		ledger.ByPod, ledger.ByUID, ledger.ByWindow, ledger.ByHour, ledger.ByDay,
 	}
 	r.Rand.Shuffle(len(dimensions), func(i, j int) { dimensions[i], dimensions[j] = dimensions[j], dimensions[i] })
@@ -248,7 +251,9 @@ func (r *Random) Query() *ledger.Query {
 	q.Teams = pick("red", "blue", "")
 	q.Strategies = pick("exec", "", "carbon")
 	q.Sites = pick("north", "south", "east")
-	q.Nodes = pick("rack1", "guest1", "worker1", "worker2", "left", "nobody", "rack9")
+	q.Nodes = pick("rack1", "guest1", "worker1", "worker2", "left", "nobody", "rack9", "alpha/worker1")
+	q.Own = []string{"", "home"}[r.Rand.IntN(2)]
+	q.Clusters = pick("alpha", "beta", "home", "", ledger.OwnCluster)
 	q.Pods = pick("pod-1", "ns0/pod-2", "worker1-1", "guest1-3", "nothing")
 	if r.Rand.IntN(6) == 0 {
 		q.Kinds = []ledger.Kind{ledger.Kind(r.Rand.IntN(len(slices.Collect(ledger.Kinds())))), ledger.Workload}[:1+r.Rand.IntN(2)]

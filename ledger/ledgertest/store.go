@@ -41,6 +41,7 @@ type span struct{ first, last time.Duration }
 type piece struct {
 	ledger.Window
 	node, host string
+	own        string // Host of its accounts: of another cluster's node, never empty
 	site       string
 	agentless  bool
 	names      map[string]name // of the node's consumers, which may be learned later
@@ -50,7 +51,7 @@ type name struct{ namespace, pod string }
 
 func expand(b *ledger.Booking) (all []piece) {
 	for _, w := range b.Windows() {
-		p := piece{Window: w, node: b.Batch.Stream.Node, site: b.Rates.Site, agentless: b.Agentless}
+		p := piece{Window: w, node: b.Batch.Stream.Node, own: b.Account(ledger.Unknown).Host, site: b.Rates.Site, agentless: b.Agentless}
 		if b.Batch.Parent != nil {
 			p.host = b.Batch.Parent.Host
 		}

@@ -279,7 +279,8 @@ func TestReachesOfVersion1(t *testing.T) {
 	source := pgtest.Start(t)
 	open(t, source)
 	db := other(t, source)
-	run(t, db, "DROP TABLE reaches", "UPDATE meta SET value = '1' WHERE key IN ('schema', 'oldest')",
+	run(t, db, "DROP TABLE reaches", "DROP TABLE outbox",
+		"UPDATE meta SET value = '1' WHERE key IN ('schema', 'oldest')",
 		"INSERT INTO meta (key, value) VALUES ('long/17/1793000000', '1793099999'), ('long/4/-600', '-1')")
 	open(t, source)
 	var have string
@@ -289,3 +290,5 @@ func TestReachesOfVersion1(t *testing.T) {
 		t.Errorf("have %q, %v, want %q", have, err, want)
 	}
 }
+
+func TestOutbox(t *testing.T) { ledgertest.Outbox(t, open(t, pgtest.Start(t))) }

@@ -27,6 +27,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func TestOutbox(t *testing.T) { ledgertest.Outbox(t, openBench(t)) }
+
 func TestKill(t *testing.T) {
 	ledgertest.Kill(t, filepath.Join(t.TempDir(), "ledger.db"), open)
 }

@@ -46,7 +46,7 @@ func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
 	if err := b.lock(ctx, all); err != nil {
 		return err
 	}
-	var rows [][]any
+	var rows, outgoing [][]any
 	for i, booking := range all {
 		var err error
 		b.receipts[i], err = b.admit(ctx, booking)
@@ -62,7 +62,13 @@ func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
 			}
 			k := e.key()
 			rows = append(rows, []any{k[0], k[1], k[2], e.encode()})
+			if booking.Forward != nil {
+				outgoing = append(outgoing, b.outgoing(booking))
+			}
 		}
+	}
+	if err := b.s.insert(ctx, "outbox", outboxColumns, outgoing, ""); err != nil {
+		return err
 	}
 	return b.s.insert(ctx, "journal", []string{"node", "start", "finish", "payload"}, rows, "")
 }

@@ -11,6 +11,8 @@
 // what a consumer used and the account that it is charged to, its amount is the numbers, a sum adds up amounts, and a
 // row of an answer shows sums.
 //
+// What is to be forwarded to a federation is a row of the outbox too, in the same transaction (outbox.go).
+//
 // Names of nodes, accounts and consumers are rows of dictionaries (intern.go), and numbers everywhere else. A query
 // reads sums, or windows where sums know too little (query.go, scan.go), and adds them up in a table of groups
 // (table.go). Sums of a day stay in memory until the day changes (source.go).

@@ -17,5 +17,8 @@ var (
 	//go:embed schema/2.sql
 	reachesInTable string
 
-	migrations = []migration{{text: tables}, {text: reachesInTable}}
+	//go:embed schema/3.sql
+	outbox string
+
+	migrations = []migration{{text: tables}, {text: reachesInTable}, {text: outbox, additive: true}}
 )

@@ -16,14 +16,18 @@ func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
 		return s, err
 	}
 	err = d.read(ctx, func(r *reading) error {
-		var oldest sql.NullInt64
+		var oldest, unsent sql.NullInt64
 		// A newer program may have been here: the version is the store's, not ours.
 		err := r.tx.QueryRowContext(ctx, `SELECT (SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'schema'),
 			(SELECT MIN(start) FROM journal), (SELECT COUNT(*) FROM windows), (SELECT COUNT(*) FROM accounts),
-			(SELECT COUNT(*) FROM consumers), (SELECT COUNT(*) FROM records)`).Scan(&s.Schema, &oldest, &s.Windows,
-			&s.Accounts, &s.Consumers, &s.Records)
+			(SELECT COUNT(*) FROM consumers), (SELECT COUNT(*) FROM records),
+			(SELECT at FROM outbox ORDER BY id LIMIT 1)`).Scan(&s.Schema, &oldest, &s.Windows, &s.Accounts,
+			&s.Consumers, &s.Records, &unsent)
 		if oldest.Valid {
 			s.Oldest = time.UnixMilli(oldest.Int64).UTC()
+		}
+		if unsent.Valid {
+			s.Unsent = time.Unix(unsent.Int64, 0).UTC()
 		}
 		return err
 	})

@@ -88,7 +88,7 @@ func (t *table) key(v *groupValues) []string {
 		case ledger.ByDay:
 			out[i] = stamp(floorTo(t.now, aDay))
 		default:
-			out[i], _ = v.account.Key(by)
+			out[i] = t.q.Key(v.account, by)
 		}
 	}
 	return out

@@ -38,6 +38,10 @@ type Config struct {
 	// not wait, and copies what it keeps.
 	Record func(*record.Entry)
 
+	// Sites, if set, returns the names of the sites where what has this ID, namespace/name, may run; none: at any.
+	// While that is not known, the object waits for a moment before it is planned.
+	Sites func(id string) (sites []string, known bool)
+
 	// Stuck, if set, is called once if no turn of the loop has begun for two minutes: it should end the process.
 	Stuck func()
 
@@ -62,6 +66,7 @@ type Loop struct {
 	view      func() *kube.View
 	opinion   opinion
 	record    func(*record.Entry) // nil: nothing is recorded
+	sites     func(id string) (sites []string, known bool)
 	namespace string
 	identity  string // of this replica, set by Run
 	clock     *kube.ServerClock
@@ -101,6 +106,7 @@ func New(c Config) *Loop {
 	limits := newLimits(c.ReleaseRate, c.MaxRamp) // power is power, whatever it is that draws it
 	l := &Loop{
 		client: c.Client, view: c.View, opinion: c.opinion, stuck: c.Stuck, record: c.Record, namespace: c.Namespace,
+		sites:   c.Sites,
 		mail:    mailbox{ready: make(chan struct{}, 1)},
 		lookups: make(chan struct{}, parallelLookups),
 		notes:   make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),

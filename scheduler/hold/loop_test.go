@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 // world is one loop beside a fake API server, in virtual time.
@@ -273,6 +275,40 @@ func TestJobIsReleasedWhenItsWindowOpens(t *testing.T) {
 		}
 		if got := w.events("j"); got != "Held Released" {
 			t.Errorf("events are %q", got)
+		}
+	})
+}
+
+// A Job waits for the window of the sites where it may run. Those are known a second after it is created.
+func TestJobWaitsForItsSites(t *testing.T) {
+	var known atomic.Bool
+	var asked atomic.Pointer[sched.Snapshot]
+	during(t, func(_ *world, c *Config) {
+		c.Sites = func(id string) ([]string, bool) {
+			if id != "default/j" {
+				t.Errorf("asked about %s", id)
+			}
+			return []string{"there"}, known.Load()
+		}
+		c.Record = func(e *record.Entry) { asked.CompareAndSwap(nil, e.Question) }
+	}, func(w *world) {
+		var sites []*sched.Site
+		for name, after := range map[string]int{"here": 1, "there": 3} {
+			values := []float64{500, 500, 500, 500, 500, 500, 500, 500}
+			values[after] = 100
+			series, err := grid.NewSeries(time.Now(), time.Hour, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sites = append(sites, &sched.Site{Name: name, Carbon: grid.Signal{Series: series}})
+		}
+		w.know(kube.Contents{Sites: sites})
+		w.job("j", marked(6*time.Hour))
+		time.Sleep(time.Second)
+		known.Store(true)
+		w.wantJob("j", 3*time.Hour-5*time.Second, 3*time.Hour+time.Minute)
+		if s := asked.Load(); s == nil || !slices.Equal(s.Queue[0].Sites, []string{"there"}) {
+			t.Errorf("recorded: %+v", s)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"strings"
 	"time"
 	"unique"
 
@@ -38,6 +39,18 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 		q.unplan(h, settings.Mode, why, now)
 		return
 	}
+	if known := h.submitted.Add(modeLag); !l.locate(&job) && now.Before(known) {
+		q.ask(h, known)
+		return
+	}
+	l.choose(logger, h, view, now, job, settings)
+}
+
+// choose chooses the window of a hold that may wait where it is.
+func (l *Loop) choose(logger klog.Logger, h *hold, view *kube.View, now time.Time, job sched.Job,
+	settings policy.Settings,
+) {
+	q := h.queue
 	d, ok := l.decide(logger, h, view, now, job, settings)
 	switch {
 	case ok && l.steady(h, view, now, job, settings, &d):
@@ -54,6 +67,15 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 		q.free(h, notHeld(&d, &job, now))
 		h.kind = d.Reason.Kind
 	}
+}
+
+// locate says where a job may run, and reports whether that is known.
+func (l *Loop) locate(job *sched.Job) (known bool) {
+	if l.sites == nil {
+		return true
+	}
+	job.Sites, known = l.sites(job.ID)
+	return known
 }
 
 // blind reports whether a decision fell for want of signals.
@@ -142,7 +164,7 @@ func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 	until, _, closed := view.BudgetClosed(now, work.Namespace, work.Owners) // a budget may be that of one object
 	key := asking{
 		alike: h.alike, submitted: h.submitted, finishBy: h.finishBy, asked: h.asked, latest: h.latest, closed: closed,
-		until: until,
+		until: until, sites: strings.Join(job.Sites, ","),
 	}
 	if l.opinions.view != view || !l.opinions.now.Equal(now) {
 		l.opinions = opinions{view: view, now: now, of: map[asking]sched.Decision{}}
@@ -167,6 +189,7 @@ type asking struct {
 	alike                              unique.Handle[policy.Work]
 	submitted, finishBy, latest, until time.Time
 	asked                              uint64
+	sites                              string
 	closed                             bool
 }
 

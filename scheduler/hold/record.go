@@ -37,6 +37,7 @@ func (l *Loop) recordHold(h *hold) {
 	e := h.entry(record.Hold, u.at, &settings)
 	e.Start, e.Reason, e.Saving, e.Saved = h.start, u.kind.String(), u.saving, u.saved
 	if h.seen != nil {
+		l.locate(&job)
 		e.Question = view.Question(u.at, job, settings)
 	}
 	l.record(e)

@@ -18,6 +18,7 @@ const (
 	Place   = "place"
 	Hold    = "hold"
 	Release = "release"
+	Move    = "move"   // to another cluster, while it runs
 	Refuse  = "refuse" // to hold what might wait: it is counted, and no record is kept of it
 )
 

@@ -36,7 +36,7 @@ func results(t *testing.T, args ...string) string {
 // Every view of what simulate wrote, and all that can be done on the first one.
 func TestPagesOfASimulation(t *testing.T) {
 	b := browser.Open(t, browser.Serve(t, "--dir", results(t, "simulate", "-f", "scenarios/demo/scenario.yaml")))
-	b.Check("simulate", sizes(), "now", "job", "decisions", "decision", "savings", "compare", "how")
+	b.Check("simulate", sizes(), "now", "job", "decisions", "savings", "compare", "how")
 	t.Run("axe", b.Accessible)
 	t.Run("paint", func(t *testing.T) {
 		machine := kit.WatchMachine(t)

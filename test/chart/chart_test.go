@@ -92,6 +92,23 @@ func TestRefusals(t *testing.T) {
 			[]string{"--set", "agent.enabled=true,networkPolicy.enabled=false"},
 			"agent.metrics.tokenSecret",
 		},
+		"forwarding without a name": {
+			[]string{"--set", "federation.forward.url=https://x,federation.forward.tokenSecret=t"}, "federation.cluster",
+		},
+		"forwarding in the clear": {
+			[]string{"--set", "federation.forward.url=http://x"}, "/federation/forward/url",
+		},
+		"a token among keys of signals": {
+			[]string{"--set", "signals.keysSecret=keys,federation.forward.tokenSecret=keys"}, "give each a Secret of its own",
+		},
+		"a member with a slash": {
+			[]string{"--set-json", `federation.members=[{"name":"a/b"}]`}, "/federation/members/0/name",
+		},
+		"an unknown way to expose":  {[]string{"--set", "api.expose.type=NodePort"}, "/api/expose/type"},
+		"an Ingress without a host": {[]string{"--set", "api.expose.type=Ingress"}, "api.expose.host"},
+		"a route without a Gateway": {
+			[]string{"--set", "api.expose.type=Gateway,api.expose.host=x.example.org"}, "api.expose.gateway.name",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Template(t.Context(), c.args...)

@@ -18,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/cli"
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/reference"
 )
@@ -132,6 +133,36 @@ func describeKeys(t *testing.T, c *reference.Code, folder string, group *ast.Gen
 	}
 	heading, more, _ := strings.Cut(strings.Join(strings.Fields(group.Doc.Text()), " "), ". ")
 	return "\n## " + strings.TrimSuffix(heading, ".") + "\n\n" + strings.TrimLeft(more+"\n\n", "\n") + rows.b.String()
+}
+
+// TestReasons makes docs/reference/reasons.md of the constants that are reasons of decisions, with their comments.
+func TestReasons(t *testing.T) {
+	rows, kind := newTable("reason", "what it means"), sched.ReasonKind(0)
+	for _, file := range reference.ReadCode(t).Files[filepath.Join(kit.Root, "sched")] {
+		ast.Inspect(file, func(n ast.Node) bool {
+			group, ok := n.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				return true
+			}
+			first, _ := group.Specs[0].(*ast.ValueSpec).Type.(*ast.Ident)
+			if first == nil || first.Name != "ReasonKind" {
+				return false
+			}
+			for _, spec := range group.Specs {
+				about := strings.TrimSpace(spec.(*ast.ValueSpec).Comment.Text())
+				if about == "" {
+					t.Errorf("%s has no comment behind it in sched", kind)
+				}
+				rows.add(code(kind.String()), about)
+				kind++
+			}
+			return false
+		})
+	}
+	if name := kind.String(); !strings.HasPrefix(name, "Reason(") {
+		t.Errorf("the reason %s has no constant in sched", name)
+	}
+	reference.Hold(t, "docs/reference/reasons.md", "./test/docs -run TestReasons", rows.b.String(), *rewrite)
 }
 
 // A value is a line of values.yaml that sets something, with what its comments say.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -94,7 +95,7 @@ func (w *world) install(t *testing.T) {
 		t.Errorf("the zone's carbon is %s, forecast by %q for %d values of %v", c.Quality, c.ForecastSource,
 			len(c.Values), c.Step.Duration)
 	}
-	w.shell.say(t, "kubenergy doctor", "0 failed")
+	w.shell.say(t, "kubenergy doctor", "Works")
 	w.shell.say(t, "kubectl get gridzones,energypolicies -A", "gridzone.kubenergy.io/default",
 		"energypolicy.kubenergy.io/default")
 }
@@ -126,7 +127,7 @@ func (w *world) shadow(t *testing.T) {
 
 // viewer asks as a user who may view one namespace, by the default way: through the API server, and with no flags.
 func (w *world) viewer(t *testing.T) {
-	w.shell.say(t, "kubenergy doctor", "the central unit answers")
+	w.shell.say(t, "kubenergy doctor", "the controller answers")
 	w.shell.run(t, "kubenergy report --from=-1h --group-by=node")
 	w.shell.run(t, "kubectl create namespace viewed")
 	w.shell.run(t, "kubectl create rolebinding jane -n viewed --clusterrole=view --user=jane")
@@ -161,8 +162,8 @@ func (w *world) viewer(t *testing.T) {
 	})
 	refused(report+"-n default", "you may not make a token")
 	w.shell.run(t, "kubectl config set-context --current --namespace=viewed --kubeconfig jane")
-	refused("kubenergy top nodes --kubeconfig jane", "the central unit refuses")
-	refused(report+"--group-by=node", "the central unit refuses")
+	refused("kubenergy top nodes --kubeconfig jane", "the controller refuses")
+	refused(report+"--group-by=node", "the controller refuses")
 	w.shell.run(t, "kubectl delete namespace viewed --timeout=60s") // its account is its owner's, and no trace of ours
 }
 
@@ -215,8 +216,9 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 	for _, name := range []string{"reindex", "nightly-report"} {
 		w.heldUntil(t, name)
 		annotations := w.job(t, team, name).Annotations
-		w.shell.say(t, "kubenergy explain job "+name+" -n team-a", "held until "+annotations[v1alpha1.AnnotationHeldUntil],
-			annotations[v1alpha1.AnnotationHeldReason], "namespace label", "Latest start")
+		w.shell.say(t, "kubenergy explain job "+name+" -n team-a",
+			report.Plain("held until "+annotations[v1alpha1.AnnotationHeldUntil], time.Now()),
+			"The scheduler said: held until ", "namespace label", "Latest start")
 	}
 	w.shell.say(t, "kubenergy forecast --zone default", "gCO2e/kWh")
 
@@ -409,7 +411,7 @@ func (w *world) recover(t *testing.T) {
 	w.admits(t)
 	w.submit(t, team, "again", "2h", "kubenergy")
 	w.heldUntil(t, "again")
-	w.shell.say(t, "kubenergy doctor", "0 failed")
+	w.shell.say(t, "kubenergy doctor", "Works")
 }
 
 func (w *world) uninstall(t *testing.T) {

@@ -1,0 +1,194 @@
+package intake
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// What a request of a member may hold.
+const (
+	mostForwardedBytes = 32 << 20
+	mostPacked         = 4 << 20 // bytes of it, compressed
+
+	mostUnpacks = 2 // bodies of members in memory
+)
+
+// member is what is remembered of a cluster that forwards what it books. A lie of a member reaches no further than its
+// own nodes: their names begin with its own, and they draw no more than the configuration says.
+type member struct {
+	access.Member
+	place chan struct{} // of its request: one at a time, so that bookings stay in order
+	rate  *rate.Limiter // of bookings
+	nodes novelties     // that it names
+	news  novelties     // that its nodes name
+}
+
+// ServeMember takes what a cluster has booked: POST /api/v1/clusters/{cluster}/bookings. Its caller has made sure that
+// the sender may book for the cluster.
+func (h *Handler) ServeMember(w http.ResponseWriter, r *http.Request) {
+	reply := h.serveMember(w, r, h.members[r.PathValue("cluster")])
+	h.metrics.batches.WithLabelValues("forwarded_" + reply.result).Inc()
+	reply.write(w)
+}
+
+func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member) *reply {
+	if m == nil {
+		return refused("unknown", http.StatusNotFound, "this cluster is no member: name it in --members-file")
+	}
+	select {
+	case m.place <- struct{}{}:
+		defer func() { <-m.place }()
+	default:
+		return busy(time.Second, "another request of this cluster is not done")
+	}
+	h.hurry(w)
+	packed, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostPacked))
+	if err != nil {
+		return unreadable(err)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	select {
+	case h.unpacks <- struct{}{}:
+		defer func() { <-h.unpacks }()
+	case <-time.After(busyAfter):
+		return busy(busyAfter, "too many bookings at once")
+	}
+	lines, streams, no := m.read(packed)
+	if no != nil {
+		return no
+	}
+	if !m.rate.AllowN(h.c.Now(), 1+len(lines)) {
+		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings of this cluster in a minute")
+	}
+	var all errgroup.Group
+	for of, lines := range streams {
+		all.Go(func() error { return h.bookStream(r.Context(), m, of.Node, lines) })
+	}
+	if err := all.Wait(); err != nil {
+		h.c.Log.Warn("booking what a cluster forwards", "cluster", m.Name, "error", err)
+		return busy(readOnlyAfter, "booking fails now")
+	}
+	said := api.Forwarded{Refused: map[int]string{}}
+	for i, l := range lines {
+		if l.err != nil {
+			said.Refused[i] = l.err.Error()
+		}
+	}
+	said.Booked = len(lines) - len(said.Refused)
+	body, _ := json.Marshal(said) // texts can always be written
+	return &reply{"booked", func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // a client that is gone asks again
+	}}
+}
+
+// A forwarded booking is a line of a request.
+type forwarded struct {
+	*ledger.Booking
+	err error // why it will never be booked as it is
+}
+
+func (m *member) read(packed []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
+	var data []byte
+	zip, err := gzip.NewReader(bytes.NewReader(packed))
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(zip, mostForwardedBytes+1))
+	}
+	if err != nil {
+		return nil, nil, unreadable(err)
+	}
+	lines := bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
+	if len(data) > mostForwardedBytes || len(lines) > api.MostForwarded {
+		return nil, nil, refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
+			"a request has at most %d bookings, and %d bytes unpacked", api.MostForwarded, mostForwardedBytes))
+	}
+	streams = map[batch.Stream][]*forwarded{}
+	for _, line := range lines {
+		of, booking, err := ledger.Unpack(line, m.Name)
+		if of == nil {
+			return nil, nil, refused("malformed", http.StatusBadRequest, err.Error())
+		}
+		all = append(all, &forwarded{booking, err})
+		streams[*of] = append(streams[*of], all[len(all)-1])
+	}
+	return all, streams, nil
+}
+
+// bookStream books what is forwarded of a stream. An error says that some may be booked later, as they are. The order
+// stays, and nothing is booked behind what is refused: a later number acknowledges all before it.
+func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines []*forwarded) error {
+	for i, l := range lines {
+		if l.err == nil {
+			l.err = h.bookForwarded(ctx, m, l.Booking)
+		}
+		switch {
+		case l.err == nil:
+			continue
+		case !Permanent(l.err):
+			return l.err
+		}
+		h.tell("a booking of a cluster is refused", "cluster", m.Name, "node", node, "error", l.err)
+		for _, rest := range lines[i:] {
+			rest.err = l.err
+		}
+		return nil
+	}
+	return nil
+}
+
+// bookForwarded checks, prices and books what a member has booked.
+func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Booking) error {
+	now, bt := h.c.Now(), b.Batch
+	name := bt.Stream.Node
+	if !m.nodes.admit("", name, now) {
+		return fmt.Errorf("%w: cluster %s names more than %d nodes in a day", ErrRefused, m.Name, m.Nodes)
+	}
+	n := h.node(keyOf(name, b.Agentless))
+	acked, err := h.acked(ctx, n, bt)
+	if err != nil || bt.Last <= acked {
+		return err
+	}
+	undo, _, ok := n.begins(bt, b.Agentless, now)
+	if !ok {
+		return fmt.Errorf("%w: too many streams of this node, or gaps in them", ErrRefused)
+	}
+	h.correct(bt, now)
+	if b.Agentless {
+		n.envelope.count(now)
+	} else if err := n.envelope.recall(ctx, h.c.Ledger, name, now); err != nil {
+		return err
+	}
+	done, since, broken := n.envelope.reserve(bt, Limits{MaxPower: m.MaxPower, Cores: DefaultCores}, now)
+	if broken != nil {
+		h.metrics.breaches.WithLabelValues(broken.limit).Inc()
+		return broken
+	}
+	for i, c := range b.Consumers { // each name is a row in the ledger
+		if !m.news.admit(name, fmt.Sprint(*c), now) {
+			b.Consumers[i] = crowd()
+		}
+	}
+	b.Received, b.NodeSince, b.Rates = now, since, h.c.Rates(name, bt.Start, bt.End)
+	receipt, err := h.commit(ctx, n, b, done)
+	if !receipt.New {
+		undo()
+	}
+	if err == nil && receipt.Booked {
+		h.metrics.energy.Add(joules(bt.Measured))
+	}
+	return err
+}

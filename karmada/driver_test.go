@@ -1,0 +1,158 @@
+package karmada
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// filled is an informer that knows what a test gives it, and asks no server.
+type filled struct{ cache.SharedIndexInformer }
+
+func (filled) HasSynced() bool { return true }
+
+func fill[T any](tb testing.TB, objects ...T) filled {
+	tb.Helper()
+	i := filled{cache.NewSharedIndexInformer(&cache.ListWatch{}, &v1.Pod{}, 0, cache.Indexers{})}
+	for _, o := range objects {
+		if err := i.GetStore().Add(o); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return i
+}
+
+// federated is a driver that knows so many clusters, c000 the cleanest, with so many empty nodes of eight cores each.
+func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driver {
+	tb.Helper()
+	now := clock()
+	d := &Driver{
+		Options: Options{
+			Log: slog.New(slog.DiscardHandler), Clock: clock, Record: func(ledger.Record, *sched.Snapshot) {},
+		},
+		client: fake.NewClientset(), freed: map[types.UID]time.Time{}, bound: fill[*binding](tb),
+	}
+	if err := d.bound.AddIndexers(indexers); err != nil {
+		tb.Fatal(err)
+	}
+	d.members = &members{view: func() *kube.View { return d.View() }, log: d.Log, of: map[string]*member{}}
+	capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("32Gi")}
+	var sites []*sched.Site
+	for i := range clusters {
+		name := fmt.Sprintf("c%03d", i)
+		series, err := grid.Constant(now.Add(-time.Hour), 72*time.Hour, float64(50*(i+1)))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		sites = append(sites, &sched.Site{Name: name, Carbon: grid.Signal{Series: series}})
+		var all []*v1.Node
+		for j := range nodes {
+			all = append(all, &v1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", j)},
+				Status:     v1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+			})
+		}
+		d.members.of[name] = &member{
+			cluster: parsed[cluster](tb, fmt.Sprintf(`{"metadata": {"name": %q, "labels": {%q: %[1]q}}, "status": {
+				"conditions": [{"type": "Ready", "status": "True"}],
+				"apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}]}}`,
+				name, v1alpha1.LabelSite)),
+			nodes: fill(tb, all...), pods: fill[*v1.Pod](tb), stop: func() {}, waits: map[types.UID]time.Time{},
+		}
+	}
+	view, err := kube.NewView(sites, []*energy.Profile{{Name: "box", Idle: 100, Max: 300}}, "box")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d.View = func() *kube.View { return view }
+	return d
+}
+
+// divided is a binding of a Deployment whose replicas need two cores each.
+func divided(tb testing.TB, name string, replicas int) *binding {
+	tb.Helper()
+	return parsed[binding](tb, fmt.Sprintf(`{"metadata": {"namespace": "team", "name": %q, "uid": %[1]q}, "spec": {
+		"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "team", "name": %[1]q}, "replicas": %d,
+		"replicaRequirements": {"resourceRequest": {"cpu": "2", "memory": "1Gi"}}, "schedulerName": "kubenergy",
+		"placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}}}`, name, replicas))
+}
+
+// settled takes note of where a binding was sent.
+func (d *Driver) settled(tb testing.TB, b *binding, to []target) {
+	tb.Helper()
+	now := metav1.NewTime(d.Clock())
+	b.Spec.Clusters, b.Status.LastScheduledTime = to, &now
+	if err := d.bound.GetStore().Update(b); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// What was sent takes room before it has come.
+func TestRoomOfWhatIsOnItsWay(t *testing.T) {
+	now := noon
+	d := federated(t, 2, 2, func() time.Time { return now })
+	for i, want := range []string{"[{c000 3}]", "[{c000 3}]", "[{c000 2} {c001 1}]", "[{c001 3}]"} {
+		b := divided(t, fmt.Sprint("b", i), 3)
+		to, _, err := d.answer(t.Context(), b)
+		if err != nil || fmt.Sprint(to) != want {
+			t.Errorf("the %d-th went to %v (%v), want %s", i, to, err, want)
+		}
+		d.settled(t, b, to)
+	}
+	now = now.Add(arrival + lookEvery)
+	if to, _, err := d.answer(t.Context(), divided(t, "late", 8)); err != nil || fmt.Sprint(to) != "[{c000 8}]" {
+		t.Errorf("half a minute later it went to %v (%v)", to, err)
+	}
+}
+
+// BenchmarkAnswer answers about one binding in 100 clusters of 50 nodes, beside so many bindings that were placed long
+// ago.
+func BenchmarkAnswer(b *testing.B) {
+	for _, others := range []int{0, 5000} {
+		b.Run(fmt.Sprintf("beside=%d", others), func(b *testing.B) {
+			d := federated(b, 100, 50, func() time.Time { return noon })
+			for i := range others {
+				old := divided(b, fmt.Sprint("old", i), 1)
+				d.settled(b, old, []target{{fmt.Sprintf("c%03d", i%100), 1}})
+				old.Status.LastScheduledTime.Time = noon.Add(-time.Hour)
+			}
+			asked := divided(b, "asked", 1)
+			for b.Loop() {
+				if _, _, err := d.answer(b.Context(), asked); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/op")
+		})
+	}
+}
+
+// BenchmarkQueue answers about 5,000 bindings one after the other, each of which counts as sent for the next.
+func BenchmarkQueue(b *testing.B) {
+	for b.Loop() {
+		d := federated(b, 100, 50, func() time.Time { return noon })
+		for i := range 5000 {
+			asked := divided(b, fmt.Sprint("b", i), 1)
+			to, _, err := d.answer(b.Context(), asked)
+			if err != nil {
+				b.Fatal(err)
+			}
+			d.settled(b, asked, to)
+		}
+	}
+}

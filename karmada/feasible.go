@@ -1,0 +1,212 @@
+package karmada
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	corev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// needs is what a replica requests, as Karmada has read it.
+func (b *binding) needs() sched.Resources {
+	if b.Spec.ReplicaRequirements == nil {
+		return sched.Resources{}
+	}
+	return policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest)
+}
+
+// unsupported says what of a binding only Karmada's own scheduler can do.
+func (b *binding) unsupported() error {
+	p := b.Spec.Placement
+	switch {
+	case p == nil:
+		return errors.New("it has no placement")
+	case len(p.ClusterAffinities) > 0:
+		return errors.New("spec.placement.clusterAffinities are not supported: use clusterAffinity")
+	case len(p.WorkloadAffinity) > 0 || len(b.Spec.WorkloadAffinityGroups) > 0:
+		return errors.New("workload affinity is not supported")
+	case len(b.Spec.Components) > 0:
+		return errors.New("workloads of several components are not supported")
+	case p.ReplicaScheduling != nil && len(p.ReplicaScheduling.WeightPreference) > 0:
+		return errors.New("spec.placement.replicaScheduling.weightPreference is not supported: weights are what we " +
+			"choose instead of")
+	}
+	for _, s := range p.SpreadConstraints {
+		if s.ByLabel != "" || s.ByField != "" && s.ByField != "cluster" {
+			return fmt.Errorf("spread constraints by %s are not supported: only by cluster", s.ByField+s.ByLabel)
+		}
+		if s.MinGroups > 1 {
+			return errors.New("spread constraints with minGroups above 1 are not supported")
+		}
+	}
+	return nil
+}
+
+// most is to how many clusters a binding may go; 0: to any number.
+func (b *binding) most() (groups int) {
+	for _, s := range b.Spec.Placement.SpreadConstraints {
+		if s.MaxGroups > 0 && (groups == 0 || s.MaxGroups < groups) {
+			groups = s.MaxGroups
+		}
+	}
+	return groups
+}
+
+// duplicated reports whether each cluster gets all replicas, as Karmada does where nothing else is said.
+func (b *binding) duplicated() bool {
+	p := b.Spec.Placement
+	return p.ReplicaScheduling == nil || p.ReplicaScheduling.Type != "Divided" || b.Spec.Replicas == 0
+}
+
+// clusters are the names of those that it was sent to.
+func (b *binding) clusters() (names []string) {
+	for _, t := range b.Spec.Clusters {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// replicas is how many a cluster was given.
+func (b *binding) replicas(cluster string) (n int32) {
+	for _, t := range b.Spec.Clusters {
+		if t.Name == cluster {
+			n += t.Replicas
+		}
+	}
+	return n
+}
+
+// refuses returns why a binding may not go to a cluster, in the order in which karmada-scheduler's plugins filter.
+// Clusters that have it already keep it: eviction is Karmada's.
+func (b *binding) refuses(c *cluster) string {
+	has := slices.Contains(b.clusters(), c.Name)
+	switch {
+	case c.DeletionTimestamp != nil:
+		return "it is being deleted"
+	case !has && !c.serves(b.Spec.Resource.APIVersion, b.Spec.Resource.Kind):
+		return "it does not serve " + b.Spec.Resource.APIVersion + " " + b.Spec.Resource.Kind
+	case !has && repels(c.Spec.Taints, b.Spec.Placement.ClusterTolerations):
+		return "it has a taint that is not tolerated"
+	case b.Spec.Placement.ClusterAffinity != nil && !b.Spec.Placement.ClusterAffinity.matches(c):
+		return "the cluster affinity does not match"
+	case slices.Contains(b.Spec.GracefulEvictionTasks, evictionTask{c.Name}):
+		return "it is evicted from there"
+	}
+	return ""
+}
+
+func (c *cluster) serves(version, kind string) bool {
+	for _, api := range c.Status.APIEnablements {
+		if api.GroupVersion != version {
+			continue
+		}
+		for _, r := range api.Resources {
+			if r.Kind == kind {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// repels reports whether taints of a cluster, or of a node, keep off what has these tolerations.
+func repels(taints []v1.Taint, tolerations []v1.Toleration) bool {
+	_, found := corev1.FindMatchingUntoleratedTaint(klog.Background(), taints, tolerations, func(t *v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+	}, false)
+	return found
+}
+
+// pod is what is known of a replica that nodes are chosen by.
+func (b *binding) pod() *v1.Pod {
+	p := &v1.Pod{}
+	if r := b.Spec.ReplicaRequirements; r != nil && r.NodeClaim != nil {
+		p.Spec.NodeSelector, p.Spec.Tolerations = r.NodeClaim.NodeSelector, r.NodeClaim.Tolerations
+		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: r.NodeClaim.HardNodeAffinity,
+		}}
+	}
+	return p
+}
+
+// suits returns what tells whether a node may take a pod, whatever else is there.
+func suits(p *v1.Pod) func(*v1.Node) bool {
+	affinity := nodeaffinity.GetRequiredNodeAffinity(p)
+	return func(n *v1.Node) bool {
+		ok, err := affinity.Match(n)
+		return ok && err == nil && !repels(n.Spec.Taints, p.Spec.Tolerations)
+	}
+}
+
+// ready reports whether Karmada reaches a cluster.
+func (c *cluster) ready() bool { return meta.IsStatusConditionTrue(c.Status.Conditions, "Ready") }
+
+// matches follows karmada-scheduler: all that is said must match.
+func (a *affinity) matches(c *cluster) bool {
+	if slices.Contains(a.Exclude, c.Name) || len(a.ClusterNames) > 0 && !slices.Contains(a.ClusterNames, c.Name) {
+		return false
+	}
+	if a.LabelSelector != nil {
+		s, err := metav1.LabelSelectorAsSelector(a.LabelSelector)
+		if err != nil || !s.Matches(labels.Set(c.Labels)) {
+			return false
+		}
+	}
+	return a.FieldSelector == nil || c.hasFields(a.FieldSelector.MatchExpressions)
+}
+
+// hasFields reports whether provider, region and zones of a cluster meet all that is required.
+func (c *cluster) hasFields(required []v1.NodeSelectorRequirement) bool {
+	fields := labels.Set{}
+	for name, value := range map[string]string{"provider": c.Spec.Provider, "region": c.Spec.Region} {
+		if value != "" {
+			fields[name] = value
+		}
+	}
+	for _, r := range required {
+		if r.Key == "zone" {
+			if !zonesMatch(&r, c.Spec.Zones) {
+				return false
+			}
+			continue
+		}
+		operator, known := operators[r.Operator]
+		q, err := labels.NewRequirement(r.Key, operator, r.Values)
+		if !known || err != nil || !q.Matches(fields) {
+			return false
+		}
+	}
+	return true
+}
+
+var operators = map[v1.NodeSelectorOperator]selection.Operator{
+	v1.NodeSelectorOpIn: selection.In, v1.NodeSelectorOpNotIn: selection.NotIn,
+	v1.NodeSelectorOpExists: selection.Exists, v1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
+	v1.NodeSelectorOpGt: selection.GreaterThan, v1.NodeSelectorOpLt: selection.LessThan,
+}
+
+func zonesMatch(r *v1.NodeSelectorRequirement, zones []string) bool {
+	meets := slices.ContainsFunc(zones, func(z string) bool { return slices.Contains(r.Values, z) })
+	switch r.Operator {
+	case v1.NodeSelectorOpIn:
+		return meets
+	case v1.NodeSelectorOpNotIn:
+		return !meets
+	case v1.NodeSelectorOpExists:
+		return len(zones) > 0
+	case v1.NodeSelectorOpDoesNotExist:
+		return len(zones) == 0
+	}
+	return false
+}

@@ -1,0 +1,82 @@
+package karmada
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+func parsed[T any](t testing.TB, text string) *T {
+	t.Helper()
+	v := new(T)
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+const paris = `{"metadata": {"name": "paris", "labels": {"tier": "gold"}},
+  "spec": {"provider": "aws", "region": "eu-west-3", "zones": ["a", "b"]},
+  "status": {"conditions": [{"type": "Ready", "status": "True"}],
+    "apiEnablements": [{"groupVersion": "batch/v1", "resources": [{"kind": "Job"}]}]}}`
+
+// Filters are those of karmada-scheduler's plugins: what it refuses, we refuse.
+func TestRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ placement, cluster, spec, want string }{
+		"all":               {placement: `{}`},
+		"by name":           {placement: `{"clusterAffinity": {"clusterNames": ["paris"]}}`},
+		"another name":      {placement: `{"clusterAffinity": {"clusterNames": ["rome"]}}`, want: "the cluster affinity does not match"},
+		"excluded":          {placement: `{"clusterAffinity": {"exclude": ["paris"]}}`, want: "the cluster affinity does not match"},
+		"by label":          {placement: `{"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "gold"}}}}`},
+		"another label":     {placement: `{"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "tin"}}}}`, want: "the cluster affinity does not match"},
+		"by region":         {placement: field("region", "In", "eu-west-3")},
+		"another region":    {placement: field("region", "In", "eu-west-1"), want: "the cluster affinity does not match"},
+		"not in a region":   {placement: field("region", "NotIn", "eu-west-3"), want: "the cluster affinity does not match"},
+		"one of its zones":  {placement: field("zone", "In", "b")},
+		"not in its zones":  {placement: field("zone", "NotIn", "b"), want: "the cluster affinity does not match"},
+		"a strange field":   {placement: field("zone", "Gt", "b"), want: "the cluster affinity does not match"},
+		"tainted":           {placement: `{}`, cluster: `"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}`, want: "it has a taint that is not tolerated"},
+		"tolerated":         {placement: `{"clusterTolerations": [{"key": "k", "operator": "Exists"}]}`, cluster: `"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}`},
+		"preferred not":     {placement: `{}`, cluster: `"spec": {"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}`},
+		"tainted, has it":   {placement: `{}`, cluster: `"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}`, spec: `, "clusters": [{"name": "paris"}]`},
+		"evicted":           {placement: `{}`, spec: `, "gracefulEvictionTasks": [{"fromCluster": "paris"}]`, want: "it is evicted from there"},
+		"deleted":           {placement: `{}`, cluster: `"metadata": {"name": "paris", "deletionTimestamp": "2026-01-01T00:00:00Z"}`, want: "it is being deleted"},
+		"no such API there": {placement: `{}`, cluster: `"status": {}`, want: "it does not serve batch/v1 Job"},
+	} {
+		var whole map[string]any
+		if err := json.Unmarshal([]byte(paris), &whole); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte("{"+c.cluster+"}"), &whole); err != nil {
+			t.Fatal(err)
+		}
+		text, _ := json.Marshal(whole)
+		b := parsed[binding](t, `{"spec": {"resource": {"apiVersion": "batch/v1", "kind": "Job"}, "placement": `+c.placement+c.spec+`}}`)
+		if got := b.refuses(parsed[cluster](t, string(text))); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func field(key, operator, value string) string {
+	return `{"clusterAffinity": {"fieldSelector": {"matchExpressions": [{"key": "` + key + `", "operator": "` + operator +
+		`", "values": ["` + value + `"]}]}}}`
+}
+
+// What only Karmada's own scheduler can do is refused, and said.
+func TestUnsupported(t *testing.T) {
+	for spec, want := range map[string]bool{
+		`"placement": {}`: false,
+		`"placement": {"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 1}]}`:               false,
+		`"placement": {"spreadConstraints": [{"spreadByField": "region"}]}`:                                true,
+		`"placement": {"spreadConstraints": [{"spreadByLabel": "tier"}]}`:                                  true,
+		`"placement": {"clusterAffinities": [{"affinityName": "a"}]}`:                                      true,
+		`"placement": {"replicaScheduling": {"weightPreference": {"dynamicWeight": "AvailableReplicas"}}}`: true,
+		`"placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}, "replicas": 2`:          false,
+		`"placement": {}, "components": [{"name": "a"}]`:                                                   true,
+		`"replicas": 1`: true,
+	} {
+		if err := parsed[binding](t, `{"spec": {`+spec+`}}`).unsupported(); (err != nil) != want {
+			t.Errorf("%s: %v", spec, err)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package karmada
+
+import (
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/central"
+)
+
+// Flags are those of kubenergy-karmada.
+type Flags struct {
+	listen, service, cert, key, upstream string
+	moves                                float64
+	Records                              central.Options // of the federation's controller
+}
+
+// Add adds the flags.
+func (f *Flags) Add(set *flag.FlagSet) {
+	set.StringVar(&f.listen, "estimator-bind-address", ":10352", "`address` on which karmada-scheduler asks how much "+
+		"room a cluster has; empty: it is not answered")
+	set.StringVar(&f.service, "estimator-service", "", "host `name` under which karmada-scheduler reaches that "+
+		"address: a Service karmada-scheduler-estimator-CLUSTER is made for each cluster that has none; empty: none "+
+		"is made")
+	set.StringVar(&f.cert, "tls-cert-file", "", "`file` with the estimator's certificate; without one it answers "+
+		"without TLS")
+	set.StringVar(&f.key, "tls-private-key-file", "", "`file` with its key")
+	set.StringVar(&f.upstream, "official-estimator", "", "`address` of the official estimator of a cluster, in which "+
+		"{cluster} stands for its name; empty: there is none")
+	set.Float64Var(&f.moves, "moves-per-hour", 60, "`number` of running Jobs, of those with the label "+
+		"kubenergy.io/interruptible=true, that are moved to another cluster in an hour at most; 0: none")
+	set.StringVar(&f.Records.URL, "kubenergy-record-url", "", "`URL` of the federation's controller that decisions "+
+		"are told to, with what they depended on; empty: none is told")
+	set.StringVar(&f.Records.TokenFile, "kubenergy-record-token-file", "", "`file` with the token for it")
+	set.StringVar(&f.Records.CAFile, "kubenergy-record-ca-file", "", "`file` with certificates to trust for it")
+}
+
+// Options reads the flags.
+func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err error) {
+	o = Options{Config: config, Log: log, Service: f.service, Moves: f.moves}
+	if f.moves < 0 {
+		return o, errors.New("--moves-per-hour: want a number that is not negative")
+	}
+	if f.cert != "" || f.key != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return o, fmt.Errorf("--tls-cert-file: %w", err)
+		}
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if f.upstream != "" {
+		o.Upstream = func(cluster string) string { return strings.ReplaceAll(f.upstream, "{cluster}", cluster) }
+	}
+	if f.listen != "" {
+		if o.Estimator, err = net.Listen("tcp", f.listen); err != nil {
+			return o, fmt.Errorf("--estimator-bind-address: %w", err)
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,225 @@
+package karmada
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// believed is how long work of ours may find no node in a member whose nodes seem to have room. After that the room is
+// not believed, until the work has found one.
+const believed = time.Minute
+
+// lookEvery is how old a look at a member may be.
+const lookEvery = time.Second
+
+// members are the clusters of the federation, and what is known of their room.
+type members struct {
+	config *rest.Config // of Karmada's API server, through which members are reached
+	view   func() *kube.View
+	log    *slog.Logger
+
+	mu sync.Mutex
+	of map[string]*member
+}
+
+// member is one cluster. Its nodes and pods are watched through Karmada's proxy, with the rights that our account has
+// there.
+type member struct {
+	cluster     *cluster
+	nodes, pods cache.SharedIndexInformer
+	stop        context.CancelFunc
+	waits       map[types.UID]time.Time // since when pods were seen to find no node
+	look        *look
+}
+
+// look is what was seen of a member. It is not changed.
+type look struct {
+	at      time.Time
+	cluster *cluster
+	view    *kube.View
+	located map[*v1.Node]*v1.Node // nodes as the federation sees them
+	nodes   []place
+	pods    map[string]int32 // of each Job, by namespace/name
+	waiting []*v1.Pod        // that have found no node for a minute
+}
+
+// place is a node for work.
+type place struct {
+	node  *v1.Node
+	sched *sched.Node
+}
+
+// saw takes note of a cluster, and begins to watch it.
+func (m *members) saw(ctx context.Context, c *cluster) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.of[c.Name]; known != nil && known.cluster.UID == c.UID {
+		known.cluster = c
+		return nil
+	}
+	m.drop(c.Name)
+	config := rest.CopyConfig(m.config)
+	config.Host = fmt.Sprintf("%s/apis/%s/clusters/%s/proxy", strings.TrimSuffix(config.Host, "/"),
+		clusterResource.GroupVersion(), c.Name)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("reaching cluster %s: %w", c.Name, err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kube.Trim))
+	known := &member{
+		cluster: c, stop: stop, waits: map[types.UID]time.Time{},
+		nodes: factory.Core().V1().Nodes().Informer(), pods: factory.Core().V1().Pods().Informer(),
+	}
+	factory.StartWithContext(ctx)
+	m.of[c.Name] = known
+	return nil
+}
+
+// lost forgets a cluster.
+func (m *members) lost(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(name)
+}
+
+func (m *members) drop(name string) {
+	if known := m.of[name]; known != nil {
+		known.stop()
+		delete(m.of, name)
+	}
+}
+
+// clusters returns all of them, by name.
+func (m *members) clusters() (all []*cluster) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(m.of)) {
+		all = append(all, m.of[name].cluster)
+	}
+	return all
+}
+
+// cluster returns one of them, or nil.
+func (m *members) cluster(name string) *cluster {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.of[name]; known != nil {
+		return known.cluster
+	}
+	return nil
+}
+
+// look returns what is seen of a cluster, or why nothing is.
+func (m *members) look(name string, now time.Time) (*look, string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, view := m.of[name], m.view()
+	switch {
+	case known == nil:
+		return nil, "it is not known"
+	case !known.cluster.ready():
+		return nil, "Karmada does not reach it"
+	case !known.nodes.HasSynced() || !known.pods.HasSynced():
+		return nil, "its nodes are not known yet"
+	}
+	if l := known.look; l == nil || l.cluster != known.cluster || l.view != view || now.Sub(l.at) >= lookEvery {
+		known.see(view, now)
+	}
+	return known.look, ""
+}
+
+// see looks at the nodes and pods of a member.
+func (m *member) see(view *kube.View, now time.Time) {
+	l := &look{at: now, cluster: m.cluster, view: view, located: map[*v1.Node]*v1.Node{}, pods: map[string]int32{}}
+	load, waits := map[string]*kube.Load{}, map[types.UID]time.Time{}
+	on := func(node string) *kube.Load {
+		if load[node] == nil {
+			load[node] = &kube.Load{}
+		}
+		return load[node]
+	}
+	for _, o := range m.pods.GetStore().List() {
+		p := o.(*v1.Pod)
+		if job := p.Labels[batchv1.JobNameLabel]; job != "" {
+			l.pods[p.Namespace+"/"+job]++
+		}
+		if p.Spec.NodeName != "" {
+			on(p.Spec.NodeName).Add(p)
+		} else if p.DeletionTimestamp == nil && p.Status.Phase == v1.PodPending &&
+			policy.Scheduled(p).Reason != v1.PodReasonSchedulingGated { // as what is held there
+			since, seen := m.waits[p.UID] // by our own clock: a member's may say anything
+			if !seen {
+				since = now
+			}
+			if waits[p.UID] = since; now.Sub(since) > believed {
+				l.waiting = append(l.waiting, p)
+			}
+		}
+	}
+	m.waits = waits
+	for _, o := range m.nodes.GetStore().List() {
+		n := o.(*v1.Node)
+		if n.Spec.Unschedulable {
+			continue
+		}
+		located := (*v1.Node)(nil)
+		if m.look != nil && m.look.cluster == m.cluster {
+			located = m.look.located[n] // a view remembers what it knows of a very object
+		}
+		if located == nil {
+			located = m.cluster.locate(n)
+		}
+		l.located[n] = located
+		node, _ := on(n.Name).Node(view, located)
+		l.nodes = append(l.nodes, place{located, &node})
+	}
+	slices.SortFunc(l.nodes, func(a, b place) int { return strings.Compare(a.sched.Name, b.sched.Name) })
+	m.look = l
+}
+
+// locate returns a node of a cluster as one of the federation: named after its cluster, and on the grid that the
+// Cluster says, whatever the node says of itself.
+func (c *cluster) locate(n *v1.Node) *v1.Node {
+	located := &v1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: c.Name + "/" + n.Name, Labels: maps.Clone(n.Labels), Annotations: n.Annotations,
+	}, Spec: n.Spec, Status: n.Status}
+	if located.Labels == nil {
+		located.Labels = map[string]string{}
+	}
+	for key, value := range map[string]string{
+		v1alpha1.LabelSite: c.Labels[v1alpha1.LabelSite], v1.LabelTopologyZone: c.Spec.Zone,
+		v1.LabelTopologyRegion: c.Spec.Region,
+	} {
+		if delete(located.Labels, key); value != "" {
+			located.Labels[key] = value
+		}
+	}
+	return located
+}
+
+// clusterOf returns which cluster a node of a room is of.
+func clusterOf(node string) string {
+	name, _, _ := strings.Cut(node, "/")
+	return name
+}

@@ -1,0 +1,34 @@
+package report
+
+import (
+	"encoding/xml"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each row of a heat map has its name beside it, in smaller type where rows are low; of very many, some have, and
+// all under the pointer.
+func TestNamesOfRows(t *testing.T) {
+	for rows, named := range map[int]int{3: 3, 24: 24, 33: 33, 200: 100} {
+		m := heatmap{what: "Node", slot: 3600}
+		for i := range rows {
+			m.rows = append(m.rows, heatRow{fmt.Sprintf("node-%03d", i), []heat{{value: 1}, {value: 2}}})
+		}
+		f := heatFigure("<watts>", "", time.Unix(0, 0), 7200, 1, []heatmap{m})
+		svg, err := f.svg()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := xml.Unmarshal(svg, new(any)); err != nil {
+			t.Errorf("%d rows: %v", rows, err)
+		}
+		if n := strings.Count(string(svg), `px">node-`); n != named {
+			t.Errorf("%d of %d rows have their names beside them, want %d", n, rows, named)
+		}
+		if n := strings.Count(string(svg), "<title>node-"); (n == rows) != (named < rows) {
+			t.Errorf("%d of %d rows have titles", n, rows)
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package scenarios_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/sim/oracle"
+	"github.com/kubenergy/kubenergy/workload"
+)
+
+const (
+	clustersPage  = "../docs/measurements/clusters.md"
+	clustersBegin = "<!-- figures: go test ./scenarios -run Clusters -rewrite -->\n"
+	clustersDays  = 6
+)
+
+func TestClustersInputIsCurrent(t *testing.T) {
+	var jobs bytes.Buffer
+	if err := (&workload.Trace{Jobs: clusterJobs()}).WriteCSV(&jobs, midnight); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]byte{"jobs.csv": jobs.Bytes(), "grid.csv": clusterGrids()} {
+		hold(t, filepath.Join("clusters", name), want)
+	}
+}
+
+// clusterGrids are six days of five invented grids: of hydropower, flat and low; nuclear with an evening peak; of the
+// sun, which clouds dim; of wind that comes and goes over days; and of coal.
+func clusterGrids() []byte {
+	rnd := rand.New(rand.NewPCG(22, 1))
+	wave := func(hour, period, phase float64) float64 { return math.Sin(2 * math.Pi * (hour - phase) / period) }
+	clouds := []float64{1, 0.5, 0.9, 0.7, 1, 0.8}
+	var b bytes.Buffer
+	b.WriteString("datetime_utc,zone,ci_lifecycle_g_per_kwh,estimated\n")
+	for _, zone := range []string{"COAL", "HYDRO", "NUCLEAR", "SOLAR", "WIND"} {
+		for hour := range clustersDays * 24 {
+			h, day := float64(hour)+0.5, hour/24
+			sun := max(0, wave(h, 24, 6))
+			g := map[string]float64{
+				"COAL": 760 - 90*sun*clouds[day] + 30*wave(h, 24, 13), "HYDRO": 28 + 6*wave(h, 24, 12),
+				"NUCLEAR": 70 + 25*wave(h, 24, 13), "SOLAR": 430 - 350*sun*clouds[(day+2)%len(clouds)],
+				"WIND": 300 + 190*wave(h, 62, 10) + 40*wave(h, 24, 12),
+			}[zone]
+			at := midnight.Add(time.Duration(hour) * time.Hour)
+			fmt.Fprintf(&b, "%s,%s,%.1f,1\n", at.Format("2006-01-02T15:04Z"), zone, g*(0.97+0.06*rnd.Float64()))
+		}
+	}
+	return b.Bytes()
+}
+
+// clusterJobs are submitted over four days, most of them by day, and most where grids are not clean.
+func clusterJobs() []sched.Job {
+	rnd := rand.New(rand.NewPCG(22, 2))
+	clusters := []string{"coal", "hydro", "nuclear", "solar", "wind"}
+	homes := []int{0, 0, 0, 1, 2, 3, 3, 3, 4, 4}
+	jobs := make([]sched.Job, 640)
+	for i := range jobs {
+		j := &jobs[i]
+		hour := 7 + 11*rnd.Float64()
+		if rnd.IntN(4) == 0 {
+			hour = 24 * rnd.Float64()
+		}
+		at := 24*float64(rnd.IntN(4)) + hour
+		j.Submitted = midnight.Add(time.Duration(at * float64(time.Hour)).Round(time.Second))
+		length := float64(time.Hour) * math.Exp(0.9*rnd.NormFloat64())
+		j.Duration = min(max(time.Duration(length), 5*time.Minute), 6*time.Hour).Round(time.Second)
+		j.Request.MilliCPU = 500 << rnd.IntN(5)
+		j.Request.Memory = j.Request.MilliCPU * (1 << 30) / 1000 * int64(1+rnd.IntN(4))
+		home := homes[rnd.IntN(len(homes))]
+		others := rnd.Perm(len(clusters))
+		others = slices.Insert(slices.DeleteFunc(others, func(c int) bool { return c == home }), 0, home)
+		switch bound := rnd.IntN(12); {
+		case bound < 3:
+			others = others[:1]
+		case bound < 5:
+			others = others[:2]
+		default:
+			slices.Sort(others[1:])
+		}
+		for _, c := range others {
+			j.Sites = append(j.Sites, clusters[c])
+		}
+		if rnd.IntN(3) > 0 {
+			j.AllowedDelay = time.Duration(2+rnd.IntN(11)) * time.Hour
+			if rnd.IntN(3) == 0 {
+				j.FinishBy = j.Submitted.Add(j.Duration + j.AllowedDelay/2)
+			}
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
+	for i := range jobs {
+		jobs[i].ID = fmt.Sprintf("j%03d", i)
+	}
+	return jobs
+}
+
+// TestClustersBetweenBounds plays the scenario under each strategy, puts the results between the best schedule that a
+// search finds offline and what none can be below, and holds the page to that.
+func TestClustersBetweenBounds(t *testing.T) {
+	if raced {
+		t.Skip("the scenario is played 3,000 times, without the race detector")
+	}
+	file, err := sim.ReadFile("clusters/scenario.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := file.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	table.WriteString("| strategy | emissions | saved | energy | mean wait | late |\n|---|---|---|---|---|---|\n")
+	runs := map[string]*played{}
+	row := func(name string, p *played) {
+		fmt.Fprintf(&table, "| %s | %.2f kg | %s | %.1f kWh | %s | %d |\n", name, float64(p.Carbon)/1000,
+			percent(1-float64(p.Carbon/runs["home"].Carbon)), float64(p.Energy)/energy.JoulesPerKWh,
+			report.Rounded(p.wait), p.late)
+	}
+	for _, name := range file.Strategies {
+		strategy, err := sched.ByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs[name] = play(t, s, strategy)
+		row("`"+name+"`", runs[name])
+	}
+	best := searched(t, s, runs["carbon+window"])
+	row("best found offline", best)
+	least := leastPossible(t, s)
+	fmt.Fprintf(&table, "| no schedule is below | %.2f kg | %s | | | |\n", float64(least)/1000,
+		percent(1-float64(least/runs["home"].Carbon)))
+
+	page, err := os.ReadFile(clustersPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(page), clustersBegin)
+	_, after, ends := strings.Cut(rest, figuresEnd)
+	if !begins || !ends {
+		t.Fatalf("%s has no %q or no %q", clustersPage, clustersBegin, figuresEnd)
+	}
+	hold(t, clustersPage, []byte(before+clustersBegin+table.String()+figuresEnd+after))
+	t.Log("\n" + table.String())
+
+	if best.late > 0 || runs["carbon+window"].late > 0 || !(least < best.Carbon &&
+		best.Carbon < runs["carbon+window"].Carbon && runs["carbon+window"].Carbon < runs["carbon"].Carbon) {
+		t.Error("the bounds do not bound, or jobs are late")
+	}
+	for _, name := range []string{"home", "lowest-now", "karmada-static", "karmada-dynamic", "energy"} {
+		if runs[name].Carbon <= runs["carbon"].Carbon {
+			t.Errorf("%s emits no more than carbon", name)
+		}
+	}
+}
+
+// played is a run with what the table says of it.
+type played struct {
+	*sim.Result
+	wait time.Duration // the mean
+	late int           // jobs that started after their latest start, whatever for
+}
+
+// clustersEnd is until when `simulate` accounts: when the last job ends under the strategy that is last.
+var clustersEnd = midnight.Add(4*24*time.Hour + 8*time.Hour)
+
+// play runs the scenario and accounts for it until the same end, whatever the strategy.
+func play(t *testing.T, s *sim.Scenario, strategy sched.Strategy) *played {
+	t.Helper()
+	r, err := sim.Run(t.Context(), s, "", strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.AccountUntil(clustersEnd); err != nil {
+		t.Fatal(err)
+	}
+	p := &played{Result: r}
+	for i := range r.Outcomes {
+		o, j := &r.Outcomes[i], &s.Jobs[i]
+		if o.Placed.Node == "" {
+			t.Fatalf("%s ran nowhere", j.ID)
+		}
+		p.wait += o.Start.Sub(j.Submitted) / time.Duration(len(s.Jobs))
+		if o.Start.After(j.LatestStart()) || o.Finish.After(clustersEnd) {
+			p.late++
+		}
+	}
+	return p
+}
+
+// script is a strategy that runs each job at a site and from an instant that are given, on the node there where it adds
+// the least energy.
+type script struct {
+	site  map[string]string
+	start map[string]time.Time
+	where sched.Strategy
+}
+
+// Plan implements [sched.Strategy].
+func (p *script) Plan(s *sched.Snapshot) sched.Plan {
+	j := &s.Queue[0]
+	if at := p.start[j.ID]; at.After(s.Now) && !j.Released {
+		return sched.Plan{{
+			Job: j.ID, Window: sched.Window{Start: at, End: at.Add(j.Duration)},
+			Reason: sched.Reason{Kind: sched.CheaperLater},
+		}}
+	}
+	there := *s
+	elsewhere := func(n *sched.Node) bool { return n.Site.Name != p.site[j.ID] }
+	there.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), elsewhere)
+	return p.where.Plan(&there)
+}
+
+// searched improves on a run with all knowledge: again and again one job gets another site and start, its best there or
+// one at random, and that is kept if the whole schedule, played, emits less and no job is late for it.
+func searched(t *testing.T, s *sim.Scenario, from *played) *played {
+	t.Helper()
+	where, err := sched.New("energy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites := map[string]*grid.Series{}
+	for _, site := range s.Sites {
+		sites[site.Name] = site.Carbon.Series
+	}
+	at := map[string]string{}
+	for i := range s.Nodes {
+		at[s.Nodes[i].Name] = s.Nodes[i].Site.Name
+	}
+	p := &script{site: map[string]string{}, start: map[string]time.Time{}, where: where}
+	for i := range s.Jobs {
+		p.site[s.Jobs[i].ID], p.start[s.Jobs[i].ID] = at[from.Outcomes[i].Placed.Node], from.Outcomes[i].Start
+	}
+	best, rnd := play(t, s, p), rand.New(rand.NewPCG(22, 3))
+	const tries = 3000
+	for range tries {
+		j := &s.Jobs[rnd.IntN(len(s.Jobs))]
+		site, start := p.site[j.ID], p.start[j.ID]
+		p.site[j.ID] = j.Sites[rnd.IntN(len(j.Sites))]
+		p.start[j.ID], _ = oracle.NonPreemptive(sites[p.site[j.ID]], j)
+		if slack := j.LatestStart().Sub(j.Submitted); slack > 0 && rnd.IntN(2) == 0 {
+			p.start[j.ID] = j.Submitted.Add(time.Duration(rnd.Int64N(int64(slack))).Truncate(time.Minute))
+		}
+		if now := play(t, s, p); now.late < best.late || now.late == best.late && now.Carbon < best.Carbon {
+			best = now
+		} else {
+			p.site[j.ID], p.start[j.ID] = site, start
+		}
+	}
+	return best
+}
+
+// leastPossible is below every schedule in which no job is late: each machine asleep all the time, and each job, at the
+// site, from the instant and on the machine where that is least, adds what it would of a machine that is full, whose
+// idle power many share. Power is linear in the load, so that nowhere less is added per core.
+func leastPossible(t *testing.T, s *sim.Scenario) (all energy.Grams) {
+	t.Helper()
+	kinds := map[*energy.Profile]*sched.Node{}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if p := n.Profile; math.Abs(float64(p.Power(0.5)-(p.Power(0)+p.Power(1))/2)) > 1e-9 || n.Capacity.GPU > 0 {
+			t.Fatalf("power of %s is not linear", n.Name)
+		}
+		kinds[n.Profile] = n
+		all += n.Site.Account(n.Profile.Sleep, 0, sched.Window{Start: s.Start, End: clustersEnd}).Carbon
+	}
+	for i := range s.Jobs {
+		j := s.Jobs[i]
+		latest, least := j.LatestStart(), math.Inf(1)
+		for _, n := range kinds {
+			if !j.Fits(n) {
+				continue
+			}
+			there := sched.Job{Submitted: j.Submitted, Duration: n.Runtime(&j), AllowedDelay: latest.Sub(j.Submitted)}
+			_, cost := oracle.NonPreemptive(n.Site.Carbon.Series, &there)
+			share := float64(j.Request.MilliCPU) / float64(n.Capacity.MilliCPU)
+			least = min(least, cost*share*float64(n.Profile.Power(1)-n.Profile.Sleep)*n.Facility())
+		}
+		all += energy.Grams(least / energy.JoulesPerKWh)
+	}
+	return all
+}

@@ -1,0 +1,341 @@
+package karmada
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/karmada"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// On Karmada's definitions alone: the test does what Karmada's programs would do.
+func TestWithoutKarmada(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts three control planes")
+	}
+	s := newStage(t)
+	t.Run("ControllerAlone", s.controllerAlone)
+	t.Run("Rights", s.rights)
+
+	official := startOfficial(t, s.pki.pair())
+	estimator := listen(t)
+	driver := s.drive(karmada.Options{
+		Estimator: estimator, TLS: s.pki.pair(), Upstream: official.address, Moves: 30,
+	})
+	t.Run("Estimator", func(t *testing.T) { s.estimator(t, estimator.Addr().String()) })
+	t.Run("Where", s.where)
+	t.Run("Again", s.again)
+	t.Run("Unsupported", s.unsupported)
+	t.Run("Nodes", s.nodes)
+	t.Run("Lies", s.lies)
+	t.Run("Hold", func(t *testing.T) { s.hold(t, driver) })
+	t.Run("Moves", s.moves)
+	t.Run("Replay", s.replay)
+}
+
+// The cleanest cluster with room gets the work, of those where it may go.
+func (s *stage) where(t *testing.T) {
+	c := s.in(t, "where", "")
+	c.sends("one", work{})
+	one := c.placed("one")
+	annotation := one.object.GetAnnotations()["policy.karmada.io/applied-placement"]
+	if one.to != "north=1" || !strings.Contains(annotation, `"Divided"`) {
+		t.Errorf("it went to %q for the placement %s", one.to, annotation)
+	}
+	c.gone("one")
+	c.goes("to where there is room, and the rest to the next", work{replicas: 6, cpu: "4"}, "north=4 south=2")
+	c.goes("named", work{placement: divided + ", clusterAffinity: {clusterNames: [south]}"}, "south=1")
+	c.goes("excluded", work{placement: divided + ", clusterAffinity: {exclude: [north]}"}, "south=1")
+	c.goes("by label", work{
+		placement: divided + ", clusterAffinity: {labelSelector: {matchLabels: {side: south}}}",
+	}, "south=1")
+	c.goes("of an API", work{kind: "Deployment"}, "south=1")
+	c.goes("together", work{
+		replicas: 6, cpu: "4", placement: divided + ", spreadConstraints: [{spreadByField: cluster, maxGroups: 1}]",
+	}, "south=6")
+	c.goes("everywhere", work{
+		replicas: 2, placement: "clusterAffinity: {clusterNames: [north, south]}",
+	}, "north=2 south=2")
+
+	s.patch(t, clusters, "", "north", `{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}`)
+	c.comes("taints are obeyed", work{}, "south=1")
+	c.goes("tolerating", work{placement: divided + ", clusterTolerations: [{key: k, operator: Exists}]"}, "north=1")
+	s.patch(t, clusters, "", "north", `{"spec":{"taints":null}}`)
+	c.comes("without the taint it is as before", work{}, "north=1")
+
+	s.reached("north", "False")
+	c.comes("what Karmada does not reach gets none", work{}, "south=1")
+	s.reached("north", "True")
+	c.comes("it is reached again", work{}, "north=1")
+
+	none := c.tries(work{placement: divided + ", clusterAffinity: {clusterNames: [nowhere]}"})
+	if none.reason != "Unschedulable" || none.to != "" ||
+		!strings.Contains(none.message, "the cluster affinity does not match") {
+		t.Errorf("what may go nowhere went to %q: %s: %s", none.to, none.reason, none.message)
+	}
+	c.turn(500, 40)
+	c.goes("the grids have turned", work{}, "south=1")
+	c.turn(50, 400)
+}
+
+// Karmada asks for it again, or for more.
+func (s *stage) again(t *testing.T) {
+	c := s.in(t, "again", "")
+	c.sends("a", work{})
+	if p := c.placed("a"); p.to != "north=1" {
+		t.Fatalf("it went to %q", p.to)
+	}
+	again := func() {
+		time.Sleep(1100 * time.Millisecond) // times in objects are whole seconds
+		c.patch(t, bindings, c.ns, "a-job", fmt.Sprintf(`{"spec":{"rescheduleTriggeredAt":%q}}`,
+			time.Now().UTC().Format(time.RFC3339)))
+	}
+	again()
+	c.await(10*time.Second, "it is placed anew, where it is", func() bool { return c.said("a").observed })
+	c.turn(500, 40)
+	if p := c.said("a"); p.to != "north=1" {
+		t.Errorf("what was placed went to %q by itself", p.to)
+	}
+	again()
+	c.await(10*time.Second, "it is placed anew", func() bool { return c.said("a").to == "south=1" })
+	c.patch(t, bindings, c.ns, "a-job", `{"spec":{"replicas":3}}`)
+	c.await(10*time.Second, "three are placed", func() bool { return c.said("a").to == "south=3" })
+	c.turn(50, 400)
+}
+
+// What only Karmada's own scheduler can do is refused, and the condition says why.
+func (s *stage) unsupported(t *testing.T) {
+	c := s.in(t, "unsupported", "")
+	for placement, want := range map[string]string{
+		"clusterAffinities: [{affinityName: a, clusterNames: [north]}]":           "clusterAffinities",
+		divided + ", spreadConstraints: [{spreadByField: region, maxGroups: 1}]":  "by region",
+		divided + ", spreadConstraints: [{spreadByField: cluster, minGroups: 2}]": "minGroups",
+		divided + ", workloadAffinity: {affinity: {groupByLabelKey: app}}":        "workload affinity",
+		"replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted, weightPreference: " +
+			"{staticWeightList: [{targetCluster: {clusterNames: [north]}, weight: 1}]}}": "weightPreference",
+	} {
+		p := c.tries(work{placement: placement})
+		if p.to != "" || p.reason != "SchedulerError" || !strings.Contains(p.message, want) {
+			t.Errorf("%s: it went to %q, %s: %s", placement, p.to, p.reason, p.message)
+		}
+	}
+}
+
+// Of the north's three nodes one has a disk, and one a taint.
+func (s *stage) nodes(t *testing.T) {
+	c := s.in(t, "nodes", "")
+	c.goes("tolerating the taint", work{
+		replicas: 6, cpu: "4", node: "tolerations: [{key: dedicated, operator: Exists}]",
+	}, "north=6")
+	c.goes("selecting", work{replicas: 2, cpu: "4", node: "nodeSelector: {disk: ssd}"}, "north=2")
+	if p := c.tries(work{replicas: 3, cpu: "4", node: "nodeSelector: {disk: ssd}"}); p.reason != "Unschedulable" {
+		t.Errorf("more than the selected node has room for went to %q: %s", p.to, p.reason)
+	}
+	c.goes("by affinity", work{
+		replicas: 3, cpu: "4", node: "hardNodeAffinity: {nodeSelectorTerms: [{matchExpressions: " +
+			"[{key: kubernetes.io/hostname, operator: In, values: [n2, s0]}]}]}",
+	}, "north=2 south=1")
+
+	// What was sent is there for half a minute, seen or not, and is not counted twice.
+	c.sends("sent", work{replicas: 4, cpu: "4"})
+	if p := c.placed("sent"); p.to != "north=4" {
+		t.Fatalf("it went to %q", p.to)
+	}
+	c.goes("after what fills the north", work{}, "south=1")
+	s.later(31 * time.Second)
+	c.comes("what has not come in half a minute is not counted", work{}, "north=1")
+	c.gone("sent")
+
+	c.sends("came", work{replicas: 2})
+	if p := c.placed("came"); p.to != "north=2" {
+		t.Fatalf("it went to %q", p.to)
+	}
+	for i := range 2 {
+		c.pod(fmt.Sprint("came-", i), "n0", "", time.Time{}, map[string]string{batchv1.JobNameLabel: "came"})
+	}
+	c.comes("once the pods have come, the rest of the room is free", work{replicas: 6, cpu: "2"}, "north=6")
+	c.goes("and no more than that", work{replicas: 7, cpu: "2"}, "north=6 south=1")
+}
+
+// A member that claims room which it has not is believed for a minute, by the driver's clock.
+func (s *stage) lies(t *testing.T) {
+	c, other := s.in(t, "lies", ""), s.in(t, "others", "")
+	pod := func(message string, since time.Duration) (gone func()) {
+		c.pod("p", "", message, time.Now().Add(since), nil)
+		time.Sleep(300 * time.Millisecond) // the driver hears of it
+		s.later(2 * time.Second)           // and looks again
+		c.goes("what the member says of the time counts for nothing", work{}, "north=1")
+		s.later(61 * time.Second)
+		return func() {
+			if err := c.pods().Delete(t.Context(), "p", *metav1.NewDeleteOptions(0)); err != nil {
+				t.Fatal(err)
+			}
+			c.comes("without the pod it is believed again", work{}, "north=1")
+		}
+	}
+	gone := pod("0/3 nodes are available: 3 Insufficient cpu.", -time.Hour)
+	other.comes("room that a pod has not found", work{}, "south=1")
+	c.goes("room that a pod has not found", work{}, "south=1")
+	p := c.tries(work{placement: divided + ", clusterAffinity: {clusterNames: [north]}"})
+	if p.reason != "Unschedulable" || !strings.Contains(p.message, "pod lies/p has found no node there for a minute") {
+		t.Errorf("%s: %s", p.reason, p.message)
+	}
+	gone()
+	gone = pod("", 0)
+	other.comes("a member whose scheduler says nothing", work{}, "south=1")
+	gone()
+	gone = pod("0/3 nodes are available: 3 node(s) had volume node affinity conflict.", time.Hour)
+	c.comes("of its own namespace", work{}, "south=1")
+	other.goes("of another", work{}, "north=1")
+	gone()
+
+	c.sends("silent", work{})
+	if p := c.placed("silent"); p.to != "north=1" {
+		t.Fatalf("it went to %q", p.to)
+	}
+	s.later(61 * time.Second)
+	c.comes("a member says nothing of a Job", work{}, "south=1")
+	other.goes("of another namespace", work{}, "north=1")
+	c.tells("silent", "north", `{"active":1}`)
+	c.comes("the member has told of the Job", work{}, "north=1")
+}
+
+// Running Jobs that may be interrupted move where that saves much, once.
+func (s *stage) moves(t *testing.T) {
+	c := s.in(t, "moves", "")
+	movable := map[string]string{"kubenergy.io/interruptible": "true"}
+	long := map[string]string{"kubenergy.io/expected-duration": "4h"}
+	for name, w := range map[string]work{
+		"moves": {labels: movable, annotations: long}, "too": {labels: movable, annotations: long},
+		"stays": {annotations: long}, "waits": {labels: movable, annotations: long},
+		"ends": {labels: movable, annotations: map[string]string{"kubenergy.io/expected-duration": "12m"}},
+	} {
+		c.sends(name, w)
+		if p := c.placed(name); p.to != "north=1" {
+			t.Fatalf("%s went to %q", name, p.to)
+		}
+		active := `{"active":1}`
+		if name == "waits" {
+			active = `{"active":0}`
+		}
+		c.tells(name, "north", active)
+	}
+	c.turn(500, 50)
+	s.later(11 * time.Minute)
+	moved := func() (names []string) {
+		list, err := s.dynamic.Resource(rebalancers).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			workloads, _, _ := unstructured.NestedSlice(o.Object, "spec", "workloads")
+			for _, w := range workloads {
+				w := w.(map[string]any)
+				if w["apiVersion"] == "batch/v1" && w["kind"] == "Job" && w["namespace"] == c.ns {
+					names = append(names, w["name"].(string))
+				}
+			}
+		}
+		return names
+	}
+	c.await(45*time.Second, "two are moved", func() bool { return len(moved()) >= 2 })
+	time.Sleep(time.Second)
+	if names := moved(); fmt.Sprint(slices.Sorted(slices.Values(names))) != "[moves too]" {
+		t.Errorf("%v are moved", names)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := 0
+	for _, r := range s.taken {
+		if r.Action != "move" {
+			continue
+		}
+		if count++; r.Saved <= 0 || !strings.HasPrefix(r.Node, "south/") ||
+			!strings.Contains(r.Message, "from cluster north") {
+			t.Errorf("the record of a move: %+v", r.Record)
+		}
+	}
+	if count != 2 {
+		t.Errorf("%d moves are recorded", count)
+	}
+}
+
+// Each decision is made again from what was recorded of it.
+func (s *stage) replay(t *testing.T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.taken {
+		on, err := sched.Decode(r.question)
+		if err != nil {
+			t.Fatal(err)
+		}
+		strategy, err := sched.ByName(r.Strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := strategy.Plan(on)[0]; d.Node != r.Node {
+			t.Errorf("%s of %s/%s by %s: %s was chosen, and %s is now", r.Action, r.Namespace, r.Owner, r.Strategy,
+				r.Node, d.Node)
+		}
+	}
+	if len(s.taken) < 20 {
+		t.Errorf("%d decisions are recorded", len(s.taken))
+	}
+}
+
+// rights tries what kubenergy-karmada may not do, on Karmada's API server and through it in a member.
+func (s *stage) rights(t *testing.T) {
+	c := s.in(t, "rights", "")
+	c.sends("b", work{stock: true})
+	s.apply(t, fmt.Appendf(nil, `
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: p, namespace: %s}
+spec: {resourceSelectors: [{apiVersion: batch/v1, kind: Job}]}
+`, c.ns))
+	client, objects := kubernetes.NewForConfigOrDie(s.ours), dynamic.NewForConfigOrDie(s.ours)
+	there := rest.CopyConfig(s.ours)
+	there.Host += "/apis/cluster.karmada.io/v1alpha1/clusters/north/proxy"
+	member := kubernetes.NewForConfigOrDie(there)
+	merge := func(patch string) error {
+		_, err := client.BatchV1().Jobs(c.ns).Patch(t.Context(), "b", types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{})
+		return err
+	}
+	_, errSecrets := client.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
+	_, errPatch := objects.Resource(policies).Namespace(c.ns).Patch(t.Context(), "p", types.MergePatchType,
+		[]byte(`{"spec":{"schedulerName":"kubenergy"}}`), metav1.PatchOptions{})
+	_, errCluster := objects.Resource(clusters).Patch(t.Context(), "north", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	errBinding := objects.Resource(bindings).Namespace(c.ns).Delete(t.Context(), "b-job", metav1.DeleteOptions{})
+	_, errMembers := member.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
+	for what, err := range map[string]error{
+		"reading secrets": errSecrets, "patching a policy": errPatch, "patching a Cluster": errCluster,
+		"reading a member's secrets": errMembers,
+		"deleting a binding":         errBinding,
+		"deleting a Job":             client.BatchV1().Jobs(c.ns).Delete(t.Context(), "b", metav1.DeleteOptions{}),
+		"deleting a member's node":   member.CoreV1().Nodes().Delete(t.Context(), "n0", metav1.DeleteOptions{}),
+		"suspending a Job":           merge(`{"spec":{"suspend":true}}`),
+		"changing a Job's size":      merge(`{"spec":{"parallelism":7}}`),
+	} {
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	nodes, err := member.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) != 3 {
+		t.Errorf("reading a member's nodes: %v, %v", nodes, err)
+	}
+}

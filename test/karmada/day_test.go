@@ -1,0 +1,488 @@
+package karmada
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+var factor = flag.Float64("factor", 288, "how many times faster TestADay plays its day")
+
+const (
+	dayJobs  = 200
+	anywhere = "anywhere"
+	punctual = time.Second      // after its deadline a Job may be let go
+	apart    = 0.03             // the saving of a federation and the simulated one, at most
+	known    = 60 * time.Hour   // of both grids
+	tail     = 14 * time.Hour   // of the day, after which all has been done
+	drain    = 90 * time.Second // that its end takes longer here
+)
+
+// clusterOfDay is a member of the federation in which a day is played.
+type clusterOfDay struct {
+	name, zone string
+	nodes      int
+}
+
+var clustersOfDay = []clusterOfDay{{"north", "GB", 10}, {"south", "US-CAL-CISO", 8}}
+
+// dayJob is a Job of the day: its pods are as many jobs of the scenario, from first on.
+type dayJob struct {
+	name, place string
+	first, pods int
+}
+
+// aDay makes a day of work for two clusters on recorded grids that take turns in being the cleaner one.
+func aDay(t *testing.T) (*sim.Scenario, []dayJob) {
+	t.Helper()
+	folder := kit.Data(t, "electricity-maps/GB_2023.csv", "electricity-maps/US-CAL-CISO_2023.csv")
+	begin := time.Date(2023, 6, 14, 0, 0, 0, 0, time.UTC)
+	s := &sim.Scenario{Name: "day", Start: begin, Policy: sched.Policy{MinSaving: 0.01}}
+	box := &energy.Profile{Name: "box", Idle: 100, Max: 400, Sleep: 100}
+	for _, c := range clustersOfDay {
+		signal, zone, err := grid.ReadCSV(filepath.Join(folder, "electricity-maps", c.zone+"_2023.csv"),
+			grid.CSVOptions{From: begin, Until: begin.Add(known)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		site := &sched.Site{Name: c.name, Zone: zone, Carbon: signal}
+		s.Sites = append(s.Sites, site)
+		room := sched.Resources{MilliCPU: 16000, Memory: 64 << 30}
+		for i := range c.nodes {
+			s.Nodes = append(s.Nodes, sched.Node{
+				Name: fmt.Sprintf("%s-%02d", c.name, i), Site: site, Profile: box, Capacity: room, Free: room,
+			})
+		}
+	}
+	rng := rand.New(rand.NewPCG(22, 1))
+	var all []dayJob
+	for i := range dayJobs {
+		w := dayJob{name: fmt.Sprintf("job-%03d", i), place: anywhere, first: len(s.Jobs), pods: 1 + rng.IntN(4)/3}
+		if k := rng.IntN(10); k < 3 {
+			w.place = clustersOfDay[k%2].name
+		}
+		j := sched.Job{
+			Submitted:    begin.Add(time.Duration(rng.Float64() * float64(24*time.Hour))).Truncate(time.Minute),
+			Duration:     time.Duration(30+rng.IntN(90)) * time.Minute,
+			Request:      sched.Resources{MilliCPU: 1000 * int64(1+rng.IntN(4)), Memory: 2 << 30},
+			AllowedDelay: []time.Duration{0, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour}[rng.IntN(4)],
+		}
+		if w.place != anywhere {
+			j.Sites = []string{w.place}
+		}
+		for k := range w.pods {
+			j.ID = fmt.Sprintf("%s-%d", w.name, k)
+			s.Jobs = append(s.Jobs, j)
+		}
+		all = append(all, w)
+	}
+	return s, all
+}
+
+// day plays a day in a federation.
+type day struct {
+	*federation
+	scenario *sim.Scenario
+	work     []dayJob
+}
+
+// arm is one way to place and hold the day's Jobs.
+type arm struct {
+	name, namespace, scheduler, weights string
+}
+
+// prepare makes the namespace of an arm, in which policies send each Job to one member, whichever or a certain one.
+func (d *day) prepare(a *arm) {
+	d.t.Helper()
+	d.namespace(a.namespace, "enforce")
+	for _, place := range []string{anywhere, "north", "south"} {
+		affinity := ""
+		if place != anywhere {
+			affinity = "clusterAffinity: {clusterNames: [" + place + "]}\n    "
+		}
+		d.apply(d.t, fmt.Appendf(nil, `
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: %s, namespace: %s}
+spec:
+  schedulerName: %s
+  resourceSelectors: [{apiVersion: batch/v1, kind: Job, labelSelector: {matchLabels: {place: %s}}}]
+  placement:
+    %sspreadConstraints: [{spreadByField: cluster, maxGroups: 1, minGroups: 1}]
+    replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted%s}
+`, place, a.namespace, a.scheduler, place, affinity, a.weights))
+	}
+	d.await(time.Minute, "the members have the namespace "+a.namespace, func() bool {
+		for _, m := range d.members {
+			accounts := m.client.CoreV1().ServiceAccounts(a.namespace)
+			if _, err := accounts.Get(d.t.Context(), "default", metav1.GetOptions{}); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// publish says how clean the grids are, compressed.
+func (d *day) publish(clock lab.Clock) {
+	d.t.Helper()
+	for _, site := range d.scenario.Sites {
+		signal, err := clock.Signal(site.Carbon, d.scenario.Start, d.scenario.Start.Add(known))
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		values := make([]any, signal.Series.Len())
+		for i := range values {
+			values[i] = signal.Series.Value(i)
+		}
+		d.apply(d.t, fmt.Appendf(nil, `
+apiVersion: kubenergy.io/v1alpha1
+kind: GridZone
+metadata: {name: %s}
+spec: {zone: %s, carbon: {sources: [{static: {value: 1}}]}}
+`, site.Name, site.Zone))
+		d.status(zones, site.Name, map[string]any{"observedGeneration": int64(1), "carbon": map[string]any{
+			"now": values[0], "unit": "gCO2e/kWh", "quality": "measured", "source": "test", "values": values,
+			"asOf":  time.Now().UTC().Format(time.RFC3339),
+			"start": signal.Series.Start().UTC().Format(time.RFC3339), "step": signal.Series.Step().String(),
+		}})
+	}
+}
+
+// job is a Job of the day as Kubernetes has it.
+func (d *day) job(w *dayJob, clock lab.Clock) *batchv1.Job {
+	of := &d.scenario.Jobs[w.first]
+	j := kube.TraceJob(w.name, of, clock.Shrink)
+	j.Labels = map[string]string{"place": w.place}
+	if of.AllowedDelay > 0 {
+		j.Annotations[v1alpha1.AnnotationAllowedDelay] = clock.Shrink(of.AllowedDelay).String()
+	}
+	j.Spec.Parallelism, j.Spec.Completions = new(int32(w.pods)), new(int32(w.pods))
+	pod := &j.Spec.Template
+	pod.Annotations[v1alpha1.AnnotationLabRunSeconds] = lab.RunSeconds(clock.Shrink(of.Duration))
+	pod.Spec.SchedulerName, pod.Spec.Containers[0].Image = v1.DefaultSchedulerName, "simulated"
+	return j
+}
+
+// play plays the day once.
+func (d *day) play(a *arm) *played {
+	d.t.Helper()
+	d.prepare(a)
+	p := newPlayed()
+	p.clock = lab.Clock{
+		Trace: d.scenario.Start, Wall: time.Now().Add(6 * time.Second).Truncate(time.Second), Factor: *factor,
+	}
+	d.publish(p.clock)
+	p.watch(d.federation, a.namespace)
+	order := slices.Clone(d.work)
+	slices.SortFunc(order, func(a, b dayJob) int {
+		return d.scenario.Jobs[a.first].Submitted.Compare(d.scenario.Jobs[b.first].Submitted)
+	})
+	for i := range order {
+		w := &order[i]
+		time.Sleep(time.Until(p.clock.ToWall(d.scenario.Jobs[w.first].Submitted)))
+		j, err := d.client.BatchV1().Jobs(a.namespace).Create(d.t.Context(), d.job(w, p.clock), metav1.CreateOptions{})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		p.mu.Lock()
+		p.created[w.name] = time.Now()
+		p.mu.Unlock()
+		p.sawJob(j)
+	}
+	until := p.clock.ToWall(d.scenario.Start.Add(24*time.Hour + tail)).Add(drain)
+	for p.done() < len(d.scenario.Jobs) && time.Now().Before(until) {
+		if time.Sleep(time.Second); d.Ended() {
+			d.t.Fatal("the control plane has ended")
+		}
+	}
+	d.clear(a.namespace)
+	return p
+}
+
+// verdict is what is wrong with an arm, and how long Karmada takes.
+type verdict struct {
+	held    int
+	late    int             // Jobs that were let go after their deadline
+	started int             // pods that were bound after it
+	broken  int             // pods that ran where their policy does not allow it
+	way     []time.Duration // from when a Job is let go until its pod is bound
+}
+
+// judge says what was seen of the pods of an arm, in the time of the trace, and what was wrong.
+func (d *day) judge(name string, p *played) (placements []sim.Placement, v verdict) {
+	d.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.failed) > 0 {
+		d.t.Errorf("%s: pods have failed: %v", name, p.failed)
+	}
+	for i := range d.work {
+		w := &d.work[i]
+		pods := slices.Collect(maps.Values(p.pods[w.name]))
+		if len(pods) != w.pods {
+			d.t.Errorf("%s: %s ran %d pods, want %d", name, w.name, len(pods), w.pods)
+			pods = pods[:min(len(pods), w.pods)]
+		}
+		of := &d.scenario.Jobs[w.first]
+		let, latest := p.created[w.name], p.created[w.name].Add(p.clock.Shrink(of.AllowedDelay)).Add(punctual)
+		if at, held := p.released[w.name]; held {
+			let = at
+			v.held++
+		}
+		v.late += count(let.After(latest))
+		for k, pod := range pods {
+			v.broken += count(w.place != anywhere && pod.member != w.place)
+			v.started += count(pod.bound.After(latest))
+			v.way = append(v.way, pod.bound.Sub(let))
+			start := grid.Later(p.clock.ToTrace(pod.bound), of.Submitted)
+			placements = append(placements, sim.Placement{
+				Job: w.first + k, Node: pod.node, Released: grid.Later(p.clock.ToTrace(let), of.Submitted), Start: start,
+				Finish: start.Add(of.Duration),
+			})
+		}
+	}
+	slices.Sort(v.way)
+	return placements, v
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// records collects what our program tells of its decisions.
+type records struct {
+	mu  sync.Mutex
+	all []ledger.Record
+}
+
+func (r *records) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	var told struct{ Decisions []ledger.Record }
+	if err := json.NewDecoder(request.Body).Decode(&told); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, told.Decisions...)
+}
+
+// replay decides all that was recorded once more.
+func (r *records) replay(t *testing.T) (decided map[string]int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	decided = map[string]int{}
+	for i := range r.all {
+		record := &r.all[i]
+		if record.Digest == "" { // releases, which follow from holds
+			continue
+		}
+		data, err := report.Unpacked(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := sched.Decode(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		strategy, err := sched.New(record.Strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decision := strategy.Plan(s)[0]
+		if record.Action == "hold" && !decision.Window.Start.Equal(record.Start) || decision.Node != record.Node {
+			t.Errorf("%s %s was decided as %q from %v, and now as %q from %v", record.Action, record.Owner, record.Node,
+				record.Start, decision.Node, decision.Window.Start)
+		}
+		decided[record.Action]++
+	}
+	return decided
+}
+
+// plans are until when the Jobs of a namespace were to be held, as was recorded last.
+func (r *records) plans(namespace string) map[string]time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	plans := map[string]time.Time{}
+	for i := range r.all {
+		if record := &r.all[i]; record.Action == "hold" && record.Namespace == namespace {
+			plans[record.Owner] = record.Start
+		}
+	}
+	return plans
+}
+
+// row is what an arm, or a simulation, came to.
+type row struct {
+	name   string
+	result *sim.Result
+	verdict
+}
+
+func (r *row) wait() (mean time.Duration) {
+	for i := range r.result.Outcomes {
+		mean += r.result.Outcomes[i].Start.Sub(r.result.Scenario.Jobs[i].Submitted)
+	}
+	return mean / time.Duration(len(r.result.Outcomes))
+}
+
+// A day of Jobs under Karmada's dynamic weights, and under ours in both ways: what they emit, and that none is late,
+// lost, run twice, or where it may not be.
+func TestADay(t *testing.T) {
+	long(t)
+	scenario, all := aDay(t)
+	var members []member
+	for _, c := range clustersOfDay {
+		m := member{name: c.name, region: c.zone, site: c.name}
+		for i := range scenario.Nodes {
+			if n := &scenario.Nodes[i]; n.Site.Name == c.name {
+				m.nodes = append(m.nodes, lab.NodeSpecOf(n))
+			}
+		}
+		members = append(members, m)
+	}
+	d := &day{start(t, members...), scenario, all}
+	d.scheduler()
+	d.kubenergy("{idleWatts: 100, maxWatts: 400}", "{mode: enforce, hold: {minSaving: 0.01, minSavingPerHour: 0}}")
+	var rows []*row
+	add := func(name string, result *sim.Result, err error, v verdict) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, &row{name, result, v})
+	}
+	for _, name := range []string{"karmada-dynamic", "carbon+window"} {
+		strategy, err := sched.ByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := sim.Run(t.Context(), scenario, name, strategy)
+		add("simulated: `"+name+"`", result, err, verdict{})
+	}
+	told := &records{}
+	const dynamic = ", weightPreference: {dynamicWeight: AvailableReplicas}"
+	for i, a := range []*arm{
+		{"Karmada's dynamic weights", "day-stock", v1.DefaultSchedulerName, dynamic},
+		{"by estimator, and holds", "day-estimator", v1.DefaultSchedulerName, dynamic},
+		{"by schedulerName, and holds", "day-scheduler", "kubenergy", ""},
+	} {
+		if i == 1 {
+			d.startOurs(told)
+		}
+		p := d.play(a)
+		placements, v := d.judge(a.name, p)
+		plans := told.plans(a.namespace)
+		var dp, dr, ds time.Duration
+		n := 0
+		for k := range d.work {
+			w := &d.work[k]
+			plan, ok := plans[w.name]
+			at, held := p.released[w.name]
+			simulated := rows[1].result.Outcomes[w.first].Released
+			if !ok || !held {
+				if held || simulated.After(scenario.Jobs[w.first].Submitted) {
+					t.Logf("DEBUG %s %s: held %v, plan %v, released %v, simulated %v submitted %v", a.namespace, w.name, held, ok, p.clock.ToTrace(at).Format("15:04"), simulated.Format("15:04"), scenario.Jobs[w.first].Submitted.Format("15:04"))
+				}
+				continue
+			}
+			n++
+			dp += p.clock.ToTrace(plan).Sub(simulated)
+			dr += at.Sub(plan)
+			ds += simulated.Sub(scenario.Jobs[w.first].Submitted)
+			t.Logf("DEBUG %s %s: plan %v, released %v, simulated %v", a.namespace, w.name, p.clock.ToTrace(plan).Format("15:04"), p.clock.ToTrace(at).Format("15:04"), simulated.Format("15:04"))
+		}
+		if n > 0 {
+			t.Logf("DEBUG %s: %d plans, %v after the simulated on average (wait %v), released %v after the plan", a.namespace, n, dp/time.Duration(n), ds/time.Duration(n), dr/time.Duration(n))
+		}
+		result, err := sim.Replay(scenario, a.name, placements, nil)
+		add(a.name, result, err, v)
+	}
+	decided := told.replay(t)
+	t.Logf("decided once more, and alike: %v", decided)
+	if decided["hold"] == 0 || decided["place"] < dayJobs {
+		t.Errorf("few decisions were recorded: %v", decided)
+	}
+	d.compare(rows)
+}
+
+// startOurs has Jobs held and starts our program, which tells of its decisions.
+func (d *day) startOurs(told *records) {
+	d.t.Helper()
+	server := httptest.NewServer(told)
+	d.t.Cleanup(server.Close)
+	d.holds()
+	d.ours("--kubenergy-record-url=" + server.URL)
+	time.Sleep(5 * time.Second)
+}
+
+// compare prints what all came to, beyond what idle machines need, and says whether ours saves what is simulated.
+func (d *day) compare(rows []*row) {
+	t := d.t
+	t.Helper()
+	idle, err := sim.Replay(d.scenario, "idle", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := []*sim.Result{idle}
+	for _, r := range rows {
+		results = append(results, r.result)
+	}
+	if _, err := sim.Align(results...); err != nil {
+		t.Fatal(err)
+	}
+	carbon := func(r *row) float64 { return float64(r.result.Carbon - idle.Carbon) }
+	saving := func(r, than *row) float64 { return 1 - carbon(r)/carbon(than) }
+	simulated := saving(rows[1], rows[0])
+	var b strings.Builder
+	b.WriteString("| | energy | emissions | saved | with idle machines | mean wait | held | late | started later " +
+		"| broken | way, median and longest |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for i, r := range rows {
+		than, way := rows[min(i/2, 1)*2], "–"
+		if n := len(r.way); n > 0 {
+			way = fmt.Sprintf("%.1f s, %.1f s", r.way[n/2].Seconds(), r.way[n-1].Seconds())
+		}
+		fmt.Fprintf(&b, "| %s | %.2f kWh | %.0f g | %.1f %% | %.3f kg | %v | %d | %d | %d | %d | %s |\n", r.name,
+			(r.result.Energy - idle.Energy).KWh(), carbon(r), 100*saving(r, than), float64(r.result.Carbon)/1000,
+			r.wait().Round(time.Minute), r.held, r.late, r.started, r.broken, way)
+	}
+	t.Logf("%d Jobs, %d pods, %v times as fast\n%s", len(d.work), len(d.scenario.Jobs), *factor, b.String())
+	for _, r := range rows[3:] {
+		if got := saving(r, rows[2]); math.Abs(got-simulated) > apart {
+			t.Errorf("%s saves %.1f %%, and %.1f %% were simulated", r.name, 100*got, 100*simulated)
+		}
+		if r.late > 0 || r.broken > 0 {
+			t.Errorf("%s: %d late, %d where they may not be", r.name, r.late, r.broken)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package karmada
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"strconv"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// plain hands messages on as bytes.
+type plain struct{}
+
+func (plain) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
+
+func (plain) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = bytes.Clone(data)
+	return nil
+}
+
+func (plain) Name() string { return "proto" }
+
+// official is the official estimator of all clusters but one, which has none that lives.
+type official struct{ at, dead string }
+
+const officially = 7
+
+func (o *official) address(cluster string) string {
+	if cluster == "dead" {
+		return o.dead
+	}
+	return o.at
+}
+
+func startOfficial(t *testing.T, config *tls.Config) *official {
+	t.Helper()
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.ForceServerCodec(plain{}),
+		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+			var request []byte
+			if err := stream.RecvMsg(&request); err != nil {
+				return err
+			}
+			answer := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), officially)
+			return stream.SendMsg(&answer)
+		}))
+	l := listen(t)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	return &official{l.Addr().String(), kit.Address(t)}
+}
+
+// message is a field of a message that holds bytes.
+func message(number protowire.Number, value []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
+}
+
+// question is what karmada-scheduler asks of a cluster about replicas that need so much.
+func question(cluster, cpu string) []byte {
+	entry := append(message(1, []byte("cpu")), message(2, message(1, []byte(cpu)))...)
+	return append(message(1, []byte(cluster)), message(2, message(5, entry))...)
+}
+
+// estimator asks what karmada-scheduler asks.
+func (s *stage) estimator(t *testing.T, address string) {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		InsecureSkipVerify: true, // as karmada-scheduler does by default
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	call := func(method string, request []byte) (string, codes.Code) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var answer []byte
+		err := conn.Invoke(ctx, "/github.com.karmada_io.karmada.pkg.estimator.service.Estimator/"+method, &request,
+			&answer, grpc.ForceCodec(plain{}))
+		if err != nil {
+			return "", status.Code(err)
+		}
+		_, _, tag := protowire.ConsumeTag(answer)
+		n, _ := protowire.ConsumeVarint(answer[max(tag, 0):])
+		return strconv.FormatUint(n, 10), codes.OK
+	}
+	says := func(what, cluster, cpu, want string) {
+		t.Helper()
+		if got, code := call("MaxAvailableReplicas", question(cluster, cpu)); got != want || code != codes.OK {
+			t.Errorf("%s: %s of %s: %s, want %s (%v)", what, cpu, cluster, got, want, code)
+		}
+	}
+	c := s.in(t, "asked", "")
+	c.turn(50, 400)
+	says("nothing waits", "north", "1", "7")
+	says("nothing waits", "south", "1", "7")
+
+	c.sends("w", work{stock: true})
+	says("it waits", "north", "2", "7")
+	says("it waits", "south", "2", "0")
+	says("others do not", "south", "1500m", "7")
+	if got, code := call("MaxAvailableReplicas", question("dead", "2")); code != codes.Unavailable {
+		t.Errorf("of a cluster whose estimator is dead: %s, %v", got, code)
+	}
+	if got, _ := call("GetUnschedulableReplicas", question("south", "2")); got != "7" {
+		t.Errorf("of unschedulable replicas: %s", got)
+	}
+	for _, garbage := range [][]byte{{0xff}, message(2, []byte{0x2a}), question("north", "much")} {
+		if got, code := call("MaxAvailableReplicas", garbage); code != codes.InvalidArgument {
+			t.Errorf("%x: %s, %v", garbage, got, code)
+		}
+	}
+	c.patch(t, bindings, c.ns, "w-job", `{"spec":{"clusters":[{"name":"north","replicas":1}]},"metadata":{"annotations":{`+
+		`"policy.karmada.io/applied-placement":"{\"replicaScheduling\":{\"replicaDivisionPreference\":\"Aggregated\",`+
+		`\"replicaSchedulingType\":\"Divided\"}}"}}}`)
+	kit.Eventually(t, 5*time.Second, "it waits no longer", func() bool {
+		got, _ := call("MaxAvailableReplicas", question("south", "2"))
+		return got == "7"
+	})
+
+	shadow := s.in(t, "watched", "kubenergy.io/mode: shadow")
+	c.await(5*time.Second, "the mode of the namespace is known", func() bool {
+		mode, _ := s.objects.View().Mode(shadow.ns)
+		return mode == "shadow"
+	})
+	shadow.sends("w", work{stock: true, cpu: "3"})
+	says("in shadow", "south", "3", "7")
+	says("in shadow", "north", "3", "7")
+}

@@ -1,0 +1,380 @@
+// Package karmada shows on a real Karmada, built from a checkout that KARMADA_SRC names, that work goes to the cluster
+// where it costs least, when it should, and that nothing is lost where parts die.
+package karmada
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubenergy/kubenergy/karmada"
+	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+const planeEnv = "KUBENERGY_TEST_PLANE" // the process is a control plane, of these options
+
+// planeOptions are those of a control plane in a process of its own: there is one in each.
+type planeOptions struct {
+	Dir           string
+	API, Managers []string
+	Nodes         []lab.NodeSpec
+	Schedules     bool
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(planeEnv); text != "" {
+		if err := plane(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func plane(text string) error {
+	var o planeOptions
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c, err := lab.Start(ctx, lab.Options{Dir: o.Dir, APIServerArgs: o.API, ControllerManagerArgs: o.Managers})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Stop() }()
+	if err := c.AddNodes(ctx, o.Nodes); err != nil {
+		return err
+	}
+	if o.Schedules {
+		if _, err := c.StartScheduler(ctx, lab.Scheduler{}); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(o.Dir, "ready"), nil, 0o600); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// server is an API server of a federation: Karmada's, or a member's.
+type server struct {
+	*kit.Process
+	kubeconfig string
+	config     *rest.Config
+	client     kubernetes.Interface
+	dynamic    dynamic.Interface
+}
+
+func startPlane(t *testing.T, name string, o planeOptions) (ready func() *server) {
+	t.Helper()
+	o.Dir = kit.Dir(t, name)
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), planeEnv+"="+string(text))
+	p := kit.Start(t, o.Dir, name, cmd)
+	return func() *server {
+		kit.Eventually(t, 2*time.Minute, name+" is ready", func() bool {
+			_, err := os.Stat(filepath.Join(o.Dir, "ready"))
+			return err == nil
+		}, p)
+		s := &server{Process: p, kubeconfig: filepath.Join(o.Dir, "kubeconfig")}
+		if s.config, err = clientcmd.BuildConfigFromFlags("", s.kubeconfig); err != nil {
+			t.Fatal(err)
+		}
+		s.config.QPS = -1
+		s.client, s.dynamic = kubernetes.NewForConfigOrDie(s.config), dynamic.NewForConfigOrDie(s.config)
+		return s
+	}
+}
+
+// federation is a real Karmada with members.
+type federation struct {
+	*server
+	t       *testing.T
+	bin     string
+	pki     *pki
+	dir     string
+	members map[string]*server
+}
+
+// member is what a cluster of the federation is made of.
+type member struct {
+	name, region, site string
+	nodes              []lab.NodeSpec
+	lies               bool // nothing schedules its pods
+}
+
+// binaries builds Karmada's programs of the checkout, once.
+func binaries(t *testing.T) (bin, src string) {
+	t.Helper()
+	src = os.Getenv("KARMADA_SRC")
+	if src == "" {
+		t.Skip("KARMADA_SRC names no checkout of github.com/karmada-io/karmada (v1.19): this needs a real Karmada")
+	}
+	bin = os.Getenv("KARMADA_BIN")
+	if bin == "" {
+		bin = filepath.Join(kit.Root, "out", "karmada")
+	}
+	programs := []string{"aggregated-apiserver", "controller-manager", "karmadactl", "scheduler", "webhook"}
+	var missing []string
+	for _, p := range programs {
+		if _, err := os.Stat(filepath.Join(bin, p)); err != nil {
+			missing = append(missing, "./cmd/"+p)
+		}
+	}
+	if len(missing) == 0 {
+		return bin, src
+	}
+	t.Logf("building %s: about six minutes of one core", strings.Join(missing, ", "))
+	cmd := exec.Command("go", append([]string{
+		"build", "-p", "1", "-mod=vendor", "-trimpath", "-ldflags", "-s -w", "-o", bin + "/",
+	}, missing...)...)
+	cmd.Dir, cmd.Env = src, append(os.Environ(), "GOPROXY=off", "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building Karmada: %v\n%s", err, out)
+	}
+	return bin, src
+}
+
+// start starts Karmada as its installer would, and joins members.
+func start(t *testing.T, members ...member) *federation {
+	t.Helper()
+	bin, src := binaries(t)
+	f := &federation{t: t, bin: bin, dir: kit.Dir(t, "karmada"), members: map[string]*server{}}
+	f.pki = newPKI(t, f.dir)
+	wait := map[string]func() *server{}
+	for _, m := range members {
+		wait[m.name] = startPlane(t, m.name, planeOptions{Nodes: m.nodes, Schedules: !m.lies})
+	}
+	f.server = startPlane(t, "cp", planeOptions{
+		API: []string{
+			"--disable-admission-plugins=StorageObjectInUseProtection,ServiceAccount",
+			"--proxy-client-cert-file=" + f.pki.file("front.crt"), "--proxy-client-key-file=" + f.pki.file("front.key"),
+			"--requestheader-client-ca-file=" + f.pki.file("front-ca.crt"),
+		},
+		// The others would make pods of Deployments, and Jobs' pods, in the control plane.
+		Managers: []string{
+			"--controllers=namespace,garbagecollector,serviceaccount,serviceaccount-token,ttl-after-finished," +
+				"clusterrole-aggregation",
+		},
+	})()
+	for name, ready := range wait {
+		f.members[name] = ready()
+	}
+	f.install(src)
+	for _, m := range members {
+		f.karmadactl("join", m.name, "--cluster-kubeconfig", f.members[m.name].kubeconfig)
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"kubenergy.io/site":%q}},"spec":{"region":%q}}`, m.site, m.region)
+		f.patch(f.t, clusters, "", m.name, patch)
+	}
+	f.await(time.Minute, "all members are ready", func() bool {
+		for name := range f.members {
+			if !f.clusterReady(name) {
+				return false
+			}
+		}
+		return true
+	})
+	return f
+}
+
+func (f *federation) install(src string) {
+	f.t.Helper()
+	f.applyFolder(f.t, filepath.Join(src, "charts", "karmada", "_crds", "bases"))
+	aggregated, webhook := kit.Address(f.t), kit.Address(f.t)
+	port := func(address string) string { _, p, _ := net.SplitHostPort(address); return p }
+	ca := base64.StdEncoding.EncodeToString(f.pki.read("ca.crt"))
+	f.apply(f.t, fmt.Appendf(nil, `
+{apiVersion: v1, kind: Namespace, metadata: {name: karmada-system}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: karmada-cluster}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: karmada-aggregated-apiserver, namespace: karmada-system}
+spec: {type: ExternalName, externalName: localhost}
+---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1alpha1.cluster.karmada.io, labels: {app: karmada-aggregated-apiserver, apiserver: "true"}}
+spec:
+  caBundle: %s
+  group: cluster.karmada.io
+  groupPriorityMinimum: 2000
+  service: {name: karmada-aggregated-apiserver, namespace: karmada-system, port: %s}
+  version: v1alpha1
+  versionPriority: 10
+`, ca, port(aggregated)))
+	f.program("aggregated-apiserver", "--kubeconfig="+f.kubeconfig, "--authentication-kubeconfig="+f.kubeconfig,
+		"--authorization-kubeconfig="+f.kubeconfig, "--etcd-servers=unix://"+filepath.Dir(f.kubeconfig)+"/etcd.sock",
+		"--tls-cert-file="+f.pki.file("tls.crt"), "--tls-private-key-file="+f.pki.file("tls.key"),
+		"--bind-address=127.0.0.1", "--secure-port="+port(aggregated))
+	f.program("webhook", "--kubeconfig="+f.kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port(webhook),
+		"--cert-dir="+f.pki.dir, "--metrics-bind-address=0", "--health-probe-bind-address="+kit.Address(f.t),
+		"--allow-no-execute-taint-policy=true")
+	f.await(time.Minute, "the aggregated API answers", func() bool {
+		_, err := f.client.Discovery().ServerResourcesForGroupVersion("cluster.karmada.io/v1alpha1")
+		return err == nil
+	})
+	//nolint:misspell // Karmada's folder is called that
+	text, err := os.ReadFile(filepath.Join(src, "artifacts", "deploy", "webhook-configuration.yaml"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.await(time.Minute, "the webhook answers", func() bool {
+		c, err := net.DialTimeout("tcp", webhook, time.Second)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	f.apply(f.t, []byte(strings.NewReplacer("https://karmada-webhook.karmada-system.svc:443", "https://"+webhook,
+		"{{caBundle}}", ca).Replace(string(text))))
+	// Tests play hours in minutes. Karmada's limits on requests, how seldom it looks at members, and how long it doubts
+	// what it saw would stretch them.
+	f.program("controller-manager", "--kubeconfig="+f.kubeconfig, "--cluster-status-update-frequency=1s",
+		"--cluster-failure-threshold=10s", "--cluster-success-threshold=10s",
+		"--kube-api-qps=1000", "--kube-api-burst=1000", "--cluster-api-qps=1000", "--cluster-api-burst=1000",
+		"--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000",
+		"--metrics-bind-address=0", "--health-probe-bind-address="+kit.Address(f.t),
+		"--enable-no-execute-taint-eviction=true")
+}
+
+// scheduler starts karmada-scheduler. It asks estimators.
+func (f *federation) scheduler() {
+	f.t.Helper()
+	f.plainScheduler("--enable-scheduler-estimator=true", "--insecure-skip-estimator-verify=true")
+}
+
+// standIn starts the karmada-scheduler that deploy/karmada/host.yaml has for when none of ours lives. It asks no
+// estimators: it would wait for each that does not answer, ten seconds a cluster, before it begins.
+func (f *federation) standIn() *kit.Process {
+	f.t.Helper()
+	return f.plainScheduler("--scheduler-name=kubenergy", "--leader-elect-resource-name="+karmada.LeaseName)
+}
+
+func (f *federation) plainScheduler(args ...string) *kit.Process {
+	f.t.Helper()
+	return f.program("scheduler", append([]string{
+		"--kubeconfig=" + f.kubeconfig, "--metrics-bind-address=" + kit.Address(f.t),
+		"--health-probe-bind-address=" + kit.Address(f.t), "--enable-empty-workload-propagation=false",
+		"--kube-api-qps=1000", "--kube-api-burst=1000", "--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000",
+	}, args...)...)
+}
+
+func (f *federation) program(name string, args ...string) *kit.Process {
+	f.t.Helper()
+	return kit.Start(f.t, f.dir, name, exec.Command(filepath.Join(f.bin, name), args...))
+}
+
+func (f *federation) await(within time.Duration, what string, done func() bool) {
+	f.t.Helper()
+	kit.Eventually(f.t, within, what, done, f.Process)
+}
+
+func (f *federation) karmadactl(args ...string) {
+	f.t.Helper()
+	cmd := exec.Command(filepath.Join(f.bin, "karmadactl"), append([]string{"--kubeconfig", f.kubeconfig}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		f.t.Fatalf("karmadactl %v: %v\n%s", args, err, out)
+	}
+}
+
+// pki is what Karmada's installer makes: an authority, a certificate for its servers, and those of the front proxy.
+type pki struct {
+	t   *testing.T
+	dir string
+}
+
+func newPKI(t *testing.T, dir string) *pki {
+	t.Helper()
+	p := &pki{t, filepath.Join(dir, "pki")}
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ca, caKey := p.make("ca", nil, nil)
+	p.make("tls", ca, caKey)
+	front, frontKey := p.make("front-ca", nil, nil)
+	p.make("front", front, frontKey)
+	return p
+}
+
+func (p *pki) file(name string) string { return filepath.Join(p.dir, name) }
+
+func (p *pki) read(name string) []byte {
+	data, err := os.ReadFile(p.file(name))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return data
+}
+
+func (p *pki) make(name string, authority *x509.Certificate, authorityKey *ecdsa.PrivateKey,
+) (*x509.Certificate, *ecdsa.PrivateKey) {
+	p.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "front-proxy-client"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		DNSNames:    []string{"localhost", "karmada-aggregated-apiserver.karmada-system.svc"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IsCA:        authority == nil, BasicConstraintsValid: true,
+	}
+	if authority == nil {
+		c.Subject.CommonName = name
+		authority, authorityKey = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, authority, &key.PublicKey, authorityKey)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	raw, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for suffix, block := range map[string]*pem.Block{
+		".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "EC PRIVATE KEY", Bytes: raw},
+	} {
+		kit.Write(p.t, p.file(name+suffix), bytes.TrimSpace(pem.EncodeToMemory(block)))
+	}
+	made, err := x509.ParseCertificate(der)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return made, key
+}

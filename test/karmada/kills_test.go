@@ -1,0 +1,243 @@
+package karmada
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/karmada"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+var points = flag.Int("points", 50, "at how many points TestKills kills our program for good")
+
+const (
+	takeover = 30 * time.Second // in which stock binds what ours does not any more
+	overdue  = 2 * time.Second  // for which a binding may be suspended after the deadline
+)
+
+// sent is a Job of a point, and what was seen of its binding.
+type sent struct {
+	namespace, name string
+	created, latest time.Time // latest: when it is to be let go; zero: it is not held
+	free, bound     time.Time
+	wasHeld         bool
+}
+
+// look notes which bindings are free, and bound.
+func (p *point) look() {
+	p.t.Helper()
+	for _, namespace := range []string{"free", "held"} {
+		list, err := p.dynamic.Resource(bindings).Namespace(namespace).List(p.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			for _, s := range p.all {
+				if s.namespace == namespace && s.name+"-job" == o.GetName() {
+					s.see(o, time.Now())
+				}
+			}
+		}
+	}
+}
+
+func (s *sent) see(binding *unstructured.Unstructured, now time.Time) {
+	suspended, _, _ := unstructured.NestedBool(binding.Object, "spec", "suspension", "scheduling")
+	targets, _, _ := unstructured.NestedSlice(binding.Object, "spec", "clusters")
+	s.wasHeld = s.wasHeld || suspended
+	if !suspended && s.free.IsZero() {
+		s.free = now
+	}
+	if len(targets) > 0 && s.bound.IsZero() {
+		s.bound = now
+	}
+}
+
+// holder is who holds the Lease by which bindings of schedulerName: kubenergy are placed.
+func (f *federation) holder() string {
+	l, err := f.client.CoordinationV1().Leases("karmada-system").Get(f.t.Context(), karmada.LeaseName, metav1.GetOptions{})
+	if err != nil || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+// falling publishes grids that become cleaner for five minutes, so that all that may wait does until its deadline.
+func (f *federation) falling() {
+	f.t.Helper()
+	values := make([]any, 60)
+	for i := range values {
+		values[i] = float64(900 - 10*i)
+	}
+	for _, site := range []string{"north", "south"} {
+		now := time.Now().UTC().Format(time.RFC3339)
+		f.status(zones, site, map[string]any{"observedGeneration": int64(1), "carbon": map[string]any{
+			"now": values[0], "unit": "gCO2e/kWh", "quality": "measured", "source": "test", "asOf": now, "start": now,
+			"step": "5s", "values": values,
+		}})
+	}
+}
+
+// Our program is killed for good at many points. Stock binds what is left of what said schedulerName: kubenergy within
+// half a minute. Where another replica lives, nothing that is held outlives its deadline.
+func TestKills(t *testing.T) {
+	long(t)
+	f := start(t, member{name: "north", region: "eu-north-1", site: "north", nodes: boxes("n", 20)},
+		member{name: "south", region: "eu-central-1", site: "south", nodes: boxes("s", 20)})
+	f.kubenergy("{idleWatts: 100, maxWatts: 300}", "{mode: enforce}")
+	f.grids(map[string]float64{"north": 50, "south": 400})
+	f.holds()
+	f.plainScheduler()
+	for namespace, mode := range map[string]string{"free": "off", "held": "enforce"} {
+		f.namespace(namespace, mode)
+		f.policyIn(namespace, "ours", "ours", "kubenergy", "Weighted")
+		f.policyIn(namespace, "stock", "stock", "default-scheduler", "Aggregated")
+	}
+	rng := rand.New(rand.NewPCG(22, 2))
+	var slowest, latest time.Duration
+	for i := range *points {
+		p := &point{federation: f, number: i, two: i%2 == 1, rng: rng}
+		p.play()
+		bound, late := p.judge()
+		p.end()
+		slowest, latest = max(slowest, bound), max(latest, late)
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d points: bound within %v of the kill, or of when it was created or let go if that was later; let go within "+
+		"%v of its deadline", *points, slowest, latest)
+}
+
+// point is one at which our program is killed: the only replica, or one of two.
+type point struct {
+	*federation
+	number         int
+	two            bool
+	rng            *rand.Rand
+	all            []*sent
+	stock, other   *kit.Process // other: the replica that is left; nil: none
+	killed, killAt time.Time
+}
+
+const (
+	sends     = 20 // Jobs of a point
+	sendEvery = 250 * time.Millisecond
+)
+
+// play kills our program while Jobs are created, and waits until all have gone somewhere.
+func (p *point) play() {
+	p.t.Helper()
+	p.falling()
+	victim := p.ours("--estimator-bind-address=")
+	p.await(time.Minute, "ours places bindings", func() bool { return p.holder() != "" })
+	if p.two {
+		p.other = p.ours("--estimator-bind-address=")
+		time.Sleep(3 * time.Second) // until it knows of all
+		if p.rng.IntN(2) == 0 {
+			victim, p.other = p.other, victim // the one that does not lead dies
+		}
+	}
+	p.stock = p.standIn()
+	began := time.Now()
+	p.killAt = began.Add(time.Duration(p.rng.Float64() * float64(sends*sendEvery)))
+	for p.killed.IsZero() || len(p.all) < sends || p.waits() && time.Since(p.killed) < takeover+10*time.Second {
+		if p.killed.IsZero() && time.Now().After(p.killAt) {
+			victim.Kill()
+			p.killed = time.Now()
+		}
+		if i := len(p.all); i < sends && time.Since(began) > time.Duration(i)*sendEvery {
+			p.send(i)
+		}
+		p.look()
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// waits reports whether a Job has gone nowhere yet.
+func (p *point) waits() bool {
+	return slices.ContainsFunc(p.all, func(s *sent) bool { return s.bound.IsZero() })
+}
+
+// judge returns how long it took to bind a Job, and how long after its deadline a binding was let go.
+func (p *point) judge() (slowest, latest time.Duration) {
+	p.t.Helper()
+	for _, s := range p.all {
+		held := !s.latest.IsZero()
+		late, since := time.Duration(0), s.created
+		if held {
+			late, since = s.free.Sub(s.latest), s.free
+		}
+		took := s.bound.Sub(grid.Later(p.killed, since))
+		if s.bound.IsZero() || took > takeover || late > overdue || held && !s.wasHeld {
+			p.t.Errorf("point %d: %s/%s, held %v, was let go %v after its deadline and bound after %v: %+v", p.number,
+				s.namespace, s.name, s.wasHeld, late, took, s)
+		}
+		slowest, latest = max(slowest, took), max(latest, late)
+	}
+	p.t.Logf("point %d: killed %v after the first Job, another lives: %v; bound within %v, let go within %v", p.number,
+		p.killed.Sub(p.all[0].created).Round(time.Millisecond), p.two, slowest.Round(time.Millisecond),
+		latest.Round(time.Millisecond))
+	return slowest, latest
+}
+
+// end leaves the federation as it was before the point.
+func (p *point) end() {
+	p.t.Helper()
+	p.stock.Kill()
+	if p.other != nil {
+		p.other.Kill()
+	}
+	p.clear("free", "held")
+	for namespace, name := range map[string]string{
+		"karmada-system": karmada.LeaseName, "kubenergy-system": "kubenergy-hold",
+	} { // either may be absent
+		_ = p.client.CoordinationV1().Leases(namespace).Delete(p.t.Context(), name, metav1.DeleteOptions{})
+	}
+}
+
+// send creates the i-th Job. Where a replica is left, every other one may wait for some seconds.
+func (p *point) send(i int) {
+	s := &sent{namespace: "free", name: fmt.Sprintf("p%d-%d", p.number, i)}
+	labels := "way: ours"
+	if p.two && i%2 == 1 {
+		s.namespace = "held"
+		delay := time.Duration(3+p.rng.IntN(12)) * time.Second
+		labels = fmt.Sprintf("way: %s}, annotations: {kubenergy.io/allowed-delay: %v, kubenergy.io/expected-duration: 5s",
+			[]string{"ours", "stock"}[i/2%2], delay)
+		s.latest = time.Now().Add(delay)
+	}
+	p.jobIn(s.namespace, s.name, 1, labels)
+	s.created = time.Now()
+	p.all = append(p.all, s)
+}
+
+// clear deletes the Jobs of namespaces and waits until members have none.
+func (f *federation) clear(namespaces ...string) {
+	f.t.Helper()
+	for _, namespace := range namespaces {
+		if err := f.client.BatchV1().Jobs(namespace).DeleteCollection(f.t.Context(), metav1.DeleteOptions{
+			PropagationPolicy: new(metav1.DeletePropagationBackground),
+		}, metav1.ListOptions{}); err != nil {
+			f.t.Fatal(err)
+		}
+		f.await(time.Minute, "the members have no pods of "+namespace, func() bool {
+			for _, m := range f.members {
+				list, err := m.client.CoreV1().Pods(namespace).List(f.t.Context(), metav1.ListOptions{})
+				if err != nil || len(list.Items) > 0 {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}

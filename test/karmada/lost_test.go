@@ -1,0 +1,217 @@
+package karmada
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// ways are how a Job is placed: by us, and by karmada-scheduler, which asks our estimator.
+var ways = map[string]string{"ours": "kubenergy", "stock": "default-scheduler"}
+
+// runs creates a Job of one pod that runs for some seconds.
+func (f *federation) runs(namespace, name, labels string, seconds int) {
+	f.t.Helper()
+	f.apply(f.t, fmt.Appendf(nil, `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s, namespace: %s, labels: {%s}}
+spec:
+  backoffLimit: 0
+  template:
+    metadata: {annotations: {%s: "%d"}}
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: busybox, resources: {requests: {cpu: "1"}}}]
+`, name, namespace, labels, v1alpha1.AnnotationLabRunSeconds, seconds))
+}
+
+// targetOf returns the cluster that a Job was sent to, or "".
+func (f *federation) targetOf(namespace, name string) string {
+	for cluster := range f.wentIn(namespace, name) {
+		return cluster
+	}
+	return ""
+}
+
+func (f *federation) complete(namespace, name string) bool {
+	j, err := f.client.BatchV1().Jobs(namespace).Get(f.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return false
+	}
+	for _, c := range j.Status.Conditions {
+		if c.Type == batchv1.JobComplete && c.Status == "True" {
+			return true
+		}
+	}
+	return false
+}
+
+// absence is how long a member is lost. Karmada takes ten seconds here to believe that it is, and ten that it is back,
+// where thirty are its default: in what happens meanwhile, ten minutes would be no different.
+const absence = 90 * time.Second
+
+// The control plane of a member is away for a while: what ran there goes on there, and is done once, but where its
+// policy asks for failover; new work goes to the other member; nothing is lost.
+func TestMemberLost(t *testing.T) {
+	long(t)
+	f := start(t, member{name: "north", region: "eu-north-1", site: "north", nodes: boxes("n", 5)},
+		member{name: "south", region: "eu-central-1", site: "south", nodes: boxes("s", 5)})
+	f.kubenergy("{idleWatts: 100, maxWatts: 300}", "{mode: enforce}")
+	f.grids(map[string]float64{"north": 50, "south": 400})
+	f.ours()
+	f.scheduler()
+	f.apply(t, []byte(`
+apiVersion: policy.karmada.io/v1alpha1
+kind: ClusterTaintPolicy
+metadata: {name: lost}
+spec:
+  addOnConditions: [{conditionType: Ready, operator: NotIn, statusValues: ["True"]}]
+  removeOnConditions: [{conditionType: Ready, operator: In, statusValues: ["True"]}]
+  taints: [{key: lost, effect: NoExecute}]
+`))
+	for way, scheduler := range ways {
+		for name, asks := range map[string]string{
+			"moves": "failover: {cluster: {purgeMode: Directly}}\n  placement: {",
+			"stays": "placement: {clusterTolerations: [{key: lost, operator: Exists, effect: NoExecute}], ",
+		} {
+			f.apply(t, fmt.Appendf(nil, `
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: %s-%s, namespace: default}
+spec:
+  schedulerName: %s
+  resourceSelectors: [{apiVersion: batch/v1, kind: Job, labelSelector: {matchLabels: {way: %s, if-lost: %s}}}]
+  %sreplicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}
+`, name, way, scheduler, way, name, asks))
+		}
+	}
+	time.Sleep(10 * time.Second)
+	p := newPlayed()
+	p.watch(f, "default")
+	var all []string
+	send := func(when string, seconds int) {
+		for way := range ways {
+			for _, ifLost := range []string{"moves", "stays"} {
+				name := strings.Join([]string{when, ifLost, way}, "-")
+				f.runs("default", name, "way: "+way+", if-lost: "+ifLost, seconds)
+				all = append(all, name)
+			}
+		}
+	}
+	send("before", 40)
+	f.await(30*time.Second, "four Jobs run in the north", func() bool { return p.in("north") == 4 })
+
+	signal := func(s syscall.Signal) {
+		if err := f.members["north"].Cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal(syscall.SIGSTOP)
+	lost := time.Now()
+	defer signal(syscall.SIGCONT)
+	send("unnoticed", 20)
+	f.await(time.Minute, "Karmada misses the north", func() bool { return !f.clusterReady("north") })
+	t.Logf("Karmada missed the north after %v", time.Since(lost).Round(time.Second))
+	send("during", 20)
+	kit.Await(t, 2*time.Minute, "new work, and what is to fail over, is in the south", func(context.Context) (bool, error) {
+		for _, name := range all {
+			moves := strings.HasPrefix(name, "during") || strings.Contains(name, "moves")
+			if got := f.wentIn("default", name); moves && fmt.Sprint(got) != "map[south:1]" {
+				return false, fmt.Errorf("%s went to %v", name, got)
+			}
+		}
+		return true, nil
+	}, f.Process)
+	t.Logf("all that was to move had moved after %v", time.Since(lost).Round(time.Second))
+	time.Sleep(absence - time.Since(lost))
+	signal(syscall.SIGCONT)
+	kit.Await(t, 2*time.Minute, "all Jobs are complete", func(context.Context) (bool, error) {
+		for _, name := range all {
+			if !f.complete("default", name) {
+				return false, fmt.Errorf("%s is not", name)
+			}
+		}
+		return true, nil
+	}, f.Process)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.failed) > 0 {
+		t.Errorf("pods have failed: %v", p.failed)
+	}
+	for _, name := range all {
+		most := 1
+		if strings.Contains(name, "moves") && !strings.HasPrefix(name, "during") {
+			most = 2
+		}
+		if n := len(p.pods[name]); n < 1 || n > most {
+			t.Errorf("%s ran %d times, want 1 to %d: %v", name, n, most, p.pods[name])
+		}
+		for key, pod := range p.pods[name] {
+			if strings.Contains(name, "stays") && !strings.HasPrefix(name, "during") && pod.member != "north" {
+				t.Errorf("%s tolerates that the north is lost, and ran as %s", name, key)
+			}
+		}
+	}
+}
+
+const doubted = 2 * time.Minute // after which a member that lies gets no new work
+
+// A member's nodes have room, and no pod of it ever finds one: after two minutes it gets no new work.
+func TestLyingMember(t *testing.T) {
+	long(t)
+	f := start(t, member{name: "north", region: "eu-north-1", site: "north", nodes: boxes("n", 20), lies: true},
+		member{name: "south", region: "eu-central-1", site: "south", nodes: boxes("s", 20)})
+	f.kubenergy("{idleWatts: 100, maxWatts: 300}", "{mode: enforce}")
+	f.grids(map[string]float64{"north": 50, "south": 400})
+	f.ours()
+	f.scheduler()
+	for _, namespace := range []string{"one", "two"} {
+		f.namespace(namespace, "enforce")
+		for way, scheduler := range ways {
+			f.policyIn(namespace, way, way, scheduler, "Aggregated")
+		}
+	}
+	time.Sleep(10 * time.Second)
+	var first, last time.Time // that work went to the north
+	after := 0
+	for i := 0; first.IsZero() || time.Since(first) < doubted+30*time.Second; i++ {
+		for way := range ways {
+			namespace, name := []string{"one", "two"}[i%2], fmt.Sprintf("%s-%d", way, i)
+			f.runs(namespace, name, "way: "+way, 10)
+			created := time.Now()
+			f.await(30*time.Second, name+" has gone somewhere", func() bool { return f.targetOf(namespace, name) != "" })
+			north := f.targetOf(namespace, name) == "north"
+			switch {
+			case north && first.IsZero():
+				first, last = created, created
+			case north:
+				last = created
+			}
+			if !first.IsZero() && created.Sub(first) > doubted {
+				after++
+				if north {
+					t.Errorf("%s/%s was sent to the member that lies after %v", namespace, name, created.Sub(first))
+				}
+			}
+		}
+		if i == 12 && first.IsZero() {
+			t.Fatal("nothing went to the member that lies, which is the cleaner one")
+		}
+		time.Sleep(4 * time.Second)
+	}
+	t.Logf("the member that lies got its last Job %v after its first; %d came after two minutes",
+		last.Sub(first).Round(time.Second), after)
+	if after == 0 {
+		t.Error("nothing was sent after two minutes")
+	}
+}
