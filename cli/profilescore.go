@@ -59,8 +59,11 @@ func (s *profileScore) table() *report.Table {
 	signed := func(v float64) string { return fmt.Sprintf("%+.0f %%", 100*v) }
 	watts := func(v float64) string { return fmt.Sprintf("%.0f", v) }
 	t := &report.Table{Columns: []report.Column{
-		{Name: "CPU", Field: "cpu", Words: true}, {Name: "PROFILE BY", Field: "basis", Words: true},
-		{Name: "SOCKETS", Field: "sockets"}, {Name: "THREADS", Field: "threads"}, {Name: "GB", Field: "memoryGB"},
+		{Name: "CPU", Field: "cpu", Words: true},
+		{Name: "PROFILE BY", Field: "basis", Words: true},
+		{Name: "SOCKETS", Field: "sockets"},
+		{Name: "THREADS", Field: "threads"},
+		{Name: "GB", Field: "memoryGB"},
 		{Name: "IDLE W", Field: "idleWatts", Show: watts},
 		{Name: "PROFILE", Field: "profileIdleWatts", Show: watts},
 		{Name: "ERROR", Field: "idleErrorRatio", Show: signed},
