@@ -237,7 +237,7 @@ sleep-lab: ## Show on a real control plane that machines sleep as simulated and 
 	KUBENERGY_LONG=1 go test ./test/sleep -run . -v -count=1 -timeout 90m
 
 # Karmada's programs are built into out/karmada the first time: six minutes of one core.
-karmada: ## Show on a real Karmada, built from the checkout KARMADA_SRC, where work goes, and when, whatever dies: over an hour.
+karmada: ## Show on a real Karmada, built from the checkout KARMADA_SRC, where work goes, and when, whatever dies: an hour.
 	@if [ ! -d '$(KARMADA_SRC)/cmd/scheduler' ]; then \
 	  echo "KARMADA_SRC names no checkout: clone github.com/karmada-io/karmada, check out v1.19 (f8fdd02df was tried), KARMADA_SRC=DIR"; exit 1; fi
 	KARMADA_SRC='$(abspath $(KARMADA_SRC))' KUBENERGY_LONG=1 go test ./test/karmada -run . -v -count=1 -timeout 180m

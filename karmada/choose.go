@@ -22,6 +22,7 @@ type question struct {
 	strategy string
 	refused  []string // cluster: why
 	most     int      // clusters that may have some; 0: any number
+	kept     []target // that stay where they are
 }
 
 // ask makes the question of a binding. room returns the nodes of a cluster that a binding may use, or why there are
@@ -58,16 +59,16 @@ const stock = "karmada-dynamic"
 
 var errNoOpinion = errors.New("the strategy has no opinion")
 
-// answer is where the replicas of a binding go, and what that was decided on: a replica each, and the nodes of clusters
-// that may have some.
+// answer is where the replicas of a binding are, and what that was decided on: a new replica each, and the nodes of
+// clusters that may have some.
 type answer struct {
 	targets []target
 	on      *sched.Snapshot
-	first   sched.Decision // about the first replica
+	first   sched.Decision // about the first new replica
 }
 
-// answer places all replicas, or none. A node that stands for many has as much room as the fullest of them: where that
-// is too little, all nodes are looked at.
+// answer places all new replicas, or none. A node that stands for many has as much room as the fullest of them: where
+// that is too little, all nodes are looked at.
 func (q *question) answer(replicas int32) (*answer, error) {
 	a, err := q.divide(replicas)
 	if err != nil && len(q.Nodes) < len(q.all) {
@@ -84,21 +85,21 @@ func (q *question) divide(replicas int32) (*answer, error) {
 		return nil, err
 	}
 	a, err := q.plan(strategy, replicas, nil)
-	if errors.Is(err, errNoOpinion) && q.strategy != stock { // for want of signals, mostly
-		q.strategy = stock
-		return q.divide(replicas)
-	}
 	if err != nil || q.most == 0 || len(a.targets) <= q.most {
 		return a, err
 	}
-	// Of the clusters, the one that costs least for one replica first, those that have room together.
+	// Of the clusters beside those that have some, the one that costs least for one replica first, those that have room
+	// together.
 	var order []string
-	for {
+	for _, t := range q.kept {
+		order = append(order, t.Name)
+	}
+	for len(q.kept) < q.most {
 		one, err := q.plan(strategy, 1, func(cluster string) bool { return !slices.Contains(order, cluster) })
 		if err != nil {
 			break
 		}
-		order = append(order, one.targets[0].Name)
+		order = append(order, clusterOf(one.first.Node))
 	}
 	for _, last := range order[min(q.most-1, len(order)):] {
 		in := append(slices.Clone(order[:q.most-1]), last)
@@ -118,7 +119,12 @@ func (q *question) plan(strategy sched.Strategy, replicas int32, in func(cluster
 		s.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), func(n *sched.Node) bool { return !in(clusterOf(n.Name)) })
 	}
 	plan := strategy.Plan(&s)
-	a, of := &answer{on: &s, first: plan[0]}, map[string]int32{}
+	one := s
+	one.Queue = s.Queue[:1] // a record is of one job: what is decided about the first is decided again from it
+	a, of := &answer{on: &one, first: strategy.Plan(&one)[0]}, map[string]int32{}
+	for _, t := range q.kept {
+		of[t.Name] += t.Replicas
+	}
 	for i := range plan {
 		switch d := &plan[i]; {
 		case d.Node == "" && d.Reason.Kind == sched.NoRoom:

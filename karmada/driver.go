@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,7 +42,7 @@ const LeaseName = "kubenergy-karmada"
 
 const karmadaSystem = "karmada-system"
 
-// Options say what to do, and as whom.
+// Options are what a Driver is made of.
 type Options struct {
 	Config *rest.Config // of Karmada's API server
 	View   func() *kube.View
@@ -53,9 +53,12 @@ type Options struct {
 
 	// Estimator, if set, is where karmada-scheduler asks how many replicas a cluster has room for.
 	Estimator net.Listener
-	TLS       *tls.Config // of it; nil: none
+	TLS       *tls.Config  // of it; nil: none
+	Metrics   net.Listener // where /metrics and /healthz are served; nil: nowhere
 	// Service is the host name under which karmada-scheduler reaches it; "": that is arranged elsewhere.
 	Service string
+	// Started, if set, is told of Jobs that have clusters.
+	Started func(job types.UID)
 	// Moves are how many running Jobs, of those that may be interrupted, are moved in an hour at most; 0: none.
 	Moves float64
 	// Upstream names the official estimator of a cluster; nil: there is none.
@@ -72,15 +75,12 @@ type Driver struct {
 
 	bound, joined, movable cache.SharedIndexInformer // bindings, clusters, Jobs that may be interrupted
 
-	leading atomic.Bool
-
-	mu    sync.Mutex
-	freed map[types.UID]time.Time // bindings that were let go
+	term atomic.Pointer[context.Context] // in which we hold the Lease, or held it last
 }
 
 // New returns a driver that knows nothing yet.
 func New(o Options) (*Driver, error) {
-	d := &Driver{Options: o, identity: string(uuid.NewUUID()), freed: map[types.UID]time.Time{}}
+	d := &Driver{Options: o, identity: string(uuid.NewUUID())}
 	if d.Clock == nil {
 		d.Clock = time.Now
 	}
@@ -107,14 +107,10 @@ func (d *Driver) Run(ctx context.Context) error {
 	defer running.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](
-		200*time.Millisecond, 30*time.Second))
-	synced, err := d.follow(ctx, queue)
+	frees, places := newQueue(), newQueue() // so that letting go waits for no placing
+	synced, err := d.follow(ctx, frees, places)
 	if err != nil {
 		return err
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil
 	}
 	part := func(name string, run func(context.Context) error) {
 		running.Go(func() {
@@ -124,27 +120,35 @@ func (d *Driver) Run(ctx context.Context) error {
 			}
 		})
 	}
+	if d.Metrics != nil { // at once: a kubelet ends what shows no health while it waits for a large federation
+		part("metrics", func(ctx context.Context) error { return serveMetrics(ctx, d.Metrics) })
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
 	if d.Estimator != nil {
 		part("estimator", newEstimator(d).serve)
 	}
-	part("election", func(ctx context.Context) error { return d.campaign(ctx, queue) })
+	part("election", func(ctx context.Context) error { return d.campaign(ctx, places) })
 	part("moves", d.move)
 	part("looks", d.watchMembers)
-	part("bindings", func(ctx context.Context) error {
-		stopQueue := context.AfterFunc(ctx, queue.ShutDown)
-		defer stopQueue()
-		for d.work(ctx, queue) {
-		}
-		return nil
-	})
+	part("frees", func(ctx context.Context) error { return d.work(ctx, frees, d.free) })
+	part("places", func(ctx context.Context) error { return d.work(ctx, places, d.settle) })
 	<-ctx.Done()
 	return nil
 }
 
-// watchMembers looks at members though nothing is asked, so that a pod that waits is known to.
+type queue = workqueue.TypedRateLimitingInterface[string] // of bindings, namespace/name
+
+func newQueue() queue {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](
+		200*time.Millisecond, 30*time.Second))
+}
+
+// watchMembers looks at every member at least every ten seconds, so that the minute of a waiting pod begins in time.
 func (d *Driver) watchMembers(ctx context.Context) error {
 	for kube.Pause(ctx, believed/6) {
-		for _, c := range d.members.clusters() {
+		for _, c := range d.clusters() {
 			panics.Survive(d.Log, "karmada", "looking at a cluster", func() { d.members.look(c.Name, d.Clock()) })
 		}
 	}
@@ -153,22 +157,27 @@ func (d *Driver) watchMembers(ctx context.Context) error {
 
 var errPanic = errors.New("it panicked")
 
-// work settles the next binding. It returns false when there is none any more.
-func (d *Driver) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) bool {
-	key, down := queue.Get()
-	if down {
-		return false
+// work does what is to be done about the bindings of a queue until ctx ends.
+func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *binding) error) error {
+	stop := context.AfterFunc(ctx, q.ShutDown)
+	defer stop()
+	for {
+		key, down := q.Get()
+		if down {
+			return nil
+		}
+		if b := d.binding(key); b != nil {
+			err := errPanic
+			panics.Survive(d.Log, "karmada", "settling a binding", func() { err = do(ctx, b) })
+			if err != nil {
+				d.Log.Warn("settling a binding", "binding", key, "error", err)
+				q.AddRateLimited(key)
+			} else {
+				q.Forget(key)
+			}
+		}
+		q.Done(key)
 	}
-	defer queue.Done(key)
-	err := errPanic
-	panics.Survive(d.Log, "karmada", "settling a binding", func() { err = d.settle(ctx, key) })
-	if err != nil {
-		d.Log.Warn("settling a binding", "binding", key, "error", err)
-		queue.AddRateLimited(key)
-		return true
-	}
-	queue.Forget(key)
-	return true
 }
 
 // free lets a binding go that admission has suspended, once its Job is not held.
@@ -180,31 +189,46 @@ func (d *Driver) free(ctx context.Context, b *binding) error {
 	held := kube.HeldBinding{Namespace: b.Namespace, Name: b.Name, JobNamespace: r.Namespace, Job: r.Name, UID: r.UID}
 	freed, err := held.Free(ctx, d.dynamic)
 	if freed {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.freed[b.UID] = d.Clock()
-		maps.DeleteFunc(d.freed, func(_ types.UID, at time.Time) bool { return d.Clock().Sub(at) > patience })
+		frees.Inc()
 	}
 	return err
 }
 
-// settle does what is to be done about one binding.
-func (d *Driver) settle(ctx context.Context, key string) error {
-	b := d.binding(key)
-	if b == nil {
+// settle places a binding if that is due and ours to do.
+func (d *Driver) settle(ctx context.Context, b *binding) error {
+	if !d.leads() || b.Spec.SchedulerName != SchedulerName || b.suspended() || b.DeletionTimestamp != nil {
 		return nil
 	}
-	if err := d.free(ctx, b); err != nil {
-		return err
-	}
-	if d.leading.Load() && b.due(d.gone) {
+	if d.due(b) {
 		return d.place(ctx, b)
+	}
+	if b.Generation != b.Status.SchedulerObservedGeneration {
+		_, err := d.patch(ctx, b, "status", map[string]any{
+			"status": map[string]any{"schedulerObservedGeneration": b.Generation},
+		})
+		return err
 	}
 	return nil
 }
 
-func (d *Driver) gone(cluster string) bool {
-	c := d.members.cluster(cluster)
+// clusters returns all clusters, by name. They come from the informer, which has synced before its handlers have run.
+func (d *Driver) clusters() (all []*cluster) {
+	for _, o := range d.joined.GetStore().List() {
+		all = append(all, o.(*cluster))
+	}
+	slices.SortFunc(all, func(a, b *cluster) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// cluster returns one of them, or nil.
+func (d *Driver) cluster(name string) *cluster {
+	o, _, _ := d.joined.GetStore().GetByKey(name)
+	c, _ := o.(*cluster)
+	return c
+}
+
+func (d *Driver) gone(name string) bool {
+	c := d.cluster(name)
 	return c == nil || c.DeletionTimestamp != nil
 }
 
@@ -214,7 +238,7 @@ func (d *Driver) Sites(id string) (names []string, known bool) {
 	if b == nil || b.Spec.Placement == nil {
 		return nil, false
 	}
-	for _, c := range d.members.clusters() {
+	for _, c := range d.clusters() {
 		if site := d.View().SiteOfNode(c.locate(&v1.Node{})); b.refuses(c) == "" && site.Name != "" {
 			names = append(names, site.Name)
 		}
@@ -224,7 +248,7 @@ func (d *Driver) Sites(id string) (names []string, known bool) {
 }
 
 // follow keeps bindings, clusters, and Jobs that are held or may be interrupted in sight.
-func (d *Driver) follow(ctx context.Context, queue workqueue.TypedInterface[string]) (
+func (d *Driver) follow(ctx context.Context, frees, places queue) (
 	synced []cache.InformerSynced, err error,
 ) {
 	labelled := func(selector string) cache.SharedIndexInformer {
@@ -234,33 +258,49 @@ func (d *Driver) follow(ctx context.Context, queue workqueue.TypedInterface[stri
 	}
 	held := labelled(v1alpha1.LabelHeld)
 	d.movable = labelled(v1alpha1.LabelInterruptible + "=true")
-	add := func(suffix string) func(any) {
+	add := func(q queue, suffix string) func(any) {
 		return func(o any) {
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
-				queue.Add(key + suffix)
+				q.Add(key + suffix)
 			}
 		}
 	}
+	both := func(o any) {
+		if b := o.(*binding); d.Started != nil && len(b.Spec.Clusters) > 0 {
+			d.Started(types.UID(b.Spec.Resource.UID))
+		}
+		add(frees, "")(o)
+		add(places, "")(o)
+	}
 	saw := func(o any) {
 		c := o.(*cluster)
-		if err := errors.Join(d.members.saw(ctx, c), d.announce(ctx, c.Name)); err != nil {
+		changed, err := d.members.saw(ctx, c)
+		if err = errors.Join(err, d.announce(ctx, c.Name)); err != nil {
 			d.Log.Warn("following a cluster", "error", err)
+		}
+		for _, b := range bindings(d.bound.GetStore().List()) {
+			if changed && b.Spec.SchedulerName == SchedulerName && (b.duplicated() || b.waits(d.gone)) {
+				places.Add(b.Namespace + "/" + b.Name)
+			}
 		}
 	}
 	handle := func(i cache.SharedIndexInformer, added, changed, deleted func(any)) error {
-		_, err := i.AddEventHandler(kube.Surviving(d.Log, cache.ResourceEventHandlerFuncs{
+		r, err := i.AddEventHandler(kube.Surviving(d.Log, cache.ResourceEventHandlerFuncs{
 			AddFunc: added, UpdateFunc: func(_, o any) { changed(o) }, DeleteFunc: deleted,
 		}))
+		if err == nil {
+			synced = append(synced, r.HasSynced) // once the handlers have run
+		}
 		return err
 	}
 	err = errors.Join(
-		handle(d.bound, add(""), add(""), nil),
+		handle(d.bound, both, both, nil),
 		handle(d.joined, saw, saw, func(o any) {
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
 				d.members.lost(key)
 			}
 		}),
-		handle(held, nil, add("-job"), add("-job")), // what was held is, or is not, any more
+		handle(held, nil, add(frees, "-job"), add(frees, "-job")), // what was held is, or is not, any more
 	)
 	for _, i := range []cache.SharedIndexInformer{d.bound, d.joined, held, d.movable} {
 		go i.RunWithContext(ctx)
@@ -322,8 +362,14 @@ func (d *Driver) binding(key string) *binding {
 	return b
 }
 
+// leads reports whether we hold the Lease. A term that ends at once may be stored after its end, and counts as ended.
+func (d *Driver) leads() bool {
+	term := d.term.Load()
+	return term != nil && (*term).Err() == nil
+}
+
 // campaign holds the Lease as long as it can, and tries again.
-func (d *Driver) campaign(ctx context.Context, queue workqueue.TypedInterface[string]) error {
+func (d *Driver) campaign(ctx context.Context, places queue) error {
 	for ctx.Err() == nil {
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
@@ -333,13 +379,13 @@ func (d *Driver) campaign(ctx context.Context, queue workqueue.TypedInterface[st
 			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 			ReleaseOnCancel: true, Name: LeaseName,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(context.Context) {
-					d.leading.Store(true)
+				OnStartedLeading: func(term context.Context) {
+					d.term.Store(&term)
 					for _, key := range d.bound.GetStore().ListKeys() { // what has waited for a leader
-						queue.Add(key)
+						places.Add(key)
 					}
 				},
-				OnStoppedLeading: func() { d.leading.Store(false) },
+				OnStoppedLeading: func() {}, // its term has ended
 			},
 		})
 	}

@@ -1,16 +1,24 @@
 package karmada
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -45,13 +53,14 @@ func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driv
 		Options: Options{
 			Log: slog.New(slog.DiscardHandler), Clock: clock, Record: func(ledger.Record, *sched.Snapshot) {},
 		},
-		client: fake.NewClientset(), freed: map[types.UID]time.Time{}, bound: fill[*binding](tb),
+		client: fake.NewClientset(), bound: fill[*binding](tb),
 	}
 	if err := d.bound.AddIndexers(indexers); err != nil {
 		tb.Fatal(err)
 	}
 	d.members = &members{view: func() *kube.View { return d.View() }, log: d.Log, of: map[string]*member{}}
 	capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("32Gi")}
+	d.joined = fill[*cluster](tb)
 	var sites []*sched.Site
 	for i := range clusters {
 		name := fmt.Sprintf("c%03d", i)
@@ -67,12 +76,16 @@ func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driv
 				Status:     v1.NodeStatus{Capacity: capacity, Allocatable: capacity},
 			})
 		}
+		c := parsed[cluster](tb, fmt.Sprintf(`{"metadata": {"name": %q, "labels": {%q: %[1]q}}, "status": {
+			"conditions": [{"type": "Ready", "status": "True"}],
+			"apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}]}}`,
+			name, v1alpha1.LabelSite))
+		if err := d.joined.GetStore().Add(c); err != nil {
+			tb.Fatal(err)
+		}
 		d.members.of[name] = &member{
-			cluster: parsed[cluster](tb, fmt.Sprintf(`{"metadata": {"name": %q, "labels": {%q: %[1]q}}, "status": {
-				"conditions": [{"type": "Ready", "status": "True"}],
-				"apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}]}}`,
-				name, v1alpha1.LabelSite)),
-			nodes: fill(tb, all...), pods: fill[*v1.Pod](tb), stop: func() {}, waits: map[types.UID]time.Time{},
+			cluster: c,
+			nodes:   fill(tb, all...), pods: fill[*v1.Pod](tb), stop: func() {}, waits: map[types.UID]time.Time{},
 		}
 	}
 	view, err := kube.NewView(sites, []*energy.Profile{{Name: "box", Idle: 100, Max: 300}}, "box")
@@ -108,16 +121,22 @@ func TestRoomOfWhatIsOnItsWay(t *testing.T) {
 	d := federated(t, 2, 2, func() time.Time { return now })
 	for i, want := range []string{"[{c000 3}]", "[{c000 3}]", "[{c000 2} {c001 1}]", "[{c001 3}]"} {
 		b := divided(t, fmt.Sprint("b", i), 3)
-		to, _, err := d.answer(t.Context(), b)
+		to, _, err := d.answer(t.Context(), b, nil, "")
 		if err != nil || fmt.Sprint(to) != want {
 			t.Errorf("the %d-th went to %v (%v), want %s", i, to, err, want)
 		}
 		d.settled(t, b, to)
 	}
 	now = now.Add(arrival + lookEvery)
-	if to, _, err := d.answer(t.Context(), divided(t, "late", 8)); err != nil || fmt.Sprint(to) != "[{c000 8}]" {
+	if to, _, err := d.answer(t.Context(), divided(t, "late", 8), nil, ""); err != nil || fmt.Sprint(to) != "[{c000 8}]" {
 		t.Errorf("half a minute later it went to %v (%v)", to, err)
 	}
+}
+
+// running is a clock that runs, so that members are looked at again.
+func running() func() time.Time {
+	began := time.Now()
+	return func() time.Time { return noon.Add(time.Since(began)) }
 }
 
 // BenchmarkAnswer answers about one binding in 100 clusters of 50 nodes, beside so many bindings that were placed long
@@ -125,7 +144,7 @@ func TestRoomOfWhatIsOnItsWay(t *testing.T) {
 func BenchmarkAnswer(b *testing.B) {
 	for _, others := range []int{0, 5000} {
 		b.Run(fmt.Sprintf("beside=%d", others), func(b *testing.B) {
-			d := federated(b, 100, 50, func() time.Time { return noon })
+			d := federated(b, 100, 50, running())
 			for i := range others {
 				old := divided(b, fmt.Sprint("old", i), 1)
 				d.settled(b, old, []target{{fmt.Sprintf("c%03d", i%100), 1}})
@@ -133,7 +152,7 @@ func BenchmarkAnswer(b *testing.B) {
 			}
 			asked := divided(b, "asked", 1)
 			for b.Loop() {
-				if _, _, err := d.answer(b.Context(), asked); err != nil {
+				if _, _, err := d.answer(b.Context(), asked, nil, ""); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -145,14 +164,93 @@ func BenchmarkAnswer(b *testing.B) {
 // BenchmarkQueue answers about 5,000 bindings one after the other, each of which counts as sent for the next.
 func BenchmarkQueue(b *testing.B) {
 	for b.Loop() {
-		d := federated(b, 100, 50, func() time.Time { return noon })
+		d := federated(b, 100, 50, running())
 		for i := range 5000 {
 			asked := divided(b, fmt.Sprint("b", i), 1)
-			to, _, err := d.answer(b.Context(), asked)
+			to, _, err := d.answer(b.Context(), asked, nil, "")
 			if err != nil {
 				b.Fatal(err)
 			}
 			d.settled(b, asked, to)
+		}
+	}
+}
+
+// What was sent takes as much room as nodes have, however much of it there is.
+func TestRoomOfMoreThanNodesHold(t *testing.T) {
+	d := federated(t, 2, 2, func() time.Time { return noon })
+	huge := divided(t, "huge", math.MaxInt32)
+	d.settled(t, huge, []target{{"c000", math.MaxInt32}})
+	if to, _, err := d.answer(t.Context(), divided(t, "b", 1), nil, ""); err != nil || fmt.Sprint(to) != "[{c001 1}]" {
+		t.Errorf("%v, %v", to, err)
+	}
+	huge.Spec.ReplicaRequirements = nil
+	if to, _, err := d.answer(t.Context(), divided(t, "b", 1), nil, ""); err != nil || fmt.Sprint(to) != "[{c000 1}]" {
+		t.Errorf("beside what requests nothing: %v, %v", to, err)
+	}
+}
+
+// Each replica sees when a binding was let go, whichever did it.
+func TestFreed(t *testing.T) {
+	d := federated(t, 1, 1, func() time.Time { return noon })
+	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	d.dynamic = client
+	b := divided(t, "b", 1)
+	client.PrependReactor("patch", kube.Bindings.Resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &unstructured.Unstructured{}, json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), b)
+	})
+	b.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
+	b.CreationTimestamp.Time = noon.Add(-time.Hour)
+	if err := json.Unmarshal([]byte(`{"suspension": {"scheduling": true}}`), &b.Spec); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.free(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if since := b.since(); time.Since(since).Abs() > time.Minute || b.suspended() {
+		t.Errorf("it waits since %v, suspended: %v", since, b.suspended())
+	}
+}
+
+// Who holds the Lease no longer does not lead, though the term is heard of after its end.
+func TestLeadsInItsTermOnly(t *testing.T) {
+	d := &Driver{}
+	term, end := context.WithCancel(t.Context())
+	if d.leads() {
+		t.Error("it leads before its term")
+	}
+	if d.term.Store(&term); !d.leads() {
+		t.Error("it does not lead in its term")
+	}
+	end()
+	if d.term.Store(&term); d.leads() {
+		t.Error("it leads after its term")
+	}
+}
+
+// A change of what may go to a cluster places what may go there anew; a heartbeat does not.
+func TestChangesOfClusters(t *testing.T) {
+	d := federated(t, 1, 1, func() time.Time { return noon })
+	d.members.config = &rest.Config{Host: "http://127.0.0.1:1"}
+	for name, c := range map[string]struct {
+		change func(*cluster)
+		want   bool
+	}{
+		"heartbeat": {func(c *cluster) { c.ResourceVersion = "2" }, false},
+		"label":     {func(c *cluster) { c.Labels = map[string]string{"tier": "gold"} }, true},
+		"taint":     {func(c *cluster) { c.Generation = 2 }, true},
+		"reached":   {func(c *cluster) { c.Status.Conditions = nil }, true},
+		"kinds":     {func(c *cluster) { c.Status.APIEnablements = nil }, true},
+		"joined":    {func(c *cluster) { c.Name = "new" }, true},
+	} {
+		was := *d.cluster("c000")
+		changed := was
+		c.change(&changed)
+		if got, err := d.members.saw(t.Context(), &changed); err != nil || got != c.want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if _, err := d.members.saw(t.Context(), &was); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package karmada
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
@@ -66,11 +68,14 @@ type estimator struct {
 	known map[string]*opinion         // by requirements, and what waits with them
 	told  map[types.UID]string        // of bindings, what was recorded last
 	conns map[string]*grpc.ClientConn // to official estimators, by address
+
+	complains flowcontrol.PassiveRateLimiter
 }
 
 func newEstimator(d *Driver) *estimator {
 	return &estimator{
 		Driver: d, known: map[string]*opinion{}, told: map[types.UID]string{}, conns: map[string]*grpc.ClientConn{},
+		complains: flowcontrol.NewTokenBucketPassiveRateLimiter(1.0/60, 1),
 	}
 }
 
@@ -78,6 +83,7 @@ type opinion struct {
 	once    sync.Once
 	at      time.Time
 	targets map[string]bool // clusters; nil: none is meant
+	why     string          // none is meant
 }
 
 // serve answers until ctx ends.
@@ -107,26 +113,41 @@ func (e *estimator) serve(ctx context.Context) error {
 }
 
 // answer asks the official estimator, and takes what it says for the clusters that are not to have the work as none.
+// Where it fails, the others count by what karmada-scheduler itself knows of them.
 func (e *estimator) answer(ctx context.Context, method string, request []byte) ([]byte, error) {
 	r, err := readRequest(request)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
+	if e.cluster(r.cluster) == nil {
+		return nil, status.Errorf(codes.NotFound, "cluster %.80q is not a member", r.cluster)
+	}
 	official, err := e.official(ctx, r.cluster, method, request)
-	if err != nil || method != maxReplicas {
+	if method != maxReplicas {
 		return official, err
 	}
-	var targets map[string]bool
-	panics.Survive(e.Log, "karmada", "answering karmada-scheduler", func() {
-		targets = e.opinion(ctx, policy.ResourcesOf(r.needs))
-	})
-	if targets == nil || targets[r.cluster] {
-		return official, nil
+	if err != nil {
+		if e.complains.TryAccept() {
+			e.Log.Warn("asking the official estimator", "cluster", r.cluster, "error", err)
+		}
+		official = number(noOpinion)
 	}
-	return number(0), nil
+	why, targets := "it panicked", map[string]bool(nil)
+	panics.Survive(e.Log, "karmada", "answering karmada-scheduler", func() {
+		targets, why = e.opinion(ctx, policy.ResourcesOf(r.needs))
+	})
+	switch {
+	case targets == nil:
+	case targets[r.cluster]:
+		why = "meant"
+	default:
+		why, official = "not meant", number(0)
+	}
+	answers.WithLabelValues(why).Inc()
+	return official, nil
 }
 
-// official is the answer of the official estimator; without one, of what nodes have free.
+// official is the answer of the official estimator; without one there is no opinion.
 func (e *estimator) official(ctx context.Context, cluster, method string, request []byte) ([]byte, error) {
 	if e.Upstream == nil {
 		return number(noOpinion), nil
@@ -146,27 +167,38 @@ func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
 	if conn := e.conns[address]; conn != nil {
 		return conn, nil
 	}
-	// As karmada-scheduler does by default: estimators have certificates of no authority that is known to all.
-	config := credentials.NewTLS(&tls.Config{
+	// No authority that all know signs the certificates of estimators, and their answers only limit replicas.
+	config := &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // see above
 		MinVersion:         tls.VersionTLS12,
-	})
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(config))
+	}
+	if e.TLS != nil {
+		config.Certificates = e.TLS.Certificates // official estimators ask for one
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
 	if err == nil {
 		e.conns[address] = conn
 	}
 	return conn, err
 }
 
-// opinion returns the clusters that the bindings which wait with these needs should go to, or nil. A question does not
-// say which of them it is about.
-func (e *estimator) opinion(ctx context.Context, request sched.Resources) map[string]bool {
-	waiting := e.waiting(request)
+// opinion returns the clusters that the bindings which wait with these needs should go to, or nil and why. A question
+// does not say which of them it is about.
+func (e *estimator) opinion(ctx context.Context, request sched.Resources) (targets map[string]bool, why string) {
+	waiting, known, others := e.waiting(request)
 	for range looks { // karmada-scheduler may have seen it before we did
-		if len(waiting) > 0 || !kube.Pause(ctx, glance) {
+		if known || !kube.Pause(ctx, glance) {
 			break
 		}
-		waiting = e.waiting(request)
+		waiting, known, others = e.waiting(request)
+	}
+	switch {
+	case others:
+		return nil, "others like it wait"
+	case len(waiting) == 0 && known:
+		return nil, "it has waited for long"
+	case len(waiting) == 0:
+		return nil, "nothing waits"
 	}
 	uids := make([]types.UID, len(waiting))
 	for i, b := range waiting {
@@ -184,22 +216,34 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) map[st
 	e.mu.Unlock()
 	o.once.Do(func() {
 		for _, b := range waiting {
-			for _, t := range e.advise(ctx, b) {
+			var advised []target
+			kept := e.kept(b)
+			advised, o.why = e.advise(ctx, b, kept)
+			for _, t := range advised {
 				if o.targets == nil {
 					o.targets = map[string]bool{}
 				}
-				o.targets[t.Name] = true
+				if t.Replicas > replicas(kept, t.Name) {
+					o.targets[t.Name] = true
+				}
 			}
 		}
 	})
-	return o.targets
+	return o.targets, o.why
 }
 
-// advise returns where a binding should go; nil: anywhere.
-func (e *estimator) advise(ctx context.Context, b *binding) []target {
-	targets, entry, err := e.Driver.answer(ctx, b)
-	if err != nil {
-		return nil
+// advise returns where a binding that keeps some clusters should go; nil: anywhere, and why.
+func (e *estimator) advise(ctx context.Context, b *binding, kept []target) (targets []target, why string) {
+	targets, entry, err := e.Driver.answer(ctx, b, kept, "")
+	switch {
+	case errors.Is(err, errNoOpinion):
+		return nil, "no signals"
+	case errors.Is(err, errUnread):
+		return nil, "the workload cannot be read"
+	case err != nil:
+		return nil, "no room"
+	case entry == nil:
+		return nil, "no replica is new"
 	}
 	e.mu.Lock()
 	again := e.told[b.UID] == entry.record.Message
@@ -211,19 +255,26 @@ func (e *estimator) advise(ctx context.Context, b *binding) []target {
 	if !again {
 		e.Record(entry.record, entry.on)
 	}
-	return targets
+	return targets, ""
 }
 
 // waiting are a few of the bindings that wait for karmada-scheduler, and not for long, with these needs, where the
-// mode is to enforce.
-func (e *estimator) waiting(request sched.Resources) (some []*binding) {
+// mode is to enforce; known says whether any waits with these needs, and others whether one waits about which we have
+// no opinion, which the question may be about.
+func (e *estimator) waiting(request sched.Resources) (some []*binding, known, others bool) {
 	for _, b := range bindings(e.bound.GetStore().List()) {
-		if len(some) < mostWaiting && b.Spec.SchedulerName != SchedulerName && !b.suspended() && !b.duplicated() &&
-			b.needs() == request && b.waits(e.gone) && e.Clock().Sub(e.since(b)) < patience && e.enforces(b) {
+		if b.Spec.SchedulerName == SchedulerName || b.suspended() || b.duplicated() || !b.waits(e.gone) ||
+			b.needs() != request {
+			continue
+		}
+		known = true
+		if !e.enforces(b) || b.unsupported() != nil {
+			others = true
+		} else if len(some) < mostWaiting && e.Clock().Sub(b.since()) < patience {
 			some = append(some, b)
 		}
 	}
-	return some
+	return some, known, others
 }
 
 // enforces reports whether the namespace of a binding lets us act.
@@ -232,17 +283,16 @@ func (d *Driver) enforces(b *binding) bool {
 	return mode == v1alpha1.ModeEnforce
 }
 
-// since is since when a binding waits.
-func (e *estimator) since(b *binding) time.Time {
-	e.Driver.mu.Lock()
-	defer e.Driver.mu.Unlock()
-	if at, found := e.freed[b.UID]; found {
-		return at
+// since is since when a binding waits: it was let go, placed anew, or created.
+func (b *binding) since() time.Time {
+	since := b.CreationTimestamp.Time
+	if at := b.Spec.RescheduleTriggeredAt; at != nil {
+		since = at.Time
 	}
-	if b.Spec.RescheduleTriggeredAt != nil {
-		return b.Spec.RescheduleTriggeredAt.Time
+	if at, _ := time.Parse(time.RFC3339, b.Annotations[v1alpha1.AnnotationReleasedAt]); at.After(since) {
+		since = at
 	}
-	return b.CreationTimestamp.Time
+	return since
 }
 
 // asked is what a request says.

@@ -1,6 +1,7 @@
 package karmada
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -26,6 +26,9 @@ func (b *binding) needs() sched.Resources {
 	return policy.ResourcesOf(b.Spec.ReplicaRequirements.ResourceRequest)
 }
 
+// mostReplicas are all that one binding may have: each is placed by itself.
+const mostReplicas = 10_000
+
 // unsupported says what of a binding only Karmada's own scheduler can do.
 func (b *binding) unsupported() error {
 	p := b.Spec.Placement
@@ -38,9 +41,11 @@ func (b *binding) unsupported() error {
 		return errors.New("workload affinity is not supported")
 	case len(b.Spec.Components) > 0:
 		return errors.New("workloads of several components are not supported")
-	case p.ReplicaScheduling != nil && len(p.ReplicaScheduling.WeightPreference) > 0:
-		return errors.New("spec.placement.replicaScheduling.weightPreference is not supported: weights are what we " +
-			"choose instead of")
+	case p.ReplicaScheduling != nil && len(p.ReplicaScheduling.WeightPreference.StaticWeightList) > 0:
+		return errors.New("spec.placement.replicaScheduling.weightPreference.staticWeightList is not supported: use " +
+			"dynamicWeight")
+	case b.Spec.Replicas < 0 || b.Spec.Replicas > mostReplicas:
+		return fmt.Errorf("spec.replicas is %d: want 0 to %d", b.Spec.Replicas, mostReplicas)
 	}
 	for _, s := range p.SpreadConstraints {
 		if s.ByLabel != "" || s.ByField != "" && s.ByField != "cluster" {
@@ -63,10 +68,11 @@ func (b *binding) most() (groups int) {
 	return groups
 }
 
-// duplicated reports whether each cluster gets all replicas, as Karmada does where nothing else is said.
+// duplicated reports whether each cluster gets all replicas, as Karmada does where nothing else is said. Bindings of
+// what other work depends on have no placement.
 func (b *binding) duplicated() bool {
 	p := b.Spec.Placement
-	return p.ReplicaScheduling == nil || p.ReplicaScheduling.Type != "Divided" || b.Spec.Replicas == 0
+	return p == nil || p.ReplicaScheduling == nil || p.ReplicaScheduling.Type != "Divided" || b.Spec.Replicas == 0
 }
 
 // clusters are the names of those that it was sent to.
@@ -78,13 +84,29 @@ func (b *binding) clusters() (names []string) {
 }
 
 // replicas is how many a cluster was given.
-func (b *binding) replicas(cluster string) (n int32) {
-	for _, t := range b.Spec.Clusters {
+func replicas(targets []target, cluster string) (n int32) {
+	for _, t := range targets {
 		if t.Name == cluster {
 			n += t.Replicas
 		}
 	}
 	return n
+}
+
+// few returns as many of some targets as a binding may have, first those where it has most already.
+func (b *binding) few(targets []target) []target {
+	most, has := b.most(), b.clusters()
+	if most == 0 || len(targets) <= most {
+		return targets
+	}
+	rank := func(t target) int32 {
+		if !slices.Contains(has, t.Name) {
+			return -1
+		}
+		return replicas(b.Spec.Clusters, t.Name)
+	}
+	slices.SortStableFunc(targets, func(x, y target) int { return cmp.Compare(rank(y), rank(x)) })
+	return targets[:most]
 }
 
 // refuses returns why a binding may not go to a cluster, in the order in which karmada-scheduler's plugins filter.
@@ -168,10 +190,10 @@ func (a *affinity) matches(c *cluster) bool {
 
 // hasFields reports whether provider, region and zones of a cluster meet all that is required.
 func (c *cluster) hasFields(required []v1.NodeSelectorRequirement) bool {
-	fields := labels.Set{}
+	fields := &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
 	for name, value := range map[string]string{"provider": c.Spec.Provider, "region": c.Spec.Region} {
 		if value != "" {
-			fields[name] = value
+			fields.Labels[name] = value
 		}
 	}
 	for _, r := range required {
@@ -181,19 +203,14 @@ func (c *cluster) hasFields(required []v1.NodeSelectorRequirement) bool {
 			}
 			continue
 		}
-		operator, known := operators[r.Operator]
-		q, err := labels.NewRequirement(r.Key, operator, r.Values)
-		if !known || err != nil || !q.Matches(fields) {
+		s, err := nodeaffinity.NewNodeSelector(&v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchExpressions: []v1.NodeSelectorRequirement{r},
+		}}})
+		if err != nil || !s.Match(fields) {
 			return false
 		}
 	}
 	return true
-}
-
-var operators = map[v1.NodeSelectorOperator]selection.Operator{
-	v1.NodeSelectorOpIn: selection.In, v1.NodeSelectorOpNotIn: selection.NotIn,
-	v1.NodeSelectorOpExists: selection.Exists, v1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
-	v1.NodeSelectorOpGt: selection.GreaterThan, v1.NodeSelectorOpLt: selection.LessThan,
 }
 
 func zonesMatch(r *v1.NodeSelectorRequirement, zones []string) bool {

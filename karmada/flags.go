@@ -10,15 +10,16 @@ import (
 	"strings"
 
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/kubenergy/kubenergy/central"
 )
 
 // Flags are those of kubenergy-karmada.
 type Flags struct {
-	listen, service, cert, key, upstream string
-	moves                                float64
-	Records                              central.Options // of the federation's controller
+	listen, service, cert, key, clientCA, upstream, metrics string
+	moves                                                   float64
+	Records                                                 central.Options // of the federation's controller
 }
 
 // Add adds the flags.
@@ -28,9 +29,13 @@ func (f *Flags) Add(set *flag.FlagSet) {
 	set.StringVar(&f.service, "estimator-service", "", "host `name` under which karmada-scheduler reaches that "+
 		"address: a Service karmada-scheduler-estimator-CLUSTER is made for each cluster that has none; empty: none "+
 		"is made")
+	set.StringVar(&f.metrics, "metrics-bind-address", ":8080", "`address` on which /metrics and /healthz are served, "+
+		"without TLS; empty: they are not")
 	set.StringVar(&f.cert, "tls-cert-file", "", "`file` with the estimator's certificate; without one it answers "+
 		"without TLS")
 	set.StringVar(&f.key, "tls-private-key-file", "", "`file` with its key")
+	set.StringVar(&f.clientCA, "estimator-client-ca-file", "", "`file` with the certificates of authorities: those "+
+		"who ask the estimator need a certificate of one of them; empty: all who reach it may ask")
 	set.StringVar(&f.upstream, "official-estimator", "", "`address` of the official estimator of a cluster, in which "+
 		"{cluster} stands for its name; empty: there is none")
 	set.Float64Var(&f.moves, "moves-per-hour", 60, "`number` of running Jobs, of those with the label "+
@@ -54,12 +59,27 @@ func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err e
 		}
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
+	if f.clientCA != "" {
+		pool, err := certutil.NewPool(f.clientCA)
+		if err != nil {
+			return o, fmt.Errorf("--estimator-client-ca-file: %w", err)
+		}
+		if o.TLS == nil {
+			return o, errors.New("--estimator-client-ca-file: also set --tls-cert-file and --tls-private-key-file")
+		}
+		o.TLS.ClientCAs, o.TLS.ClientAuth = pool, tls.RequireAndVerifyClientCert
+	}
 	if f.upstream != "" {
 		o.Upstream = func(cluster string) string { return strings.ReplaceAll(f.upstream, "{cluster}", cluster) }
 	}
 	if f.listen != "" {
 		if o.Estimator, err = net.Listen("tcp", f.listen); err != nil {
 			return o, fmt.Errorf("--estimator-bind-address: %w", err)
+		}
+	}
+	if f.metrics != "" {
+		if o.Metrics, err = net.Listen("tcp", f.metrics); err != nil {
+			return o, fmt.Errorf("--metrics-bind-address: %w", err)
 		}
 	}
 	return o, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -42,14 +43,16 @@ type members struct {
 	of map[string]*member
 }
 
-// member is one cluster. Its nodes and pods are watched through Karmada's proxy, with the rights that our account has
-// there.
+// member is one cluster. The lock of members guards which it is, and its own what is seen of it. Its nodes and pods are
+// watched through Karmada's proxy, with the rights that our account has there.
 type member struct {
 	cluster     *cluster
 	nodes, pods cache.SharedIndexInformer
 	stop        context.CancelFunc
-	waits       map[types.UID]time.Time // since when pods were seen to find no node
-	look        *look
+
+	mu    sync.Mutex
+	waits map[types.UID]time.Time // since when pods were seen to find no node
+	look  *look
 }
 
 // look is what was seen of a member. It is not changed.
@@ -69,13 +72,15 @@ type place struct {
 	sched *sched.Node
 }
 
-// saw takes note of a cluster, and begins to watch it.
-func (m *members) saw(ctx context.Context, c *cluster) error {
+// saw takes note of a cluster, and begins to watch it. It reports whether what may go there has changed.
+func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known := m.of[c.Name]; known != nil && known.cluster.UID == c.UID {
+		was := known.cluster
 		known.cluster = c
-		return nil
+		return was.Generation != c.Generation || !maps.Equal(was.Labels, c.Labels) || was.ready() != c.ready() ||
+			!reflect.DeepEqual(was.Status.APIEnablements, c.Status.APIEnablements), nil
 	}
 	m.drop(c.Name)
 	config := rest.CopyConfig(m.config)
@@ -83,7 +88,7 @@ func (m *members) saw(ctx context.Context, c *cluster) error {
 		clusterResource.GroupVersion(), c.Name)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("reaching cluster %s: %w", c.Name, err)
+		return true, fmt.Errorf("reaching cluster %s: %w", c.Name, err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kube.Trim))
@@ -93,7 +98,7 @@ func (m *members) saw(ctx context.Context, c *cluster) error {
 	}
 	factory.StartWithContext(ctx)
 	m.of[c.Name] = known
-	return nil
+	return true, nil
 }
 
 // lost forgets a cluster.
@@ -110,48 +115,34 @@ func (m *members) drop(name string) {
 	}
 }
 
-// clusters returns all of them, by name.
-func (m *members) clusters() (all []*cluster) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(m.of)) {
-		all = append(all, m.of[name].cluster)
-	}
-	return all
-}
-
-// cluster returns one of them, or nil.
-func (m *members) cluster(name string) *cluster {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known := m.of[name]; known != nil {
-		return known.cluster
-	}
-	return nil
-}
-
 // look returns what is seen of a cluster, or why nothing is.
 func (m *members) look(name string, now time.Time) (*look, string) {
+	view := m.view()
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	known, view := m.of[name], m.view()
+	known, c := m.of[name], (*cluster)(nil)
+	if known != nil {
+		c = known.cluster
+	}
+	m.mu.Unlock()
 	switch {
 	case known == nil:
 		return nil, "it is not known"
-	case !known.cluster.ready():
+	case !c.ready():
 		return nil, "Karmada does not reach it"
 	case !known.nodes.HasSynced() || !known.pods.HasSynced():
 		return nil, "its nodes are not known yet"
 	}
-	if l := known.look; l == nil || l.cluster != known.cluster || l.view != view || now.Sub(l.at) >= lookEvery {
-		known.see(view, now)
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if l := known.look; l == nil || l.cluster != c || l.view != view || now.Sub(l.at) >= lookEvery {
+		known.see(c, view, now)
 	}
 	return known.look, ""
 }
 
 // see looks at the nodes and pods of a member.
-func (m *member) see(view *kube.View, now time.Time) {
-	l := &look{at: now, cluster: m.cluster, view: view, located: map[*v1.Node]*v1.Node{}, pods: map[string]int32{}}
+func (m *member) see(c *cluster, view *kube.View, now time.Time) {
+	l := &look{at: now, cluster: c, view: view, located: map[*v1.Node]*v1.Node{}, pods: map[string]int32{}}
 	load, waits := map[string]*kube.Load{}, map[types.UID]time.Time{}
 	on := func(node string) *kube.Load {
 		if load[node] == nil {
@@ -184,11 +175,11 @@ func (m *member) see(view *kube.View, now time.Time) {
 			continue
 		}
 		located := (*v1.Node)(nil)
-		if m.look != nil && m.look.cluster == m.cluster {
+		if m.look != nil && m.look.cluster == c {
 			located = m.look.located[n] // a view remembers what it knows of a very object
 		}
 		if located == nil {
-			located = m.cluster.locate(n)
+			located = c.locate(n)
 		}
 		l.located[n] = located
 		node, _ := on(n.Name).Node(view, located)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -37,7 +36,7 @@ func (d *Driver) move(ctx context.Context) error {
 	moved := map[types.UID]time.Time{}
 	for kube.Pause(ctx, moveLook) {
 		maps.DeleteFunc(moved, func(_ types.UID, at time.Time) bool { return d.Clock().Sub(at) > leastStay })
-		if !d.leading.Load() {
+		if !d.leads() {
 			continue
 		}
 		for _, o := range d.movable.GetStore().List() {
@@ -65,14 +64,14 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 		return false, nil
 	}
 	from := b.Spec.Clusters[0].Name
-	targets, e, err := d.answer(ctx, b)
+	targets, e, err := d.answer(ctx, b, nil, "")
 	if err != nil || slices.ContainsFunc(targets, func(t target) bool { return t.Name == from }) {
 		return false, nil //nolint:nilerr // there is no room elsewhere, or nothing is better
 	}
 	since := b.Status.LastScheduledTime.Time
-	stays, lost := d.least(e.on, from, since)
-	goes, _ := d.least(e.on, clusterOf(e.record.Node), e.on.Now)
-	if goes > stays*(1-moveGain) || !limit.TryAccept() {
+	stays, lost, seen := d.least(e.on, from, since)
+	goes := e.cost.Carbon
+	if !seen || goes >= stays*(1-moveGain) || !limit.TryAccept() {
 		return false, nil
 	}
 	r := &b.Spec.Resource
@@ -86,6 +85,7 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 	if _, err = d.dynamic.Resource(rebalancerResource).Create(ctx, rebalancer, metav1.CreateOptions{}); err != nil {
 		return false, err
 	}
+	moves.Inc()
 	e.record.Action, e.record.Saved = "move", stays-goes
 	e.record.Message = fmt.Sprintf("from cluster %s, where it has used %.4g kWh for what is done once more", from,
 		lost.KWh())
@@ -109,20 +109,22 @@ func (d *Driver) stays(b *binding) bool {
 }
 
 // least returns what the rest of the work of a question emits at least on a node of a cluster, where it began at some
-// time, and the energy that it has used there.
-func (d *Driver) least(q *sched.Snapshot, cluster string, since time.Time) (rest energy.Grams, used energy.Joules) {
-	rest = energy.Grams(math.Inf(1))
+// time, and the energy that it has used there; seen says whether the cluster could be looked at.
+func (d *Driver) least(q *sched.Snapshot, cluster string, since time.Time) (
+	rest energy.Grams, used energy.Joules, seen bool,
+) {
 	l, why := d.members.look(cluster, d.Clock())
 	if why != "" {
-		return rest, 0
+		return 0, 0, false
 	}
 	job := q.Queue[0]
 	for _, p := range l.nodes {
 		job.Done = min(time.Duration(float64(q.Now.Sub(since))*cmp.Or(p.sched.Speed, 1)), job.Duration)
 		ends := q.Now.Add(p.sched.Runtime(&job))
-		if e := q.Estimate(&job, p.sched, sched.Window{Start: q.Now, End: ends}); e.Carbon < rest {
-			rest, used = e.Carbon, q.Estimate(&job, p.sched, sched.Window{Start: since, End: q.Now}).Energy
+		if e := q.Estimate(&job, p.sched, sched.Window{Start: q.Now, End: ends}); !seen || e.Carbon < rest {
+			rest, seen = e.Carbon, true
+			used = q.Estimate(&job, p.sched, sched.Window{Start: since, End: q.Now}).Energy
 		}
 	}
-	return rest, used
+	return rest, used, seen
 }

@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // No more Jobs are moved in an hour than --moves-per-hour says, and a tenth of that at once.
@@ -22,11 +25,11 @@ func TestMovesPerHour(t *testing.T) {
 		d := federated(t, 10, 1, time.Now)
 		moved := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 		d.Moves, d.dynamic = 20, moved
-		d.leading.Store(true)
+		d.term.Store(new(t.Context()))
 		var jobs []*batchv1.Job
 		for i := range 60 {
 			b := divided(t, fmt.Sprintf("j%d-job", i), 1)
-			b.Annotations = map[string]string{appliedPlacement: string(b.Spec.placement)}
+			b.applied = true
 			if err := json.Unmarshal([]byte(`{"aggregatedStatus": [{"clusterName": "c009", "status": {"active": 1}}]}`),
 				&b.Status); err != nil {
 				t.Fatal(err)
@@ -55,4 +58,31 @@ func TestMovesPerHour(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// No Job is moved from a cluster that cannot be looked at, nor where no grid is known.
+func TestNoMoveWithoutALook(t *testing.T) {
+	now := noon
+	for name, blind := range map[string]func(*Driver){
+		"all is known": func(*Driver) {},
+		"no look":      func(d *Driver) { delete(d.members.of, "c001") },
+		"no intensity": func(d *Driver) { d.View = kube.Unsettled },
+	} {
+		d := federated(t, 2, 1, func() time.Time { return now })
+		moved := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+		d.dynamic = moved
+		b := divided(t, "j-job", 1)
+		b.applied = true
+		if err := json.Unmarshal([]byte(`{"aggregatedStatus": [{"clusterName": "c001", "status": {"active": 1}}]}`),
+			&b.Status); err != nil {
+			t.Fatal(err)
+		}
+		d.settled(t, b, []target{{"c001", 1}})
+		b.Status.LastScheduledTime.Time = now.Add(-2 * leastStay)
+		blind(d)
+		moves, err := d.consider(t.Context(), b, flowcontrol.NewFakeAlwaysRateLimiter())
+		if err != nil || moves != (name == "all is known") {
+			t.Errorf("%s: it moves: %v, %v", name, moves, err)
+		}
+	}
 }

@@ -27,6 +27,8 @@ type binding struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              bindingSpec   `json:"spec"`
 	Status            bindingStatus `json:"status"`
+
+	applied bool // its clusters were chosen for this placement
 }
 
 type bindingSpec struct {
@@ -104,9 +106,11 @@ type placement struct {
 	ClusterTolerations []v1.Toleration   `json:"clusterTolerations"`
 	SpreadConstraints  []spread          `json:"spreadConstraints"`
 	ReplicaScheduling  *struct {
-		Type             string          `json:"replicaSchedulingType"`
-		Division         string          `json:"replicaDivisionPreference"`
-		WeightPreference json.RawMessage `json:"weightPreference"`
+		Type             string `json:"replicaSchedulingType"`
+		Division         string `json:"replicaDivisionPreference"`
+		WeightPreference struct {
+			StaticWeightList []json.RawMessage `json:"staticWeightList"`
+		} `json:"weightPreference"`
 	} `json:"replicaScheduling"`
 	WorkloadAffinity json.RawMessage `json:"workloadAffinity"`
 }
@@ -163,6 +167,14 @@ func parse[T any](o any) (any, error) {
 		return nil, fmt.Errorf("reading %s %s: %w", u.GetKind(), u.GetName(), err)
 	}
 	return t, nil
+}
+
+// UnmarshalJSON also compares the placement with that which the clusters were chosen for.
+func (b *binding) UnmarshalJSON(data []byte) error {
+	type plain binding
+	err := json.Unmarshal(data, (*plain)(b))
+	b.applied = sameJSON(b.Spec.placement, b.Annotations[appliedPlacement])
+	return err
 }
 
 // UnmarshalJSON also keeps the placement as it stands there.

@@ -1,10 +1,12 @@
 package karmada
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	resources "k8s.io/component-helpers/resource"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
@@ -27,19 +31,26 @@ const SchedulerName = "kubenergy"
 
 const appliedPlacement = "policy.karmada.io/applied-placement" // what the clusters of a binding were chosen for
 
-// due reports whether a binding is to be placed now, by the rules of karmada-scheduler: it was not, or for another
-// placement, or not for as many replicas, or it was asked for again, or a cluster of it is gone.
-func (b *binding) due(gone func(cluster string) bool) bool {
-	return b.Spec.SchedulerName == SchedulerName && !b.suspended() && b.DeletionTimestamp == nil && b.waits(gone)
+// due reports whether a binding is to be placed now, by the rules of karmada-scheduler.
+func (d *Driver) due(b *binding) bool {
+	return b.waits(d.gone) || b.duplicated() && b.Spec.Placement != nil && !alike(b.Spec.Clusters, d.everywhere(b))
 }
 
-// waits reports whether a binding has no clusters for what it says now.
+func alike(a, b []target) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(t target) bool { return !slices.Contains(b, t) })
+}
+
+// triggered reports whether a binding is to be placed afresh.
+func (b *binding) triggered() bool {
+	at, last := b.Spec.RescheduleTriggeredAt, b.Status.LastScheduledTime
+	return at != nil && last != nil && at.After(last.Time)
+}
+
+// waits reports whether a binding has no clusters for what it says now: it was not placed, or for another placement, or
+// not for as many replicas, or it was asked for again, or a cluster of it is gone.
 func (b *binding) waits(gone func(cluster string) bool) bool {
 	switch {
-	case !sameJSON(b.Spec.placement, b.Annotations[appliedPlacement]), len(b.Spec.Clusters) == 0:
-		return true
-	case b.Spec.RescheduleTriggeredAt != nil && b.Status.LastScheduledTime != nil &&
-		b.Spec.RescheduleTriggeredAt.After(b.Status.LastScheduledTime.Time):
+	case !b.applied, len(b.Spec.Clusters) == 0, b.triggered():
 		return true
 	case slices.ContainsFunc(b.Spec.Clusters, func(t target) bool { return gone(t.Name) }):
 		return true
@@ -68,9 +79,9 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	targets, entry, err := d.choose(ctx, b)
 	generation := b.Generation
 	if errors.Is(err, errUnread) {
-		return err // it says nothing of the work either
+		return err // an API server that fails says nothing about where the work fits
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, errNoFit) { // as karmada-scheduler takes back what fits nowhere any more
 		written, errPatch := d.patch(ctx, b, "", map[string]any{
 			"metadata": map[string]any{
 				"resourceVersion": b.ResourceVersion,
@@ -79,92 +90,179 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 			"spec": map[string]any{"clusters": targets},
 		})
 		if errPatch != nil {
-			return errPatch // it says nothing of the work
+			return errPatch // nor does a write that conflicts
 		}
 		generation = written.GetGeneration()
 	}
-	condition := metav1.Condition{
-		Type: "Scheduled", Status: metav1.ConditionTrue, Reason: "Success",
-		Message: "Binding has been scheduled successfully.", LastTransitionTime: metav1.NewTime(d.Clock()),
-	}
-	status := map[string]any{}
+	status, condition := map[string]any{}, d.condition(err)
 	switch {
 	case err == nil:
 		status["schedulerObservedGeneration"], status["lastScheduledTime"] = generation, metav1.NewTime(d.Clock())
 		if entry != nil {
 			d.Record(entry.record, entry.on)
 		}
-	case errors.Is(err, errUnsupported):
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "SchedulerError", err.Error()
-	default:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "Unschedulable", err.Error()
+	case condition.Reason != "Unschedulable":
+		err = nil // until the binding or a cluster changes
 	}
+	placements.WithLabelValues(condition.Reason).Inc()
 	conditions := slices.Clone(b.Status.Conditions)
 	if meta.SetStatusCondition(&conditions, condition) || len(status) > 0 {
 		status["conditions"] = conditions
 		_, errPatch := d.patch(ctx, b, "status", map[string]any{"status": status})
 		err = errors.Join(err, errPatch)
 	}
-	for range looks { // the next binding is to know of this one
+	if err == nil && status["lastScheduledTime"] != nil {
+		d.awaitPlaced(ctx, b)
+	}
+	return err
+}
+
+// awaitPlaced waits a moment until the informer knows that a binding was placed, for the next one is to know of it.
+func (d *Driver) awaitPlaced(ctx context.Context, b *binding) {
+	for range looks {
 		known := d.binding(b.Namespace + "/" + b.Name)
-		if err != nil || known == nil ||
-			known.ResourceVersion != b.ResourceVersion && known.Status.LastScheduledTime != nil {
-			break
+		if known == nil || known.ResourceVersion != b.ResourceVersion && known.Status.LastScheduledTime != nil {
+			return
 		}
 		kube.Pause(ctx, lookEvery/100)
 	}
-	return err
+}
+
+// condition is what karmada-scheduler would say of a binding.
+func (d *Driver) condition(err error) metav1.Condition {
+	c := metav1.Condition{
+		Type: "Scheduled", Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(d.Clock()),
+	}
+	switch {
+	case err == nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Success", "Binding has been scheduled successfully."
+		return c
+	case errors.Is(err, errUnsupported):
+		c.Reason = "SchedulerError"
+	case errors.Is(err, errNoFit):
+		c.Reason = "NoClusterFit"
+	default:
+		c.Reason = "Unschedulable"
+	}
+	c.Message = err.Error()
+	return c
 }
 
 var errUnread = errors.New("the workload cannot be read")
 
 var errUnsupported = errors.New("schedulerName: kubenergy cannot place this")
 
-// choose returns where a binding goes, and what that was decided on. What is to be everywhere needs no opinion: it goes
-// to all clusters where it may.
+var errNoFit = errors.New("no cluster fits")
+
+// choose returns where a binding goes, and what that was decided on, if new replicas were placed. What is to be
+// everywhere needs no opinion.
 func (d *Driver) choose(ctx context.Context, b *binding) (targets []target, e *entry, err error) {
 	if err := b.unsupported(); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errUnsupported, err)
 	}
-	if !b.duplicated() {
-		return d.answer(ctx, b)
+	var refused []string
+	for _, c := range d.clusters() {
+		if why := b.refuses(c); why != "" {
+			refused = append(refused, c.Name+": "+why)
+		}
 	}
-	for _, c := range d.members.clusters() {
+	if len(refused) == len(d.clusters()) {
+		return nil, nil, fmt.Errorf("%w: %s", errNoFit, strings.Join(refused, "; "))
+	}
+	if b.duplicated() {
+		return d.everywhere(b), nil, nil
+	}
+	kept := d.kept(b)
+	if targets, e, err = d.answer(ctx, b, kept, ""); errors.Is(err, errNoOpinion) { // for want of signals, mostly
+		return d.answer(ctx, b, kept, stock)
+	}
+	return targets, e, err
+}
+
+// everywhere returns all clusters where a binding may go, or as many as it may have.
+func (d *Driver) everywhere(b *binding) (targets []target) {
+	for _, c := range d.clusters() {
 		if b.refuses(c) == "" {
 			targets = append(targets, target{c.Name, b.Spec.Replicas})
 		}
 	}
-	if len(targets) == 0 {
-		return nil, nil, errors.New("no cluster fits")
+	return b.few(targets)
+}
+
+// kept returns what stays of the clusters of a binding: those where it may go still, unless it is placed afresh.
+func (d *Driver) kept(b *binding) (kept []target) {
+	for _, t := range b.Spec.Clusters {
+		if c := d.cluster(t.Name); c != nil && b.refuses(c) == "" && !b.triggered() {
+			kept = append(kept, t)
+		}
 	}
-	return targets, nil, nil
+	return b.few(kept)
+}
+
+// fewer takes replicas from the clusters where one emits most, first from those that cannot be looked at.
+func (d *Driver) fewer(q *sched.Snapshot, kept []target, surplus int32) []target {
+	emits := map[string]energy.Grams{}
+	for _, t := range kept {
+		emits[t.Name] = energy.Grams(math.Inf(1))
+		if least, _, ok := d.least(q, t.Name, q.Now); ok {
+			emits[t.Name] = least
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b target) int { return cmp.Compare(emits[b.Name], emits[a.Name]) })
+	for i := range kept {
+		taken := min(surplus, kept[i].Replicas)
+		kept[i].Replicas, surplus = kept[i].Replicas-taken, surplus-taken
+	}
+	return slices.DeleteFunc(kept, func(t target) bool { return t.Replicas == 0 })
 }
 
 // entry is a decision, and what it was made on.
 type entry struct {
 	on     *sched.Snapshot
 	record ledger.Record
+	cost   sched.Estimate // of the first new replica
 }
 
-// answer asks the core about a binding.
-func (d *Driver) answer(ctx context.Context, b *binding) ([]target, *entry, error) {
+// answer asks the core where a binding goes by a strategy, "" being its own, if it keeps some clusters. Where no
+// replica is new there is no entry.
+func (d *Driver) answer(ctx context.Context, b *binding, kept []target, where string) ([]target, *entry, error) {
+	missing := b.Spec.Replicas
+	for _, t := range kept {
+		missing -= t.Replicas
+	}
+	if missing == 0 {
+		return kept, nil, nil
+	}
 	job, settings, err := d.about(ctx, b)
 	if err != nil {
 		return nil, nil, err
 	}
-	q := ask(b, job, &settings, d.View(), d.members.clusters(), func(c *cluster) ([]*sched.Node, string) {
+	q := ask(b, job, &settings, d.View(), d.clusters(), func(c *cluster) ([]*sched.Node, string) {
 		return d.room(b, c.Name)
 	}, d.Clock())
-	a, err := q.answer(max(1, b.Spec.Replicas))
+	q.kept, q.strategy = kept, cmp.Or(where, q.strategy)
+	if missing < 0 {
+		return d.fewer(q.Snapshot, kept, -missing), nil, nil
+	}
+	a, err := q.answer(missing)
 	if err != nil {
 		return nil, nil, err
 	}
 	r := &b.Spec.Resource
-	return a.targets, &entry{a.on, ledger.Record{
+	return a.targets, &entry{on: a.on, cost: a.first.Cost, record: ledger.Record{
 		At: q.Now, Action: "place", Namespace: r.Namespace, OwnerKind: r.Kind, Owner: r.Name, UID: r.UID,
 		Strategy: q.strategy, Node: a.first.Node, Start: q.Now, Reason: a.first.Reason.Kind.String(),
-		Message: fmt.Sprintf("clusters and replicas: %v", a.targets),
+		Message: "replicas by cluster: " + written(a.targets),
 	}}, nil
+}
+
+// written shows people where replicas go.
+func written(targets []target) string {
+	var all []string
+	for _, t := range targets {
+		all = append(all, fmt.Sprintf("%s %d", t.Name, t.Replicas))
+	}
+	return strings.Join(all, ", ")
 }
 
 // about reads what a binding is about. Of what is no Job, only what a replica requests is known.
@@ -182,16 +280,8 @@ func (d *Driver) about(ctx context.Context, b *binding) (sched.Job, policy.Setti
 		d.Log.Warn("reading annotations", "namespace", r.Namespace, "name", r.Name, "error", err)
 	}
 	job, settings := d.View().Settle(&work)
-	job.Request = b.request(j)
+	job.Request = b.needs()
 	return job, settings, nil
-}
-
-// request is what one replica requests.
-func (b *binding) request(j *batchv1.Job) sched.Resources {
-	if len(j.Spec.Template.Spec.Containers) > 0 {
-		return policy.PodRequest(&v1.Pod{Spec: j.Spec.Template.Spec})
-	}
-	return b.needs()
 }
 
 func (d *Driver) patch(ctx context.Context, b *binding, sub string, patch any) (*unstructured.Unstructured, error) {
@@ -229,15 +319,31 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 		if last == nil || l.at.Sub(last.Time) > arrival {
 			continue
 		}
-		request := sent.needs()
-		for range sent.replicas(name) - l.pods[sent.Spec.Resource.Namespace+"/"+sent.Spec.Resource.Name] {
-			if i := slices.IndexFunc(nodes, func(n *sched.Node) bool { return request.Within(n.Free) }); i >= 0 {
-				taken := nodes[i].Place(request)
-				nodes[i] = &taken
+		request, r := sent.needs(), &sent.Spec.Resource
+		comes := int64(replicas(sent.Spec.Clusters, name) - l.pods[r.Namespace+"/"+r.Name])
+		for i, n := range nodes {
+			if here := min(comes, times(request, n.Free)); here > 0 {
+				taken := n.Place(sched.Resources{
+					MilliCPU: here * request.MilliCPU, Memory: here * request.Memory, GPU: here * request.GPU,
+				})
+				nodes[i], comes = &taken, comes-here
 			}
 		}
 	}
 	return nodes, ""
+}
+
+// times is how often a request fits into what is free.
+func times(request, free sched.Resources) int64 {
+	n := int64(math.MaxInt32)
+	for _, r := range [][2]int64{
+		{request.MilliCPU, free.MilliCPU}, {request.Memory, free.Memory}, {request.GPU, free.GPU},
+	} {
+		if r[0] > 0 {
+			n = min(n, r[1]/r[0])
+		}
+	}
+	return n
 }
 
 // arrival is how long what was sent counts as there, seen or not.
@@ -267,12 +373,18 @@ func disproved(l *look, b *binding, there []*binding) string {
 }
 
 // lacksRoom reports whether a scheduler found too little room for a pod and nothing else, or has not looked at it. One
-// that is not the default may not run there.
+// that is not the default may not run there. A pod that requests what we do not count says nothing of other work.
 func lacksRoom(p *v1.Pod) bool {
-	if said := policy.Scheduled(p); said.Type != "" {
-		others := []string{"affinity rules", "topology spread", "volume", "free ports", "claim"}
-		return strings.Contains(said.Message, "Insufficient ") &&
-			!slices.ContainsFunc(others, func(why string) bool { return strings.Contains(said.Message, why) })
+	for name, q := range resources.PodRequests(p, resources.PodResourcesOptions{}) {
+		if !q.IsZero() && policy.ResourcesOf(v1.ResourceList{name: q}) == (sched.Resources{}) {
+			return false
+		}
+	}
+	said := policy.Scheduled(p)
+	says := func(why string) bool { return strings.Contains(said.Message, why) }
+	if said.Type != "" {
+		return slices.ContainsFunc([]string{"Insufficient cpu", "Insufficient memory", "Too many pods"}, says) &&
+			!slices.ContainsFunc([]string{"affinity rules", "topology spread", "volume", "free ports", "claim"}, says)
 	}
 	return p.Spec.SchedulerName == v1.DefaultSchedulerName
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +35,8 @@ func (b *HeldBinding) Free(ctx context.Context, c dynamic.Interface) (freed bool
 		}
 	}
 	_, err = c.Resource(Bindings).Namespace(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, []byte(
-		`{"metadata":{"labels":{"`+v1alpha1.LabelHeld+`":null}},"spec":{"suspension":{"scheduling":false}}}`),
+		`{"metadata":{"labels":{"`+v1alpha1.LabelHeld+`":null},"annotations":{"`+v1alpha1.AnnotationReleasedAt+`":"`+
+			time.Now().UTC().Format(time.RFC3339)+`"}},"spec":{"suspension":{"scheduling":false}}}`),
 		metav1.PatchOptions{})
 	return err == nil, err
 }

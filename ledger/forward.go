@@ -109,8 +109,8 @@ func (c *Consumer) check() error {
 // An Outbox keeps what a cluster has booked until its federation has it. A booking that is to be forwarded is put there
 // in the transaction that books it.
 type Outbox interface {
-	// Outgoing returns some of what is kept, the oldest after a number first.
-	Outgoing(ctx context.Context, after int64, most int) ([]Outgoing, error)
+	// Outgoing returns some of what is kept, the oldest after a number first; of streams that rest, without Packed.
+	Outgoing(ctx context.Context, after int64, most int, rest map[string]bool) ([]Outgoing, error)
 	// Sent drops what the federation has.
 	Sent(ctx context.Context, numbers []int64) error
 	// Backlog tells what is kept. It drops what is more than so many numbers before the youngest.

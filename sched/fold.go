@@ -3,7 +3,6 @@ package sched
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -14,39 +13,34 @@ const loadParts = 8
 
 // foldKey is what nodes have in common that are folded into one.
 type foldKey struct {
-	site               *Site
-	profile            *energy.Profile
-	capacity           Resources
-	speed, pue         float64
-	labels, benchmarks string
-	works, awake       bool
-	parts              Resources // free loadParts of CPU and memory, and free GPUs
-	hasLive            bool
-	live, notInLive    energy.Watts
+	site            *Site
+	profile         *energy.Profile
+	capacity        Resources
+	speed, pue      float64
+	benchmarks      string
+	works, awake    bool
+	parts           Resources // free loadParts of CPU and memory, and free GPUs
+	hasLive         bool
+	live, notInLive energy.Watts
 }
 
 // Fold returns few nodes that stand for many, as one cluster tells another of its room: those of the same site, power
-// profile, capacity, speed, PUE, benchmarks and meter, the same values of some labels, all empty and asleep, all empty
-// and awake, or all at work with about the same load, which is the same eighths of CPU and memory and the same GPUs.
-// Each has the name of the first of its members, their Count, and as much room as the one that has least.
+// profile, capacity, speed, PUE, benchmarks and meter, all empty and asleep, all empty and awake, or all at work with
+// about the same load, which is the same eighths of CPU and memory and the same GPUs. Each has the name of the first of
+// its members, their Count, no labels, and as much room as the one that has least.
 //
 // Strategies that decide job by job place a job on one of the members, which from then on stands for itself; those
 // that match a whole queue look at every member. A job that fits a folded node fits each member. What it costs there
 // is what it costs on the member that has the least room, so between sites a strategy errs by at most twice what the
 // job's cost differs between the members of a node: by nothing where power is linear in the load and where members are
 // alike.
-func Fold(nodes []*Node, labels ...string) []*Node {
+func Fold(nodes []*Node) []*Node {
 	var folded []*Node
 	of := map[foldKey]*Node{}
 	for _, n := range byName(nodes) {
-		var seen map[string]string
-		if len(labels) > 0 {
-			seen = maps.Clone(n.Labels)
-			maps.DeleteFunc(seen, func(key, _ string) bool { return !slices.Contains(labels, key) })
-		}
 		key := foldKey{
 			site: n.Site, profile: n.Profile, capacity: n.Capacity, speed: n.Speed, pue: n.PUE,
-			labels: written(seen), benchmarks: written(n.Benchmarks), works: n.Jobs > 0, awake: n.Awake,
+			benchmarks: written(n.Benchmarks), works: n.Jobs > 0, awake: n.Awake,
 			parts: Resources{
 				MilliCPU: loadParts * n.Free.MilliCPU / max(n.Capacity.MilliCPU, 1),
 				Memory:   loadParts * n.Free.Memory / max(n.Capacity.Memory, 1), GPU: n.Free.GPU,
@@ -56,7 +50,7 @@ func Fold(nodes []*Node, labels ...string) []*Node {
 		one := of[key]
 		if one == nil {
 			one = new(*n)
-			one.Labels, one.Count = seen, 0
+			one.Labels, one.Count = nil, 0
 			of[key] = one
 			folded = append(folded, one)
 		}
@@ -69,7 +63,7 @@ func Fold(nodes []*Node, labels ...string) []*Node {
 }
 
 // written returns what makes two maps alike.
-func written[V any](m map[string]V) string {
+func written(m map[string]energy.Benchmark) string {
 	if len(m) == 0 {
 		return ""
 	}

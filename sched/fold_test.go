@@ -28,7 +28,7 @@ func clustersOf(t *testing.T, rnd *rand.Rand, alike bool) *sched.Snapshot {
 			n := sched.Node{
 				Site: site, Capacity: sched.Resources{MilliCPU: 16000, Memory: 64 << 30, GPU: int64(rnd.IntN(2))},
 				Jobs: rnd.IntN(2), Awake: rnd.IntN(2) == 0, Speed: 0.5 + rnd.Float64(),
-				Labels: map[string]string{"kind": strconv.Itoa(kind % 2), "host": strconv.Itoa(rnd.Int())},
+				Labels: map[string]string{"host": strconv.Itoa(rnd.Int())},
 				Profile: &energy.Profile{
 					Idle: idle, Max: idle * energy.Watts(2+rnd.Float64()), Sleep: idle / 10,
 					Exponent: 0.5 + rnd.Float64(), WakeUp: energy.Joules(1e5 * rnd.Float64()), GPUIdle: 10, GPUMax: 100,
@@ -57,9 +57,6 @@ func clustersOf(t *testing.T, rnd *rand.Rand, alike bool) *sched.Snapshot {
 			AllowedDelay: time.Duration(rnd.IntN(2)*rnd.IntN(12)) * time.Hour,
 		}
 		if rnd.IntN(3) == 0 {
-			j.Selector = map[string]string{"kind": "1"}
-		}
-		if rnd.IntN(3) == 0 {
 			j.Sites = []string{s.Sites[rnd.IntN(len(s.Sites))].Name}
 		}
 		s.Queue = append(s.Queue, j)
@@ -69,7 +66,7 @@ func clustersOf(t *testing.T, rnd *rand.Rand, alike bool) *sched.Snapshot {
 
 func folded(s *sched.Snapshot) *sched.Snapshot {
 	few := *s
-	few.Nodes = sched.Fold(s.Nodes, "kind")
+	few.Nodes = sched.Fold(s.Nodes)
 	return &few
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -33,7 +35,13 @@ func newParts(f *karmada.Flags, api *rest.Config, log *slog.Logger) ([]func(cont
 	if err := errors.Join(errObjects, errFlags, errClient); err != nil {
 		return nil, err
 	}
-	holds := hold.Config{Client: client, View: objects.View, Namespace: v1alpha1.SystemNamespace}
+	holds := hold.Config{
+		Client: client, View: objects.View, Namespace: v1alpha1.SystemNamespace,
+		Stuck: func() { // the kubelet starts it anew
+			log.Error("the hold loop is stuck: ending")
+			os.Exit(1)
+		},
+	}
 	parts := []func(context.Context) error{objects.Run}
 	if f.Records.URL != "" {
 		recorder, err := record.New(f.Records, log)
@@ -45,10 +53,13 @@ func newParts(f *karmada.Flags, api *rest.Config, log *slog.Logger) ([]func(cont
 		o.Record = func(r ledger.Record, on *sched.Snapshot) { recorder.Tell(&record.Entry{Record: r, Question: on}) }
 	}
 	o.View = objects.View // what it knows at first is nothing: Karmada decides alone
+	var loop *hold.Loop   // asks the driver, which tells it
+	o.Started = func(job types.UID) { loop.Started(job) }
 	driver, err := karmada.New(o)
 	if err != nil {
 		return nil, err
 	}
 	holds.Sites = driver.Sites
-	return append(parts, hold.New(holds).Run, driver.Run), nil
+	loop = hold.New(holds)
+	return append(parts, loop.Run, driver.Run), nil
 }

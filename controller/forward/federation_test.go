@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/controller/forward"
@@ -48,6 +49,7 @@ type federation struct {
 	open    opener
 	members access.Members
 	gate    *access.Gate
+	rates   func(node string, from, to time.Time) ledger.Rates
 
 	store   store
 	ledger  *ledger.Ledger
@@ -106,7 +108,7 @@ func (f *federation) begin() {
 
 func (f *federation) handlerOf(l intake.Booker) *intake.Handler {
 	return intake.New(intake.Config{
-		Ledger: l, Members: f.members, Rates: rates, Now: func() time.Time { return f.now }, Log: logs(f.t),
+		Ledger: l, Members: f.members, Rates: f.rates, Now: func() time.Time { return f.now }, Log: logs(f.t),
 		Directory: intake.NewDirectory(intake.DirectoryOptions{Now: time.Now}), Gate: f.gate,
 		AgentUser: "system:serviceaccount:kubenergy-system:kubenergy-agent",
 	})
@@ -252,7 +254,7 @@ func (c *cluster) next(t *testing.T) *ledger.Booking {
 
 func newFederation(t *testing.T, random *rand.Rand, now time.Time, o opener) *federation {
 	f := &federation{
-		t: t, random: random, now: now, open: o, members: access.Members{},
+		t: t, random: random, now: now, open: o, members: access.Members{}, rates: rates,
 		gate: access.NewGate(access.Options{Tokens: apiServer{}, Access: judge{}, Reviews: 1e6}),
 	}
 	for _, name := range []string{"alpha", "beta"} {
@@ -417,6 +419,71 @@ func TestBacklogIsBounded(t *testing.T) {
 	}
 	if rows := rowsOf(t, f.store, q); len(rows) != 1 || rows[0].Energy() != truth.Total.Energy() {
 		t.Errorf("%+v, want the last ten: %d µJ", rows, truth.Total.Energy())
+	}
+}
+
+// damaged is an outbox of which one row is damaged, until it is dropped.
+type damaged struct {
+	ledger.Outbox
+	number int64
+	fail   error // of the next drop
+}
+
+func (d *damaged) Outgoing(ctx context.Context, after int64, most int, rest map[string]bool) (
+	[]ledger.Outgoing, error,
+) {
+	all, err := d.Outbox.Outgoing(ctx, after, most, rest)
+	for i := range all {
+		if all[i].Number == d.number {
+			all[i].Packed = nil
+		}
+	}
+	return all, err
+}
+
+func (d *damaged) Sent(ctx context.Context, numbers []int64) error {
+	if err := d.fail; err != nil {
+		d.fail = nil
+		return err
+	}
+	return d.Outbox.Sent(ctx, numbers)
+}
+
+// TestDamageIsCountedOnce: a damaged booking is dropped and counted, once, though dropping it fails at first.
+func TestDamageIsCountedOnce(t *testing.T) {
+	f := newFederation(t, nil, ledgertest.Noon.Add(time.Hour), inFile(t))
+	f.begin()
+	defer f.end()
+	c := &cluster{name: "alpha", open: inFile(t)}
+	c.begin(f, 1<<40)
+	defer func() { _ = c.store.Close() }()
+	world := ledgertest.World{Nodes: 2, Pods: 2, Epoch: "1"}
+	for node := range 2 {
+		b := world.Booking(node, 1)
+		b.Forward, _ = b.Pack()
+		ledgertest.MustBook(t, c.store, b)
+	}
+	registry, box := prometheus.NewRegistry(), &damaged{c.store, 1, errKilled}
+	forwarder, err := forward.New(forward.Options{
+		URL: "http://localhost", Cluster: "alpha", Most: 1 << 40, Transport: f, Log: logs(t), Registerer: registry,
+		Outbox: func() (ledger.Outbox, error) { return box, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := forwarder.Step(t.Context()); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	c.forward = forwarder
+	drain(t, c)
+	all, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if m.GetName() == "kubenergy_forward_dropped_total" && m.Metric[0].Counter.GetValue() != 1 {
+			t.Errorf("%v bookings are counted as dropped, want 1", m.Metric[0].Counter.GetValue())
+		}
 	}
 }
 

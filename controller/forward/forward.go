@@ -131,7 +131,7 @@ func (f *Forwarder) Step(ctx context.Context) error {
 	if time.Since(f.began) > passEvery {
 		f.after, f.began, f.resting = 0, time.Now(), map[string]bool{}
 	}
-	rows, err := box.Outgoing(ctx, f.after, f.most)
+	rows, err := box.Outgoing(ctx, f.after, f.most, f.resting)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,8 @@ func (f *Forwarder) Step(ctx context.Context) error {
 		f.wait = lookEvery
 		return nil
 	}
-	send, body, gone, after := f.choose(rows)
+	send, body, damaged, after := f.choose(rows)
+	gone := damaged
 	if len(send) > 0 {
 		refused, err := f.post(ctx, body, len(send))
 		if r, ok := errors.AsType[*central.Refused](err); ok &&
@@ -158,7 +159,10 @@ func (f *Forwarder) Step(ctx context.Context) error {
 	if err := box.Sent(ctx, gone); err != nil {
 		return err
 	}
-	f.after = after
+	if f.after = after; len(damaged) > 0 {
+		f.dropped.Add(float64(len(damaged)))
+		f.o.Log.Error("bookings that are to be forwarded are damaged on disk, and dropped", "dropped", len(damaged))
+	}
 	return nil
 }
 
@@ -166,11 +170,9 @@ func (f *Forwarder) Step(ctx context.Context) error {
 func (f *Forwarder) choose(rows []ledger.Outgoing) (send []ledger.Outgoing, body []byte, damaged []int64, after int64) {
 	for _, o := range rows {
 		switch {
+		case f.resting[o.Stream]:
 		case o.Packed == nil:
 			damaged = append(damaged, o.Number)
-			f.dropped.Inc()
-			f.o.Log.Error("a booking that is to be forwarded is damaged on disk, and dropped", "stream", o.Stream)
-		case f.resting[o.Stream]:
 		case len(send) > 0 && len(body)+len(o.Packed) > mostBytes:
 			return send, body, damaged, after
 		default:

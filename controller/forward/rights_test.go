@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/server"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 )
@@ -320,6 +321,46 @@ func TestRefusedStreamsRest(t *testing.T) {
 	}
 	if got, want := g.booked()["alpha/node0000"], truth.Total.Energy(); got != want {
 		t.Errorf("%v are booked, want %v", got, want)
+	}
+}
+
+// TestRefusedBeginsCostNothing: a booking that begins a stream, and is refused each minute, leaves the node's begins.
+func TestRefusedBeginsCostNothing(t *testing.T) {
+	g := newGuarded(t, usual)
+	impossible := pack(t, world.Booking(0, 1), func(b *ledger.Booking) {
+		b.Batch.Unknown, b.Batch.Measured = b.Batch.Unknown+200e9, b.Batch.Measured+200e9
+	})
+	for range 60 {
+		if _, answer := g.send("alpha", "alpha", impossible); len(answer.Refused) != 1 {
+			t.Fatalf("%+v", answer)
+		}
+	}
+	if _, answer := g.send("alpha", "alpha", pack(t, world.Booking(0, 1))); answer.Booked != 1 {
+		t.Errorf("after 60 refusals: %+v", answer)
+	}
+}
+
+// TestABookingThatPanics costs itself; other streams of the request go on.
+func TestABookingThatPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	g := newGuarded(t, usual)
+	lines := [][]byte{pack(t, world.Booking(0, 1)), pack(t, world.Booking(1, 1))}
+	g.rates = func(node string, from, to time.Time) ledger.Rates {
+		if node == "alpha/node0000" {
+			panic("planted")
+		}
+		return rates(node, from, to)
+	}
+	g.end()
+	g.begin()
+	if _, answer := g.send("alpha", "alpha", lines...); answer.Booked != 1 || answer.Refused[0] == "" {
+		t.Errorf("%+v", answer)
+	}
+	g.rates = rates
+	g.end()
+	g.begin()
+	if _, answer := g.send("alpha", "alpha", lines...); answer.Booked != 2 {
+		t.Errorf("mended: %+v", answer)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -24,7 +25,8 @@ const (
 	mostForwardedBytes = 32 << 20
 	mostPacked         = 4 << 20 // bytes of it, compressed
 
-	mostUnpacks = 2 // bodies of members in memory
+	mostUnpacks = 2  // bodies of members in memory
+	mostBooking = 64 // streams of a request that are booked at once
 )
 
 // member is what is remembered of a cluster that forwards what it books. A lie of a member reaches no further than its
@@ -75,6 +77,7 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings of this cluster in a minute")
 	}
 	var all errgroup.Group
+	all.SetLimit(mostBooking)
 	for of, lines := range streams {
 		all.Go(func() error { return h.bookStream(r.Context(), m, of.Node, lines) })
 	}
@@ -133,7 +136,10 @@ func (m *member) read(packed []byte) (all []*forwarded, streams map[batch.Stream
 func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines []*forwarded) error {
 	for i, l := range lines {
 		if l.err == nil {
-			l.err = h.bookForwarded(ctx, m, l.Booking)
+			l.err = errPanicked
+			panics.Survive(h.c.Log, "intake", "a booking of a cluster", func() {
+				l.err = h.bookForwarded(ctx, m, l.Booking)
+			})
 		}
 		switch {
 		case l.err == nil:
@@ -150,8 +156,11 @@ func (h *Handler) bookStream(ctx context.Context, m *member, node string, lines 
 	return nil
 }
 
+var errPanicked = fmt.Errorf("%w: booking it panicked", ErrRefused)
+
 // bookForwarded checks, prices and books what a member has booked.
 func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Booking) error {
+	var receipt ledger.Receipt
 	now, bt := h.c.Now(), b.Batch
 	name := bt.Stream.Node
 	if !m.nodes.admit("", name, now) {
@@ -166,6 +175,11 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 	if !ok {
 		return fmt.Errorf("%w: too many streams of this node, or gaps in them", ErrRefused)
 	}
+	defer func() { // what is refused is sent again each minute
+		if !receipt.New {
+			undo()
+		}
+	}()
 	h.correct(bt, now)
 	if b.Agentless {
 		n.envelope.count(now)
@@ -183,10 +197,7 @@ func (h *Handler) bookForwarded(ctx context.Context, m *member, b *ledger.Bookin
 		}
 	}
 	b.Received, b.NodeSince, b.Rates = now, since, h.c.Rates(name, bt.Start, bt.End)
-	receipt, err := h.commit(ctx, n, b, done)
-	if !receipt.New {
-		undo()
-	}
+	receipt, err = h.commit(ctx, n, b, done)
 	if err == nil && receipt.Booked {
 		h.metrics.energy.Add(joules(bt.Measured))
 	}

@@ -7,5 +7,7 @@
 //   - Deadlines are instants on the API server's clock. A local clock that is wrong ends no hold early:
 //     TestReleaserFollowsTheServersClock.
 //   - While the API server is away, it is not asked in a storm, and nothing is lost: TestReleaserWaitsForTheServer.
+//   - Of thousands of suspended bindings of Karmada those are let go whose Jobs are not held, and the API server is not
+//     asked about the others: TestManyBindings.
 //   - A Job that its owner has taken over is left alone: TestReleaserRespectsATakeover.
 package release

@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -24,6 +25,7 @@ type Held struct {
 type heldJob struct {
 	kube.HeldJob
 	namespace, name string
+	suspended       bool
 	work            policy.Work
 	latest          time.Time // that the Job itself names; zero: none that makes sense
 
@@ -51,7 +53,9 @@ func (h *Held) Saw(o client.Object) {
 		h.Lost(j)
 		return
 	}
-	seen := &heldJob{HeldJob: kube.SeenJob(j), namespace: j.Namespace, name: j.Name}
+	seen := &heldJob{
+		HeldJob: kube.SeenJob(j), namespace: j.Namespace, name: j.Name, suspended: ptr.Deref(j.Spec.Suspend, false),
+	}
 	seen.work, _ = policy.ReadJob(j) // what makes no sense counts as not said
 	if latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart]); err == nil &&
 		Plausible(latest, j.CreationTimestamp.Time) {
@@ -84,6 +88,14 @@ func (h *Held) Lost(o client.Object) {
 	if h.byNamespace[o.GetNamespace()]--; h.byNamespace[o.GetNamespace()] <= 0 {
 		delete(h.byNamespace, o.GetNamespace())
 	}
+}
+
+// waits reports whether a Job is known to be held, and suspended.
+func (h *Held) waits(uid string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	j := h.jobs[types.UID(uid)]
+	return j != nil && j.suspended
 }
 
 // Count returns how many Jobs are held in a namespace, or in all.

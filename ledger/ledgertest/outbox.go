@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -28,7 +29,7 @@ func Outbox(t *testing.T, s interface {
 		}
 	}
 	kept := func(after int64, most int) (numbers []int64, packed []string) {
-		all, err := s.Outgoing(t.Context(), after, most)
+		all, err := s.Outgoing(t.Context(), after, most, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,6 +59,7 @@ func Outbox(t *testing.T, s interface {
 	if _, some := kept(numbers[1], 2); !slices.Equal(some, want[2:4]) {
 		t.Errorf("two after the second are %q", some)
 	}
+	rests(t, s, &world.Booking(1, 3).Batch.Stream, want)
 	unsent(t, s, true)
 	backlog(100, 5, 0)
 	sent(numbers[0], numbers[2])
@@ -70,6 +72,21 @@ func Outbox(t *testing.T, s interface {
 	book(0, 5, true)
 	if again, _ := kept(0, 100); len(again) != 1 || again[0] <= numbers[4] {
 		t.Errorf("number %d after %d", again, numbers[4])
+	}
+}
+
+// rests wants all rows while a stream rests, that of the stream without what is packed.
+func rests(t *testing.T, s ledger.Outbox, of *batch.Stream, want []string) {
+	t.Helper()
+	rest := map[string]bool{"another": true, of.Node + " " + of.Boot + " " + of.Epoch: true}
+	all, err := s.Outgoing(t.Context(), 0, 100, rest)
+	if err != nil || len(all) != len(want) {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for i, o := range all {
+		if rest[o.Stream] == (string(o.Packed) == want[i]) {
+			t.Errorf("%q of stream %s: want %q, and nothing of what rests", o.Packed, o.Stream, want[i])
+		}
 	}
 }
 

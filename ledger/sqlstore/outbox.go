@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -21,10 +22,23 @@ func (b *booker) outgoing(k *ledger.Booking) []any {
 	return sealed([]any{b.now, fmt.Sprintf("%s %s %s", s.Node, s.Boot, s.Epoch), k.Forward})
 }
 
+const mostResting = 10_000 // streams in a statement: engines limit that
+
 // Outgoing implements [ledger.Outbox].
-func (d *DB) Outgoing(ctx context.Context, after int64, most int) (all []ledger.Outgoing, err error) {
-	rows, err := d.reads.QueryContext(ctx,
-		"SELECT id, at, stream, payload, crc FROM outbox WHERE id > $1 ORDER BY id LIMIT $2", after, most)
+func (d *DB) Outgoing(ctx context.Context, after int64, most int, rest map[string]bool) (
+	all []ledger.Outgoing, err error,
+) {
+	var resting strings.Builder
+	args := []any{after, most}
+	for stream := range rest {
+		if len(args) == mostResting {
+			break
+		}
+		args = append(args, stream)
+		fmt.Fprintf(&resting, ", $%d", len(args))
+	}
+	rows, err := d.reads.QueryContext(ctx, "SELECT id, at, stream, CASE WHEN stream IN (''"+resting.String()+
+		") THEN NULL ELSE payload END, crc FROM outbox WHERE id > $1 ORDER BY id LIMIT $2", args...)
 	if err = forEach(rows, err, func(rows *sql.Rows) error {
 		var o ledger.Outgoing
 		var at, sum int64

@@ -797,3 +797,29 @@ func TestNewLeaderSaysWhyThingsWait(t *testing.T) {
 		}
 	})
 }
+
+// Where no pods are seen, starts are told: a hundred Jobs whose window opens at once go as fast as they start.
+func TestStartsThatAreTold(t *testing.T) {
+	var told atomic.Int64
+	during(t, func(w *world, _ *Config) {
+		w.client.PrependReactor("patch", "jobs", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			p := a.(clienttesting.PatchAction)
+			if strings.Contains(string(p.GetPatch()), "/spec/suspend") {
+				time.AfterFunc(100*time.Millisecond, func() {
+					told.Add(1)
+					w.loop.Started(types.UID(p.GetName()))
+				})
+			}
+			return false, nil, nil
+		})
+	}, func(w *world) {
+		w.green(time.Hour)
+		for i := range 100 {
+			w.job(fmt.Sprint("j", i), marked(3*time.Hour))
+		}
+		time.Sleep(time.Hour + 20*time.Second)
+		if n := told.Load(); n != 100 {
+			t.Errorf("%d of 100 were let go within 20 s of their window", n)
+		}
+	})
+}

@@ -69,6 +69,15 @@ func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
 	return nil
 }
 
+// Started tells that what was released has started, where its pods are not seen: in a federation. Any goroutine may
+// call it, more than once.
+func (l *Loop) Started(uid types.UID) {
+	if _, awaited := l.starts.Load(uid); awaited {
+		at := l.clock.Now()
+		l.post(func() { l.sawStart(uid, at) })
+	}
+}
+
 // bound is called for every pod that got a node.
 func (l *Loop) bound(pod *v1.Pod) {
 	at, uid := l.clock.Now(), pod.UID

@@ -81,7 +81,7 @@ func (s *stage) where(t *testing.T) {
 	c.comes("it is reached again", work{}, "north=1")
 
 	none := c.tries(work{placement: divided + ", clusterAffinity: {clusterNames: [nowhere]}"})
-	if none.reason != "Unschedulable" || none.to != "" ||
+	if none.reason != "NoClusterFit" || none.to != "" ||
 		!strings.Contains(none.message, "the cluster affinity does not match") {
 		t.Errorf("what may go nowhere went to %q: %s: %s", none.to, none.reason, none.message)
 	}

@@ -29,17 +29,12 @@ func (plain) Unmarshal(data []byte, v any) error {
 
 func (plain) Name() string { return "proto" }
 
-// official is the official estimator of all clusters but one, which has none that lives.
-type official struct{ at, dead string }
+// official is the official estimator of all clusters.
+type official struct{ at string }
 
 const officially = 7
 
-func (o *official) address(cluster string) string {
-	if cluster == "dead" {
-		return o.dead
-	}
-	return o.at
-}
+func (o *official) address(string) string { return o.at }
 
 func startOfficial(t *testing.T, config *tls.Config) *official {
 	t.Helper()
@@ -55,7 +50,7 @@ func startOfficial(t *testing.T, config *tls.Config) *official {
 	l := listen(t)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
-	return &official{l.Addr().String(), kit.Address(t)}
+	return &official{l.Addr().String()}
 }
 
 // message is a field of a message that holds bytes.
@@ -106,8 +101,8 @@ func (s *stage) estimator(t *testing.T, address string) {
 	says("it waits", "north", "2", "7")
 	says("it waits", "south", "2", "0")
 	says("others do not", "south", "1500m", "7")
-	if got, code := call("MaxAvailableReplicas", question("dead", "2")); code != codes.Unavailable {
-		t.Errorf("of a cluster whose estimator is dead: %s, %v", got, code)
+	if got, code := call("MaxAvailableReplicas", question("elsewhere", "2")); code != codes.NotFound {
+		t.Errorf("of a cluster that is not a member: %s, %v", got, code)
 	}
 	if got, _ := call("GetUnschedulableReplicas", question("south", "2")); got != "7" {
 		t.Errorf("of unschedulable replicas: %s", got)

@@ -131,7 +131,8 @@ type federation struct {
 type member struct {
 	name, region, site string
 	nodes              []lab.NodeSpec
-	lies               bool // nothing schedules its pods
+	lies               bool  // nothing schedules its pods
+	link               *link // by which Karmada reaches it; nil: directly
 }
 
 // binaries builds Karmada's programs of the checkout, once.
@@ -145,7 +146,9 @@ func binaries(t *testing.T) (bin, src string) {
 	if bin == "" {
 		bin = filepath.Join(kit.Root, "out", "karmada")
 	}
-	programs := []string{"aggregated-apiserver", "controller-manager", "karmadactl", "scheduler", "webhook"}
+	programs := []string{
+		"aggregated-apiserver", "controller-manager", "karmadactl", "scheduler", "scheduler-estimator", "webhook",
+	}
 	var missing []string
 	for _, p := range programs {
 		if _, err := os.Stat(filepath.Join(bin, p)); err != nil {
@@ -193,7 +196,7 @@ func start(t *testing.T, members ...member) *federation {
 	}
 	f.install(src)
 	for _, m := range members {
-		f.karmadactl("join", m.name, "--cluster-kubeconfig", f.members[m.name].kubeconfig)
+		f.karmadactl("join", m.name, "--cluster-kubeconfig", f.reaches(m))
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"kubenergy.io/site":%q}},"spec":{"region":%q}}`, m.site, m.region)
 		f.patch(f.t, clusters, "", m.name, patch)
 	}
@@ -206,6 +209,24 @@ func start(t *testing.T, members ...member) *federation {
 		return true
 	})
 	return f
+}
+
+// reaches returns the kubeconfig by which Karmada reaches a member.
+func (f *federation) reaches(m member) string {
+	f.t.Helper()
+	s := f.members[m.name]
+	if m.link == nil {
+		return s.kubeconfig
+	}
+	m.link.address, m.link.to = kit.Address(f.t), strings.TrimPrefix(s.config.Host, "https://")
+	m.link.join(f.t)
+	f.t.Cleanup(m.link.cut)
+	text, err := os.ReadFile(s.kubeconfig)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return kit.Write(f.t, filepath.Join(f.dir, m.name+".kubeconfig"),
+		bytes.ReplaceAll(text, []byte(m.link.to), []byte(m.link.address)))
 }
 
 func (f *federation) install(src string) {
@@ -260,20 +281,36 @@ spec:
 	})
 	f.apply(f.t, []byte(strings.NewReplacer("https://karmada-webhook.karmada-system.svc:443", "https://"+webhook,
 		"{{caBundle}}", ca).Replace(string(text))))
-	// Tests play hours in minutes. Karmada's limits on requests, how seldom it looks at members, and how long it doubts
-	// what it saw would stretch them.
+	// Tests play hours in minutes. Karmada's limits on requests, how seldom it looks at members, how long it doubts what
+	// it saw and waits between two attempts would stretch them.
 	f.program("controller-manager", "--kubeconfig="+f.kubeconfig, "--cluster-status-update-frequency=1s",
 		"--cluster-failure-threshold=10s", "--cluster-success-threshold=10s",
 		"--kube-api-qps=1000", "--kube-api-burst=1000", "--cluster-api-qps=1000", "--cluster-api-burst=1000",
-		"--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000",
+		"--rate-limiter-qps=1000", "--rate-limiter-bucket-size=1000", "--rate-limiter-max-delay=5s",
 		"--metrics-bind-address=0", "--health-probe-bind-address="+kit.Address(f.t),
-		"--enable-no-execute-taint-eviction=true")
+		"--enable-no-execute-taint-eviction=true", "--feature-gates=Failover=true")
 }
 
 // scheduler starts karmada-scheduler. It asks estimators.
-func (f *federation) scheduler() {
+func (f *federation) scheduler() *kit.Process {
 	f.t.Helper()
-	f.plainScheduler("--enable-scheduler-estimator=true", "--insecure-skip-estimator-verify=true")
+	return f.plainScheduler("--enable-scheduler-estimator=true", "--insecure-skip-estimator-verify=true")
+}
+
+// estimator starts Karmada's own estimator of a member.
+func (f *federation) estimator(name string) *kit.Process {
+	f.t.Helper()
+	_, port, _ := net.SplitHostPort(kit.Address(f.t))
+	f.apply(f.t, fmt.Appendf(nil, `
+apiVersion: v1
+kind: Service
+metadata: {name: karmada-scheduler-estimator-%s, namespace: karmada-system}
+spec: {type: ExternalName, externalName: localhost, ports: [{name: grpc, port: 10352, targetPort: %s}]}
+`, name, port))
+	return f.program("scheduler-estimator", "--kubeconfig="+f.members[name].kubeconfig, "--cluster-name="+name,
+		"--server-port="+port, "--grpc-auth-cert-file="+f.pki.file("tls.crt"), "--grpc-auth-key-file="+f.pki.file("tls.key"),
+		"--insecure-skip-grpc-client-verify=true", "--metrics-bind-address="+kit.Address(f.t),
+		"--health-probe-bind-address="+kit.Address(f.t))
 }
 
 // standIn starts the karmada-scheduler that deploy/karmada/host.yaml has for when none of ours lives. It asks no

@@ -36,7 +36,7 @@ func (s *stage) controllerAlone(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		client := dynamic.NewForConfigOrDie(s.account("kubenergy-controller"))
-		ended <- release.Bindings(ctx, client, slog.New(slog.DiscardHandler))
+		ended <- release.Bindings(ctx, client, release.NewHeld(), slog.New(slog.DiscardHandler))
 	}()
 	defer func() {
 		stop()

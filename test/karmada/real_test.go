@@ -65,7 +65,8 @@ current-context: c
 `, config.Host, base64.StdEncoding.EncodeToString(config.CAData), config.BearerToken))
 	return kit.Start(f.t, f.dir, "kubenergy-karmada", exec.Command(kit.Build(f.t, "./cmd/kubenergy-karmada"),
 		append([]string{
-			"--kubeconfig=" + kubeconfig, "--estimator-bind-address=" + kit.Address(f.t), "--estimator-service=localhost",
+			"--kubeconfig=" + kubeconfig, "--metrics-bind-address=",
+			"--estimator-bind-address=" + kit.Address(f.t), "--estimator-service=localhost",
 			"--tls-cert-file=" + f.pki.file("tls.crt"), "--tls-private-key-file=" + f.pki.file("tls.key"),
 		}, args...)...))
 }

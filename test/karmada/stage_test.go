@@ -127,6 +127,7 @@ func (s *stage) install() {
 	s.apply(t, s.file("federation.yaml"))
 	s.apply(t, deploy.HoldAdmission)
 	s.apply(t, s.file("admission.yaml"))
+	s.apply(t, s.file("guard.yaml"))
 	s.apply(t, []byte(`
 {apiVersion: kubenergy.io/v1alpha1, kind: PowerProfile, metadata: {name: box}, spec: {idleWatts: 100, maxWatts: 300}}
 ---

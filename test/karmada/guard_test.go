@@ -1,0 +1,204 @@
+package karmada
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install" // kinds and defaults
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// guarded is an API server's admission with the policies of deploy/karmada/guard.yaml, and no API server.
+type guarded struct {
+	*validating.Plugin
+	objects admission.ObjectInterfaces
+}
+
+func newGuarded(t *testing.T) *guarded {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(kit.Root, "deploy", "karmada", "guard.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := []runtime.Object{&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+		var raw runtime.RawExtension
+		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		o, _, err := legacyscheme.Codecs.UniversalDeserializer().Decode(raw.Raw, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		legacyscheme.Scheme.Default(o)
+		policies = append(policies, o)
+	}
+	g := &guarded{}
+	if g.Plugin, err = validating.NewPlugin(nil); err != nil {
+		t.Fatal(err)
+	}
+	client, scheme := fake.NewClientset(policies...), runtime.NewScheme()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	g.objects = admission.NewObjectInterfacesFromScheme(scheme)
+	g.SetExternalKubeClientSet(client)
+	g.SetExternalKubeInformerFactory(factory)
+	g.SetRESTMapper(meta.NewDefaultRESTMapper(nil))
+	g.SetDynamicClient(dynamicfake.NewSimpleDynamicClient(scheme))
+	g.SetAuthorizer(authorizerfactory.NewAlwaysAllowAuthorizer())
+	g.SetDrainedNotification(t.Context().Done())
+	if err := g.ValidateInitialization(); err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	if !g.WaitForReady() {
+		t.Fatal("the policies are not read")
+	}
+	return g
+}
+
+const (
+	ourAccount = "system:serviceaccount:kubenergy-system:kubenergy-karmada"
+	aBinding   = `{"apiVersion":"work.karmada.io/v1alpha2","kind":"ResourceBinding",
+		"metadata":{"name":"b","namespace":"n","labels":{"resourcebinding.karmada.io/permanent-id":"1"},
+			"annotations":{"policy.karmada.io/applied-placement":"{}","a":"b"},"finalizers":["karmada.io/f"]},
+		"spec":{"resource":{"apiVersion":"batch/v1","kind":"Job","namespace":"n","name":"j"},"replicas":2,
+			"clusters":[{"name":"north","replicas":2}],"placement":{"clusterAffinity":{"clusterNames":["north"]}}},
+		"status":{"schedulerObservedGeneration":1,"aggregatedStatus":[{"clusterName":"north"}],"conditions":[
+			{"type":"Scheduled","status":"True"},{"type":"FullyApplied","status":"True"}]}}`
+	asksForUs = `{"spec":{"schedulerName":"kubenergy"}}`
+	isHeld    = `{"metadata":{"labels":{"kubenergy.io/held":"true"}},"spec":{"suspension":{"scheduling":true,
+		"dispatching":true}}}`
+	places = `{"metadata":{"annotations":{"policy.karmada.io/applied-placement":"{\"a\":1}"}},
+		"spec":{"clusters":[{"name":"south","replicas":2}]}}`
+	says = `{"status":{"schedulerObservedGeneration":2,"lastScheduledTime":"2026-11-03T12:00:00Z","conditions":[
+		{"type":"FullyApplied","status":"True"},{"type":"Scheduled","status":"False"}]}}`
+	free = `{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspension":{"scheduling":false}}}`
+)
+
+// asks has admission judge a request that changes an object; "": it creates one.
+func (g *guarded) asks(t *testing.T, r schema.GroupVersionResource, old, sub, change, who string) error {
+	t.Helper()
+	read := func(text string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		if err := o.UnmarshalJSON([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	var before, after runtime.Object
+	operation := admission.Create
+	switch {
+	case old == "":
+		after = read(change)
+	case change == "":
+		operation, before = admission.Delete, read(old)
+	default:
+		operation, before, after = admission.Update, read(old), read(merged(t, old, change))
+	}
+	kind := read(old + map[bool]string{true: change}[old == ""]).GroupVersionKind()
+	return g.Validate(t.Context(), admission.NewAttributesRecord(after, before, kind, "n", "b", r, sub, operation, nil,
+		false, &user.DefaultInfo{Name: who}), g.objects)
+}
+
+func merged(t *testing.T, text string, patches ...string) string {
+	t.Helper()
+	for _, patch := range patches {
+		next, err := jsonpatch.MergePatch([]byte(text), []byte(patch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = string(next)
+	}
+	return text
+}
+
+// TestGuard tries what a stolen token of ours must not be good for, by what the API server itself judges policies with.
+func TestGuard(t *testing.T) {
+	g := newGuarded(t)
+	ours, held := merged(t, aBinding, asksForUs), merged(t, aBinding, isHeld)
+	secret := `{"spec":{"resource":{"apiVersion":"v1","kind":"Secret"}}}`
+	for what, c := range map[string]struct {
+		old, sub, change string
+		may              bool
+	}{
+		"places what asks for it": {ours, "", places, true},
+		"places another's":        {aBinding, "", places, false},
+		"says that another's is placed": {
+			aBinding, "", `{"metadata":{"annotations":{"policy.karmada.io/applied-placement":"1"}}}`, false,
+		},
+		"says what a scheduler says": {ours, "status", says, true},
+		"says it first": {
+			merged(t, ours, `{"status":null}`), "status",
+			`{"status":{"conditions":[{"type":"Scheduled","status":"True"}]}}`, true,
+		},
+		"says it of another's":   {aBinding, "status", says, false},
+		"says what members say":  {ours, "status", `{"status":{"aggregatedStatus":[]}}`, false},
+		"says another condition": {ours, "status", `{"status":{"conditions":[]}}`, false},
+		"lets go what is held":   {held, "", free, true},
+		"lets go what our label is not on": {
+			merged(t, held, `{"metadata":{"labels":{"kubenergy.io/held":null}}}`), "",
+			`{"spec":{"suspension":{"scheduling":false}}}`, false,
+		},
+		"suspends": {
+			merged(t, held, `{"spec":{"suspension":null}}`), "", `{"spec":{"suspension":{"scheduling":true}}}`, false,
+		},
+		"ends another suspension": {held, "", `{"spec":{"suspension":{"dispatching":null}}}`, false},
+		"suspends otherwise": {
+			held, "", `{"spec":{"suspension":{"dispatchingOnClusters":{"clusterNames":["north"]}}}}`, false,
+		},
+		"annotates what is held":     {held, "", `{"metadata":{"annotations":{"kubenergy.io/reason":"x"}}}`, true},
+		"marks what is not held":     {ours, "", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`, false},
+		"changes another annotation": {held, "", `{"metadata":{"annotations":{"a":null}}}`, false},
+		"changes another label": {
+			ours, "", `{"metadata":{"labels":{"resourcebinding.karmada.io/permanent-id":"2"}}}`, false,
+		},
+		"has a Secret sent":     {merged(t, ours, isHeld), "", secret, false},
+		"changes replicas":      {ours, "", `{"spec":{"replicas":9}}`, false},
+		"adds a field":          {ours, "", `{"spec":{"propagateDeps":true}}`, false},
+		"takes a field away":    {ours, "", `{"spec":{"placement":null}}`, false},
+		"has itself asked for":  {aBinding, "", `{"spec":{"schedulerName":"kubenergy","clusters":[]}}`, false},
+		"takes a finalizer off": {ours, "", `{"metadata":{"finalizers":null}}`, false},
+		"creates a binding":     {"", "", aBinding, false},
+		"deletes a binding":     {ours, "", "", false},
+	} {
+		err := g.asks(t, bindings, c.old, c.sub, c.change, ourAccount)
+		if c.may != (err == nil) || err != nil && !strings.Contains(err.Error(), "denied request: KubEnergy") {
+			t.Errorf("our account %s: %v", what, err)
+		}
+	}
+	if err := g.asks(t, bindings, aBinding, "", secret, "system:karmada"); err != nil {
+		t.Errorf("Karmada is refused: %v", err)
+	}
+	for kind, may := range map[string]bool{`"batch/v1","kind":"Job"`: true, `"apps/v1","kind":"Deployment"`: false} {
+		err := g.asks(t, rebalancers, "", "", `{"apiVersion":"apps.karmada.io/v1alpha1","kind":"WorkloadRebalancer",
+			"spec":{"workloads":[{"apiVersion":"batch/v1","kind":"Job","name":"j"},{"name":"x","apiVersion":`+kind+`}]}}`,
+			ourAccount)
+		if may != (err == nil) {
+			t.Errorf("moving %s: %v", kind, err)
+		}
+	}
+}
