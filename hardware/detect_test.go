@@ -163,7 +163,7 @@ func TestDetect(t *testing.T) {
 			node: node{labels: nfd("ARM", "15", "1"), cpus: 8, memory: 16 * gb},
 		},
 		{
-			what: "nothing said", note: "no annotation, instance type or Node Feature Discovery",
+			what: "nothing said", note: "no annotation, instance type, Node Feature Discovery or agent",
 			node: node{labels: map[string]string{"kubernetes.io/arch": "amd64"}, cpus: 8, memory: 16 * gb},
 		},
 		{

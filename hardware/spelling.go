@@ -22,8 +22,16 @@ var (
 func words(name string) []string {
 	parts := func(c rune) bool { return !alphanumeric(c) && c != '.' && c != '+' }
 	all := strings.FieldsFunc(strings.ToLower(name), parts)
-	return slices.DeleteFunc(all, func(w string) bool { return w == "r" || w == "tm" })
+	all = slices.DeleteFunc(all, func(w string) bool { return w == "r" || w == "tm" })
+	if i := slices.Index(all, plus); i > 0 {
+		all[i-1] += "+"
+		all = slices.Delete(all, i, i+1)
+	}
+	return all
 }
+
+// plus stands for the sign in labels, which cannot have it.
+const plus = "plus"
 
 func alphanumeric(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 

@@ -62,6 +62,7 @@ type Defaults struct {
 	// of a namespace.
 	Schedulers map[string]Terms
 	NodePower  map[string]*energy.Profile // by node; "": of nodes of which nothing else is known
+	AnyPower   *energy.Profile            // of the same, for books alone: the scheduler has none; nil: there is none
 	Hardware   *hardware.Catalog          // nil: the bundled one alone
 }
 
