@@ -73,8 +73,8 @@ func (s *profileScore) table() *report.Table {
 	}}
 	for _, r := range s.Rows {
 		cells := []any{
-			r.CPU, r.Basis, int(r.Sockets), int(r.Threads), r.MemoryGB, float64(r.Idle), float64(r.ProfileIdle), r.IdleError,
-			float64(r.Full), float64(r.ProfileFull), r.FullError,
+			r.CPU, r.Basis, int(r.Sockets), int(r.Threads), r.MemoryGB, float64(r.Idle), float64(r.ProfileIdle),
+			r.IdleError, float64(r.Full), float64(r.ProfileFull), r.FullError,
 		}
 		if r.Basis == "" {
 			cells[6], cells[7], cells[9], cells[10] = nil, nil, nil, nil

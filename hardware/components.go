@@ -51,8 +51,7 @@ const idleShareOfGPU = 0.1
 // is unknown what the node draws then. Equal components get one and the same pointer: read only.
 //
 // The CPU's part is its share of the socket by hardware threads: all of it for machines of their own, which have whole
-// sockets. Memory whose power the CPU's profile contains is not counted again. How power grows over utilisation is the
-// CPU's, for memory too.
+// sockets. Memory whose power the CPU's profile contains is not counted again; that of the rest follows its use.
 //
 // A GPU's PUE other than the node's is folded into the watts of the GPUs, so that the PUE of the node times those is
 // what the facility draws for them.
@@ -97,6 +96,7 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 		return nil, err
 	}
 	idle, full := sockets*cpu.IdlePower, sockets*cpu.IdlePower+sockets*capped(cpu, k.MaxGHz, exp)
+	memory := energy.Watts(0)
 	source := []string{
 		fmt.Sprintf("%d threads of %s (%s)", k.CPUs, k.CPUModel, cmp.Or(cpu.Source, "as the catalogue says")),
 	}
@@ -105,12 +105,14 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 		m, name := c.memory(k.MemType)
 		idle += m.BaseIdlePower + energy.Watts(gb)*m.IdlePowerPerGB
 		full += m.BaseIdlePower + energy.Watts(gb)*m.MaxPowerPerGB
+		memory = energy.Watts(gb) * (m.MaxPowerPerGB - m.IdlePowerPerGB)
 		source = append(source, fmt.Sprintf("%.4g GB of %s", gb, name))
 	}
 	p := &energy.Profile{
 		Name: c.name(k), Idle: cents(idle), Max: cents(full), Exponent: exp, Sleep: cents(idle),
 		Quality: energy.Estimated,
 	}
+	p.Memory = min(cents(memory), p.Max-p.Idle)
 	if k.GPUs > 0 {
 		said, err := c.addGPUs(p, k)
 		if err != nil {

@@ -32,7 +32,8 @@ const (
 	annotationGPUPUE = gardener + "gpu-pue"
 )
 
-// Labels of nodes that name their hardware; those of CPUs and GPUs may be annotations as well. The instance type comes before what is read from the CPU.
+// Labels of nodes that name their hardware; those of CPUs and GPUs may be annotations as well. The instance type comes
+// before what is read from the CPU.
 const (
 	// name: the CPU
 	labelCPUModel = "node.kubernetes.io/cpu-model"
@@ -99,13 +100,13 @@ func (k *Kind) note(format string, args ...any) {
 // memory, GPUs. It returns the profile of its hardware, and false where hardware is not known: no profile rather than
 // that of other hardware, or of one half of it. The profile is shared: read only.
 //
-// The CPU is that of Compute Gardener's annotation, else of the label node.kubernetes.io/cpu-model, else of the
-// instance type, else of Node Feature Discovery or the node's agent: its model name, its family and model, or, as a
-// fallback, its family alone. The instance type comes before what is read from the CPU, because it says which part of a server the node
-// is, and because CPUs of several generations share one family and model. GPUs are those of the annotation, else of
-// the labels node.kubernetes.io/gpu-model, nvidia.com/gpu.product, amd.com/gpu.product-name and
-// cloud.google.com/gke-accelerator, else of the instance type, else those that the node's agent tells. What is written but unknown is noted, and the next one
-// is asked.
+// The CPU is that of Compute Gardener's annotation, else of the annotation or label node.kubernetes.io/cpu-model, else
+// of the instance type, else the model name of Node Feature Discovery, then of the node's agent, else family and model,
+// or, as a fallback, the family alone. The instance type comes before what is read from the CPU, because it says which
+// part of a server the node is, and because CPUs of several generations share one family and model. GPUs are those of
+// the annotation, else of the annotation or label node.kubernetes.io/gpu-model, else of the labels
+// nvidia.com/gpu.product, amd.com/gpu.product-name and cloud.google.com/gke-accelerator, else of the instance type, else
+// those that the node's agent tells. What is written but unknown is noted, and the next one is asked.
 func (c *Catalog) Detect(labels, annotations map[string]string, providerID string, cpus, memory,
 	gpus int64,
 ) (*energy.Profile, Kind, bool) {

@@ -108,6 +108,11 @@ func (d *detection) findGPU() (f found, unknown bool) {
 		}
 		return f, false
 	}
+	return d.otherGPU(unknown)
+}
+
+// otherGPU returns the GPUs of the instance type, else those that the node's agent tells.
+func (d *detection) otherGPU(unknown bool) (f found, still bool) {
 	from, named, count := "label "+d.typeFrom, d.instance.GPUModel, d.instance.GPUs
 	if !d.typed || named == "" {
 		from, named = "label "+v1alpha1.LabelGPUModel, d.labels[v1alpha1.LabelGPUModel]

@@ -109,7 +109,8 @@ func firstSite(sites []*sched.Site) string {
 // View builds a view of everything. The error names all sites and profiles that cannot be used.
 func (c *Contents) View() (*View, error) {
 	v := &View{
-		nodePower: c.Defaults.NodePower, anyPower: c.Defaults.AnyPower, catalog: c.Defaults.Hardware, unsettled: c.Unsettled,
+		nodePower: c.Defaults.NodePower, anyPower: c.Defaults.AnyPower, catalog: c.Defaults.Hardware,
+		unsettled: c.Unsettled,
 	}
 	if err := errors.Join(v.indexSites(c), v.indexProfiles(c)); err != nil {
 		return nil, err

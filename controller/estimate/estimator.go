@@ -143,7 +143,7 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		s := &scene{
 			books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= agentGone),
 			node: n.Name, now: now, at: up, cores: float64(n.Status.Capacity.Cpu().MilliValue()) / milli,
-			gpus: kube.Allocatable(n).GPU,
+			bytes: n.Status.Capacity.Memory().AsApproximateFloat64(), gpus: kube.Allocatable(n).GPU,
 		}
 		s.podsKnown = panics.Survive(e.o.Log, "estimate", n.Name, func() { s.workers = workersOf(pods, view) }) &&
 			err == nil
@@ -151,7 +151,8 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 			s.wall, s.wallSource, s.wallKnown = e.o.Readings(n.Name)
 		}
 		if s.power = n.Labels[v1alpha1.LabelPowerState]; awake(n) || s.power != "" {
-			s.profile, _ = view.Hardware(n)
+			profile, _ := view.Hardware(n)
+			s.model(profile)
 		}
 		if s.power == v1alpha1.PowerAsleep || s.power == v1alpha1.PowerBooting {
 			s.workers, s.podsKnown = nil, true // its pods run in name only
