@@ -105,7 +105,7 @@ func (k *Kind) note(format string, args ...any) {
 // or, as a fallback, the family alone. The instance type comes before what is read from the CPU, because it says which
 // part of a server the node is, and because CPUs of several generations share one family and model. GPUs are those of
 // the annotation, else of the annotation or label node.kubernetes.io/gpu-model, else of the labels
-// nvidia.com/gpu.product, amd.com/gpu.product-name and cloud.google.com/gke-accelerator, else of the instance type, else
+// nvidia.com/gpu.product, amd.com/gpu.product-name and cloud.google.com/gke-accelerator, else of the instance type, or
 // those that the node's agent tells. What is written but unknown is noted, and the next one is asked.
 func (c *Catalog) Detect(labels, annotations map[string]string, providerID string, cpus, memory,
 	gpus int64,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,26 +100,36 @@ func (l *NodeLabels) write(ctx context.Context, name string, h *batch.Hardware) 
 	if n == nil || !l.Leads() {
 		return nil
 	}
+	// What was told at first holds, as with all that makes a node believed: a machine that is broken into says what it
+	// likes. An administrator takes labels off whose machine was changed.
+	labels := hardware.Labels(h)
+	var other []string
+	maps.DeleteFunc(labels, func(key, value string) bool {
+		has, ok := n.Labels[key]
+		if ok && has != value {
+			other = append(other, key)
+		}
+		return ok
+	})
+	if len(other) > 0 {
+		slices.Sort(other)
+		l.Log.WarnContext(ctx, "An agent tells of other hardware than its node's labels: if the machine was changed, "+
+			"take the labels off", "node", name, "labels", other)
+	}
 	after := *n
-	after.Labels = hardware.Labels(h)
-	maps.Copy(after.Labels, hardware.Untold(n.Labels))
-	metadata := map[string]map[string]*string{}
-	change := func(part, key, was, is string) {
-		if was == is {
-			return
-		}
-		if metadata[part] == nil {
-			metadata[part] = map[string]*string{}
-		}
-		if metadata[part][key] = nil; is != "" { // JSON's null takes a key off
-			metadata[part][key] = &is
-		}
+	after.Labels = maps.Clone(labels)
+	maps.Copy(after.Labels, n.Labels)
+	metadata := map[string]any{}
+	if len(labels) > 0 {
+		metadata["labels"] = labels
 	}
-	for _, key := range hardware.ToldLabels {
-		change("labels", key, n.Labels[key], after.Labels[key])
+	if guess := l.View().Guess(&after); guess != n.Annotations[v1alpha1.AnnotationPowerGuess] {
+		value := &guess
+		if guess == "" {
+			value = nil // JSON's null takes it off
+		}
+		metadata["annotations"] = map[string]*string{v1alpha1.AnnotationPowerGuess: value}
 	}
-	change("annotations", v1alpha1.AnnotationPowerGuess, n.Annotations[v1alpha1.AnnotationPowerGuess],
-		l.View().Guess(&after))
 	if len(metadata) == 0 {
 		return nil
 	}

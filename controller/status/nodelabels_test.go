@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,12 +20,12 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// Nodes get labels of what is told, once; what is not told any more goes, what cannot be written is tried again, and
-// nothing else of a node changes.
+// Nodes get labels of what is told, once; what was told first holds until its label is taken off, what cannot be written
+// is tried again, and nothing else of a node changes.
 func TestNodeLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := kit.Node("n1", "128")
-		own.Labels = map[string]string{"shop": "x", v1alpha1.LabelGPUModel: "NVIDIA-T4", v1alpha1.LabelSite: "north"}
+		own.Labels = map[string]string{"shop": "x", v1alpha1.LabelSite: "north"}
 		w := kit.NewWorld(t, own, kit.Node("n2", "4"))
 		patches, fail := 0, error(nil)
 		api := interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{Patch: func(ctx context.Context,
@@ -36,9 +37,10 @@ func TestNodeLabels(t *testing.T) {
 			return c.Patch(ctx, o, patch, opts...)
 		}})
 		leads := true
+		var logged strings.Builder
 		l := &NodeLabels{
 			Client: api, View: func() *kube.View { return &kube.View{} }, Leads: func() bool { return leads },
-			Log: slog.New(slog.DiscardHandler), Node: func(name string) *v1.Node {
+			Log: slog.New(slog.NewTextHandler(&logged, nil)), Node: func(name string) *v1.Node {
 				n := &v1.Node{}
 				if w.Get(t.Context(), client.ObjectKey{Name: name}, n) != nil {
 					return nil
@@ -72,15 +74,26 @@ func TestNodeLabels(t *testing.T) {
 		}
 		tell("n1", epyc, 0) // each hour again
 		tell("gone", epyc, 0)
+		other := &batch.Hardware{CPU: "Intel(R) Xeon(R) Platinum 8480+", Sockets: 64, GPUs: map[string]int{"NVIDIA T4": 1}}
 		leads = false
-		tell("n1", &batch.Hardware{}, 0)
+		tell("n1", other, 0)
 		leads, fail = true, errors.New("refused")
-		tell("n1", &batch.Hardware{CPU: "No such CPU"}, 1)
+		tell("n1", other, 1)
 		fail = nil
 		got = tell("n2", &batch.Hardware{Vendor: "Dell Inc."}, 2) // the other one is tried again
-		want = map[string]string{"shop": "x", v1alpha1.LabelSite: "north", v1alpha1.LabelCPUModel: "No-such-CPU"}
-		if diff := cmp.Diff(want, got.Labels); diff != "" || len(got.Annotations) > 0 {
-			t.Error(diff, got.Annotations)
+		want[v1alpha1.LabelGPUModel], want[v1alpha1.LabelGPUCount] = "NVIDIA-T4", "1"
+		if diff := cmp.Diff(want, got.Labels); diff != "" || !strings.Contains(logged.String(), "take the labels off") {
+			t.Error(diff, logged.String())
+		}
+		if l.Node("n2").Labels[v1alpha1.LabelMachine] != "Dell-Inc" || len(l.Node("n2").Annotations) > 0 {
+			t.Errorf("%+v", l.Node("n2").ObjectMeta)
+		}
+		delete(got.Labels, v1alpha1.LabelCPUModel)
+		if err := w.Update(t.Context(), got); err != nil {
+			t.Fatal(err)
+		}
+		if got = tell("n1", other, 1); got.Labels[v1alpha1.LabelCPUModel] != "Intel-R-Xeon-R-Platinum-8480-plus" {
+			t.Error(got.Labels)
 		}
 		cancel()
 		if err := <-done; err != nil {
