@@ -32,8 +32,8 @@ const (
 	annotationGPUPUE = gardener + "gpu-pue"
 )
 
-// Labels of nodes that name their hardware; those of CPUs and GPUs may be annotations as well. The instance type comes
-// before what is read from the CPU.
+// Labels of nodes that name their hardware. The instance type comes before what is read from the CPU. cpu-model and
+// gpu-model may be annotations, too.
 const (
 	// name: the CPU
 	labelCPUModel = "node.kubernetes.io/cpu-model"
