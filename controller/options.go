@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 const day = 24 * time.Hour
@@ -165,7 +166,7 @@ func NewOptions(fs *flag.FlagSet) *Options {
 		func(value string) error {
 			idle, most, err := hardware.ParseNodePower(value)
 			o.AnyPower = &energy.Profile{
-				Name: "default", Idle: idle, Max: most, Sleep: idle, Source: "taken for every node that is not known",
+				Name: policy.UnknownHardware, Idle: idle, Max: most, Sleep: idle, Source: "taken for every node that is not known",
 			}
 			return err
 		})

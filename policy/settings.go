@@ -66,6 +66,9 @@ type Defaults struct {
 	Hardware   *hardware.Catalog          // nil: the bundled one alone
 }
 
+// UnknownHardware is the name of the profile of all nodes of which nothing is known.
+const UnknownHardware = "unknown-hardware"
+
 // BuiltIn returns what holds in a cluster that sets nothing.
 func BuiltIn() Defaults {
 	return Defaults{

@@ -18,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // Options are what an estimator needs of the world.
@@ -108,7 +109,11 @@ func (e *Estimator) estimate(ctx context.Context) error {
 	var counts [sources]int
 	for _, s := range scenes {
 		if s.usage = usage; s.ready {
-			counts[s.kind()]++
+			root := s.kind()
+			if root == byModel && s.profile.Name == policy.UnknownHardware {
+				root = byDefault
+			}
+			counts[root]++
 		}
 		if !panics.Survive(e.o.Log, "estimate", s.node, func() { s.books.observe(s, e.queue) }) {
 			delete(e.books, s.node) // half of it may be counted: it is observed anew, under another epoch

@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // world is a cluster whose clocks, meters and usage a test sets.
@@ -246,6 +247,29 @@ func TestModelAtRequests(t *testing.T) {
 	w.tick(e)
 	if len(w.booked) != 1 || unknown(e) != 1 {
 		t.Errorf("%d batches of a node without a profile, %v are unknown", len(w.booked), unknown(e))
+	}
+}
+
+// With a default, such a node is told apart from those that a model of their hardware describes.
+func TestDefaultOfUnknownHardware(t *testing.T) {
+	w := newWorld(t)
+	any400 := &energy.Profile{Name: policy.UnknownHardware, Idle: 100, Max: 400, Sleep: 100}
+	v, err := (&kube.Contents{Defaults: policy.Defaults{AnyPower: any400}}).View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.view = v
+	w.node("n", "10", 0)
+	w.pod("n", "a", "5", 0)
+	e := w.estimator()
+	w.tick(e)
+	w.pass(3 * time.Minute)
+	w.tick(e)
+	b := w.booked[0]
+	near(t, "node", b.Measured, 250*180)
+	if by := testutil.ToFloat64(e.queue.metrics.nodes.WithLabelValues("default")); by != 1 || unknown(e) != 0 ||
+		b.Source != "model (unknown-hardware)" || b.Quality != energy.Estimated {
+		t.Errorf("%v by default, %v unknown, from %s, %v", by, unknown(e), b.Source, b.Quality)
 	}
 }
 

@@ -54,6 +54,7 @@ const (
 	byWall = iota
 	byModel
 	byNothing
+	byDefault // a model, of a node of which nothing is known
 	sources
 )
 
