@@ -166,7 +166,8 @@ func NewOptions(fs *flag.FlagSet) *Options {
 		func(value string) error {
 			idle, most, err := hardware.ParseNodePower(value)
 			o.AnyPower = &energy.Profile{
-				Name: policy.UnknownHardware, Idle: idle, Max: most, Sleep: idle, Source: "taken for every node that is not known",
+				Name: policy.UnknownHardware, Idle: idle, Max: most, Sleep: idle,
+				Source: "taken for every node that is not known",
 			}
 			return err
 		})
