@@ -93,8 +93,8 @@ const (
 	TaintAsleep = Prefix + "asleep"
 )
 
-// What KubEnergy writes on nodes of their hardware, as their agents tell it. What was told first holds until you take the
-// label off; what you say yourself comes before it: see [hardware](../how-to/hardware.md).
+// What KubEnergy writes on nodes of their hardware, as their agents tell it. What was told first holds until you take
+// the label off; what you say yourself comes before it: see [hardware](../how-to/hardware.md).
 const (
 	// label, name: the model of its CPUs
 	LabelCPUModel = Prefix + "cpu-model"

@@ -34,8 +34,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		nodes: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kubenergy_agentless_nodes",
-			Help: "Nodes without an agent, by what tells their energy: wall, model, default where nothing is known of " +
-				"their hardware, or unknown.",
+			Help: "Nodes without an agent, by what tells their energy: wall, model, default where nothing is known " +
+				"of their hardware, or unknown.",
 		}, []string{"by"}),
 		samples: gauge("kubenergy_agentless_usage_samples",
 			"Nodes and pods of which metrics-server told the CPU usage last; of others, requests count."),
