@@ -17,8 +17,8 @@ func Hardware(proc, sys string) *batch.Hardware {
 	h := &batch.Hardware{GPUs: map[string]int{}}
 	cpuinfo, _ := os.ReadFile(filepath.Join(proc, "cpuinfo")) //nolint:errcheck // what is not known is left out
 	readCPUs(h, string(cpuinfo))
-	if h.CPU == "" { // ARM's cpuinfo has part numbers; the boards name themselves
-		h.CPU, _, _ = strings.Cut(readText(proc, "device-tree/model"), " Rev ")
+	if h.CPU == "" { // which containers do not see
+		h.CPU = board(readText(proc, "device-tree/model"))
 	}
 	meminfo, _ := os.ReadFile(filepath.Join(proc, "meminfo")) //nolint:errcheck // as above
 	if total := memTotal.FindSubmatch(meminfo); total != nil {
@@ -59,6 +59,8 @@ func readCPUs(h *batch.Hardware, cpuinfo string) {
 			h.Threads++
 		case "model name":
 			h.CPU = value
+		case "Model": // of the board, as a Raspberry Pi has it; ARM has part numbers in the place of names
+			h.CPU = board(value)
 		case "physical id":
 			socket = value
 			sockets[socket] = true
@@ -74,6 +76,11 @@ func readCPUs(h *batch.Hardware, cpuinfo string) {
 	if name := armParts[part]; name != "" {
 		h.CPU = name
 	}
+}
+
+func board(model string) string {
+	name, _, _ := strings.Cut(model, " Rev ")
+	return name
 }
 
 // armParts are the CPUs of servers by implementer and part number, as ARM has none of their names in cpuinfo.

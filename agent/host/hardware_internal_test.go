@@ -79,6 +79,13 @@ func TestHardware(t *testing.T) {
 			},
 			want: batch.Hardware{CPU: "Raspberry Pi 4 Model B", Threads: 4},
 		},
+		"the same in a container, of 32 bits": {
+			files: map[string]string{
+				"proc/cpuinfo": "processor\t: 0\nmodel name\t: ARMv7 Processor rev 3 (v7l)\n\nHardware\t: BCM2711\n" +
+					"Model\t\t: Raspberry Pi 4 Model B Rev 1.1\n",
+			},
+			want: batch.Hardware{CPU: "Raspberry Pi 4 Model B", Threads: 1},
+		},
 		"GPUs": {
 			files: map[string]string{
 				"sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n", "sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
