@@ -64,7 +64,8 @@ func TestDraw(t *testing.T) {
 		}
 	}
 	for _, p := range []energy.Profile{
-		{Name: "too much", Idle: 100, Max: 120, Sleep: 100, Memory: 21}, {Name: "curve", Curve: curve, Sleep: 100, Memory: 9},
+		{Name: "too much", Idle: 100, Max: 120, Sleep: 100, Memory: 21},
+		{Name: "curve", Curve: curve, Sleep: 100, Memory: 9},
 		{Name: "negative", Idle: 100, Max: 120, Sleep: 100, Memory: -1},
 	} {
 		if err := p.Validate(); err == nil {

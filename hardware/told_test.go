@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -113,9 +114,7 @@ func TestToldHardware(t *testing.T) {
 		if diff := cmp.Diff(c.labels, labels); c.labels != nil && diff != "" {
 			t.Errorf("%s: %s", what, diff)
 		}
-		for key, value := range c.node.labels {
-			labels[key] = value
-		}
+		maps.Copy(labels, c.node.labels)
 		c.node.labels = labels
 		p, kind, known := c.node.detect(Default())
 		k := kind.Components

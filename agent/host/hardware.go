@@ -15,14 +15,14 @@ import (
 // network: clouds write their name, and some the type of the instance, into the firmware's tables.
 func Hardware(proc, sys string) *batch.Hardware {
 	h := &batch.Hardware{GPUs: map[string]int{}}
-	cpuinfo, _ := os.ReadFile(filepath.Join(proc, "cpuinfo")) //nolint:errcheck // what is not known is left out
+	cpuinfo, _ := os.ReadFile(filepath.Join(proc, "cpuinfo")) // what is not known is left out
 	readCPUs(h, string(cpuinfo))
 	if h.CPU == "" { // which containers do not see
 		h.CPU = board(readText(proc, "device-tree/model"))
 	}
-	meminfo, _ := os.ReadFile(filepath.Join(proc, "meminfo")) //nolint:errcheck // as above
+	meminfo, _ := os.ReadFile(filepath.Join(proc, "meminfo"))
 	if total := memTotal.FindSubmatch(meminfo); total != nil {
-		kib, _ := strconv.ParseInt(string(total[1]), 10, 40) //nolint:errcheck // these are digits
+		kib, _ := strconv.ParseInt(string(total[1]), 10, 40)
 		h.Memory = kib << 10
 	}
 	dmi := func(name string) string { return readText(sys, "class/dmi/id", name) }
@@ -92,7 +92,7 @@ var armParts = map[string]string{
 // readGPUs counts boards by the names that NVIDIA's and AMD's drivers have for them. Those of a maker whose driver is
 // not there are called by their PCI numbers: that a board is there is known, and what it draws is not.
 func readGPUs(h *batch.Hardware, proc, sys string) {
-	devices, _ := filepath.Glob(filepath.Join(sys, "bus/pci/devices/*")) //nolint:errcheck // the pattern is a valid one
+	devices, _ := filepath.Glob(filepath.Join(sys, "bus/pci/devices/*")) // the pattern is a valid one
 	for _, dir := range devices {
 		vendor, class := readText(dir, "vendor"), readText(dir, "class")
 		if !strings.HasPrefix(class, "0x03") && !strings.HasPrefix(class, "0x12") { // displays, accelerators
@@ -119,7 +119,7 @@ func readGPUs(h *batch.Hardware, proc, sys string) {
 
 // readText returns the first line of a small file, "" if there is none.
 func readText(path ...string) string {
-	text, _ := os.ReadFile(filepath.Join(path...)) //nolint:errcheck // what is not known is left out
+	text, _ := os.ReadFile(filepath.Join(path...)) // what is not known is left out
 	line, _, _ := strings.Cut(string(text), "\n")
 	return ascii(line)
 }
