@@ -187,6 +187,7 @@ func (a *agent) openDelivery() error {
 	push := o.Push
 	push.Interval = o.BatchInterval
 	push.OnNames = func(names map[string]batch.Names) { a.page.SetNames(names) }
+	push.Hardware = func() *batch.Hardware { return host.Hardware(o.Host.Proc, "/sys") }
 	a.pusher, err = delivery.NewPusher(push, a.queue, a.log)
 	return err
 }

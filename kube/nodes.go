@@ -40,13 +40,10 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
 		return nil, 0, "there is no PowerProfile " + name
 	}
-	catalog := cmp.Or(v.catalog, hardware.Default())
 	if own := v.nodePower[n.Name]; own != nil {
-		return own, catalog.DefaultPUE, own.Source
+		return own, cmp.Or(v.catalog, hardware.Default()).DefaultPUE, own.Source
 	}
-	capacity := n.Status.Capacity
-	detected, kind, ok := catalog.Detect(n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(),
-		capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
+	detected, kind, ok := v.detect(n)
 	switch {
 	case ok:
 		return detected, kind.PUE, kind.String()
@@ -55,8 +52,36 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 			"default PowerProfile " + v.defaultProfile.Name
 	case v.nodePower[""] != nil:
 		return v.nodePower[""], kind.PUE, v.nodePower[""].Source
+	case v.anyPower != nil:
+		return v.anyPower, kind.PUE, kind.String() + "; " + v.anyPower.Source
 	}
 	return nil, kind.PUE, kind.String()
+}
+
+// detect recognises the hardware of a node.
+func (v *View) detect(n *v1.Node) (*energy.Profile, hardware.Kind, bool) {
+	capacity := n.Status.Capacity
+	return cmp.Or(v.catalog, hardware.Default()).Detect(n.Labels, n.Annotations, n.Spec.ProviderID,
+		capacity.Cpu().Value(), capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
+}
+
+// Guess says for people what the hardware of a node is taken to draw, whatever its PowerProfile says; "" where it is
+// not known.
+func (v *View) Guess(n *v1.Node) string {
+	profile, kind, _ := v.detect(n)
+	return hardware.Guess(profile, kind)
+}
+
+// Trusted returns the power profile of a node by what others than its agent say of it, or nil. What an agent meters is
+// held against it, which neither its own word nor a number that is taken for all nodes can bound.
+func (v *View) Trusted(n *v1.Node) *energy.Profile {
+	bare := *n
+	bare.Labels = hardware.Untold(n.Labels)
+	profile, _, _ := v.hardwareOf(&bare, v.profileOf(&bare))
+	if profile == v.anyPower {
+		return nil
+	}
+	return profile
 }
 
 // Hardware returns the power profile of a node, or nil, and what told it, for people.

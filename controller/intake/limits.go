@@ -55,7 +55,7 @@ func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *acces
 		seen = seen.Add(l.Says)
 		n = clipped(n, l.Says, seen)
 		l.Cores = n.Status.Capacity.Cpu().AsApproximateFloat64()
-		profile, _ := view().Hardware(n)
+		profile := view().Trusted(n)
 		if profile == nil {
 			return l
 		}

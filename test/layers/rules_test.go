@@ -79,8 +79,8 @@ var house = map[string]folder{
 	"cmd":  {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: heavyInMain},
 	"test": {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: everything},
 
-	// Programs that build what is released.
-	"build": {outside: anything},
+	// Programs that build what is released. That of the hardware tables scores them as the catalogue reads them.
+	"build": {own: []string{"grid", "hardware"}, outside: anything},
 
 	// Folders of data, which may hold a file of Go that embeds them.
 	"scenarios":  {},
