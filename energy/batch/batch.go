@@ -50,7 +50,10 @@ type Batch struct {
 	Idle     energy.Microjoules `json:"idle"`
 	Platform energy.Microjoules `json:"platform"`
 	Unknown  energy.Microjoules `json:"unknown"`
-	Shares   []energy.Share     `json:"shares"`
+	// Of Idle and Unknown, what GPUs used. Agents of nodes without GPUs send neither, nor that of shares.
+	GPUIdle    energy.Microjoules `json:"gpuIdle,omitempty"`
+	GPUUnknown energy.Microjoules `json:"gpuUnknown,omitempty"`
+	Shares     []energy.Share     `json:"shares"`
 }
 
 // Parent is the machine that a virtual machine runs on.
