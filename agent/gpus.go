@@ -44,16 +44,22 @@ func (a *agent) bookGPUs() {
 	}
 	before := a.attribution.Measured
 	a.gpus.books.Observe(a.gpus.meter.Boards(), a.readings, a.consumerOf, &a.attribution)
-	if a.boardsInside() {
+	if a.gpus.inner.last != nil && !a.gpus.inner.outside {
 		a.gpus.inner.due += a.attribution.Measured - before
 	}
 	a.status.Source = a.root.Source() + " + gpu (" + a.gpus.meter.Name() + ")"
 }
 
-// boardsInside reports whether the root counts what boards use too: a meter of the whole machine does.
-func (a *agent) boardsInside() bool {
-	root, _ := a.root.Domains()
-	return a.gpus.meter != nil && len(root) > 0 && root[0].Kind == energy.Wall
+// withoutGPUs takes out of readings of the whole machine what its boards used, which is booked apart.
+func (a *agent) withoutGPUs(root []energy.Reading) {
+	domains, _ := a.root.Domains()
+	if a.gpus.meter == nil || len(domains) == 0 || domains[0].Kind != energy.Wall {
+		return
+	}
+	if a.gpus.inner.take(root) {
+		a.log.Warn("GPUs use more than the meter of the whole machine counts: it does not feed them, and their energy "+
+			"is added", "root", a.root.Source())
+	}
 }
 
 // showGPUs puts boards on the page.
@@ -121,11 +127,11 @@ func (p *podNames) of(u *gpu.Use) string {
 
 // inner takes out of the readings of a root what the boards inside it used, which is booked apart. Readings that it
 // returns never fall within a run, and with what was booked apart they add up to what the root counted. Where boards
-// say for long that they used more than the root, it does not cover them: what is beyond ten seconds of the root's
-// power is not taken out.
+// have used more than the root did in two minutes, it does not feed them, and nothing is taken out any more.
 type inner struct {
-	due  energy.Microjoules // booked of boards, and not taken out yet
-	last map[energy.Domain]counted
+	due     energy.Microjoules // booked of boards, and not taken out yet
+	last    map[energy.Domain]counted
+	outside bool
 }
 
 type counted struct {
@@ -133,9 +139,10 @@ type counted struct {
 	out     energy.Microjoules
 }
 
-const innerCarried = 10 * time.Second
+const innerCarried = 2 * time.Minute
 
-func (n *inner) take(root []energy.Reading) {
+// take does so, and reports whether it has just found that the root does not feed the boards.
+func (n *inner) take(root []energy.Reading) (found bool) {
 	if n.last == nil {
 		n.last = map[energy.Domain]counted{}
 	}
@@ -148,13 +155,16 @@ func (n *inner) take(root []energy.Reading) {
 			if rise, passed := r.Total-was.reading.Total, r.At-was.reading.At; passed > 0 {
 				out := min(max(n.due, 0), rise)
 				now.out += out
-				most := float64(rise) * innerCarried.Seconds() / passed.Seconds()
-				n.due = min(n.due-out, energy.Joules(most/1e6).Microjoules())
+				n.due -= out
+				if most := float64(rise) * innerCarried.Seconds() / passed.Seconds(); float64(n.due) > most {
+					n.outside, n.due, found = true, 0, true
+				}
 			}
 		}
 		n.last[r.Domain] = now
 		r.Total -= now.out
 	}
+	return found
 }
 
 // appendState and restore keep what a later process goes on from.

@@ -60,9 +60,7 @@ func (a *agent) tick() {
 		o.At, o.Busy = host.Now(), 0
 	}
 	o.Root, o.Parts = a.root.Split(a.readings, o.Root, o.Parts)
-	if a.boardsInside() {
-		a.gpus.inner.take(o.Root)
-	}
+	a.withoutGPUs(o.Root)
 	a.status.Source, a.status.Parent = a.root.Source(), meter.ParentOf(a.meters)
 	if a.attributor.Observe(o, &a.attribution) {
 		a.bookGPUs()

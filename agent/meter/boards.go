@@ -28,7 +28,7 @@ type boards struct {
 	stale   time.Duration
 	scale   func(energy.Domain) int64
 
-	latest   []gpu.Board
+	known    []gpu.Board
 	domains  []energy.Domain
 	counters map[energy.Domain]*energy.Counter
 	powers   map[energy.Domain]*energy.Integrator
@@ -50,14 +50,14 @@ func (b *boards) Name() string { return b.name }
 func (b *boards) Domains() []energy.Domain { return b.domains }
 
 // Boards implements BoardMeter.
-func (b *boards) Boards() []gpu.Board { return b.latest }
+func (b *boards) Boards() []gpu.Board { return b.known }
 
 // Resume implements Meter.
 func (b *boards) Resume(last []energy.Reading) { b.resumed = append(b.resumed, last...) }
 
 // readings appends the readings of boards that were read at an instant not long ago.
 func (b *boards) readings(latest []gpu.Board, now time.Duration, into []energy.Reading) ([]energy.Reading, error) {
-	b.latest = latest
+	b.known = latest
 	var errs []error
 	for i := range latest {
 		board := &latest[i]

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,50 +16,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubenergy/kubenergy/agent/gpu"
+	"github.com/kubenergy/kubenergy/agent/nvml/nvmltest"
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// helper builds kubenergy-gpu as images have it: without cgo.
+// helper builds kubenergy-gpu once.
 var helper = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "kubenergy-gpu")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "kubenergy-gpu")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/kubenergy/kubenergy/cmd/kubenergy-gpu")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return path, nil
+	return filepath.Join(dir, "kubenergy-gpu"), nvmltest.Build(dir)
 })
 
-// driver makes a driver's folder of a library in C.
+// driver is the configuration of a driver whose library is made of a source.
 func driver(t *testing.T, source string) Config {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("there is no C compiler, which makes a library with NVML's functions")
-	}
-	binary, err := helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := t.TempDir()
-	folder := filepath.Join(root, "usr/lib64")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "nvml.c")
-	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", filepath.Join(folder, libraryNVML),
-		file).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	o := DefaultConfig()
-	o.Now, o.GPURoot, o.GPUHelper, o.Interval = sinceBoot, root, binary, 100*time.Millisecond
+	o.Now, o.GPURoot, o.Interval = sinceBoot, nvmltest.Driver(t, source), 100*time.Millisecond
+	var err error
+	if o.GPUHelper, err = helper(); err != nil {
+		t.Fatal(err)
+	}
 	return o
 }
 
@@ -91,7 +68,7 @@ func soon(t *testing.T, m Meter, done func([]energy.Reading, error) bool) []ener
 
 // A library with the functions and structures of NVML is loaded by the system's loader, in the other process.
 func TestNVML(t *testing.T) {
-	m := nvmlOf(t, driver(t, fixture(t, "nvml/nvml.c")))
+	m := nvmlOf(t, driver(t, nvmltest.Library))
 	both := func(r []energy.Reading, err error) bool { return err == nil && len(r) == 2 }
 	first := soon(t, m, both)
 	later := soon(t, m, func(r []energy.Reading, err error) bool {

@@ -102,6 +102,12 @@ func NewNVML(c Config, log *slog.Logger) (*NVML, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
 	go m.keep(ctx, log)
+	for range 100 { // the first line comes at once, if the driver is well
+		if _, err := m.latest(); !errors.Is(err, errNoAnswer) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	return m, nil
 }
 
@@ -165,12 +171,16 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+func (m *NVML) latest() ([]gpu.Board, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.line, m.failure
+}
+
 // Read implements Meter.
 func (m *NVML) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
-	m.mu.Lock()
-	latest, failure := m.line, m.failure
-	m.mu.Unlock()
-	into, err := m.readings(latest, t.Now(), into)
+	line, failure := m.latest()
+	into, err := m.readings(line, t.Now(), into)
 	return into, errors.Join(failure, err)
 }
 

@@ -1,5 +1,6 @@
 /* A library with the functions and structures of NVML that kubenergy-gpu calls, as nvml.h has them: two boards, the
    second with two MIG instances. What it tells grows with CLOCK_BOOTTIME, so that tests know it. */
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -27,6 +28,12 @@ static unsigned long long milliseconds(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_BOOTTIME, &t);
 	return t.tv_sec * 1000ULL + t.tv_nsec / 1000000;
+}
+
+/* The process of the first board that the test names. */
+static unsigned int first(void) {
+	const char *pid = getenv("KUBENERGY_TEST_PID");
+	return pid ? (unsigned int)atoi(pid) : 4101;
 }
 
 int nvmlInit_v2(void) { return 0; }
@@ -86,7 +93,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(device *d, unsigned int *n, nvmlProc
 	if (*n < 2) return 7;
 	memset(p, 0, 2 * sizeof *p);
 	*n = d->index ? 1 : 2;
-	p[0].pid = d->index ? 4103 : 4101;
+	p[0].pid = d->index ? 4103 : first();
 	p[0].usedGpuMemory = 5ULL << 30;
 	p[0].gpuInstanceId = d->index ? 2 : 0xFFFFFFFF;
 	p[0].computeInstanceId = d->index ? 0 : 0xFFFFFFFF;
@@ -110,10 +117,10 @@ int nvmlDeviceGetProcessUtilization(device *d, nvmlProcessUtilizationSample_t *s
 	if (since >= now) return 6;
 	memset(s, 0, 3 * sizeof *s);
 	*n = 3;
-	s[0].pid = 4101;
+	s[0].pid = first();
 	s[0].timeStamp = now - 500;
 	s[0].smUtil = 50;
-	s[1].pid = 4101;
+	s[1].pid = first();
 	s[1].timeStamp = now;
 	s[1].smUtil = 70;
 	s[2].pid = 4102;
