@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -281,4 +282,78 @@ func TestDCGM(t *testing.T) {
 	soon(t, m, func([]energy.Reading, error) bool { return m.Failures() > 0 })
 	m.Close()
 	nothingLeft(t)
+}
+
+// A real board's counter agrees with the power that it shows, what it used is attributed exactly, and a process that
+// computes is named. KUBENERGY_GPU_LOAD is a command that computes on it, for 30 seconds at least.
+func TestRealGPU(t *testing.T) {
+	if os.Getenv("KUBENERGY_REAL") == "" {
+		t.Skip("needs a GPU: make gpu-real")
+	}
+	o := DefaultConfig()
+	o.Now = sinceBoot
+	if o.GPUHelper = os.Getenv("KUBENERGY_GPU_HELPER"); o.GPUHelper == "" {
+		var err error
+		if o.GPUHelper, err = helper(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !o.hasDriver() {
+		t.Skipf("there is no %s in %v: NVIDIA's driver is missing", libraryNVML, libraryFolders)
+	}
+	m := nvmlOf(t, o)
+	load := os.Getenv("KUBENERGY_GPU_LOAD")
+	if load == "" {
+		t.Log("KUBENERGY_GPU_LOAD names no command: that a process is named is not shown")
+	} else {
+		cmd := exec.Command("bash", "-c", load)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}()
+	}
+	books := gpu.NewBooks(energy.AttributorOptions{Idle: energy.IdleByRequests})
+	var node energy.Attribution
+	first, last := map[string]energy.Reading{}, map[string]energy.Reading{}
+	shown := map[string]energy.Joules{} // by the power that boards show
+	told := true
+	for range 30 {
+		readings, err := m.Read(realTick(), nil)
+		if err != nil {
+			t.Log(err)
+		}
+		for i, r := range readings {
+			name := r.Domain.Name
+			if was, known := last[name]; !known {
+				first[name] = r
+			} else if b := m.Boards()[i]; b.Milliwatts != nil {
+				shown[name] += (energy.Watts(*b.Milliwatts) / 1000).For(r.At - was.At)
+			}
+			last[name] = r
+		}
+		books.Observe(m.Boards(), readings, func(u *gpu.Use) string { return fmt.Sprint("pod/", u.PID) }, &node)
+		time.Sleep(time.Second)
+	}
+	var counted energy.Microjoules
+	for _, b := range m.Boards() {
+		name := b.Domain().Name
+		used := last[name].Total - first[name].Total
+		counted += used
+		t.Logf("%s: %v by its counter, %v by its power; %d parts, told %v", name, used, shown[name], len(b.Parts),
+			b.Parts[0].Told)
+		told = told && b.Parts[0].Told
+		if ratio := float64(used.Joules() / shown[name]); ratio < 0.9 || ratio > 1.1 {
+			t.Errorf("%s: its counter rose by %.2f of what its power says", name, ratio)
+		}
+	}
+	if counted == 0 || node.Measured != counted || node.Check() != nil {
+		t.Errorf("%v were counted, %v are attributed, %v", counted, node.Measured, node.Check())
+	}
+	t.Logf("idle %v, unknown %v, processes %+v", node.Idle, node.Unknown, node.Shares)
+	if load != "" && told && len(node.Shares) == 0 {
+		t.Error("no process that computes is named")
+	}
 }
