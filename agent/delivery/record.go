@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -56,7 +55,7 @@ func (r *record) append(to []byte, magic string) []byte {
 
 // code writes the payload of r, or reads it.
 func (r *record) code(c *codec.Codec) {
-	parent, state, gpus := r.batch.Parent != nil, r.state != nil, hasGPU(r.batch)
+	parent, state, gpus := r.batch.Parent != nil, r.state != nil, r.batch.GPUs()
 	c.Flags(&r.broken, &r.empty, &parent, &state, &gpus)
 	codec.Uint(c, &r.seq)
 	codec.Uint(c, &r.generation)
@@ -104,14 +103,7 @@ func codeBatch(c *codec.Codec, b *batch.Batch) {
 	}
 }
 
-// hasGPU reports whether GPUs used something of a batch. Files of nodes without GPUs are as they were before those were
-// metered.
-func hasGPU(b *batch.Batch) bool {
-	return b.GPUIdle != 0 || b.GPUUnknown != 0 ||
-		slices.ContainsFunc(b.Shares, func(s energy.Share) bool { return s.GPU != 0 })
-}
-
-// codeGPU codes what GPUs used of a batch, after the rest of it.
+// codeGPU codes what GPUs used of a batch, after the rest of it. Files of nodes without GPUs are as they were before.
 func codeGPU(c *codec.Codec, b *batch.Batch) {
 	codec.Int(c, &b.GPUIdle, &b.GPUUnknown)
 	for i := range b.Shares {
