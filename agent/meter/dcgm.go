@@ -15,8 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// DCGM reads the boards on the page of NVIDIA's DCGM exporter, which is said to collect every 30 seconds. The page names
-// the pods that hold a board or an instance; where several share one in turn, it does not say who used it.
+// DCGM reads the boards on the page of NVIDIA's DCGM exporter, which collects every 30 seconds. The page names the pods
+// that hold a board or an instance; where several share one in turn, it does not say who used it.
 type DCGM struct {
 	*Scraped
 	gpus boards

@@ -27,5 +27,7 @@ var (
 	// such windows. Others can be put back.
 	gpuSchema = 4
 
-	migrations = []migration{{text: tables}, {text: reachesInTable}, {text: outbox, additive: true}, {text: gpuColumns, additive: true}}
+	migrations = []migration{
+		{text: tables}, {text: reachesInTable}, {text: outbox, additive: true}, {text: gpuColumns, additive: true},
+	}
 )
