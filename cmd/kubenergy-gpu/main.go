@@ -1,3 +1,5 @@
+//go:build linux && (amd64 || arm64)
+
 // Command kubenergy-gpu reads NVIDIA's boards for kubenergy-agent, which starts it and names the driver's library and
 // the interval. Each line that it writes is all that was read at one instant, in JSON.
 package main
