@@ -74,9 +74,8 @@ func (b *Booking) Postings() iter.Seq[*Posting] {
 			{idle, b.Batch.Idle, b.Batch.GPUIdle}, {Platform, b.Batch.Platform, 0},
 			{Unknown, b.Batch.Unknown, b.Batch.GPUUnknown},
 		} {
-			p = Posting{
-				Consumer{Key: own.kind.String(), Account: b.Account(own.kind)}, Amount{Dynamic: own.used, GPU: own.gpu},
-			}
+			c := Consumer{Key: own.kind.String(), Account: b.Account(own.kind)}
+			p = Posting{c, Amount{Dynamic: own.used, GPU: own.gpu}}
 			if own.used != 0 && !yield(&p) {
 				return
 			}

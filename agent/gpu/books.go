@@ -160,7 +160,7 @@ func (b *Books) AppendState(to []byte) []byte {
 	for i := range codec.Elements(&c, &names, leastBook) {
 		k := b.boards[names[i]]
 		c.Text(&names[i])
-		k.code(&c)
+		_ = k.code(&c) // writing does not fail
 	}
 	return c.Data()
 }

@@ -102,7 +102,7 @@ func conserve(seed uint64) error {
 	books := gpu.NewBooks(options)
 	var node energy.Attribution
 	counted := map[string][2]energy.Microjoules{}
-	steps, restart := 4+h.r.IntN(12), h.r.IntN(16)
+	steps, restart := 3+h.r.IntN(5), h.r.IntN(8)
 	for step := range steps {
 		boards, readings := h.step()
 		for _, r := range readings {

@@ -34,6 +34,11 @@ func (h *Host) ConsumerOf(pid int) string {
 	if seen {
 		return energy.System
 	}
+	return h.byContainer(text)
+}
+
+// byContainer returns the consumer of a container whose ID is in the text.
+func (h *Host) byContainer(text []byte) string {
 	for element := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return r == '/' || r == '\n' }) {
 		if id := containerID(element); id != "" {
 			for _, n := range h.ordered {

@@ -37,20 +37,21 @@ type library struct {
 
 // The structures of nvml.h.
 type (
-	utilization struct{ gpu, memory uint32 }
+	utilization struct{ gpu, _ uint32 }
 	processInfo struct {
 		pid          uint32
 		memory       uint64
 		gpu, compute uint32 // instances
 	}
 	processSample struct {
-		pid                  uint32
-		at                   uint64
-		sm, memory, enc, dec uint32
+		pid         uint32
+		at          uint64
+		sm, _, _, _ uint32 // memory, encoder and decoder
 	}
 	attributes struct {
-		multiprocessors, copyEngines, decoders, encoders, jpegs, ofas, gpuSlices, computeSlices uint32
-		megabytes                                                                               uint64
+		_                [6]uint32 // multiprocessors and other engines
+		_, computeSlices uint32    // of the GPU instance, of the compute instance
+		_                uint64    // megabytes
 	}
 )
 

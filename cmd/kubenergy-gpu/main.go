@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -21,7 +22,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 2 {
-		return fmt.Errorf("want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s")
+		return errors.New("want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s")
 	}
 	interval, err := time.ParseDuration(args[1])
 	if err != nil || interval <= 0 {
