@@ -146,9 +146,8 @@ const (
 )
 
 // domainName are the names that domains can have, so that a misspelt calibration does not go unnoticed.
-var domainName = regexp.MustCompile(
-	`^(gpu-[a-z0-9-]{1,80}|((kepler|scaphandre)-)?(wall|psys|package|core|uncore|dram|guest|model|host)(-[a-z0-9-]+)?)$`,
-)
+var domainName = regexp.MustCompile(`^(gpu-[a-z0-9-]{1,80}|` +
+	`((kepler|scaphandre)-)?(wall|psys|package|core|uncore|dram|guest|model|host)(-[a-z0-9-]+)?)$`)
 
 // Validate reports everything that is wrong.
 func (c *Config) Validate() error {
