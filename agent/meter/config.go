@@ -102,7 +102,8 @@ func (c *Config) AddFlags(fs *flag.FlagSet) {
 		"`factor` that corrects Scaphandre's counters, also in a virtual machine: 5 to 7 for its qemu exporter (0: "+
 			"none)")
 	fs.StringVar(&c.KeplerURL, "kepler-url", c.KeplerURL, "`URL` of Kepler's /metrics (default: none)")
-	fs.DurationVar(&c.ScrapeInterval, "scrape-interval", c.ScrapeInterval, "how often Scaphandre, Kepler or the DCGM exporter are asked")
+	fs.DurationVar(&c.ScrapeInterval, "scrape-interval", c.ScrapeInterval,
+		"how often Scaphandre, Kepler or the DCGM exporter are asked")
 	fs.StringVar(&c.GPURoot, "gpu-root", c.GPURoot,
 		"`folder` below which NVIDIA's driver has its libraries, as / or /run/nvidia/driver")
 	fs.StringVar(&c.DCGMURL, "dcgm-url", c.DCGMURL,
