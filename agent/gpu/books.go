@@ -173,8 +173,8 @@ const (
 
 var errState = errors.New("it is damaged, or of another version")
 
-// RestoreState takes over what AppendState wrote. What the boards used while no process ran is then divided as the first
-// reading says that they are used.
+// RestoreState takes over what AppendState wrote. What the boards used while no process ran is then divided as the
+// first reading says that they are used.
 func (b *Books) RestoreState(state []byte) error {
 	c := codec.Reader(state)
 	var names []string
