@@ -5,7 +5,7 @@ SHELL       := /bin/bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada prometheus grafana axe browser pictures generate verify clean manifests images chart-test \
-        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
+        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -190,6 +190,13 @@ bench-batch: ## Bind bursts of 5,000 pods on 5,000 nodes: stock, pod by pod, and
 
 agent-long: ## The agent's tests at full length: 200 kills a mode, 100,000 control groups, ten million counter sequences.
 	KUBENERGY_LONG=1 go test ./energy/... ./agent/... -count=1 -timeout 60m
+
+gpu-long: ## Play ten million random histories of boards, in time slices and MIG instances, and see that each is conserved.
+	KUBENERGY_LONG=1 go test ./agent/gpu -run HistoriesConserve -v -count=1 -timeout 180m
+
+# KUBENERGY_GPU_LOAD is a command that computes on a GPU for half a minute, as: python3 -c 'import torch; ...'
+gpu-real: ## Meter a real GPU for half a minute, and say what is missing where there is none.
+	KUBENERGY_REAL=1 go test ./agent/meter -run RealGPU -v -count=1
 
 e2e-real: ## Meter real pods: kubelet, containerd and runc on this machine, as root.
 	KUBENERGY_REAL=1 go test ./test/real/... -run . -v -count=1 -timeout $(TIMEOUT)

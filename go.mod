@@ -23,6 +23,7 @@ require k8s.io/cluster-bootstrap v0.36.4 // indirect
 require k8s.io/component-base v0.36.4
 
 require (
+	github.com/ebitengine/purego v0.11.3
 	github.com/go-logr/logr v1.4.3
 	github.com/google/cel-go v0.26.0
 	github.com/spf13/pflag v1.0.10

@@ -7,11 +7,13 @@ import (
 
 const stateVersion = 1
 
-// appendState adds what a later process of this boot needs so that its counters go on where these stop: two sections,
-// each after its length, of the attributor and the host.
+// appendState adds what a later process of this boot needs so that its counters go on where these stop: a section
+// each, after its length, of the attributor, the host and the GPUs.
 func (a *agent) appendState(into []byte) []byte {
 	into = append(into, stateVersion)
-	for _, section := range []func([]byte) []byte{a.attributor.AppendState, a.host.AppendState} {
+	for _, section := range []func([]byte) []byte{
+		a.attributor.AppendState, a.host.AppendState, a.gpus.appendState,
+	} {
 		// The length goes before what is not known yet; four bytes are kept free for it.
 		at := len(into)
 		into = section(append(into, 0, 0, 0, 0))
@@ -29,7 +31,10 @@ func (a *agent) restore(state []byte) error {
 		return errState
 	}
 	state = state[1:]
-	for _, section := range []func([]byte) error{a.attributor.RestoreState, a.host.RestoreState} {
+	for i, section := range []func([]byte) error{a.attributor.RestoreState, a.host.RestoreState, a.gpus.restore} {
+		if i == 2 && len(state) == 0 {
+			break // of an agent that did not meter GPUs
+		}
 		if len(state) < 4 {
 			return errState
 		}
@@ -42,7 +47,7 @@ func (a *agent) restore(state []byte) error {
 		}
 		state = state[length:]
 	}
-	last := a.attributor.Readings(nil)
+	last := a.gpus.books.Readings(a.attributor.Readings(nil))
 	for _, m := range a.meters {
 		m.Resume(last)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/agent/gpu"
 	"github.com/kubenergy/kubenergy/energy"
 )
 
@@ -49,6 +50,7 @@ type page struct {
 	at     time.Duration // in the middle of asking and answering; 0 if there was none yet
 	start  string        // when the other process started; "" if it does not say
 	series []series
+	boards []gpu.Board
 }
 
 type series struct {
@@ -155,7 +157,7 @@ func (s *Scraped) ask(ctx context.Context) (answer page, err error) {
 	switch {
 	case err != nil:
 		return page{}, fmt.Errorf("GET %s: %w", s.page, err)
-	case len(answer.series) == 0:
+	case len(answer.series)+len(answer.boards) == 0:
 		return page{}, fmt.Errorf("GET %s: there is no counter of energy in the answer", s.page)
 	case len(answer.series) > maxSeries:
 		return page{}, fmt.Errorf("GET %s: %d counters: no node has that many", s.page, len(answer.series))

@@ -35,6 +35,15 @@ func architectures(name string) []string {
 	return []string{"amd64", "arm64"}
 }
 
+// beside are the packages of binaries that an image holds besides its own. The agent's starts the one that reads GPUs, which there
+// are for two architectures.
+func beside(name, arch string) []string {
+	if name == "kubenergy-agent" && arch != "arm/v7" {
+		return []string{"./cmd/kubenergy-gpu"}
+	}
+	return nil
+}
+
 // run builds and writes all images.
 func run(ctx context.Context, out string, names, arches []string, s source) error {
 	if err := s.describe(ctx); err != nil {
@@ -118,7 +127,7 @@ func platform(arch string) v1.Platform {
 	return v1.Platform{OS: "linux", Architecture: architecture, Variant: variant}
 }
 
-// compile returns a static binary. Zone data are linked in: images have none.
+// compile returns a binary: a static one, but for kubenergy-gpu, which needs a loader where it runs. Zone data are linked in: images have none.
 func (s *source) compile(ctx context.Context, pkg, arch string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "images")
 	if err != nil {

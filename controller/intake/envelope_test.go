@@ -292,6 +292,25 @@ func TestNodesAsProfilesSay(t *testing.T) {
 	}
 }
 
+// Agents meter GPUs: a node that has some draws more than one without, also where its hardware is not known.
+func TestGPUsOfUnknownPower(t *testing.T) {
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(noon)}}
+	node.Status.Capacity = v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("8"),
+	}
+	for name, profile := range map[string]string{"none": "", "of CPUs alone": "p"} {
+		view, err := kube.NewView(nil, []*energy.Profile{{Name: "p", Idle: 50, Max: 100, Sleep: 50}}, profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := intake.Nodes(func() *kube.View { return view }, func(string) *v1.Node { return node }, nil, 0)("a",
+			ledger.Seen{})
+		if want := 8 * intake.DefaultGPUPower; l.MaxPower < want || l.MaxPower > want+intake.DefaultMaxPower {
+			t.Errorf("profile %s: at most %v W, want at least %v", name, l.MaxPower, want)
+		}
+	}
+}
+
 // A kubelet writes how many GPUs and cores its node has: what it says first holds, also after the controller was
 // started anew, until the Node is deleted and made anew, which a kubelet may not.
 func TestMoreHardwareThanAtFirst(t *testing.T) {

@@ -3,13 +3,18 @@
 package batch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// Version is the version of the protocol, in every batch.
-const Version = 1
+// Version is the version of the protocol, in every batch. One that tells of GPUs travels as the next version, which
+// central units of before do not book as if it had none; here it is of this one.
+const (
+	Version    = 1
+	versionGPU = 2
+)
 
 // Stream names an unbroken sequence of batches: one agent's state on one boot of one node. An agent that lost its state
 // begins a new epoch.
@@ -50,7 +55,16 @@ type Batch struct {
 	Idle     energy.Microjoules `json:"idle"`
 	Platform energy.Microjoules `json:"platform"`
 	Unknown  energy.Microjoules `json:"unknown"`
-	Shares   []energy.Share     `json:"shares"`
+	// Of Idle and Unknown, what GPUs used. Agents of nodes without GPUs send neither, nor that of shares.
+	GPUIdle    energy.Microjoules `json:"gpuIdle,omitempty"`
+	GPUUnknown energy.Microjoules `json:"gpuUnknown,omitempty"`
+	Shares     []energy.Share     `json:"shares"`
+}
+
+// GPUs reports whether GPUs used something of the batch.
+func (b *Batch) GPUs() bool {
+	return b.GPUIdle != 0 || b.GPUUnknown != 0 ||
+		slices.ContainsFunc(b.Shares, func(s energy.Share) bool { return s.GPU != 0 })
 }
 
 // Parent is the machine that a virtual machine runs on.

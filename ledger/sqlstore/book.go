@@ -288,6 +288,9 @@ func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, er
 	}
 	b.postings = e.Postings
 	sortPostings(e.Postings)
+	if e.gpus() {
+		return e, b.s.demands(ctx, gpuSchema)
+	}
 	return e, nil
 }
 

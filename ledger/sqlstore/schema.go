@@ -20,5 +20,14 @@ var (
 	//go:embed schema/3.sql
 	outbox string
 
-	migrations = []migration{{text: tables}, {text: reachesInTable}, {text: outbox, additive: true}}
+	//go:embed schema/4.sql
+	gpuColumns string
+
+	// gpuSchema is the version that a store is of in which something is booked for GPUs: programs before it do not read
+	// such windows. Others can be put back.
+	gpuSchema = 4
+
+	migrations = []migration{
+		{text: tables}, {text: reachesInTable}, {text: outbox, additive: true}, {text: gpuColumns, additive: true},
+	}
 )

@@ -253,6 +253,11 @@ var bans = []ban{
 		"the agent runs on every node, armv7 included, without rights in Kubernetes",
 	},
 	{
+		"cmd/kubenergy-agent",
+		[]string{"github.com/ebitengine/purego"},
+		"the agent is static: in its image there is no loader, which what links this needs (decision 34)",
+	},
+	{
 		"cmd/kubenergy-controller",
 		[]string{"k8s.io/kubernetes", "go.etcd.io/etcd"},
 		"the controller is a client of the cluster, not a part of it",

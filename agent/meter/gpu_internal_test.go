@@ -1,0 +1,359 @@
+package meter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/agent/gpu"
+	"github.com/kubenergy/kubenergy/agent/nvml/nvmltest"
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// helper builds kubenergy-gpu once.
+var helper = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "kubenergy-gpu")
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "kubenergy-gpu"), nvmltest.Build(dir)
+})
+
+// driver is the configuration of a driver whose library is made of a source.
+func driver(t *testing.T, source string) Config {
+	t.Helper()
+	o := DefaultConfig()
+	o.Now, o.GPURoot, o.Interval = sinceBoot, nvmltest.Driver(t, source), 100*time.Millisecond
+	var err error
+	if o.GPUHelper, err = helper(); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func nvmlOf(t *testing.T, o Config) *NVML {
+	t.Helper()
+	m, err := NewNVML(o, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// soon returns what is read once something is.
+func soon(t *testing.T, m Meter, done func([]energy.Reading, error) bool) []energy.Reading {
+	t.Helper()
+	var readings []energy.Reading
+	var err error
+	for range 1000 {
+		if readings, err = m.Read(realTick(), nil); done(readings, err) {
+			return readings
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s reads %v, %v", m.Name(), readings, err)
+	return nil
+}
+
+// A library with the functions and structures of NVML is loaded by the system's loader, in the other process.
+func TestNVML(t *testing.T) {
+	m := nvmlOf(t, driver(t, nvmltest.Library))
+	both := func(r []energy.Reading, err error) bool { return err == nil && len(r) == 2 }
+	first := soon(t, m, both)
+	later := soon(t, m, func(r []energy.Reading, err error) bool {
+		return both(r, err) && r[0].At-first[0].At > time.Second
+	})
+	for i, name := range []string{
+		"gpu-aaaaaaaa-0000-4000-8000-000000000000", "gpu-bbbbbbbb-0000-4000-8000-000000000001",
+	} {
+		watts := float64(later[i].Total-first[i].Total) / 1e6 / (later[i].At - first[i].At).Seconds()
+		if want := []float64{300, 200}[i]; later[i].Domain != (energy.Domain{Kind: energy.GPU, Name: name}) ||
+			watts < 0.98*want || watts > 1.02*want || later[i].Quality != energy.Measured {
+			t.Errorf("%+v: %.1f W, want %v of %s", later[i], watts, want, name)
+		}
+	}
+	boards := slices.Clone(m.Boards())
+	for i := range boards {
+		boards[i].At, boards[i].Millijoules = 0, nil
+	}
+	want := []gpu.Board{
+		{
+			ID: "GPU-AAAAAAAA-0000-4000-8000-000000000000", Milliwatts: new(uint64(300_000)),
+			Parts: []gpu.Part{{SMs: 1, Busy: 0.9, Told: true, Uses: []gpu.Use{
+				{PID: 4101, SM: 0.6, Memory: 5 << 30}, {PID: 4102, SM: 0.3},
+			}}},
+		},
+		{
+			ID: "GPU-bbbbbbbb-0000-4000-8000-000000000001", Milliwatts: new(uint64(200_000)),
+			Parts: []gpu.Part{
+				{Instance: "2/0", SMs: 3. / 7, Busy: 1, Uses: []gpu.Use{{PID: 4103, Memory: 5 << 30}}},
+				{Instance: "9/0", SMs: 1. / 7},
+			},
+		},
+	}
+	if diff := cmp.Diff(want, boards); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A driver that fails, crashes or lacks functions costs what it would have told, and the agent says why.
+func TestNVMLThatFails(t *testing.T) {
+	for name, c := range map[string]struct{ source, want string }{
+		"no driver": {"int nvmlInit_v2(void) { return 9; }", "nvmlInit_v2 fails with NVML's error 9"},
+		"empty":     {"int other;", "nvmlInit_v2 fails with NVML's error 13"},
+		"crash":     {"int nvmlInit_v2(void) { return *(volatile int *)0; }", "exit status 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := nvmlOf(t, driver(t, c.source))
+			soon(t, m, func(r []energy.Reading, err error) bool {
+				return len(r) == 0 && err != nil && strings.Contains(err.Error(), c.want)
+			})
+		})
+	}
+	o := DefaultConfig()
+	o.Now, o.GPURoot = sinceBoot, t.TempDir()
+	if _, err := NewNVML(o, quiet()); err == nil || !strings.Contains(err.Error(), "--gpu-root") {
+		if !exists("/usr/local/nvidia/lib64/" + libraryNVML) {
+			t.Errorf("without a library: %v", err)
+		}
+	}
+}
+
+// A library that hangs keeps nothing from ending.
+func TestNVMLThatHangs(t *testing.T) {
+	o := driver(t, "#include <unistd.h>\nint nvmlInit_v2(void) { for (;;) pause(); }")
+	m, err := NewNVML(o, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := m.Read(realTick(), nil); len(r) > 0 || !errors.Is(err, errNoAnswer) {
+		t.Errorf("%v, %v", r, err)
+	}
+	ended, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	go func() {
+		m.Close()
+		stop()
+	}()
+	if <-ended.Done(); errors.Is(ended.Err(), context.DeadlineExceeded) {
+		t.Error("closing waits for a library")
+	}
+}
+
+func dcgmPage(t *testing.T, text string) []gpu.Board {
+	t.Helper()
+	p, err := readDCGM(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.boards
+}
+
+func TestDCGMPages(t *testing.T) {
+	for name, want := range map[string][]gpu.Board{
+		"dcgm/pods.prom": {
+			{
+				ID: "GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52", Millijoules: new(uint64(183902847261)),
+				Milliwatts: new(uint64(312421)), Parts: []gpu.Part{{SMs: 1, Busy: 0.935, Uses: []gpu.Use{
+					{Namespace: "ml", Pod: "job-1", Container: "train", Memory: 20480 << 20},
+				}}},
+			},
+			{
+				ID: "GPU-7d5e0f0a-1111-2222-3333-444455556666", Milliwatts: new(uint64(54100)),
+				Parts: []gpu.Part{{SMs: 1}},
+			},
+		},
+		"dcgm/mig.prom": {{
+			ID: "GPU-11111111-2222-3333-4444-555555555555", Millijoules: new(uint64(5000000123)),
+			Milliwatts: new(uint64(231500)), Parts: []gpu.Part{
+				{Instance: "1", SMs: 3. / 7, Busy: 0.98, Uses: []gpu.Use{
+					{Namespace: "team-a", Pod: "big-0", Container: "trainer", Memory: 30000 << 20},
+				}},
+				{Instance: "5", SMs: 2. / 7, Busy: 0.25, Uses: []gpu.Use{
+					{Namespace: "team-b", Pod: "api-7d", Container: "server", Memory: 9000 << 20},
+				}},
+				{Instance: "13", SMs: 1. / 7},
+			},
+		}},
+	} {
+		if diff := cmp.Diff(want, dcgmPage(t, fixture(t, name))); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	// Each pod of a board that is shared in turn shows all of it: it is one board.
+	two := `DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",pod="a",namespace="n"} 7000
+DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",pod="b",namespace="n",pod_uid="u"} 7000
+`
+	if b := dcgmPage(t, two); len(b) != 1 || *b[0].Millijoules != 7000 || len(b[0].Parts) != 1 ||
+		len(b[0].Parts[0].Uses) != 2 || b[0].Parts[0].Told {
+		t.Errorf("two pods in turn: %+v", b)
+	}
+	for _, bad := range []string{
+		`DCGM_FI_DEV_POWER_USAGE{gpu="0"} 3`, `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1"} x`,
+		`DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1",GPU_I_ID="1"} 3`,
+		`DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1",GPU_I_ID="1",GPU_I_PROFILE="9g.1gb"} 3`,
+	} {
+		if _, err := readDCGM(strings.NewReader(bad + "\n")); err == nil {
+			t.Errorf("read %s", bad)
+		}
+	}
+	shared := string(shared(t, "dcgm_exporter_constructed.prom"))
+	if b := dcgmPage(t, shared); len(b) != 2 || *b[0].Millijoules != 183902847261 || b[1].Millijoules != nil {
+		t.Errorf("%+v", b)
+	}
+}
+
+// The exporter collects every thirty seconds. After an hour what is booked is within 1 % of the board's counter; where
+// pages have only power, if that changes more slowly than they do.
+func TestDCGMAgreesWithTheCounter(t *testing.T) {
+	for _, c := range []struct {
+		field   string
+		changes int // seconds
+	}{{dcgmEnergy, 7}, {dcgmPower, 300}} {
+		field := c.field
+		t.Run(field, func(t *testing.T) {
+			o := DefaultConfig()
+			m := newBoards(&o, NameDCGM, energy.Derived, 90*time.Second)
+			books := gpu.NewBooks(energy.AttributorOptions{Idle: energy.IdleByRequests})
+			var node energy.Attribution
+			random := rand.New(rand.NewPCG(7, 7))
+			counter, watts, shown := 5e9, 300.0, ""
+			began := counter
+			for second := range 3600 {
+				if second%c.changes == 0 {
+					watts = 70 + 600*random.Float64()
+				}
+				counter += watts * 1000
+				if second%30 == 0 {
+					value := fmt.Sprintf("%.0f", counter)
+					if field == dcgmPower {
+						value = fmt.Sprintf("%.6f", watts)
+					}
+					labels := `{gpu="0",UUID="GPU-1",pod="a",namespace="n",container="c"} `
+					shown = field + labels + value + "\n" + dcgmUtilization + labels + "95\n"
+				}
+				if second%5 != 0 {
+					continue
+				}
+				at := time.Duration(second+1) * time.Second
+				boards := dcgmPage(t, shown)
+				boards[0].At = at
+				readings, err := m.readings(boards, at, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				books.Observe(boards, readings, func(*gpu.Use) string { return "pod/a/c" }, &node)
+			}
+			counted := (counter - began) / 1000
+			have := float64(node.Measured.Joules())
+			if diff := have/counted - 1; diff < -0.01 || diff > 0.01 || node.Check() != nil {
+				t.Errorf("the counter rose by %.0f J, %.0f J are booked: %.2f %%, %v", counted, have, 100*diff, node.Check())
+			}
+		})
+	}
+}
+
+// The page is asked for as other agents' are.
+func TestDCGM(t *testing.T) {
+	e := serve(t, fixture(t, "dcgm/pods.prom"))
+	o := DefaultConfig()
+	o.Now, o.ScrapeInterval, o.DCGMURL = sinceBoot, 5*time.Millisecond, e.URL
+	m, err := NewDCGM(o, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	readings := soon(t, m, func(r []energy.Reading, err error) bool { return err == nil && len(r) == 2 })
+	if readings[0].Quality != energy.Derived || len(m.Boards()) != 2 || m.Boards()[0].At != readings[0].At {
+		t.Errorf("%+v of %+v", readings, m.Boards())
+	}
+	e.say(500, "")
+	soon(t, m, func([]energy.Reading, error) bool { return m.Failures() > 0 })
+	m.Close()
+	nothingLeft(t)
+}
+
+// A real board's counter agrees with the power that it shows, what it used is attributed exactly, and a process that
+// computes is named. KUBENERGY_GPU_LOAD is a command that computes on it, for 30 seconds at least.
+func TestRealGPU(t *testing.T) {
+	if os.Getenv("KUBENERGY_REAL") == "" {
+		t.Skip("needs a GPU: make gpu-real")
+	}
+	o := DefaultConfig()
+	o.Now = sinceBoot
+	if o.GPUHelper = os.Getenv("KUBENERGY_GPU_HELPER"); o.GPUHelper == "" {
+		var err error
+		if o.GPUHelper, err = helper(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !o.hasDriver() {
+		t.Skipf("there is no %s in %v: NVIDIA's driver is missing", libraryNVML, libraryFolders)
+	}
+	m := nvmlOf(t, o)
+	load := os.Getenv("KUBENERGY_GPU_LOAD")
+	if load == "" {
+		t.Log("KUBENERGY_GPU_LOAD names no command: that a process is named is not shown")
+	} else {
+		cmd := exec.Command("bash", "-c", load)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}()
+	}
+	books := gpu.NewBooks(energy.AttributorOptions{Idle: energy.IdleByRequests})
+	var node energy.Attribution
+	first, last := map[string]energy.Reading{}, map[string]energy.Reading{}
+	shown := map[string]energy.Joules{} // by the power that boards show
+	told := true
+	for range 30 {
+		readings, err := m.Read(realTick(), nil)
+		if err != nil {
+			t.Log(err)
+		}
+		for i, r := range readings {
+			name := r.Domain.Name
+			if was, known := last[name]; !known {
+				first[name] = r
+			} else if b := m.Boards()[i]; b.Milliwatts != nil {
+				shown[name] += (energy.Watts(*b.Milliwatts) / 1000).For(r.At - was.At)
+			}
+			last[name] = r
+		}
+		books.Observe(m.Boards(), readings, func(u *gpu.Use) string { return fmt.Sprint("pod/", u.PID) }, &node)
+		time.Sleep(time.Second)
+	}
+	var counted energy.Microjoules
+	for _, b := range m.Boards() {
+		name := b.Domain().Name
+		used := last[name].Total - first[name].Total
+		counted += used
+		t.Logf("%s: %v by its counter, %v by its power; %d parts, told %v", name, used, shown[name], len(b.Parts),
+			b.Parts[0].Told)
+		told = told && b.Parts[0].Told
+		if ratio := float64(used.Joules() / shown[name]); ratio < 0.9 || ratio > 1.1 {
+			t.Errorf("%s: its counter rose by %.2f of what its power says", name, ratio)
+		}
+	}
+	if counted == 0 || node.Measured != counted || node.Check() != nil {
+		t.Errorf("%v were counted, %v are attributed, %v", counted, node.Measured, node.Check())
+	}
+	t.Logf("idle %v, unknown %v, processes %+v", node.Idle, node.Unknown, node.Shares)
+	if load != "" && told && len(node.Shares) == 0 {
+		t.Error("no process that computes is named")
+	}
+}
