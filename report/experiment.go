@@ -231,11 +231,16 @@ func (e *Experiment) notes() (all []string) {
 
 func (e *Experiment) table() *Table {
 	t := &Table{Columns: []Column{
-		{Name: "Contestant", Field: "contestant", Words: true}, {Name: "Metric", Field: "metric", Words: true},
-		{Name: "Arms", Field: "arms", Wide: true}, {Name: "Mean", Field: "mean", Show: Significant},
-		{Name: "from", Field: "meanLow", Show: Significant}, {Name: "to", Field: "meanHigh", Show: Significant},
-		{Name: "Difference", Field: "difference", Show: percent}, {Name: "from", Field: "differenceLow", Show: percent},
-		{Name: "to", Field: "differenceHigh", Show: percent}, {Name: "Differs", Field: "differs"},
+		{Name: "Contestant", Field: "contestant", Words: true},
+		{Name: "Metric", Field: "metric", Words: true},
+		{Name: "Arms", Field: "arms", Wide: true},
+		{Name: "Mean", Field: "mean", Show: Significant},
+		{Name: "from", Field: "meanLow", Show: Significant},
+		{Name: "to", Field: "meanHigh", Show: Significant},
+		{Name: "Difference", Field: "difference", Show: percent},
+		{Name: "from", Field: "differenceLow", Show: percent},
+		{Name: "to", Field: "differenceHigh", Show: percent},
+		{Name: "Differs", Field: "differs"},
 	}}
 	for i := range e.Rows {
 		r := &e.Rows[i]

@@ -209,8 +209,8 @@ func (a *arm) scale(ctx context.Context) error {
 
 // unlessEnded is an error, but not of what was asked when the arm ended.
 func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }

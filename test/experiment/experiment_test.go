@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -192,7 +193,7 @@ func TestShippedExperimentsAgree(t *testing.T) {
 				out := filepath.Join(kit.Root, "out", "experiments", fmt.Sprintf("%s-%d", name, i+1))
 				run := exec.Command(programs(t), "experiment", "-f",
 					filepath.Join(kit.Root, "scenarios", "experiments", name+".yaml"), "--faster", factor,
-					"--seed", fmt.Sprint(i+1), "--out", out)
+					"--seed", strconv.Itoa(i+1), "--out", out)
 				text, err := run.CombinedOutput()
 				if err != nil {
 					t.Fatalf("%v\n%s", err, text)
