@@ -4,8 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada prometheus grafana axe browser pictures generate verify clean manifests images chart-test \
-        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly experiments
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -242,6 +241,10 @@ tutorials: ## Follow the three tutorials word by word: half an hour. TO= keeps w
 
 sleep-lab: ## Show on a real control plane that machines sleep as simulated and that no work is lost: half an hour.
 	KUBENERGY_LONG=1 go test ./test/sleep -run . -v -count=1 -timeout 90m
+
+# FASTER= makes the times of all of them so many times shorter, 1 not at all: five days.
+experiments: ## Run each shipped experiment twice, and show that both agree and that equal contestants do not differ: three hours.
+	KUBENERGY_LONG=1 KUBENERGY_FASTER=$(FASTER) go test ./test/experiment -run Shipped -v -count=1 -timeout 200h
 
 # Karmada's programs are built into out/karmada the first time: six minutes of one core.
 karmada: ## Show on a real Karmada, built from the checkout KARMADA_SRC, where work goes, and when, whatever dies: an hour.

@@ -81,6 +81,7 @@ func newRoot(t terminal) *cobra.Command {
 		newData(t),
 		newDecisions(t),
 		newStrategies(t),
+		newExperiment(t),
 		newExplain(t),
 		newForecast(t),
 		newHeld(t),

@@ -155,3 +155,13 @@ const (
 	// `8443=40124,…`, written by the lab: the port of this machine that each port of the pod is reached at
 	AnnotationLabPorts = Prefix + "lab-ports"
 )
+
+// Labels of what `kubenergy experiment` makes.
+const (
+	// name of a run: on a namespace, an experiment has made it and removes it
+	LabelExperiment = Prefix + "experiment"
+	// name: on a pod, the entry of the experiment's load that it is of
+	LabelExperimentLoad = Prefix + "experiment-load"
+	// name: on a pod, its service or Job in that entry
+	LabelExperimentApp = Prefix + "experiment-app"
+)
