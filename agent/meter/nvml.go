@@ -155,11 +155,12 @@ func (m *NVML) run(ctx context.Context) error {
 		}
 	}
 	_ = cmd.Process.Kill() // what it writes is no line of ours
+	failed := cmd.Wait()   // now all of its complaint is there
 	said := strings.TrimSpace(complaint.String())
 	if said != "" {
 		said = ": " + said
 	}
-	return fmt.Errorf("%w%s", errors.Join(err, lines.Err(), cmd.Wait()), said)
+	return fmt.Errorf("%w%s", errors.Join(err, lines.Err(), failed), said)
 }
 
 // limited keeps the beginning of what is written.
