@@ -102,12 +102,14 @@ require k8s.io/pod-security-admission v0.36.4 // indirect
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cockroachdb/datadriven v1.0.2
+	github.com/ebitengine/purego v0.11.3
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/procfs v0.21.0 // indirect
 	github.com/rogpeppe/go-internal v1.14.1
 	github.com/spf13/cobra v1.10.2
 	go.etcd.io/etcd/server/v3 v3.6.8
+	gonum.org/v1/gonum v0.17.0
 	gonum.org/v1/plot v0.15.2
 	k8s.io/streaming v0.36.4 // indirect
 	pgregory.net/rapid v1.3.0
