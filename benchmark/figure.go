@@ -117,15 +117,8 @@ func (r *Result) measured() map[string]*Figures {
 	return known
 }
 
-// gpuApart returns what the GPU draws that the node's meter leaves out.
-func (r *Result) gpuApart(f *Figures) float64 {
-	if f.GPU == nil || covered(r.Source) {
-		return 0
-	}
-	return f.GPU.Value
-}
-
-// Benchmarks returns what a node does by class; work on its GPU stands under [hardware.OnGPU].
+// Benchmarks returns what a node does by class; work on its GPU stands under [hardware.OnGPU], with the
+// GPU's watts beside those of a meter that leaves them out.
 func (r *Result) Benchmarks(classes map[string]string) map[string]energy.Benchmark {
 	known, all := r.measured(), map[string]energy.Benchmark{}
 	idle, ok := known[Idle]
@@ -134,10 +127,13 @@ func (r *Result) Benchmarks(classes map[string]string) map[string]energy.Benchma
 	}
 	add := func(class, work string) {
 		if f, ok := known[work]; ok && f.Rate != nil {
-			all[class] = energy.Benchmark{
-				Rate: f.Rate.Value, Power: energy.Watts(f.Watts.Value + r.gpuApart(f)),
-				Idle: energy.Watts(idle.Watts.Value + r.gpuApart(idle)),
+			b := energy.Benchmark{
+				Rate: f.Rate.Value, Power: energy.Watts(f.Watts.Value), Idle: energy.Watts(idle.Watts.Value),
 			}
+			if work == GPU && f.GPU != nil && idle.GPU != nil && !covered(r.Source) {
+				b.Power, b.Idle = b.Power+energy.Watts(f.GPU.Value), b.Idle+energy.Watts(idle.GPU.Value)
+			}
+			all[class] = b
 		}
 	}
 	for class, work := range classes {

@@ -58,7 +58,8 @@ func run(ctx context.Context, out string, names, arches []string, s source) erro
 			return fmt.Errorf("writing %s: %w", path, err)
 		}
 		fmt.Fprintf(&digests, "%s %s\n", image.Digest, s.reference(name))
-		if name != "kubenergy-karmada" { // deploy/karmada names it: it is not of the chart
+		// deploy/karmada and benchmarks name the others: they are not of the chart
+		if name != "kubenergy-karmada" && name != "kubenergy-gpu" {
 			values.WriteString(pinned(name, image.Digest))
 		}
 		fmt.Printf("%s  %s  %s\n", path, s.reference(name), image.Digest)
