@@ -227,7 +227,9 @@ demo: ## Replay a trace on a real control plane: stock, energy, carbon+window, o
 # Wants a quiet machine: on another, what is not judged says so. WORK=cpu,gpu chooses, and gpu needs NVIDIA's driver.
 benchmark: ## Measure this machine five times: speeds, and watts where there is a meter, or "not judged". Three minutes.
 	go build -o bin/ ./cmd/kubenergy ./cmd/kubenergy-gpu
-	bin/kubenergy benchmark --local --gpu-program bin/kubenergy-gpu $(if $(WORK),--workloads '$(WORK)') --out out/benchmark
+	@mkdir -p out
+	PATH="$(CURDIR)/bin:$$PATH" bin/kubenergy benchmark --local $(if $(WORK),--workloads '$(WORK)') -o json > out/benchmark.json
+	bin/kubenergy benchmark --results out/benchmark.json
 
 parity: ## Show that the simulator and the real scheduler choose the same node for every job.
 	go test ./test/parity/... -run . -v -count=1 -timeout $(TIMEOUT)

@@ -8,6 +8,7 @@
 package benchmark
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -68,7 +69,6 @@ type Run struct {
 	End   time.Time `json:"end"`
 	Rate  *Mean     `json:"rate,omitempty"`  // nil: nothing is done
 	Watts *Mean     `json:"watts,omitempty"` // of the node; nil: not known
-	GPU   *Mean     `json:"gpuWatts,omitempty"`
 	// Got is the share that the work got of the CPUs it asked for, and Others the share of all CPUs that others used.
 	Got    float64 `json:"got"`
 	Others float64 `json:"others"`
@@ -88,10 +88,6 @@ type Machine struct {
 	CPUs int
 	// Power returns the mean power of the node since it was called last; false: not known.
 	Power func() (energy.Watts, bool)
-	// Busy returns the CPU time that the node has used since its boot; 0: not known.
-	Busy func() time.Duration
-	// GPUProgram is kubenergy-gpu; "": no GPU is measured.
-	GPUProgram string
 }
 
 // Measure runs works in turn, so that what changes slowly, as the room's temperature, meets all of them. tell hears of
@@ -110,70 +106,45 @@ func (m *Machine) Measure(ctx context.Context, works []string, rules Rules, tell
 	return runs, nil
 }
 
-// samples are those of one run.
-type samples struct{ rates, watts, gpu []float64 }
-
-func (s *samples) narrow() bool {
-	return meanOf(s.rates).narrow() && meanOf(s.watts).narrow() && meanOf(s.gpu).narrow()
-}
-
 func (m *Machine) run(ctx context.Context, name string, rules Rules) (r Run, err error) {
-	l, err := m.load(name, rules.Rep)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	do, err := m.load(ctx, name, rules.Rep)
 	if err != nil {
 		return r, err
 	}
-	defer l.close()
-	rounds, err := calibrate(l, rules.Rep)
-	if err != nil {
-		return r, err
-	}
-	var s samples
-	var asked, got time.Duration
-	m.Power() // since now
-	busy, own := m.Busy(), CPUTime()
-	drawn, _ := l.joules()
-	r = Run{Work: name, Start: time.Now()}
-	for at := r.Start; len(s.rates) < rules.Most; {
-		if len(s.rates) >= rules.Least && time.Since(r.Start) >= rules.AtLeast && s.narrow() {
-			break
-		}
-		done, took, err := l.do(rounds)
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
+	rounds := 1 // of a repetition; finding how many warms up
+	for took := time.Duration(0); took < rules.Rep/2; {
+		if _, took, err = do(rounds); err != nil {
 			return r, err
 		}
-		now := time.Now()
-		asked, got = asked+now.Sub(at), got+took
-		s.rates = append(s.rates, done/took.Seconds())
-		if watts, ok := m.Power(); ok {
-			s.watts = append(s.watts, float64(watts))
+		if took < rules.Rep/2 {
+			rounds = int(float64(rounds) * min(8, max(2, rules.Rep.Seconds()/took.Seconds())))
 		}
-		if joules, ok := l.joules(); ok {
-			s.gpu = append(s.gpu, (joules-drawn)/now.Sub(at).Seconds())
-			drawn = joules
+	}
+	var rates, watts []float64
+	var asked, got time.Duration
+	m.Power() // since now
+	r = Run{Work: name, Start: time.Now()}
+	busy, own := NodeBusy(), CPUTime()
+	narrow := func() bool { return meanOf(rates).narrow() && meanOf(watts).narrow() }
+	for len(rates) < rules.Most && (len(rates) < rules.Least || time.Since(r.Start) < rules.AtLeast || !narrow()) {
+		began := time.Now()
+		done, took, err := do(rounds)
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return r, err
 		}
-		at = now
+		asked, got = asked+time.Since(began), got+took
+		rates = append(rates, done/took.Seconds())
+		if drawn, ok := m.Power(); ok {
+			watts = append(watts, float64(drawn))
+		}
 	}
-	r.End = time.Now()
-	if r.Rate = meanOf(s.rates); r.Rate.Value == 0 {
-		r.Rate = nil
+	r.End, r.Watts, r.Got = time.Now(), meanOf(watts), got.Seconds()/asked.Seconds()
+	if rate := meanOf(rates); rate.Value > 0 {
+		r.Rate = rate
 	}
-	r.Watts, r.GPU, r.Got = meanOf(s.watts), meanOf(s.gpu), got.Seconds()/asked.Seconds()
-	if all := m.Busy() - busy; busy > 0 {
-		r.Others = max(0, (all-CPUTime()+own).Seconds()/asked.Seconds()/float64(m.CPUs))
-	}
+	all := r.End.Sub(r.Start).Seconds() * float64(m.CPUs)
+	r.Others = max(0, (NodeBusy()-busy-CPUTime()+own).Seconds()/all)
 	return r, nil
-}
-
-// calibrate returns how many rounds a repetition takes. It also warms up.
-func calibrate(l load, rep time.Duration) (rounds int, err error) {
-	for rounds = 1; ; {
-		_, took, err := l.do(rounds)
-		if err != nil || took >= rep/2 {
-			return rounds, err
-		}
-		rounds = int(float64(rounds) * min(8, max(2, rep.Seconds()/max(took.Seconds(), 1e-9))))
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -35,15 +36,13 @@ func TestMeans(t *testing.T) {
 var short = Rules{Runs: 2, AtLeast: 4 * time.Millisecond, Rep: time.Millisecond, Least: 2, Most: 4}
 
 func TestMeasure(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "gpu")
-	// Ten seconds of it are done in each round, and each question finds 3 J more.
-	script := "#!/bin/sh\nj=0\nwhile read n; do j=$((j+3)); echo 0.01 $n $j; done\n"
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+	path := t.TempDir()
+	script := "#!/bin/sh\nwhile read n; do echo 0.01 $n; done\n" // each round is one thing, and all take 10 ms
+	if err := os.WriteFile(filepath.Join(path, "kubenergy-gpu"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	m := &Machine{
-		CPUs: 2, Power: func() (energy.Watts, bool) { return 42, true }, Busy: NodeBusy, GPUProgram: program,
-	}
+	t.Setenv("PATH", path+":"+os.Getenv("PATH"))
+	m := &Machine{CPUs: 2, Power: func() (energy.Watts, bool) { return 42, true }}
 	works := []string{Idle, Half, CPU, Sequential, Memory, GPU}
 	heard := 0
 	runs, err := m.Measure(t.Context(), works, short, func(Run) { heard++ })
@@ -60,9 +59,6 @@ func TestMeasure(t *testing.T) {
 		if r.Watts == nil || r.Watts.Value != 42 || r.Watts.Count < short.Least || r.Watts.Count > short.Most {
 			t.Errorf("%s has the watts %+v", r.Work, r.Watts)
 		}
-		if (r.GPU != nil) != (r.Work == Idle || r.Work == GPU) || r.GPU != nil && !(r.GPU.Value > 0) {
-			t.Errorf("%s has the GPU's watts %+v", r.Work, r.GPU)
-		}
 		if !r.End.After(r.Start) || r.Work != GPU && !(r.Got > 0 && r.Got < 1.5) {
 			t.Errorf("%s got %v, from %v to %v", r.Work, r.Got, r.Start, r.End)
 		}
@@ -70,8 +66,8 @@ func TestMeasure(t *testing.T) {
 	if g := runs[len(runs)-1]; math.Abs(g.Rate.Value-100) > 1e-6 {
 		t.Errorf("the GPU does %v a second, want 100: its time is its own", g.Rate.Value)
 	}
-	m.GPUProgram = filepath.Join(t.TempDir(), "missing")
-	if _, err := m.Measure(t.Context(), []string{GPU}, short, func(Run) {}); !errors.Is(err, os.ErrNotExist) {
+	t.Setenv("PATH", "")
+	if _, err := m.Measure(t.Context(), []string{GPU}, short, func(Run) {}); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("without the program: %v", err)
 	}
 	ended, end := context.WithCancel(t.Context())
@@ -81,20 +77,17 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// resultOf has five runs of each work, all alike but for a factor.
-func resultOf(node string, quality energy.Quality, source string, factors ...float64) *Result {
-	r := &Result{Node: node, CPUs: 4, Source: source, Quality: quality}
+// resultOf has runs of each work, all alike but for a factor.
+func resultOf(quality energy.Quality, factors ...float64) *Result {
+	r := &Result{Node: "pc", CPUs: 4, Source: "wall (shelly2)", Quality: quality}
 	for _, f := range factors {
 		for _, w := range []struct {
-			work             string
-			rate, watts, gpu float64
-		}{{Idle, 0, 50, 10}, {Half, 5, 80, 0}, {CPU, 10, 120, 0}, {Sequential, 1000, 70, 0}, {GPU, 5000, 90, 210}} {
+			work        string
+			rate, watts float64
+		}{{Idle, 0, 50}, {Half, 5, 80}, {CPU, 10, 120}, {Sequential, 1000, 70}, {GPU, 5000, 300}} {
 			run := Run{Work: w.work, Got: 1, Watts: &Mean{Value: f * w.watts}}
 			if w.rate > 0 {
 				run.Rate = &Mean{Value: f * w.rate}
-			}
-			if w.gpu > 0 {
-				run.GPU = &Mean{Value: w.gpu}
 			}
 			r.Runs = append(r.Runs, run)
 		}
@@ -110,83 +103,69 @@ func TestWhatIsJudged(t *testing.T) {
 		result      *Result
 		rate, watts string
 	}{
-		"five agree":      {resultOf("a", energy.Measured, "wall", alike...), "", ""},
-		"four":            {resultOf("a", energy.Measured, "wall", alike[1:]...), "4 of 5 runs", "4 of 5 runs"},
-		"one is apart":    {resultOf("a", energy.Measured, "wall", 1, 1, 1, 1, 1.04), "runs are 4.0 % apart", "runs are 4.0 % apart"},
-		"a model's watts": {resultOf("a", energy.Estimated, "model", alike...), "", Modelled},
+		"five agree":      {resultOf(energy.Measured, alike...), "", ""},
+		"four":            {resultOf(energy.Measured, alike[1:]...), "4 of 5 runs", "4 of 5 runs"},
+		"one is apart":    {resultOf(energy.Measured, 1, 1, 1, 1, 1.04), "runs are 4.0 % apart", "runs are 4.0 % apart"},
+		"a model's watts": {resultOf(energy.Estimated, alike...), "", Modelled},
 	} {
 		f := figure(c.result)
 		if f.Rate.Why != c.rate || f.Watts.Why != c.watts {
 			t.Errorf("%s: %q, %q", name, f.Rate.Why, f.Watts.Why)
 		}
 	}
-	busy := resultOf("a", energy.Estimated, "model", alike...)
+	busy := resultOf(energy.Estimated, alike...)
 	busy.Runs[2].Others, busy.Runs[2].Rate.Half = 0.2, 0.05
 	if f := figure(busy); f.Watts.Why != "others used 20 % of the CPUs" || f.Rate.Why != "the interval is wide in 1 runs" {
 		t.Errorf("%+v, %+v", f.Rate, f.Watts)
 	}
-	all := busy.Benchmarks(DefaultClasses())
-	if _, ok := all["training"]; ok || len(all) != 3 || busy.PowerProfile(DefaultClasses()) != nil {
-		t.Errorf("what is not judged is written: %v", all)
+	for _, b := range busy.Benchmarks() {
+		if b.Class == "training" {
+			t.Errorf("what is not judged is written: %+v", b)
+		}
+	}
+	if len(busy.Benchmarks()) != 3 || busy.PowerProfile() != nil {
+		t.Errorf("%+v", busy.Benchmarks())
 	}
 }
 
 // What is written is read back by those who use it.
 func TestKnowledgeIsReadBack(t *testing.T) {
-	r := resultOf("pc", energy.Measured, "package+dram (rapl)", alike...)
-	text, err := hardware.MergeKnowledgeBase([]byte("training:\n- {nodeName: pc-cpu, performanceRate: 1, "+
-		"powerConsumptionWatts: 2, idlePowerWatts: 1}\n- {nodeName: rpi-cpu, performanceRate: 3, "+
-		"powerConsumptionWatts: 2, idlePowerWatts: 1}\n"), r.Knowledge(DefaultClasses()))
+	r := resultOf(energy.Measured, alike...)
+	config, err := KnowledgeBase([]*Result{r})
 	if err != nil {
 		t.Fatal(err)
 	}
-	byClass, warnings, err := hardware.ReadKnowledgeBase(text)
+	byClass, warnings, err := hardware.ReadKnowledgeBase([]byte(config.Data["profiles.yaml"]))
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(warnings, err)
 	}
+	object := r.PowerProfile()
+	text, err := yaml.Marshal(object)
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, object)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofProfile := hardware.Benchmarks(object)
 	approx := cmpopts.EquateApprox(0, 1e-9)
 	cpu := energy.Benchmark{Rate: 10, Power: 120, Idle: 50}
-	gpu := energy.Benchmark{Rate: 5000, Power: 300, Idle: 60} // the packages' meter leaves the GPU out
+	gpu := energy.Benchmark{Rate: 5000, Power: 300, Idle: 50}
 	for class, want := range map[string]energy.Benchmark{
 		"training": cpu, "inference": cpu, "sequential": {Rate: 1000, Power: 70, Idle: 50},
 		hardware.OnGPU("training"): gpu, hardware.OnGPU("inference"): gpu, hardware.OnGPU("sequential"): {},
 	} {
-		if diff := cmp.Diff(want, byClass[class]["pc"], approx); diff != "" {
+		if diff := cmp.Diff(want, byClass[class]["pc"], approx) + cmp.Diff(want, ofProfile[class], approx); diff != "" {
 			t.Errorf("%s: %s", class, diff)
 		}
-	}
-	if byClass["training"]["rpi"].Rate != 3 {
-		t.Error("another node's entry is gone")
-	}
-
-	object := r.PowerProfile(DefaultClasses())
-	if text, err = yaml.Marshal(object); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict(text, object); err != nil {
-		t.Fatal(err)
 	}
 	p, _, err := hardware.FromPowerProfile(object)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []energy.Point{{Utilisation: 0, Power: 50}, {Utilisation: 0.5, Power: 80}, {Utilisation: 1, Power: 120}}
-	if diff := cmp.Diff(want, p.Curve, approx); diff != "" || p.GPUIdle != 10 || p.GPUMax != 210 ||
-		p.Quality != energy.Measured || p.Sleep != p.Power(0) {
-		t.Error(p, diff)
-	}
-	if diff := cmp.Diff(gpu, hardware.Benchmarks(object)["training/gpu"], approx); diff != "" {
-		t.Error(diff)
-	}
-	if object.Spec.NodeSelector["kubernetes.io/hostname"] != "pc" {
-		t.Error(object.Spec.NodeSelector)
-	}
-	// At the wall the GPU is metered already, and the profile's watts are those without it.
-	r.Source = "wall (shelly2)"
-	if b := r.Benchmarks(DefaultClasses())[hardware.OnGPU("training")]; math.Abs(float64(b.Power-90)) > 1e-9 {
-		t.Errorf("%+v", b)
-	}
-	if p, _, _ = hardware.FromPowerProfile(r.PowerProfile(DefaultClasses())); math.Abs(float64(p.Power(0)-40)) > 1e-9 {
-		t.Errorf("idle without the GPU is %v W", p.Power(0))
+	if diff := cmp.Diff(want, p.Curve, approx); diff != "" || p.Quality != energy.Measured || p.Sleep != p.Power(0) ||
+		object.Spec.NodeSelector["kubernetes.io/hostname"] != "pc" {
+		t.Error(p, diff, object.Spec.NodeSelector)
 	}
 }

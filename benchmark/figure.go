@@ -3,12 +3,14 @@ package benchmark
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -27,9 +29,8 @@ func (f *Figure) Judged() bool { return f != nil && f.Why == "" }
 
 // Figures are those of one work on one node.
 type Figures struct {
-	Node, Work  string
+	Work        string
 	Rate, Watts *Figure // nil: there is none
-	GPU         *Figure // watts
 	Got, Others float64 // the worst of the runs
 }
 
@@ -49,7 +50,7 @@ func (r *Result) Figures() (all []*Figures) {
 		run := &r.Runs[i]
 		byWork[run.Work] = append(byWork[run.Work], run)
 		if len(byWork[run.Work]) == 1 {
-			all = append(all, &Figures{Node: r.Node, Work: run.Work, Got: 1})
+			all = append(all, &Figures{Work: run.Work, Got: 1})
 		}
 	}
 	for _, f := range all {
@@ -59,7 +60,6 @@ func (r *Result) Figures() (all []*Figures) {
 		}
 		f.Rate = figureOf(runs, func(r *Run) *Mean { return r.Rate })
 		f.Watts = figureOf(runs, func(r *Run) *Mean { return r.Watts })
-		f.GPU = figureOf(runs, func(r *Run) *Mean { return r.GPU })
 		if f.Watts == nil {
 			continue
 		}
@@ -100,108 +100,84 @@ func figureOf(runs []*Run, of func(*Run) *Mean) *Figure {
 	return f
 }
 
-// DefaultClasses are the works that stand for classes of the knowledge base.
-func DefaultClasses() map[string]string {
-	return map[string]string{"training": CPU, "inference": CPU, Sequential: Sequential, Memory: Memory}
+// classes are what pods call work, by the work that stands for it; what stands on a GPU is done by pods with GPUs.
+var classes = map[string][]string{
+	CPU: {"training", "inference"}, Sequential: {Sequential}, Memory: {Memory},
+	GPU: {hardware.OnGPU("training"), hardware.OnGPU("inference")},
 }
 
-// measured is what is known of a work: its rate is judged, and its watts are, or are modelled.
-func (r *Result) measured() map[string]*Figures {
+// Benchmarks returns what a node does by class, as far as it is judged; watts may be modelled.
+func (r *Result) Benchmarks() (all []v1alpha1.Benchmark) {
+	known := r.known()
+	idle := known[Idle]
+	for work, f := range known {
+		if idle == nil || f.Rate == nil {
+			continue
+		}
+		for _, class := range classes[work] {
+			all = append(all, v1alpha1.Benchmark{
+				Class: class, Rate: f.Rate.Value, Watts: f.Watts.Value, IdleWatts: idle.Watts.Value,
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.Benchmark) int { return cmp.Compare(a.Class, b.Class) })
+	return all
+}
+
+// known are the works whose figures may be used.
+func (r *Result) known() map[string]*Figures {
 	known := map[string]*Figures{}
 	for _, f := range r.Figures() {
-		if f.Watts != nil && (f.Watts.Judged() || f.Watts.Why == Modelled) &&
-			(f.Rate == nil || f.Rate.Judged()) {
+		if f.Watts != nil && (f.Watts.Judged() || f.Watts.Why == Modelled) && (f.Rate == nil || f.Rate.Judged()) {
 			known[f.Work] = f
 		}
 	}
 	return known
 }
 
-// Benchmarks returns what a node does by class; work on its GPU stands under [hardware.OnGPU], with the
-// GPU's watts beside those of a meter that leaves them out.
-func (r *Result) Benchmarks(classes map[string]string) map[string]energy.Benchmark {
-	known, all := r.measured(), map[string]energy.Benchmark{}
-	idle, ok := known[Idle]
-	if !ok {
+// KnowledgeBase returns the ConfigMap of the hybrid scheduler.
+func KnowledgeBase(results []*Result) (*v1.ConfigMap, error) {
+	entries := map[string][]hardware.Knowledge{}
+	for _, r := range results {
+		for _, b := range r.Benchmarks() {
+			class, gpu := strings.CutSuffix(b.Class, hardware.OnGPU("x")[1:])
+			name := r.Node + hardware.SuffixCPU
+			if gpu {
+				name = r.Node + hardware.SuffixGPU
+			}
+			entries[class] = append(entries[class], hardware.Knowledge{
+				NodeName: name, PerformanceRate: b.Rate, PowerConsumptionWatts: energy.Watts(b.Watts),
+				IdlePowerWatts: energy.Watts(b.IdleWatts),
+			})
+		}
+	}
+	text, err := yaml.Marshal(entries)
+	return &v1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "scheduler-knowledge-base", Namespace: metav1.NamespaceSystem},
+		Data:       map[string]string{"profiles.yaml": string(text)},
+	}, err
+}
+
+// PowerProfile returns the node's; nil: too little is known.
+func (r *Result) PowerProfile() *v1alpha1.PowerProfile {
+	known, curve := r.known(), []energy.Point(nil)
+	for _, at := range []struct {
+		work  string
+		share float64
+	}{{Idle, 0}, {Half, float64(r.CPUs/2) / float64(r.CPUs)}, {CPU, 1}} {
+		if f := known[at.work]; f != nil && (at.work != Half || at.share > 0) {
+			curve = append(curve, energy.Point{Utilisation: at.share, Power: energy.Watts(f.Watts.Value)})
+		}
+	}
+	if known[Idle] == nil || known[CPU] == nil {
 		return nil
 	}
-	add := func(class, work string) {
-		if f, ok := known[work]; ok && f.Rate != nil {
-			b := energy.Benchmark{
-				Rate: f.Rate.Value, Power: energy.Watts(f.Watts.Value), Idle: energy.Watts(idle.Watts.Value),
-			}
-			if work == GPU && f.GPU != nil && idle.GPU != nil && !covered(r.Source) {
-				b.Power, b.Idle = b.Power+energy.Watts(f.GPU.Value), b.Idle+energy.Watts(idle.GPU.Value)
-			}
-			all[class] = b
-		}
-	}
-	for class, work := range classes {
-		if add(class, work); work == CPU {
-			add(hardware.OnGPU(class), GPU)
-		}
-	}
-	return all
-}
-
-// Knowledge returns entries of the hybrid scheduler's knowledge base, by class.
-func (r *Result) Knowledge(classes map[string]string) map[string][]hardware.Knowledge {
-	benchmarks, all := r.Benchmarks(classes), map[string][]hardware.Knowledge{}
-	for _, class := range slices.Sorted(maps.Keys(classes)) {
-		for of, suffix := range map[string]string{
-			class: hardware.SuffixCPU, hardware.OnGPU(class): hardware.SuffixGPU,
-		} {
-			if b, ok := benchmarks[of]; ok {
-				all[class] = append(all[class], hardware.Knowledge{
-					NodeName: r.Node + suffix, PerformanceRate: b.Rate, PowerConsumptionWatts: b.Power,
-					IdlePowerWatts: b.Idle,
-				})
-			}
-		}
-		slices.SortFunc(all[class], func(a, b hardware.Knowledge) int { return cmp.Compare(a.NodeName, b.NodeName) })
-	}
-	return all
-}
-
-// PowerProfile returns the node's; nil: too little is known. Its watts are those without GPUs.
-func (r *Result) PowerProfile(classes map[string]string) *v1alpha1.PowerProfile {
-	known := r.measured()
-	idle, full := known[Idle], known[CPU]
-	if idle == nil || full == nil {
-		return nil
-	}
-	without := func(f *Figures) energy.Watts {
-		if idle.GPU == nil || !covered(r.Source) {
-			return energy.Watts(f.Watts.Value)
-		}
-		return energy.Watts(f.Watts.Value - idle.GPU.Value)
-	}
-	p := &energy.Profile{
-		Name: r.Node, Quality: r.Quality,
-		Source: "kubenergy benchmark, " + r.Runs[0].Start.UTC().Format("2006-01-02") + ", by " + r.Source,
-		Curve:  []energy.Point{{Utilisation: 0, Power: without(idle)}, {Utilisation: 1, Power: without(full)}},
-	}
-	if half := known[Half]; half != nil && r.CPUs > 1 {
-		p.Curve = slices.Insert(p.Curve, 1,
-			energy.Point{Utilisation: float64(r.CPUs/2) / float64(r.CPUs), Power: without(half)})
-	}
-	if gpu := known[GPU]; gpu != nil && gpu.GPU.Judged() && idle.GPU.Judged() {
-		p.GPUIdle, p.GPUMax = energy.Watts(idle.GPU.Value), energy.Watts(gpu.GPU.Value)
-	}
-	p.Sleep = p.Power(0)
-	o := hardware.ToPowerProfile(p, 0)
-	o.Spec.NodeSelector = map[string]string{v1.LabelHostname: r.Node}
-	benchmarks := r.Benchmarks(classes)
-	for _, class := range slices.Sorted(maps.Keys(benchmarks)) {
-		b := benchmarks[class]
-		o.Spec.Benchmarks = append(o.Spec.Benchmarks, v1alpha1.Benchmark{
-			Class: class, Rate: b.Rate, Watts: float64(b.Power), IdleWatts: float64(b.Idle),
-		})
-	}
-	return o
-}
-
-// covered reports whether the node's watts, by their source, include its GPUs: a meter at the wall's do.
-func covered(source string) bool {
-	return strings.HasPrefix(source, "wall") || strings.Contains(source, "gpu")
+	p := hardware.ToPowerProfile(&energy.Profile{
+		Name: r.Node, Quality: r.Quality, Curve: curve, Sleep: curve[0].Power,
+		Source: "kubenergy benchmark, " + r.Runs[0].Start.UTC().Format(time.DateOnly) + ", by " + r.Source,
+	}, 0)
+	p.Spec.NodeSelector = map[string]string{v1.LabelHostname: r.Node}
+	p.Spec.Benchmarks = r.Benchmarks()
+	return p
 }

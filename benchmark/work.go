@@ -1,9 +1,12 @@
 package benchmark
 
 import (
+	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"sync"
 	"syscall"
@@ -25,102 +28,82 @@ var Units = map[string]string{
 	Half: "GFLOP/s", CPU: "GFLOP/s", Sequential: "hashes/ms", Memory: "GB/s", GPU: "GFLOP/s",
 }
 
-// A load is a work that is ready to run.
-type load interface {
-	// do does some rounds of it. It returns the work done, in the unit of the rate times a second, and the time that it
-	// took: CPU time of each worker, or the GPU's.
-	do(rounds int) (done float64, took time.Duration, err error)
-	// joules is what the GPU has drawn so far; false: not known.
-	joules() (float64, bool)
-	close()
-}
+// A load does some rounds of a work. It returns the work done, in the unit of the rate times a second, and the time
+// that it took: CPU time of each worker, or the GPU's.
+type load func(rounds int) (done float64, took time.Duration, err error)
 
-func (m *Machine) load(name string, rep time.Duration) (load, error) {
-	cpus := m.CPUs
+// load returns one that lasts until ctx ends.
+func (m *Machine) load(ctx context.Context, name string, rep time.Duration) (load, error) {
 	switch name {
 	case Idle:
-		l := &rest{rep: rep}
-		if m.GPUProgram == "" {
-			return l, nil
-		}
-		var err error
-		l.gpu, err = startGPU(m.GPUProgram)
-		return l, err
+		return func(int) (float64, time.Duration, error) {
+			time.Sleep(rep)
+			return 0, rep, nil
+		}, nil
 	case GPU:
-		return startGPU(m.GPUProgram)
+		return loadGPU(ctx)
 	case Half:
-		return newTeam(max(1, cpus/2), newProduct), nil
+		return team(max(1, m.CPUs/2), newProduct), nil
 	case CPU:
-		return newTeam(cpus, newProduct), nil
+		return team(m.CPUs, newProduct), nil
 	case Sequential:
-		return newTeam(1, newChain), nil
+		return team(1, newChain), nil
 	case Memory:
-		return newTeam(cpus, newTriad), nil
+		return team(m.CPUs, newTriad), nil
 	}
 	return nil, fmt.Errorf("there is no work %q", name)
 }
 
-// rest does nothing, and looks at the GPU meanwhile.
-type rest struct {
-	rep time.Duration
-	gpu *gpu // nil: none
-}
-
-func (r *rest) do(int) (float64, time.Duration, error) {
-	time.Sleep(r.rep)
-	if r.gpu == nil {
-		return 0, r.rep, nil
+// loadGPU starts the program that loads a GPU: it needs libraries of the driver, which a program that runs everywhere
+// cannot link. It reads rounds, and writes seconds and the work done.
+func loadGPU(ctx context.Context) (load, error) {
+	command := exec.Command("kubenergy-gpu")
+	command.Stderr = os.Stderr
+	in, errIn := command.StdinPipe()
+	out, errOut := command.StdoutPipe()
+	if err := errors.Join(errIn, errOut, command.Start()); err != nil {
+		return nil, err
 	}
-	_, _, err := r.gpu.do(0)
-	return 0, r.rep, err
-}
-
-func (r *rest) joules() (float64, bool) {
-	if r.gpu == nil {
-		return 0, false
-	}
-	return r.gpu.joules()
-}
-
-func (r *rest) close() {
-	if r.gpu != nil {
-		r.gpu.close()
-	}
+	context.AfterFunc(ctx, func() {
+		_ = in.Close() // it ends at the end of its input
+		_ = command.Wait()
+	})
+	return func(rounds int) (done float64, took time.Duration, err error) {
+		var seconds float64
+		if _, err = fmt.Fprintln(in, rounds); err == nil {
+			_, err = fmt.Fscanln(out, &seconds, &done)
+		}
+		return done, max(1, time.Duration(seconds*float64(time.Second))), err
+	}, nil
 }
 
 // A worker does one round on one CPU, and returns how much that was.
 type worker func() (done float64)
 
-// team are workers side by side.
-type team []worker
-
-func newTeam(n int, hire func() worker) (t team) {
-	for range n {
-		t = append(t, hire())
+// team has workers work side by side.
+func team(n int, hire func() worker) load {
+	workers, each := make([]worker, n), make([]float64, n)
+	for i := range workers {
+		workers[i] = hire()
 	}
-	return t
+	return func(rounds int) (done float64, took time.Duration, err error) {
+		var working sync.WaitGroup
+		began := CPUTime()
+		for i, work := range workers {
+			working.Go(func() {
+				each[i] = 0
+				for range rounds {
+					each[i] += work()
+				}
+			})
+		}
+		working.Wait()
+		for _, d := range each {
+			done += d
+		}
+		return done, max(1, (CPUTime()-began)/time.Duration(n)), nil
+	}
 }
-
-func (t team) do(rounds int) (done float64, took time.Duration, err error) {
-	var working sync.WaitGroup
-	each := make([]float64, len(t))
-	began := CPUTime()
-	for i, work := range t {
-		working.Go(func() {
-			for range rounds {
-				each[i] += work()
-			}
-		})
-	}
-	working.Wait()
-	for _, d := range each {
-		done += d
-	}
-	return done, max((CPUTime()-began)/time.Duration(len(t)), 1), nil
-}
-
-func (team) joules() (float64, bool) { return 0, false }
-func (team) close()                  {}
 
 // CPUTime is what the process has computed so far.
 func CPUTime() time.Duration {

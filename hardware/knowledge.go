@@ -84,21 +84,6 @@ func ReadKnowledgeBase(profilesYAML []byte) (byClass map[string]map[string]energ
 	return byClass, warnings, nil
 }
 
-// MergeKnowledgeBase returns profiles.yaml with entries added, by class. They take the place of those of the same names.
-func MergeKnowledgeBase(profilesYAML []byte, add map[string][]Knowledge) ([]byte, error) {
-	entries := map[string][]Knowledge{}
-	if err := yaml.UnmarshalStrict(profilesYAML, &entries); err != nil {
-		return nil, fmt.Errorf("reading the knowledge base: %w", err)
-	}
-	for class, more := range add {
-		kept := slices.DeleteFunc(entries[class], func(e Knowledge) bool {
-			return slices.ContainsFunc(more, func(m Knowledge) bool { return m.NodeName == e.NodeName })
-		})
-		entries[class] = append(kept, more...)
-	}
-	return yaml.Marshal(entries)
-}
-
 func checkKnowledge(e Knowledge) error {
 	const most = 1e12
 	switch {

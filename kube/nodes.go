@@ -219,15 +219,16 @@ func LiveWatts(n *v1.Node, now time.Time, changed func(*v1.Node) time.Time) (ene
 // for those who have just read the node. Informers leave it out.
 func WattsWritten(n *v1.Node) (at time.Time) {
 	for _, m := range n.ManagedFields {
-		if m.Time != nil && m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(`"f:`+thesisWatts+`"`)) {
+		if m.Time != nil && m.FieldsV1 != nil &&
+			bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(`"f:`+thesisWatts+`"`)) {
 			at = grid.Later(at, m.Time.Time)
 		}
 	}
 	return at
 }
 
-// SeenWatts remembers when the watts on nodes were seen to change, for those who follow nodes. What was there before
-// they did is of no known age.
+// SeenWatts remembers when the watts on nodes were seen to change, for those who follow nodes. What stood there when a
+// node was seen first is of no known age.
 type SeenWatts struct{ at sync.Map } // by the node's name
 
 // Changed returns when the watts on a node were last seen to change; the zero time: never.
@@ -239,20 +240,11 @@ func (s *SeenWatts) Changed(n *v1.Node) time.Time {
 
 // Handler follows nodes.
 func (s *SeenWatts) Handler(clock func() time.Time) cache.ResourceEventHandler {
-	note := func(before string, after any) {
-		if n, ok := after.(*v1.Node); ok && n.Annotations[thesisWatts] != before {
-			s.at.Store(n.Name, clock())
-		}
-	}
-	return cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, initial bool) {
-			if !initial {
-				note("", obj)
-			}
-		},
+	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
-			if n, ok := before.(*v1.Node); ok {
-				note(n.Annotations[thesisWatts], after)
+			n, m := before.(*v1.Node), after.(*v1.Node)
+			if m.Annotations[thesisWatts] != n.Annotations[thesisWatts] {
+				s.at.Store(m.Name, clock())
 			}
 		},
 		DeleteFunc: func(obj any) {

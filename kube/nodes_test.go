@@ -181,8 +181,7 @@ func TestWattsWithoutTheirTime(t *testing.T) {
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "a", Obj: node("80")})
 	check("deleted", node("80"), 0, false)
 	handler.OnAdd(node("80"), false)
-	check("a new node", node("80"), 0, true)
-	handler.OnAdd(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}, false)
+	check("a new node", node("80"), 0, false)
 
 	written := node("80")
 	written.ManagedFields = []metav1.ManagedFieldsEntry{

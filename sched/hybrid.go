@@ -22,9 +22,9 @@ func hybrid(c *costing, n *Node) (float64, bool) { return c.benchmarked(n, (*Nod
 
 // hybridIdle is the where "hybrid-idle": the hard form of the same score. It takes benchmarks as they are, and what a
 // meter reads only says whether a node is busy: above its measured idle power by more than 5 W, or by more than half of
-// what this class of work adds to it, jobs that no meter has seen yet included. Such a node costs 1 and next to nothing more: it scores 0 beside any node that is idle, is
-// preferred to one that was never measured, and is taken if there is nothing else; among several, the soft form
-// decides. Where no meter says anything, no node is busy.
+// what this class of work adds to it, jobs that no meter has seen yet included. Such a node costs 1 and next to nothing
+// more: it scores 0 beside any node that is idle, is preferred to one that was never measured, and is taken if there is
+// nothing else; among several, the soft form decides. Where no meter says anything, no node is busy.
 func hybridIdle(c *costing, n *Node) (float64, bool) {
 	cost, ok := c.benchmarked(n, (*Node).rated)
 	if !ok {
@@ -40,8 +40,8 @@ func hybridIdle(c *costing, n *Node) (float64, bool) {
 	return cost, true
 }
 
-// What shows above idle that a node is busy: watts, as the thesis has it, and a share of what the work adds. A board that
-// draws 2.9 W at full load never reaches the first.
+// What shows above idle that a node is busy: watts, as the thesis has it, and a share of what the work adds. A board
+// that draws 2.9 W at full load never reaches the first.
 const (
 	busyAbove energy.Watts = 5
 	busyShare              = 0.5
