@@ -50,7 +50,7 @@ is not judged, and stands nowhere but in the report. Speeds are by CPU time.
 -o json prints the runs; --results reads such files, of one or more machines, instead of measuring. -o yaml prints the
 knowledge base of the hybrid scheduler and PowerProfiles, for kubectl apply.`,
 		Example: `  kubenergy benchmark --local -o json > here.json
-  kubenergy benchmark --image registry.example.org/kubenergy:0.1.0 -l pool=batch -o json > nodes.json
+  kubenergy benchmark --image registry.example.org/kubenergy/kubenergy:0.1.0 -l pool=batch -o json > nodes.json
   kubenergy benchmark --results here.json --results nodes.json
   kubenergy benchmark --results nodes.json -o yaml | kubectl apply -f -`,
 		Args: noArguments,
