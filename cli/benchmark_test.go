@@ -49,8 +49,9 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	var answer any
 	switch {
 	case strings.Contains(path, "/serviceaccounts/"):
-		answer = map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-			"status": map[string]any{"token": "made"}}
+		answer = map[string]any{
+			"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "status": map[string]any{"token": "made"},
+		}
 	case strings.HasSuffix(path, "/api/v1/nodes/power"):
 		answer = api.NodesPower{Nodes: []api.NodePower{
 			{Node: "n1", Watts: 50, AsOf: b.began.Add(20 * time.Second), Source: "wall (shelly2)", Quality: energy.Measured},

@@ -137,7 +137,7 @@ func (fl *fleet) collect(ctx context.Context, node, name string) (r *benchmark.R
 	case apierrors.IsNotFound(err):
 		return nil, true, fmt.Errorf("its Job %s is gone", name)
 	case err != nil || job.Status.Succeeded+job.Status.Failed == 0:
-		return nil, false, nil // a request that failed is repeated
+		return nil, false, nil //nolint:nilerr // a request that failed is repeated
 	}
 	pods, err := c.CoreV1().Pods(c.namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + name})

@@ -185,10 +185,10 @@ func TestWattsWithoutTheirTime(t *testing.T) {
 
 	written := node("80")
 	written.ManagedFields = []metav1.ManagedFieldsEntry{
-		{Manager: "kubelet", Time: &metav1.Time{Time: noon.Add(-time.Minute)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(
-			`{"f:metadata":{"f:annotations":{"f:node.alpha.kubernetes.io/ttl":{}}}}`)}},
-		{Manager: "monitor", Time: &metav1.Time{Time: noon.Add(-6 * time.Minute)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(
-			`{"f:metadata":{"f:annotations":{"f:energy.thesis.io/current-watts":{}}}}`)}},
+		{Manager: "kubelet", Time: &metav1.Time{Time: noon.Add(-time.Minute)}, FieldsV1: metav1.NewFieldsV1(
+			`{"f:metadata":{"f:annotations":{"f:node.alpha.kubernetes.io/ttl":{}}}}`)},
+		{Manager: "monitor", Time: &metav1.Time{Time: noon.Add(-6 * time.Minute)}, FieldsV1: metav1.NewFieldsV1(
+			`{"f:metadata":{"f:annotations":{"f:energy.thesis.io/current-watts":{}}}}`)},
 	}
 	if _, ok := LiveWatts(written, noon, WattsWritten); ok {
 		t.Error("written six minutes ago, and believed")

@@ -43,8 +43,8 @@ func hybridIdle(c *costing, n *Node) (float64, bool) {
 // What shows above idle that a node is busy: watts, as the thesis has it, and a share of what the work adds. A board
 // that draws 2.9 W at full load never reaches the first.
 const (
-	busyAbove energy.Watts = 5
-	busyShare              = 0.5
+	busyAbove = energy.Watts(5)
+	busyShare = 0.5
 )
 
 const lastResort = 1e-6 // too little to be seen beside any node that is idle

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -77,15 +78,16 @@ func order(names []string, score func(i int) float64) string {
 	}
 	rounded := func(i int) float64 { return math.Round(1e5 * score(i)) }
 	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(rounded(b), rounded(a)) })
-	out := names[at[0]]
+	var out strings.Builder
+	out.WriteString(names[at[0]])
 	for k := 1; k < len(at); k++ {
 		sign := " > "
 		if rounded(at[k]) == rounded(at[k-1]) {
 			sign = " = "
 		}
-		out += sign + names[at[k]]
+		out.WriteString(sign + names[at[k]])
 	}
-	return out
+	return out.String()
 }
 
 func thesisScore(of map[string]energy.Benchmark, machines []string, w float64, load []float64) func(i int) float64 {
