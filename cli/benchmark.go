@@ -122,10 +122,13 @@ func (f *benchmarkFlags) run(ctx context.Context, t terminal) (err error) {
 		}
 		doc.Results = append(doc.Results, more.Results...)
 	}
-	if err != nil || f.output.value != "yaml" {
-		return cmp.Or(err, t.print(doc, f.output.value))
+	switch {
+	case err != nil:
+		return err
+	case f.output.value == "yaml":
+		return doc.objects(t.out)
 	}
-	return doc.objects(t.out)
+	return t.print(doc, f.output.value)
 }
 
 // plan returns the works in the order in which they are run, and says how long that takes at least.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -192,6 +193,12 @@ func TestBenchmarkOfThisMachine(t *testing.T) {
 	if len(r.Runs) != 3 || r.Node != "here" || r.Source != "model (model)" || r.Quality != energy.Estimated ||
 		!(r.Runs[2].Rate.Value > 0 && r.Runs[0].Watts.Value > 0) {
 		t.Errorf("%+v", r)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	var out strings.Builder
+	if f.local = true; f.run(ended, terminal{out: &out, err: io.Discard}) == nil || out.Len() > 0 {
+		t.Errorf("when it is to end it says %q", out.String())
 	}
 	if !strings.Contains(said.String(), "measuring here: 1 runs each of idle, half, sequential, at least ") {
 		t.Errorf("it said %q", said.String())
