@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly experiments
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly experiments benchmark
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -229,6 +229,13 @@ demo: ## Replay a trace on a real control plane: stock, energy, carbon+window, o
 	@echo "== building bin/kubenergy-lab with Kubernetes $(kubernetes) (the first time takes minutes)"
 	@$(alive) go build -buildvcs=auto -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/kubenergy-lab
 	@bin/kubenergy-lab demo $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(if $(GRID),--grid '$(GRID)') $(if $(ZONE),--zone '$(ZONE)')
+
+# Wants a quiet machine: on another, what is not judged says so. WORK=cpu,gpu chooses, and gpu needs NVIDIA's driver.
+benchmark: ## Measure this machine five times: speeds, and watts where there is a meter, or "not judged". Three minutes.
+	go build -o bin/ ./cmd/kubenergy ./cmd/kubenergy-gpu
+	@mkdir -p out
+	PATH="$(CURDIR)/bin:$$PATH" bin/kubenergy benchmark --local $(if $(WORK),--workloads '$(WORK)') -o json > out/benchmark.json
+	bin/kubenergy benchmark --results out/benchmark.json
 
 parity: ## Show that the simulator and the real scheduler choose the same node for every job.
 	go test ./test/parity/... -run . -v -count=1 -timeout $(TIMEOUT)

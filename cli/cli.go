@@ -76,6 +76,7 @@ func newRoot(t terminal) *cobra.Command {
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.AddCommand(
 		newSimulate(t),
+		newBenchmark(t),
 		newCompare(t),
 		newDashboard(t),
 		newData(t),

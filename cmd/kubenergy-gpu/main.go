@@ -1,16 +1,20 @@
 //go:build linux && (amd64 || arm64)
 
-// Command kubenergy-gpu reads NVIDIA's boards for kubenergy-agent, which starts it and names the driver's library and
-// the interval. Each line that it writes is all that was read at one instant, in JSON.
+// Command kubenergy-gpu uses the libraries of NVIDIA's driver for programs that do without the system's dynamic linker.
+// kubenergy-agent starts it with the driver's library and an interval: each line that it writes then is all that was
+// read of the boards at one instant, in JSON. `kubenergy benchmark` starts it with nothing: for each number that it
+// reads, it does so many rounds of work on a board, and writes seconds and billion operations.
 package main
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"github.com/kubenergy/kubenergy/agent/nvml"
+	"github.com/kubenergy/kubenergy/benchmark/cuda"
 )
 
 func main() {
@@ -21,12 +25,33 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 2 {
-		return errors.New("want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s")
+	switch len(args) {
+	case 0:
+		return work()
+	case 2:
+		interval, err := time.ParseDuration(args[1])
+		if err != nil || interval <= 0 {
+			return fmt.Errorf("the interval %q is no time: want one as 1s", args[1])
+		}
+		return nvml.Serve(os.Stdout, args[0], interval)
 	}
-	interval, err := time.ParseDuration(args[1])
-	if err != nil || interval <= 0 {
-		return fmt.Errorf("the interval %q is no time: want one as 1s", args[1])
+	return errors.New("want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s; or nothing")
+}
+
+// work loads a board until there is no more to read.
+func work() error {
+	gpu, err := cuda.Open()
+	for rounds := 0; err == nil; {
+		if _, err = fmt.Scanln(&rounds); err != nil {
+			break
+		}
+		began, done := time.Now(), 0.0
+		if done, err = gpu.Work(rounds); err == nil {
+			fmt.Println(time.Since(began).Seconds(), done)
+		}
 	}
-	return nvml.Serve(os.Stdout, args[0], interval)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }

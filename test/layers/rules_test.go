@@ -34,7 +34,7 @@ var (
 	upper  = slices.Concat(middle, []string{"sim", "ledger"})
 	known  = []string{"api", "hardware", "policy", "kube"} // what the wings in a cluster share
 	wings  = slices.Concat(upper, known, []string{
-		"report", "study", "central", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller",
+		"report", "study", "central", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller", "benchmark",
 	})
 	data = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
 )
@@ -45,6 +45,9 @@ var house = map[string]folder{
 	"energy":  {own: ground},
 	"grid":    {own: ground},
 	"mincost": {own: ground},
+
+	// How fast a machine is, and what it draws meanwhile.
+	"benchmark": {own: []string{"energy", "api", "hardware"}, outside: kinds},
 
 	// What our API and the hardware are called, before any client of Kubernetes.
 	"api":      {outside: kinds},
