@@ -103,7 +103,6 @@ require k8s.io/pod-security-admission v0.36.4 // indirect
 require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cockroachdb/datadriven v1.0.2
-	github.com/ebitengine/purego v0.11.3
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/procfs v0.21.0
