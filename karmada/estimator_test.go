@@ -148,7 +148,9 @@ func TestEstimatorClientCA(t *testing.T) {
 	if err != nil || o.TLS.ClientAuth != tls.RequireAndVerifyClientCert || o.TLS.ClientCAs == nil {
 		t.Errorf("%+v, %v", o.TLS, err)
 	}
-	for _, bad := range []Flags{{clientCA: f.cert}, {cert: f.cert, key: f.key, clientCA: f.key}} {
+	for _, bad := range []Flags{
+		{clientCA: f.cert}, {cert: f.cert, key: f.key, clientCA: f.key}, {upstream: "estimator:10352"},
+	} {
 		if o, err := bad.Options(nil, nil); err == nil {
 			t.Errorf("%+v is taken: %+v", bad, o.TLS)
 		}

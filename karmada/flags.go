@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -48,6 +49,10 @@ func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err e
 	o = Options{Config: config, Log: log, Clock: time.Now, Moves: f.moves, Upstream: f.upstream}
 	if f.moves < 0 {
 		return o, errors.New("--moves-per-hour: want a number that is not negative")
+	}
+	if f.upstream != "" && !strings.Contains(f.upstream, "{cluster}") {
+		return o, fmt.Errorf("--official-estimator is %q: put {cluster} where the name of the cluster stands, as in "+
+			"karmada-scheduler-estimator-{cluster}:10352", f.upstream)
 	}
 	if f.cert != "" || f.key != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)

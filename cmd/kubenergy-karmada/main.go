@@ -21,16 +21,23 @@ func main() {
 	var f karmada.Flags
 	f.Add(flag.CommandLine)
 	flag.Parse()
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	api, err := config.GetConfig()
-	if err == nil {
-		err = run(ctx, &f, api, log)
-	}
-	stop()
-	if err != nil {
+	if err := start(&f); err != nil {
 		fmt.Fprintln(os.Stderr, "kubenergy-karmada:", err)
 		os.Exit(1)
 	}
+}
+
+func start(f *karmada.Flags) error {
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: there are flags only", flag.Arg(0))
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	api, err := config.GetConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of Karmada's API server: give --kubeconfig, or set KUBECONFIG: %w", err)
+	}
+	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return run(ctx, f, api, log)
 }

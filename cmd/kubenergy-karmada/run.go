@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 
@@ -44,6 +45,11 @@ func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logg
 			os.Exit(1)
 		},
 	})
+	go func() { // all parts try again for ever, so this is said once
+		if _, err := client.Discovery().ServerVersion(); err != nil {
+			log.Error("asking Karmada's API server, and trying again: check --kubeconfig", "server", api.Host, "error", err)
+		}
+	}()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range []func(context.Context) error{objects.Run, recorder.Run, loop.Run, driver.Run} {
 		group.Go(func() error { return part(ctx) })
@@ -56,5 +62,9 @@ func newRecorder(f *karmada.Flags, log *slog.Logger) (*record.Recorder, error) {
 	if f.Records.URL == "" {
 		return nil, nil
 	}
-	return record.New(f.Records, log)
+	recorder, err := record.New(f.Records, log)
+	if err != nil {
+		return nil, fmt.Errorf("--kubenergy-record-url: %w", err)
+	}
+	return recorder, nil
 }
