@@ -35,7 +35,7 @@ func start(f *karmada.Flags) error {
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	api, err := config.GetConfig()
 	if err != nil {
-		return fmt.Errorf("reading the kubeconfig of Karmada's API server: give --kubeconfig, or set KUBECONFIG: %w", err)
+		return fmt.Errorf("reading Karmada's kubeconfig: give --kubeconfig, or set KUBECONFIG: %w", err)
 	}
 	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -47,7 +47,8 @@ func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logg
 	})
 	go func() { // all parts try again for ever, so this is said once
 		if _, err := client.Discovery().ServerVersion(); err != nil {
-			log.Error("asking Karmada's API server, and trying again: check --kubeconfig", "server", api.Host, "error", err)
+			log.Error("asking Karmada's API server, and trying again: check --kubeconfig", "server", api.Host,
+				"error", err)
 		}
 	}()
 	group, ctx := errgroup.WithContext(ctx)
