@@ -5,8 +5,7 @@
 package main
 
 import (
-	"errors"
-	"fmt"
+	"log"
 	"os"
 	"time"
 
@@ -14,19 +13,14 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "kubenergy-gpu:", err)
-		os.Exit(1)
+	log.SetFlags(0)
+	log.SetPrefix("kubenergy-gpu: ")
+	if len(os.Args) != 3 {
+		log.Fatal("want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s")
 	}
-}
-
-func run(args []string) error {
-	if len(args) != 2 {
-		return errors.New("want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s")
-	}
-	interval, err := time.ParseDuration(args[1])
+	interval, err := time.ParseDuration(os.Args[2])
 	if err != nil || interval <= 0 {
-		return fmt.Errorf("the interval %q is no time: want one as 1s", args[1])
+		log.Fatalf("the interval %q is no time: want one as 1s", os.Args[2])
 	}
-	return nvml.Serve(os.Stdout, args[0], interval)
+	log.Fatal(nvml.Serve(os.Stdout, os.Args[1], interval))
 }
