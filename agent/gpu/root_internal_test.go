@@ -62,7 +62,6 @@ func TestBoardsInsideARootAreCountedOnce(t *testing.T) {
 	}
 }
 
-
 // What boards used while the meter of the whole machine counted nothing is not in what it counts from then on. It is no
 // sign that it does not feed them.
 func TestARootThatWasAway(t *testing.T) {

@@ -20,7 +20,7 @@ type Boards struct {
 	name    string
 	quality energy.Quality
 	stale   time.Duration
-	scale   func(energy.Domain) int64
+	scale   func(meter, domain string) int64
 	latest  func() ([]gpu.Board, error) // what was read last, by another goroutine
 	close   func() error
 
@@ -32,17 +32,6 @@ type Boards struct {
 
 // A boardCounter sets the reading of a board, or reports that there is none.
 type boardCounter func(*gpu.Board) bool
-
-func newBoards(
-	c *Config, name string, quality energy.Quality, stale time.Duration, latest func() ([]gpu.Board, error),
-	closing func() error,
-) *Boards {
-	return &Boards{
-		name: name, quality: quality, stale: stale, latest: latest, close: closing,
-		scale:    func(d energy.Domain) int64 { return c.scale(name, d.Name) },
-		counters: map[energy.Domain]boardCounter{},
-	}
-}
 
 // Name implements Meter.
 func (b *Boards) Name() string { return b.name }
@@ -63,30 +52,27 @@ func (b *Boards) Close() error { return b.close() }
 func (b *Boards) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	latest, err := b.latest()
 	b.known = nil
-	var errs []error
 	for _, board := range latest {
 		d := board.Domain()
 		if b.counters[d] == nil {
 			b.counters[d] = b.counter(&board, d)
 		}
-		count, age := b.counters[d], t.Now()-board.At
-		switch {
-		case age > b.stale:
-			errs = append(errs, fmt.Errorf("what is known of %s is %v old", d.Name, age.Round(time.Second)))
-		case count == nil || !count(&board):
-			errs = append(errs, fmt.Errorf("%s is one too many, or tells neither energy nor power", d.Name))
-		default:
+		if count := b.counters[d]; t.Now()-board.At <= b.stale && count != nil && count(&board) {
 			b.known = append(b.known, board)
 			into = append(into, board.Reading)
 		}
 	}
-	if len(errs) == 0 && len(latest) > 0 {
-		return into, nil
+	all := max(len(latest), len(b.domains))
+	if len(b.known) < all {
+		err = errors.Join(err, fmt.Errorf("%d of %d GPUs are read: others are gone, tell neither energy nor power, or did "+
+			"so more than %v ago", len(b.known), all, b.stale))
+	} else if all > 0 {
+		err = nil // what is known is fresh
 	}
-	return into, errors.Join(append(errs, err)...)
+	return into, err
 }
 
-// counter begins to count a board.
+// counter begins to count a board; nil: it cannot be counted.
 func (b *Boards) counter(board *gpu.Board, d energy.Domain) boardCounter {
 	if len(b.domains) == maxBoards || !domainName.MatchString(d.Name) ||
 		board.Millijoules == nil && board.Milliwatts == nil {
@@ -95,7 +81,7 @@ func (b *Boards) counter(board *gpu.Board, d energy.Domain) boardCounter {
 	b.domains = append(b.domains, d)
 	if board.Millijoules != nil {
 		c := energy.NewCounter(energy.CounterOptions{
-			Domain: d, Quality: b.quality, MicrojoulesPerUnit: 1000, Scale: b.scale(d), Max: boardMax,
+			Domain: d, Quality: b.quality, MicrojoulesPerUnit: 1000, Scale: b.scale(b.name, d.Name), Max: boardMax,
 			Period: period(b.stale),
 		})
 		for _, last := range b.resumed { // those of others are ignored

@@ -23,8 +23,10 @@ func NewDCGM(c Config, log *slog.Logger) (*Boards, error) {
 		answer, err := s.latest()
 		return answer.boards, err
 	}
-	stale := max(c.stale(), 3*c.ScrapeInterval, 3*collects)
-	return newBoards(&c, NameDCGM, energy.Derived, stale, latest, s.Close), nil
+	return &Boards{
+		name: NameDCGM, quality: energy.Derived, stale: max(c.stale(), 3*c.ScrapeInterval, 3*collects), scale: c.scale,
+		latest: latest, close: s.Close, counters: map[energy.Domain]boardCounter{},
+	}, nil
 }
 
 const (

@@ -165,19 +165,32 @@ func closes(t *testing.T, m *Boards) {
 	}
 }
 
-// A board of which nothing is read any more is not what is known, and it is said.
+func boardsOf(c *Config, latest func() ([]gpu.Board, error)) *Boards {
+	return &Boards{
+		name: NameDCGM, quality: energy.Derived, stale: 90 * time.Second, scale: c.scale, latest: latest,
+		counters: map[energy.Domain]boardCounter{},
+	}
+}
+
+// A board of which nothing is read any more is not what is known, and it is said; so it is of one that is gone.
 func TestBoardsThatAreOld(t *testing.T) {
 	o := DefaultConfig()
 	board := gpu.Board{ID: "GPU-1", At: time.Second, Milliwatts: new(uint32(50_000))}
 	failure := errors.New("why")
-	m := newBoards(&o, NameNVML, energy.Measured, 15*time.Second, func() ([]gpu.Board, error) {
-		return []gpu.Board{board}, failure
-	}, nil)
-	for now, want := range map[time.Duration]int{time.Second: 1, 16 * time.Second: 1, 17 * time.Second: 0} {
+	m := boardsOf(&o, func() ([]gpu.Board, error) { return []gpu.Board{board}, failure })
+	for _, c := range []struct {
+		now  time.Duration
+		want int
+	}{{time.Second, 1}, {91 * time.Second, 1}, {92 * time.Second, 0}} {
+		now, want := c.now, c.want
 		readings, err := m.Read(Tick{Now: func() time.Duration { return now }}, nil)
 		if len(readings) != want || len(m.Boards()) != want || errors.Is(err, failure) != (want == 0) {
 			t.Errorf("after %v: %v, %v, %v", now, readings, m.Boards(), err)
 		}
+	}
+	m.latest = func() ([]gpu.Board, error) { return nil, nil }
+	if readings, err := m.Read(realTick(), nil); len(readings) > 0 || err == nil {
+		t.Errorf("nothing is said of a board that is gone: %v", readings)
 	}
 }
 
@@ -258,9 +271,7 @@ func TestDCGMAgreesWithTheCounter(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			o := DefaultConfig()
 			var boards []gpu.Board
-			m := newBoards(&o, NameDCGM, energy.Derived, 90*time.Second, func() ([]gpu.Board, error) {
-				return boards, nil
-			}, nil)
+			m := boardsOf(&o, func() ([]gpu.Board, error) { return boards, nil })
 			books := gpu.NewBooks(energy.AttributorOptions{Idle: energy.IdleByRequests})
 			var node energy.Attribution
 			random := rand.New(rand.NewPCG(7, 7))

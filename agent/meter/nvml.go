@@ -76,60 +76,57 @@ func NewNVML(c Config, log *slog.Logger) (*Boards, error) {
 }
 
 func newNVML(c *Config, command []string, log *slog.Logger) *Boards {
-	h := &gpuHelper{command: command}
-	h.answer.Store(&gpuAnswer{err: errNoAnswer})
+	var answer atomic.Pointer[gpuAnswer]
+	answer.Store(&gpuAnswer{err: errNoAnswer})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		h.keep(ctx, log)
+		keepGPU(ctx, command, &answer, log)
 	}()
-	return newBoards(c, NameNVML, energy.Measured, c.stale(), h.latest, func() error {
-		stop()
-		select {
-		case <-ended:
-		case <-time.After(endGPU): // while a call into the driver hangs, its process cannot end
-		}
-		return nil
-	})
+	return &Boards{
+		name: NameNVML, quality: energy.Measured, stale: c.stale(), scale: c.scale,
+		counters: map[energy.Domain]boardCounter{},
+		latest: func() ([]gpu.Board, error) {
+			last := answer.Load()
+			return last.boards, last.err
+		},
+		close: func() error {
+			stop()
+			select {
+			case <-ended:
+			case <-time.After(endGPU): // while a call into the driver hangs, its process cannot end
+			}
+			return nil
+		},
+	}
 }
 
-// A gpuHelper is the other process.
-type gpuHelper struct {
-	command []string
-	answer  atomic.Pointer[gpuAnswer]
-}
-
+// A gpuAnswer is what the other process said last, or why it ended.
 type gpuAnswer struct {
 	boards []gpu.Board
 	err    error
 }
 
-func (h *gpuHelper) latest() ([]gpu.Board, error) {
-	a := h.answer.Load()
-	return a.boards, a.err
-}
-
-// keep runs the process, and starts it again where it ends.
-func (h *gpuHelper) keep(ctx context.Context, log *slog.Logger) {
+// keepGPU runs the process, and starts it again where it ends.
+func keepGPU(ctx context.Context, command []string, answer *atomic.Pointer[gpuAnswer], log *slog.Logger) {
 	for {
-		err := h.run(ctx)
+		err := runGPU(ctx, command, answer)
 		if ctx.Err() != nil {
 			return
 		}
 		log.Warn("reading GPUs ended, and begins again", "after", restartGPU.String(), "err", err)
-		h.answer.Store(&gpuAnswer{err: err})
+		answer.Store(&gpuAnswer{err: err})
 		select {
 		case <-ctx.Done():
-			return
 		case <-time.After(restartGPU):
 		}
 	}
 }
 
-// run reads what one process says until it ends. When the agent ends, it cannot write any more, and ends too.
-func (h *gpuHelper) run(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, h.command[0], h.command[1:]...)
+// runGPU reads what one process says until it ends. When the agent ends, it cannot write any more, and ends too.
+func runGPU(ctx context.Context, command []string, answer *atomic.Pointer[gpuAnswer]) error {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr = os.Stderr // there it says why it ends
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -141,7 +138,7 @@ func (h *gpuHelper) run(ctx context.Context) error {
 	for lines := json.NewDecoder(out); err == nil; {
 		var read []gpu.Board
 		if err = lines.Decode(&read); err == nil {
-			h.answer.Store(&gpuAnswer{boards: read})
+			answer.Store(&gpuAnswer{boards: read})
 		}
 	}
 	_ = cmd.Process.Kill() // what it writes is no line of ours
