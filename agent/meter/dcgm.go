@@ -75,13 +75,13 @@ const migSlices = 7
 
 // useDCGM notes what a sample tells of a board, of a part of it, and of the container that it names, if it names one.
 func useDCGM(boards *[]gpu.Board, s *sample, v float64) error {
-	instance, sms := s.labels["GPU_I_ID"], 1.0
-	if instance != "" {
+	read := gpu.Part{Instance: s.labels["GPU_I_ID"], SMs: 1, Busy: math.NaN()}
+	if read.Instance != "" {
 		profile := migProfile.FindStringSubmatch(s.labels["GPU_I_PROFILE"])
 		if profile == nil {
 			return fmt.Errorf("its MIG profile %q cannot be read", s.labels["GPU_I_PROFILE"])
 		}
-		sms = float64(profile[1][0]-'0') / migSlices
+		read.SMs = float64(profile[1][0]-'0') / migSlices
 	}
 	b := entry(boards, gpu.Board{ID: s.labels["UUID"]}, maxBoards, func(b *gpu.Board) bool {
 		return b.ID == s.labels["UUID"]
@@ -89,21 +89,11 @@ func useDCGM(boards *[]gpu.Board, s *sample, v float64) error {
 	if b == nil {
 		return fmt.Errorf("more than %d boards", maxBoards)
 	}
-	part := entry(&b.Parts, gpu.Part{Instance: instance, SMs: sms, Busy: math.NaN()}, migSlices+1,
-		func(p *gpu.Part) bool { return p.Instance == instance })
+	part := entry(&b.Parts, read, migSlices+1, func(p *gpu.Part) bool { return p.Instance == read.Instance })
 	if part == nil {
 		return fmt.Errorf("more than %d instances of a board", migSlices)
 	}
-	who := gpu.Use{
-		Namespace: s.labels["namespace"], Pod: s.labels["pod"], PodUID: s.labels["pod_uid"],
-		Container: s.labels["container"],
-	}
-	var use *gpu.Use
-	if who.Pod != "" || who.PodUID != "" {
-		use = entry(&part.Uses, who, maxSeries, func(u *gpu.Use) bool {
-			return u.Namespace == who.Namespace && u.Pod == who.Pod && u.Container == who.Container
-		})
-	}
+	use := useOf(part, s)
 	switch {
 	case s.name == dcgmEnergy:
 		b.Millijoules = new(uint64(v))
@@ -117,6 +107,20 @@ func useDCGM(boards *[]gpu.Board, s *sample, v float64) error {
 		use.Memory = uint64(v) << 20
 	}
 	return nil
+}
+
+// useOf returns the container that a sample names; nil: it names none.
+func useOf(part *gpu.Part, s *sample) *gpu.Use {
+	u := gpu.Use{
+		Namespace: s.labels["namespace"], Pod: s.labels["pod"], PodUID: s.labels["pod_uid"],
+		Container: s.labels["container"],
+	}
+	if u.Pod == "" && u.PodUID == "" {
+		return nil
+	}
+	return entry(&part.Uses, u, maxSeries, func(o *gpu.Use) bool {
+		return o.Namespace == u.Namespace && o.Pod == u.Pod && o.PodUID == u.PodUID && o.Container == u.Container
+	})
 }
 
 // entry returns the element of a list that is meant, or adds it; nil: there are too many.

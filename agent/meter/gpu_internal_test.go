@@ -245,6 +245,12 @@ DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",pod="b",namespace="n",
 	if b := dcgmPage(t, `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1"} 9e18`+"\n"); *b[0].Milliwatts != math.MaxUint32 {
 		t.Errorf("more power than there is: %d mW", *b[0].Milliwatts)
 	}
+	uids := `DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="a"} 1
+DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="b"} 2
+`
+	if b := dcgmPage(t, uids); len(b[0].Parts[0].Uses) != 2 {
+		t.Errorf("two pods by their UIDs: %+v", b)
+	}
 	for _, bad := range []string{
 		`DCGM_FI_DEV_POWER_USAGE{gpu="0"} 3`, `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1"} x`,
 		`DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1",GPU_I_ID="1"} 3`,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -142,5 +143,5 @@ func runGPU(ctx context.Context, command []string, answer *atomic.Pointer[gpuAns
 		}
 	}
 	_ = cmd.Process.Kill() // what it writes is no line of ours
-	return fmt.Errorf("%v: %w", cmd.Wait(), err)
+	return errors.Join(cmd.Wait(), err)
 }

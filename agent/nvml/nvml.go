@@ -171,7 +171,8 @@ func (l *library) instances(device uintptr) (parts []gpu.Part) {
 		if l.call("nvmlDeviceGetMigDeviceHandleByIndex", device, i, mig) != success {
 			continue
 		}
-		gi, ci := read[uint32](l, "nvmlDeviceGetGpuInstanceId", *mig), read[uint32](l, "nvmlDeviceGetComputeInstanceId", *mig)
+		gi := read[uint32](l, "nvmlDeviceGetGpuInstanceId", *mig)
+		ci := read[uint32](l, "nvmlDeviceGetComputeInstanceId", *mig)
 		a := read[attributes](l, "nvmlDeviceGetAttributes_v2", *mig)
 		if gi != nil && ci != nil && a != nil {
 			p := l.part(*mig, "")
