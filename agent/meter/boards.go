@@ -55,7 +55,7 @@ func (b *Boards) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	for _, board := range latest {
 		d := board.Domain()
 		if b.counters[d] == nil {
-			b.counters[d] = b.counter(&board, d)
+			b.follow(&board, d)
 		}
 		if count := b.counters[d]; t.Now()-board.At <= b.stale && count != nil && count(&board) {
 			b.known = append(b.known, board)
@@ -72,11 +72,11 @@ func (b *Boards) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 	return into, err
 }
 
-// counter begins to count a board; nil: it cannot be counted.
-func (b *Boards) counter(board *gpu.Board, d energy.Domain) boardCounter {
+// follow begins to count a board, if it can be counted.
+func (b *Boards) follow(board *gpu.Board, d energy.Domain) {
 	if len(b.domains) == maxBoards || !domainName.MatchString(d.Name) ||
 		board.Millijoules == nil && board.Milliwatts == nil {
-		return nil
+		return
 	}
 	b.domains = append(b.domains, d)
 	if board.Millijoules != nil {
@@ -87,18 +87,19 @@ func (b *Boards) counter(board *gpu.Board, d energy.Domain) boardCounter {
 		for _, last := range b.resumed { // those of others are ignored
 			c.Resume(last)
 		}
-		return func(now *gpu.Board) bool {
+		b.counters[d] = func(now *gpu.Board) bool {
 			if now.Millijoules != nil {
 				now.Reading = c.Next(*now.Millijoules, now.At)
 			}
 			return now.Millijoules != nil
 		}
+		return
 	}
 	g := energy.NewIntegrator(d, min(b.quality, energy.Derived), b.stale)
 	for _, last := range b.resumed {
 		g.Resume(last)
 	}
-	return func(now *gpu.Board) bool {
+	b.counters[d] = func(now *gpu.Board) bool {
 		if now.Milliwatts != nil {
 			now.Reading = g.Next(energy.Watts(*now.Milliwatts)/1000, now.At)
 		}
