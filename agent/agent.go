@@ -190,7 +190,7 @@ func (a *agent) openDelivery() error {
 	push.Interval = o.BatchInterval
 	push.OnNames = func(names map[string]batch.Names) {
 		a.page.SetNames(names)
-		a.gpus.names.set(names)
+		a.gpus.names.Store(&names)
 	}
 	push.Hardware = func() *batch.Hardware { return host.Hardware(o.Host.Proc, "/sys") }
 	a.pusher, err = delivery.NewPusher(push, a.queue, a.log)

@@ -85,7 +85,7 @@ func (a *agent) readMeters() {
 		a.readings, err = meter.ReadSafely(m, t, a.readings)
 		status := &a.status.Meters[i]
 		status.Readable = err == nil
-		if scraped, ok := m.(interface{ Failures() int }); ok {
+		if scraped, ok := m.(*meter.Scraped); ok {
 			status.Errors = uint64(max(0, scraped.Failures())) // its errors are those of answers, not of ticks
 		} else if err != nil {
 			status.Errors++

@@ -60,7 +60,6 @@ type Exporter struct {
 	unmeasured time.Duration
 	gpuIdle    energy.Microjoules // of idle, what GPUs used
 	gpuUnknown energy.Microjoules
-	boards     []Board // replaced, never changed
 	other      account // of those beyond MaxConsumers
 	ended      account // of those whose series are gone
 	folded     int     // how many had no series of their own in the last tick

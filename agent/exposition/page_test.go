@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/kubenergy/kubenergy/agent/delivery"
+	"github.com/kubenergy/kubenergy/agent/gpu"
 	"github.com/kubenergy/kubenergy/agent/guests"
 	"github.com/kubenergy/kubenergy/agent/host"
 	"github.com/kubenergy/kubenergy/agent/meter"
@@ -123,12 +124,16 @@ func fixture() *Exporter {
 			Age:        48500 * time.Millisecond,
 		},
 	}
-	e.SetStatus(&status)
-	e.SetBoards([]Board{{
-		ID: "GPU-43ae948c-513c-ce09-eaa6-36e14cd3179d", Power: 698.4, Busy: 0.75, Memory: map[string]uint64{
+	status.Boards = []Board{{
+		Board: gpu.Board{
+			ID: "GPU-43ae948c-513c-ce09-eaa6-36e14cd3179d", Milliwatts: new(uint32(698_400)),
+			Parts: []gpu.Part{{SMs: 1, Busy: 0.75}},
+		},
+		Memory: map[string]uint64{
 			"": 1, energy.System: 2 << 20, energy.ContainerID(uidA, cidA): 5 << 30, energy.VMID("zebra"): 3,
 		},
-	}})
+	}}
+	e.SetStatus(&status)
 	interval := energy.Attribution{
 		Start: 100 * time.Second, End: 101 * time.Second, Measured: 60_000_010, Idle: 10_000_001, Platform: 8_000_000,
 		Unknown: 9, GPUIdle: 4_000_000, GPUUnknown: 5,

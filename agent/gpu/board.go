@@ -13,11 +13,12 @@ import (
 
 // A Board is what was read of a GPU at one instant.
 type Board struct {
-	ID          string        `json:"id"` // its UUID
-	At          time.Duration `json:"at"` // since boot
-	Millijoules *uint64       `json:"mJ,omitempty"`
-	Milliwatts  *uint64       `json:"mW,omitempty"`
-	Parts       []Part        `json:"parts"`
+	ID          string         `json:"id"` // its UUID
+	At          time.Duration  `json:"at"` // since boot
+	Millijoules *uint64        `json:"mJ,omitempty"`
+	Milliwatts  *uint32        `json:"mW,omitempty"`
+	Parts       []Part         `json:"parts"`
+	Reading     energy.Reading `json:"-"` // of its counter, or of its power over time, as a meter makes it
 }
 
 // Domain is that of a board's counter.
@@ -53,4 +54,26 @@ type Use struct {
 	Container string  `json:"-"`
 	SM        float64 `json:"sm,omitempty"`     // share of the part's multiprocessor time since the reading before
 	Memory    uint64  `json:"memory,omitempty"` // bytes of the board's
+}
+
+// shares returns who holds a part, and how much of its time each used.
+func (p *Part) shares(who func(*Use) string) map[string]float64 {
+	shares, unknown := map[string]float64{}, false
+	for i := range p.Uses {
+		if id := who(&p.Uses[i]); id != "" {
+			shares[id] += p.Uses[i].SM
+		} else {
+			unknown = true
+		}
+	}
+	for id := range shares {
+		switch {
+		case p.Told:
+		case len(shares) == 1 && !unknown:
+			shares[id] = p.Busy
+		default:
+			shares[id] = 0
+		}
+	}
+	return shares
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,11 +42,9 @@ func newHistory(seed uint64) *history {
 }
 
 // step lets boards work for a while: whole ones in time slices, others by instances that come and go.
-func (h *history) step() ([]gpu.Board, []energy.Reading) {
+func (h *history) step() (boards []gpu.Board) {
 	dt := time.Duration(1 + h.r.Int64N(int64(3*time.Second)))
 	h.now += dt
-	var boards []gpu.Board
-	var readings []energy.Reading
 	for _, s := range h.boards {
 		switch h.r.IntN(12) {
 		case 0:
@@ -54,14 +53,19 @@ func (h *history) step() ([]gpu.Board, []energy.Reading) {
 		default:
 			s.total += uint64(h.r.Float64() * 700_000 * dt.Seconds())
 		}
-		s.board.At = h.now
 		s.board.Parts = h.parts()
-		boards = append(boards, s.board)
-		readings = append(readings, energy.Reading{
-			Domain: s.board.Domain(), At: h.now, Total: energy.Microjoules(s.total) * 1000, Quality: energy.Measured,
-		})
+		boards = append(boards, s.read(h.now))
 	}
-	return boards, readings
+	return boards
+}
+
+func (s *source) read(at time.Duration) gpu.Board {
+	b := s.board
+	b.At = at
+	b.Reading = energy.Reading{
+		Domain: b.Domain(), At: at, Total: energy.Microjoules(s.total) * 1000, Quality: energy.Measured,
+	}
+	return b
 }
 
 func (h *history) parts() (parts []gpu.Part) {
@@ -102,18 +106,20 @@ func conserve(seed uint64) error {
 	books := gpu.NewBooks(options)
 	var node energy.Attribution
 	counted := map[string][2]energy.Microjoules{}
+	observe := func(boards []gpu.Board) {
+		for _, b := range boards {
+			of, known := counted[b.ID]
+			if !known {
+				of[0] = b.Reading.Total
+			}
+			of[1] = b.Reading.Total
+			counted[b.ID] = of
+		}
+		books.Observe(boards, who, &node)
+	}
 	steps, restart := 3+h.r.IntN(5), h.r.IntN(8)
 	for step := range steps {
-		boards, readings := h.step()
-		for _, r := range readings {
-			of, known := counted[r.Domain.Name]
-			if !known {
-				of[0] = r.Total
-			}
-			of[1] = r.Total
-			counted[r.Domain.Name] = of
-		}
-		books.Observe(boards, readings, who, &node)
+		observe(h.step())
 		if err := node.Check(); err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
@@ -128,20 +134,11 @@ func conserve(seed uint64) error {
 	// What is left is of counters that stood still at the end: one more reading of each has it.
 	h.now += time.Second
 	var boards []gpu.Board
-	var readings []energy.Reading
 	for _, s := range h.boards {
-		s.board.At = h.now
-		boards = append(boards, s.board)
-		r := energy.Reading{Domain: s.board.Domain(), At: h.now, Total: energy.Microjoules(s.total+1) * 1000}
-		readings = append(readings, r)
-		of, known := counted[r.Domain.Name]
-		if !known {
-			of[0] = r.Total
-		}
-		of[1] = r.Total
-		counted[r.Domain.Name] = of
+		s.total++
+		boards = append(boards, s.read(h.now))
 	}
-	books.Observe(boards, readings, who, &node)
+	observe(boards)
 	var want, gpus energy.Microjoules
 	for _, of := range counted {
 		want += of[1] - of[0]
@@ -163,6 +160,7 @@ func TestHistoriesConserve(t *testing.T) {
 		histories = 10_000_000
 	}
 	var all sync.WaitGroup
+	var played atomic.Uint64
 	workers := uint64(runtime.GOMAXPROCS(0))
 	for w := range workers {
 		all.Go(func() {
@@ -170,11 +168,14 @@ func TestHistoriesConserve(t *testing.T) {
 				if err := conserve(seed); err != nil {
 					t.Errorf("history %d: %v", seed, err)
 				}
+				if n := played.Add(1); n%100_000 == 0 { // a run that is cut short tells, too
+					fmt.Println(n, "histories of", histories, "were conserved")
+				}
 			}
 		})
 	}
 	all.Wait()
-	t.Logf("%d histories", histories)
+	t.Logf("%d histories", played.Load())
 }
 
 // A process that computes alone has its board's energy beyond what the board draws idle; two in turn have it by their
@@ -198,9 +199,10 @@ func TestH100(t *testing.T) {
 		if first == 0 {
 			first = last
 		}
-		books.Observe(boards, []energy.Reading{{
+		b.Reading = energy.Reading{
 			Domain: b.Domain(), At: b.At, Total: energy.Microjoules(last) * 1000, Quality: energy.Measured,
-		}}, func(u *gpu.Use) string { return fmt.Sprint("pod/", u.PID) }, &node)
+		}
+		books.Observe(boards, func(u *gpu.Use) string { return fmt.Sprint("pod/", u.PID) }, &node)
 	}
 	if want := energy.Microjoules(last-first) * 1000; node.Measured != want || node.Check() != nil {
 		t.Errorf("%v were counted, %v booked, %v", want, node.Measured, node.Check())
@@ -247,7 +249,8 @@ func TestInstances(t *testing.T) {
 			b.Parts = []gpu.Part{part("1/0", 3), part("4/0", 1)}
 		}
 		total += watts
-		books.Observe([]gpu.Board{b}, []energy.Reading{{Domain: b.Domain(), At: b.At, Total: total}}, who, &node)
+		b.Reading = energy.Reading{Domain: b.Domain(), At: b.At, Total: total}
+		books.Observe([]gpu.Board{b}, who, &node)
 	}
 	dynamic := 99 * 350.0
 	want := map[string]float64{
@@ -269,13 +272,17 @@ func TestStatesThatAreDamaged(t *testing.T) {
 	books := gpu.NewBooks(energy.AttributorOptions{})
 	var node energy.Attribution
 	for range 5 {
-		boards, readings := h.step()
-		books.Observe(boards, readings, who, &node)
+		books.Observe(h.step(), who, &node)
 	}
 	state := books.AppendState(nil)
 	for end := range state {
 		if gpu.NewBooks(energy.AttributorOptions{}).RestoreState(state[:end]) == nil {
 			t.Fatalf("%d of %d bytes were taken for a state", end, len(state))
+		}
+	}
+	for _, state := range []string{`{"Boards":{"gpu-1":null}}`, `{"Boards":{"gpu-1":{}}}`} {
+		if gpu.NewBooks(energy.AttributorOptions{}).RestoreState([]byte(state)) == nil {
+			t.Errorf("%s was taken for a state", state)
 		}
 	}
 }

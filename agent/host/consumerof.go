@@ -40,11 +40,10 @@ func (h *Host) ConsumerOf(pid int) string {
 // byContainer returns the consumer of a container whose ID is in the text.
 func (h *Host) byContainer(text []byte) string {
 	for element := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return r == '/' || r == '\n' }) {
-		if id := containerID(element); id != "" {
-			for _, n := range h.ordered {
-				if strings.HasSuffix(n.id, "/"+id) && n.published() {
-					return n.id
-				}
+		id := containerID(element)
+		for _, n := range h.ordered {
+			if id != "" && strings.HasSuffix(n.id, "/"+id) {
+				return n.id
 			}
 		}
 	}

@@ -9,102 +9,100 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// A BoardMeter also tells who used the boards with GPUs that it reads.
-type BoardMeter interface {
-	Meter
-	// Boards are those of the last Read.
-	Boards() []gpu.Board
-}
-
 const (
 	boardMax  = energy.Watts(5_000)
 	maxBoards = 64
 )
 
-// boards makes readings of what is read of boards: of their energy counters, or of their power where they count none.
-type boards struct {
+// Boards makes readings of what is read of boards with GPUs: of their energy counters, or of their power where they
+// count none. It also tells who used them.
+type Boards struct {
 	name    string
 	quality energy.Quality
 	stale   time.Duration
-	scale   func(energy.Domain) int64
+	scale   func(meter, domain string) int64
+	latest  func() ([]gpu.Board, error) // what was read last, by another goroutine
+	close   func() error
 
 	known    []gpu.Board
 	domains  []energy.Domain
-	counters map[energy.Domain]*energy.Counter
-	powers   map[energy.Domain]*energy.Integrator
+	counters map[energy.Domain]boardCounter
 	resumed  []energy.Reading
 }
 
-func newBoards(c *Config, name string, quality energy.Quality, stale time.Duration) boards {
-	return boards{
-		name: name, quality: quality, stale: stale,
-		scale:    func(d energy.Domain) int64 { return c.scale(name, d.Name) },
-		counters: map[energy.Domain]*energy.Counter{}, powers: map[energy.Domain]*energy.Integrator{},
-	}
-}
+// A boardCounter sets the reading of a board, or reports that there is none.
+type boardCounter func(*gpu.Board) bool
 
 // Name implements Meter.
-func (b *boards) Name() string { return b.name }
+func (b *Boards) Name() string { return b.name }
 
 // Domains implements Meter.
-func (b *boards) Domains() []energy.Domain { return b.domains }
+func (b *Boards) Domains() []energy.Domain { return b.domains }
 
-// Boards implements BoardMeter.
-func (b *boards) Boards() []gpu.Board { return b.known }
+// Boards returns those that the last Read read.
+func (b *Boards) Boards() []gpu.Board { return b.known }
 
 // Resume implements Meter.
-func (b *boards) Resume(last []energy.Reading) { b.resumed = append(b.resumed, last...) }
+func (b *Boards) Resume(last []energy.Reading) { b.resumed = append(b.resumed, last...) }
 
-// readings appends the readings of boards that were read at an instant not long ago.
-func (b *boards) readings(latest []gpu.Board, now time.Duration, into []energy.Reading) ([]energy.Reading, error) {
-	b.known = latest
-	var errs []error
-	for i := range latest {
-		board := &latest[i]
+// Close implements Meter.
+func (b *Boards) Close() error { return b.close() }
+
+// Read implements Meter. Between two answers, what the last one says stays what is known, whatever failed meanwhile.
+func (b *Boards) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
+	latest, err := b.latest()
+	b.known = nil
+	for _, board := range latest {
 		d := board.Domain()
-		if age := now - board.At; age > b.stale {
-			errs = append(errs, fmt.Errorf("what is known of %s is %v old", d.Name, age.Round(time.Second)))
-			continue
+		if b.counters[d] == nil {
+			b.follow(&board, d)
 		}
-		switch {
-		case !b.follow(board, d):
-			errs = append(errs, fmt.Errorf("%s is one too many, or tells neither energy nor power", d.Name))
-		case b.counters[d] != nil && board.Millijoules != nil:
-			into = append(into, b.counters[d].Next(*board.Millijoules, board.At))
-		case b.powers[d] != nil && board.Milliwatts != nil:
-			into = append(into, b.powers[d].Next(energy.Watts(*board.Milliwatts)/1000, board.At))
+		if count := b.counters[d]; t.Now()-board.At <= b.stale && count != nil && count(&board) {
+			b.known = append(b.known, board)
+			into = append(into, board.Reading)
 		}
 	}
-	return into, errors.Join(errs...)
+	all := max(len(latest), len(b.domains))
+	if len(b.known) < all {
+		err = errors.Join(err, fmt.Errorf("%d of %d GPUs are read: others are gone, tell neither energy nor power, or "+
+			"did so more than %v ago", len(b.known), all, b.stale))
+	} else if all > 0 {
+		err = nil // what is known is fresh
+	}
+	return into, err
 }
 
-// follow begins to count a board that is new.
-func (b *boards) follow(board *gpu.Board, d energy.Domain) bool {
-	if b.counters[d] != nil || b.powers[d] != nil {
-		return true
-	}
-	last, resumes := find(b.resumed, d)
-	switch {
-	case len(b.domains) == maxBoards, !domainName.MatchString(d.Name):
-		return false
-	case board.Millijoules != nil:
-		c := energy.NewCounter(energy.CounterOptions{
-			Domain: d, Quality: b.quality, MicrojoulesPerUnit: 1000, Scale: b.scale(d), Max: boardMax,
-			Period: period(b.stale),
-		})
-		if resumes {
-			c.Resume(last)
-		}
-		b.counters[d] = c
-	case board.Milliwatts != nil:
-		g := energy.NewIntegrator(d, min(b.quality, energy.Derived), b.stale)
-		if resumes {
-			g.Resume(last)
-		}
-		b.powers[d] = g
-	default:
-		return false
+// follow begins to count a board, if it can be counted.
+func (b *Boards) follow(board *gpu.Board, d energy.Domain) {
+	if len(b.domains) == maxBoards || !domainName.MatchString(d.Name) ||
+		board.Millijoules == nil && board.Milliwatts == nil {
+		return
 	}
 	b.domains = append(b.domains, d)
-	return true
+	if board.Millijoules != nil {
+		c := energy.NewCounter(energy.CounterOptions{
+			Domain: d, Quality: b.quality, MicrojoulesPerUnit: 1000, Scale: b.scale(b.name, d.Name), Max: boardMax,
+			Period: period(b.stale),
+		})
+		for _, last := range b.resumed { // those of others are ignored
+			c.Resume(last)
+		}
+		b.counters[d] = func(now *gpu.Board) bool {
+			if now.Millijoules != nil {
+				now.Reading = c.Next(*now.Millijoules, now.At)
+			}
+			return now.Millijoules != nil
+		}
+		return
+	}
+	g := energy.NewIntegrator(d, min(b.quality, energy.Derived), b.stale)
+	for _, last := range b.resumed {
+		g.Resume(last)
+	}
+	b.counters[d] = func(now *gpu.Board) bool {
+		if now.Milliwatts != nil {
+			now.Reading = g.Next(energy.Watts(*now.Milliwatts)/1000, now.At)
+		}
+		return now.Milliwatts != nil
+	}
 }

@@ -60,9 +60,8 @@ type Config struct {
 	KeplerURL        string        // of its /metrics; "": none
 	ScrapeInterval   time.Duration // how often either is asked
 
-	GPURoot   string // folder below which NVIDIA's driver has its library
-	GPUHelper string // kubenergy-gpu; "": beside the agent
-	DCGMURL   string // of the DCGM exporter's /metrics; "": none
+	GPURoot string // folder below which NVIDIA's driver has its library
+	DCGMURL string // of the DCGM exporter's /metrics; "": none
 
 	Profile string // file with the power profile of this node, in JSON; "": typical of servers
 

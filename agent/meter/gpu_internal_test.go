@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -22,13 +23,13 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// helper builds kubenergy-gpu once.
-var helper = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "kubenergy-gpu")
-	if err != nil {
-		return "", err
+// helper builds kubenergy-gpu once, where the agent looks for it, unless it is there.
+var helper = sync.OnceValue(func() error {
+	own, err := os.Executable()
+	if err != nil || exists(filepath.Join(filepath.Dir(own), "kubenergy-gpu")) {
+		return err
 	}
-	return filepath.Join(dir, "kubenergy-gpu"), nvmltest.Build(dir)
+	return nvmltest.Build(filepath.Dir(own))
 })
 
 // driver is the configuration of a driver whose library is made of a source.
@@ -39,14 +40,13 @@ func driver(t *testing.T, source string) Config {
 	}
 	o := DefaultConfig()
 	o.Now, o.GPURoot, o.Interval = sinceBoot, nvmltest.Driver(t, source), 100*time.Millisecond
-	var err error
-	if o.GPUHelper, err = helper(); err != nil {
+	if err := helper(); err != nil {
 		t.Fatal(err)
 	}
 	return o
 }
 
-func nvmlOf(t *testing.T, o Config) *NVML {
+func nvmlOf(t *testing.T, o Config) *Boards {
 	t.Helper()
 	m, err := NewNVML(o, quiet())
 	if err != nil {
@@ -90,17 +90,17 @@ func TestNVML(t *testing.T) {
 	}
 	boards := slices.Clone(m.Boards())
 	for i := range boards {
-		boards[i].At, boards[i].Millijoules = 0, nil
+		boards[i].At, boards[i].Millijoules, boards[i].Reading = 0, nil, energy.Reading{}
 	}
 	want := []gpu.Board{
 		{
-			ID: "GPU-AAAAAAAA-0000-4000-8000-000000000000", Milliwatts: new(uint64(300_000)),
+			ID: "GPU-AAAAAAAA-0000-4000-8000-000000000000", Milliwatts: new(uint32(300_000)),
 			Parts: []gpu.Part{{SMs: 1, Busy: 0.9, Told: true, Uses: []gpu.Use{
 				{PID: 4101, SM: 0.6, Memory: 5 << 30}, {PID: 4102, SM: 0.3},
 			}}},
 		},
 		{
-			ID: "GPU-bbbbbbbb-0000-4000-8000-000000000001", Milliwatts: new(uint64(200_000)),
+			ID: "GPU-bbbbbbbb-0000-4000-8000-000000000001", Milliwatts: new(uint32(200_000)),
 			Parts: []gpu.Part{
 				{Instance: "2/0", SMs: 3. / 7, Busy: 1, Uses: []gpu.Use{{PID: 4103, Memory: 5 << 30}}},
 				{Instance: "9/0", SMs: 1. / 7},
@@ -115,8 +115,8 @@ func TestNVML(t *testing.T) {
 // A driver that fails, crashes or lacks functions costs what it would have told, and the agent says why.
 func TestNVMLThatFails(t *testing.T) {
 	for name, c := range map[string]struct{ source, want string }{
-		"no driver": {"int nvmlInit_v2(void) { return 9; }", "nvmlInit_v2 fails with NVML's error 9"},
-		"empty":     {"int other;", "nvmlInit_v2 fails with NVML's error 13"},
+		"no driver": {"int nvmlInit_v2(void) { return 9; }", "exit status 1"},
+		"empty":     {"int other;", "exit status 1"},
 		"crash":     {"int nvmlInit_v2(void) { return *(volatile int *)0; }", "exit status 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,6 +145,19 @@ func TestNVMLThatHangs(t *testing.T) {
 	if r, err := m.Read(realTick(), nil); len(r) > 0 || !errors.Is(err, errNoAnswer) {
 		t.Errorf("%v, %v", r, err)
 	}
+	closes(t, m)
+}
+
+// So does a process that cannot be ended, as one whose call into a driver hangs: what holds its pipe stands for it.
+func TestNVMLThatCannotBeEnded(t *testing.T) {
+	o := DefaultConfig()
+	m := newNVML(&o, []string{"sh", "-c", "sleep 20 2>/dev/null & echo '[]'; wait"}, quiet())
+	soon(t, m, func(_ []energy.Reading, err error) bool { return err == nil })
+	closes(t, m)
+}
+
+func closes(t *testing.T, m *Boards) {
+	t.Helper()
 	ended, stop := context.WithTimeout(t.Context(), 5*time.Second)
 	defer stop()
 	go func() {
@@ -153,6 +166,35 @@ func TestNVMLThatHangs(t *testing.T) {
 	}()
 	if <-ended.Done(); errors.Is(ended.Err(), context.DeadlineExceeded) {
 		t.Error("closing waits for a library")
+	}
+}
+
+func boardsOf(c *Config, latest func() ([]gpu.Board, error)) *Boards {
+	return &Boards{
+		name: NameDCGM, quality: energy.Derived, stale: 90 * time.Second, scale: c.scale, latest: latest,
+		counters: map[energy.Domain]boardCounter{},
+	}
+}
+
+// A board of which nothing is read any more is not what is known, and it is said; so it is of one that is gone.
+func TestBoardsThatAreOld(t *testing.T) {
+	o := DefaultConfig()
+	board := gpu.Board{ID: "GPU-1", At: time.Second, Milliwatts: new(uint32(50_000))}
+	failure := errors.New("why")
+	m := boardsOf(&o, func() ([]gpu.Board, error) { return []gpu.Board{board}, failure })
+	for _, c := range []struct {
+		now  time.Duration
+		want int
+	}{{time.Second, 1}, {91 * time.Second, 1}, {92 * time.Second, 0}} {
+		now, want := c.now, c.want
+		readings, err := m.Read(Tick{Now: func() time.Duration { return now }}, nil)
+		if len(readings) != want || len(m.Boards()) != want || errors.Is(err, failure) != (want == 0) {
+			t.Errorf("after %v: %v, %v, %v", now, readings, m.Boards(), err)
+		}
+	}
+	m.latest = func() ([]gpu.Board, error) { return nil, nil }
+	if readings, err := m.Read(realTick(), nil); len(readings) > 0 || err == nil {
+		t.Errorf("nothing is said of a board that is gone: %v", readings)
 	}
 }
 
@@ -170,18 +212,18 @@ func TestDCGMPages(t *testing.T) {
 		"dcgm/pods.prom": {
 			{
 				ID: "GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52", Millijoules: new(uint64(183902847261)),
-				Milliwatts: new(uint64(312421)), Parts: []gpu.Part{{SMs: 1, Busy: 0.935, Uses: []gpu.Use{
+				Milliwatts: new(uint32(312421)), Parts: []gpu.Part{{SMs: 1, Busy: 0.935, Uses: []gpu.Use{
 					{Namespace: "ml", Pod: "job-1", Container: "train", Memory: 20480 << 20},
 				}}},
 			},
 			{
-				ID: "GPU-7d5e0f0a-1111-2222-3333-444455556666", Milliwatts: new(uint64(54100)),
+				ID: "GPU-7d5e0f0a-1111-2222-3333-444455556666", Milliwatts: new(uint32(54100)),
 				Parts: []gpu.Part{{SMs: 1}},
 			},
 		},
 		"dcgm/mig.prom": {{
 			ID: "GPU-11111111-2222-3333-4444-555555555555", Millijoules: new(uint64(5000000123)),
-			Milliwatts: new(uint64(231500)), Parts: []gpu.Part{
+			Milliwatts: new(uint32(231500)), Parts: []gpu.Part{
 				{Instance: "1", SMs: 3. / 7, Busy: 0.98, Uses: []gpu.Use{
 					{Namespace: "team-a", Pod: "big-0", Container: "trainer", Memory: 30000 << 20},
 				}},
@@ -203,6 +245,15 @@ DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",pod="b",namespace="n",
 	if b := dcgmPage(t, two); len(b) != 1 || *b[0].Millijoules != 7000 || len(b[0].Parts) != 1 ||
 		len(b[0].Parts[0].Uses) != 2 || b[0].Parts[0].Told {
 		t.Errorf("two pods in turn: %+v", b)
+	}
+	if b := dcgmPage(t, `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1"} 9e18`+"\n"); *b[0].Milliwatts != math.MaxUint32 {
+		t.Errorf("more power than there is: %d mW", *b[0].Milliwatts)
+	}
+	uids := `DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="a"} 1
+DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="b"} 2
+`
+	if b := dcgmPage(t, uids); len(b[0].Parts[0].Uses) != 2 {
+		t.Errorf("two pods by their UIDs: %+v", b)
 	}
 	for _, bad := range []string{
 		`DCGM_FI_DEV_POWER_USAGE{gpu="0"} 3`, `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1"} x`,
@@ -229,7 +280,8 @@ func TestDCGMAgreesWithTheCounter(t *testing.T) {
 		field := c.field
 		t.Run(field, func(t *testing.T) {
 			o := DefaultConfig()
-			m := newBoards(&o, NameDCGM, energy.Derived, 90*time.Second)
+			var boards []gpu.Board
+			m := boardsOf(&o, func() ([]gpu.Board, error) { return boards, nil })
 			books := gpu.NewBooks(energy.AttributorOptions{Idle: energy.IdleByRequests})
 			var node energy.Attribution
 			random := rand.New(rand.NewPCG(7, 7))
@@ -252,13 +304,12 @@ func TestDCGMAgreesWithTheCounter(t *testing.T) {
 					continue
 				}
 				at := time.Duration(second+1) * time.Second
-				boards := dcgmPage(t, shown)
+				boards = dcgmPage(t, shown)
 				boards[0].At = at
-				readings, err := m.readings(boards, at, nil)
-				if err != nil {
+				if _, err := m.Read(Tick{Now: func() time.Duration { return at }}, nil); err != nil {
 					t.Fatal(err)
 				}
-				books.Observe(boards, readings, func(*gpu.Use) string { return "pod/a/c" }, &node)
+				books.Observe(m.Boards(), func(*gpu.Use) string { return "pod/a/c" }, &node)
 			}
 			counted := (counter - began) / 1000
 			have := float64(node.Measured.Joules())
@@ -282,8 +333,6 @@ func TestDCGM(t *testing.T) {
 	if readings[0].Quality != energy.Derived || len(m.Boards()) != 2 || m.Boards()[0].At != readings[0].At {
 		t.Errorf("%+v of %+v", readings, m.Boards())
 	}
-	e.say(500, "")
-	soon(t, m, func([]energy.Reading, error) bool { return m.Failures() > 0 })
 	m.Close()
 	nothingLeft(t)
 }
@@ -296,11 +345,8 @@ func TestRealGPU(t *testing.T) {
 	}
 	o := DefaultConfig()
 	o.Now = sinceBoot
-	if o.GPUHelper = os.Getenv("KUBENERGY_GPU_HELPER"); o.GPUHelper == "" {
-		var err error
-		if o.GPUHelper, err = helper(); err != nil {
-			t.Fatal(err)
-		}
+	if err := helper(); err != nil {
+		t.Fatal(err)
 	}
 	if !o.hasDriver() {
 		t.Skipf("there is no %s in %v: NVIDIA's driver is missing", libraryNVML, libraryFolders)
@@ -338,7 +384,7 @@ func TestRealGPU(t *testing.T) {
 			}
 			last[name] = r
 		}
-		books.Observe(m.Boards(), readings, func(u *gpu.Use) string { return fmt.Sprint("pod/", u.PID) }, &node)
+		books.Observe(m.Boards(), func(u *gpu.Use) string { return fmt.Sprint("pod/", u.PID) }, &node)
 		time.Sleep(time.Second)
 	}
 	var counted energy.Microjoules

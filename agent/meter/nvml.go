@@ -1,8 +1,7 @@
 package meter
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,31 +11,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubenergy/kubenergy/agent/gpu"
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// NVML reads NVIDIA's boards. Their driver's library is loaded by another process, kubenergy-gpu, for two reasons: the
-// agent is a static program, in an image without a loader and a C library; and calls into a driver whose board fell off
-// the bus may hang. The other process is started by the loader that stands beside the driver's library.
-type NVML struct {
-	boards
-	command []string
-	stop    context.CancelFunc
-	done    chan struct{}
-
-	mu      sync.Mutex
-	line    []gpu.Board // the last one
-	failure error
-}
-
 const (
 	libraryNVML = "libnvidia-ml.so.1"
 	restartGPU  = 10 * time.Second
-	maxGPULine  = 1 << 20
+	endGPU      = time.Second
 )
 
 // libraryFolders are where distributions, and images of drivers, have their libraries.
@@ -53,16 +38,12 @@ func (c *Config) driver() (folders []string, library, loader string) {
 	for _, root := range []string{c.GPURoot, "/"} {
 		for _, folder := range libraryFolders {
 			folder = filepath.Join(root, folder)
-			if !exists(folder) || strings.Contains(folder, ":") {
-				continue
+			find := func(pattern string) string {
+				found, _ := filepath.Glob(filepath.Join(folder, pattern))
+				return strings.Join(found[:min(len(found), 1)], "")
 			}
 			folders = append(folders, folder)
-			if path := filepath.Join(folder, libraryNVML); library == "" && exists(path) {
-				library = path
-			}
-			if found, _ := filepath.Glob(filepath.Join(folder, "ld-linux-*.so.*")); loader == "" && len(found) > 0 {
-				loader = found[0]
-			}
+			library, loader = cmp.Or(library, find(libraryNVML)), cmp.Or(loader, find("ld-linux-*.so.*"))
 		}
 	}
 	return folders, library, loader
@@ -74,69 +55,80 @@ func (c *Config) hasDriver() bool {
 	return library != ""
 }
 
-// NewNVML starts to read the boards of NVIDIA's driver.
-func NewNVML(c Config, log *slog.Logger) (*NVML, error) {
+// NewNVML starts to read NVIDIA's boards. Their driver's library is loaded by another process, kubenergy-gpu, for two
+// reasons: the agent is a static program, in an image without a loader and a C library; and calls into a driver whose
+// board fell off the bus may hang. The other process is started by the loader that stands beside the driver's library.
+func NewNVML(c Config, log *slog.Logger) (*Boards, error) {
 	folders, library, loader := c.driver()
 	if library == "" {
 		return nil, fmt.Errorf("opening nvml: there is no %s below %s: name the driver's folder with --gpu-root",
 			libraryNVML, c.GPURoot)
 	}
-	helper := c.GPUHelper
-	if helper == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("opening nvml: finding kubenergy-gpu: %w", err)
-		}
-		helper = filepath.Join(filepath.Dir(own), "kubenergy-gpu")
+	own, err := os.Executable()
+	program := filepath.Join(filepath.Dir(own), "kubenergy-gpu")
+	if err != nil || !exists(program) {
+		return nil, fmt.Errorf("opening nvml: there is no %s, which reads GPUs for the agent: put it there", program)
 	}
-	if !exists(helper) {
-		return nil, fmt.Errorf("opening nvml: there is no %s, which reads GPUs for the agent: put it there", helper)
-	}
-	m := &NVML{
-		boards:  newBoards(&c, NameNVML, energy.Measured, c.stale()),
-		command: []string{helper, library, c.Interval.String()}, done: make(chan struct{}), failure: errNoAnswer,
-	}
+	command := []string{program, library, c.Interval.String()}
 	if loader != "" {
-		m.command = append([]string{loader, "--library-path", strings.Join(folders, ":")}, m.command...)
+		command = append([]string{loader, "--library-path", strings.Join(folders, ":")}, command...)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	m.stop = stop
-	go m.keep(ctx, log)
-	for range 100 { // the first line comes at once, if the driver is well
-		if _, err := m.latest(); !errors.Is(err, errNoAnswer) {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return m, nil
+	return newNVML(&c, command, log), nil
 }
 
-// keep runs the other process, and starts it again where it ends.
-func (m *NVML) keep(ctx context.Context, log *slog.Logger) {
-	defer close(m.done)
+func newNVML(c *Config, command []string, log *slog.Logger) *Boards {
+	var answer atomic.Pointer[gpuAnswer]
+	answer.Store(&gpuAnswer{err: errNoAnswer})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		keepGPU(ctx, command, &answer, log)
+	}()
+	return &Boards{
+		name: NameNVML, quality: energy.Measured, stale: c.stale(), scale: c.scale,
+		counters: map[energy.Domain]boardCounter{},
+		latest: func() ([]gpu.Board, error) {
+			last := answer.Load()
+			return last.boards, last.err
+		},
+		close: func() error {
+			stop()
+			select {
+			case <-ended:
+			case <-time.After(endGPU): // while a call into the driver hangs, its process cannot end
+			}
+			return nil
+		},
+	}
+}
+
+// A gpuAnswer is what the other process said last, or why it ended.
+type gpuAnswer struct {
+	boards []gpu.Board
+	err    error
+}
+
+// keepGPU runs the process, and starts it again where it ends.
+func keepGPU(ctx context.Context, command []string, answer *atomic.Pointer[gpuAnswer], log *slog.Logger) {
 	for {
-		err := m.run(ctx)
+		err := runGPU(ctx, command, answer)
 		if ctx.Err() != nil {
 			return
 		}
 		log.Warn("reading GPUs ended, and begins again", "after", restartGPU.String(), "err", err)
-		m.mu.Lock()
-		m.failure = err
-		m.mu.Unlock()
+		answer.Store(&gpuAnswer{err: err})
 		select {
 		case <-ctx.Done():
-			return
 		case <-time.After(restartGPU):
 		}
 	}
 }
 
-// run reads what one process says until it ends. When the agent ends, it cannot write any more, and ends too.
-func (m *NVML) run(ctx context.Context) error {
-	var complaint bytes.Buffer
-	cmd := exec.CommandContext(ctx, m.command[0], m.command[1:]...)
-	cmd.Stderr = &limited{to: &complaint}
-	cmd.WaitDelay = time.Second
+// runGPU reads what one process says until it ends. When the agent ends, it cannot write any more, and ends too.
+func runGPU(ctx context.Context, command []string, answer *atomic.Pointer[gpuAnswer]) error {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stderr = os.Stderr // there it says why it ends
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -144,50 +136,12 @@ func (m *NVML) run(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, maxGPULine)
-	for lines.Scan() && err == nil {
+	for lines := json.NewDecoder(out); err == nil; {
 		var read []gpu.Board
-		if err = json.Unmarshal(lines.Bytes(), &read); err == nil {
-			m.mu.Lock()
-			m.line, m.failure = read, nil
-			m.mu.Unlock()
+		if err = lines.Decode(&read); err == nil {
+			answer.Store(&gpuAnswer{boards: read})
 		}
 	}
 	_ = cmd.Process.Kill() // what it writes is no line of ours
-	failed := cmd.Wait()   // now all of its complaint is there
-	said := strings.TrimSpace(complaint.String())
-	if said != "" {
-		said = ": " + said
-	}
-	return fmt.Errorf("%w%s", errors.Join(err, lines.Err(), failed), said)
-}
-
-// limited keeps the beginning of what is written.
-type limited struct{ to *bytes.Buffer }
-
-func (l *limited) Write(p []byte) (int, error) {
-	const most = 1024
-	l.to.Write(p[:min(len(p), most-min(l.to.Len(), most))])
-	return len(p), nil
-}
-
-func (m *NVML) latest() ([]gpu.Board, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.line, m.failure
-}
-
-// Read implements Meter.
-func (m *NVML) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
-	line, failure := m.latest()
-	into, err := m.readings(line, t.Now(), into)
-	return into, errors.Join(failure, err)
-}
-
-// Close implements Meter.
-func (m *NVML) Close() error {
-	m.stop()
-	<-m.done
-	return nil
+	return errors.Join(cmd.Wait(), err)
 }

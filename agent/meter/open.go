@@ -75,7 +75,7 @@ func calibrates(name string, m Meter) bool {
 	if _, scraped := m.(*Scraped); scraped && strings.HasPrefix(name, m.Name()+"-") {
 		return true
 	}
-	if _, ok := m.(BoardMeter); ok && strings.HasPrefix(name, "gpu-") {
+	if _, ok := m.(*Boards); ok && strings.HasPrefix(name, "gpu-") {
 		return true
 	}
 	return name == m.Name() || slices.ContainsFunc(m.Domains(), func(d energy.Domain) bool { return d.Name == name })

@@ -120,7 +120,8 @@ func (s *Scraped) poll(ctx context.Context, log *slog.Logger) {
 		s.mu.Unlock()
 		switch {
 		case err == nil && before != nil:
-			log.Info("another agent's metrics are read", "meter", s.name, "url", s.page, "counters", len(answer.series))
+			log.Info("another agent's metrics are read", "meter", s.name, "url", s.page,
+				"counters", len(answer.series)+len(answer.boards))
 		case err != nil && (before == nil || errors.Is(before, errNoAnswer)):
 			log.Warn("another agent's metrics cannot be read", "meter", s.name, "err", err)
 		}
@@ -163,6 +164,9 @@ func (s *Scraped) ask(ctx context.Context) (answer page, err error) {
 		return page{}, fmt.Errorf("GET %s: %d counters: no node has that many", s.page, len(answer.series))
 	}
 	answer.at = max(at, 1)
+	for i := range answer.boards {
+		answer.boards[i].At = answer.at
+	}
 	return answer, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"time"
 
@@ -18,24 +19,22 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "kubenergy-gpu:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) error {
-	switch len(args) {
-	case 0:
-		return work()
-	case 2:
-		interval, err := time.ParseDuration(args[1])
-		if err != nil || interval <= 0 {
-			return fmt.Errorf("the interval %q is no time: want one as 1s", args[1])
+	log.SetFlags(0)
+	log.SetPrefix("kubenergy-gpu: ")
+	switch len(os.Args) {
+	case 1:
+		if err := work(); !errors.Is(err, io.EOF) {
+			log.Fatal(err)
 		}
-		return nvml.Serve(os.Stdout, args[0], interval)
+	case 3:
+		interval, err := time.ParseDuration(os.Args[2])
+		if err != nil || interval <= 0 {
+			log.Fatalf("the interval %q is no time: want one as 1s", os.Args[2])
+		}
+		log.Fatal(nvml.Serve(os.Stdout, os.Args[1], interval))
+	default:
+		log.Fatal("want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s; or nothing")
 	}
-	return errors.New("want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s; or nothing")
 }
 
 // work loads a board until there is no more to read.
@@ -49,9 +48,6 @@ func work() error {
 		if done, err = gpu.Work(rounds); err == nil {
 			fmt.Println(time.Since(began).Seconds(), done)
 		}
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
 	}
 	return err
 }

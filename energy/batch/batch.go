@@ -9,12 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// Version is the version of the protocol, in every batch. One that tells of GPUs travels as the next version, which
-// central units of before do not book as if it had none; here it is of this one.
-const (
-	Version    = 1
-	versionGPU = 2
-)
+// Version is the version of the protocol, in every batch.
+const Version = 1
 
 // Stream names an unbroken sequence of batches: one agent's state on one boot of one node. An agent that lost its state
 // begins a new epoch.

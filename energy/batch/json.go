@@ -18,9 +18,6 @@ const (
 // Encode returns b as it travels.
 func Encode(b *Batch) ([]byte, error) {
 	out := *b
-	if out.GPUs() {
-		out.Version = versionGPU
-	}
 	if out.Shares == nil {
 		out.Shares = []energy.Share{}
 	}
@@ -41,12 +38,6 @@ func Decode(data []byte) (*Batch, error) {
 	b, err := scan(data)
 	if err != nil {
 		return nil, fmt.Errorf("decoding batch: %w", err)
-	}
-	switch {
-	case b.Version == versionGPU:
-		b.Version = Version
-	case b.GPUs():
-		return nil, fmt.Errorf("decoding batch: version %d knows no GPUs", b.Version)
 	}
 	b.Start, b.End = b.Start.UTC(), b.End.UTC()
 	if err := b.Validate(); err != nil {

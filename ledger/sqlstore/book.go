@@ -289,9 +289,9 @@ func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, er
 	b.postings = e.Postings
 	sortPostings(e.Postings)
 	if e.gpus() {
-		return e, b.s.demands(ctx, gpuSchema)
+		_, err = b.s.exec(ctx, demandGPUs)
 	}
-	return e, nil
+	return e, err
 }
 
 func (b *booker) posting(ctx context.Context, node int64, p *ledger.Posting) (posting, error) {

@@ -75,18 +75,6 @@ func (d *DB) versions(ctx context.Context, s *session) (schema, oldest int, err 
 	return schema, oldest, nil
 }
 
-// demands makes the store one that only programs can use that know a version.
-func (s *session) demands(ctx context.Context, version int) error {
-	var oldest string
-	if _, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'oldest'", nil, &oldest); err != nil {
-		return err
-	}
-	if have, err := strconv.Atoi(oldest); err != nil || have >= version {
-		return err
-	}
-	return s.setMeta(ctx, "oldest", strconv.Itoa(version))
-}
-
 // Statements are those that make an empty store of the current version.
 func Statements(d Dialect) []string {
 	var all []string

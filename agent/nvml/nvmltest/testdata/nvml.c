@@ -92,7 +92,7 @@ int nvmlDeviceGetAttributes_v2(device *d, nvmlDeviceAttributes_t *a) {
 int nvmlDeviceGetComputeRunningProcesses_v3(device *d, unsigned int *n, nvmlProcessInfo_t *p) {
 	if (*n < 2) return 7;
 	memset(p, 0, 2 * sizeof *p);
-	*n = d->index ? 1 : 2;
+	*n = d->index ? d->instance != 1 : 2;
 	p[0].pid = d->index ? 4103 : first();
 	p[0].usedGpuMemory = 5ULL << 30;
 	p[0].gpuInstanceId = d->index ? 2 : 0xFFFFFFFF;
@@ -113,18 +113,15 @@ int nvmlDeviceGetProcessUtilization(device *d, nvmlProcessUtilizationSample_t *s
 	unsigned long long since) {
 	unsigned long long now = milliseconds() * 1000;
 	if (d->index) return 3;
-	if (*n < 3) return 7;
+	if (*n < 2) return 7;
 	if (since >= now) return 6;
-	memset(s, 0, 3 * sizeof *s);
-	*n = 3;
+	memset(s, 0, 2 * sizeof *s);
+	*n = 2;
 	s[0].pid = first();
 	s[0].timeStamp = now - 500;
-	s[0].smUtil = 50;
-	s[1].pid = first();
+	s[0].smUtil = 60;
+	s[1].pid = 4102;
 	s[1].timeStamp = now;
-	s[1].smUtil = 70;
-	s[2].pid = 4102;
-	s[2].timeStamp = now;
-	s[2].smUtil = 30;
+	s[1].smUtil = 30;
 	return 0;
 }
