@@ -137,8 +137,8 @@ func (f *experimentFlags) read() (*experiment.File, error) {
 		return nil, fmt.Errorf("--faster is %v: want a factor above 0, as 60", f.faster)
 	}
 	file, err := experiment.Read(f.file, f.target.value, f.faster)
-	if err == nil && f.seed > 0 {
-		file.Seed = f.seed
+	if err == nil {
+		file.Seed = cmp.Or(f.seed, file.Seed)
 	}
 	return file, err
 }

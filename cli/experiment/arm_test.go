@@ -187,3 +187,20 @@ func TestProcess(t *testing.T) {
 		t.Error("no process has ended, or uses something")
 	}
 }
+
+// Meters are read when the arm ends too: no sample is modelled among those that are metered.
+func TestAllSamplesAreMetered(t *testing.T) {
+	f := &File{Duration: metav1.Duration{Duration: 1200 * time.Millisecond}}
+	a := armOf(f)
+	a.Meter = func(ctx context.Context) (float64, string, error) { return 100, "rapl (measured)", ctx.Err() }
+	ctx, cancel := context.WithDeadline(t.Context(), a.began.Add(f.Duration.Duration))
+	defer cancel()
+	trial := &report.ExperimentTrial{Values: map[string]float64{}}
+	if err := a.sample(ctx, trial); err != nil {
+		t.Fatal(err)
+	}
+	if len(trial.Samples) != 2 || trial.Samples[1].Watts != 100 || a.meter != "rapl (measured)" ||
+		trial.Values["energyJoules"] < 119 {
+		t.Errorf("%+v: %v", trial, a.meter)
+	}
+}
