@@ -55,7 +55,7 @@ On a busy machine nothing is run without --force, and differences are not judged
 	flags.Uint64Var(&f.seed, "seed", 0, "seed, instead of that of the file")
 	flags.Float64Var(&f.faster, "faster", 1, "by which factor all times of the file are shorter; rates stay")
 	flags.BoolVar(&f.force, "force", false, "run on a busy machine too; nothing is judged then")
-	flags.BoolVar(&f.clean, "clean", false, "only remove what an experiment that was killed has left, as the next one does")
+	flags.BoolVar(&f.clean, "clean", false, "only remove what a killed experiment has left, as the next one does")
 	cmd.AddCommand(newExperimentServe(t))
 	return cmd
 }

@@ -106,8 +106,8 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 	for _, why := range e.NotJudged {
 		e.Notes = append(e.Notes, "Not judged: "+why+".")
 	}
-	e.Notes = append(append(e.Notes, notes...), "Intervals are of 95 % by Student's t, those of differences over pairs "+
-		"of arms of one round. A difference is marked where it would count at 95 % for all of this report together.")
+	e.Notes = append(append(e.Notes, notes...), "Intervals are of 95 % by Student's t, those of differences over "+
+		"pairs of arms of one round. A difference is marked where it would count at 95 % for all of this report together.")
 	return e
 }
 

@@ -54,7 +54,10 @@ func podOf(load, class, node string) *corev1.Pod {
 // A service is a Deployment and a Service of the same pods, stress is one Deployment.
 func TestDeploy(t *testing.T) {
 	f := &File{target: TargetLab, Load: []Load{
-		{Name: "web", Count: 2, Replicas: 3, CPU: resource.MustParse("150m"), Work: metav1.Duration{Duration: 2 * time.Millisecond}},
+		{
+			Name: "web", Count: 2, Replicas: 3, CPU: resource.MustParse("150m"),
+			Work: metav1.Duration{Duration: 2 * time.Millisecond},
+		},
 		{Name: "batch", Count: 4, Utilisation: 0.8, CPU: resource.MustParse("2")},
 	}}
 	a := armOf(f)
@@ -89,7 +92,8 @@ func TestDeploy(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = batch.Spec.Template.Spec.Containers[0]
-	if got := strings.Join(c.Args, " "); got != "stress --cpu=2 --utilisation=0.8 --duration=240h" || *batch.Spec.Replicas != 4 {
+	got := strings.Join(c.Args, " ")
+	if got != "stress --cpu=2 --utilisation=0.8 --duration=240h" || *batch.Spec.Replicas != 4 {
 		t.Errorf("%s: %+v", got, batch.Spec)
 	}
 }
@@ -150,7 +154,8 @@ func TestSchedulerConfig(t *testing.T) {
 			PluginConfig  []struct{ Args map[string]any }
 		}
 	}
-	if err := yaml.Unmarshal(schedulerConfig("experiment-ours", `/a "folder"/kubeconfig`, "energy+window"), &config); err != nil {
+	text := schedulerConfig("experiment-ours", `/a "folder"/kubeconfig`, "energy+window")
+	if err := yaml.Unmarshal(text, &config); err != nil {
 		t.Fatal(err)
 	}
 	if len(config.Profiles) != 1 || config.Profiles[0].SchedulerName != "experiment-ours" ||

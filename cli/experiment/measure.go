@@ -153,7 +153,7 @@ func (a *arm) measure(whole context.Context) (*report.ExperimentTrial, error) {
 		meanwhile(a.tell)
 	}
 	trial := &report.ExperimentTrial{
-		Contestant: a.Contestant.Name, Round: a.round, Arm: a.number, Start: a.began.UTC(), Values: map[string]float64{},
+		Contestant: a.Name, Round: a.round, Arm: a.number, Start: a.began.UTC(), Values: map[string]float64{},
 	}
 	group.Go(func() error { return a.sample(measuring, trial) })
 	err := group.Wait()

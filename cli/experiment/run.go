@@ -219,9 +219,10 @@ func (a *arm) ours() ([]string, error) {
 	if err != nil || a.Strategy == "" {
 		return append(args, "--kubeconfig="+a.Kubeconfig), err
 	}
-	a.scheduler = "experiment-" + a.Contestant.Name
+	a.scheduler = "experiment-" + a.Name
 	file := filepath.Join(a.Work, a.scheduler+".yaml")
-	return append(args, "--config="+file), os.WriteFile(file, schedulerConfig(a.scheduler, a.Kubeconfig, a.Strategy), 0o600)
+	text := schedulerConfig(a.scheduler, a.Kubeconfig, a.Strategy)
+	return append(args, "--config="+file), os.WriteFile(file, text, 0o600)
 }
 
 // schedulerConfig is the shipped configuration with its first profile alone.
