@@ -107,7 +107,7 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 		e.Notes = append(e.Notes, "Not judged: "+why+".")
 	}
 	e.Notes = append(append(e.Notes, notes...), "Intervals are of 95 % by Student's t, those of differences over "+
-		"pairs of arms of one round. A difference is marked where it would count at 95 % for all of this report together.")
+		"pairs of arms of one round. A difference is marked where it would count at 95 % for all of them together.")
 	return e
 }
 
