@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func armOf(f *File, objects ...*corev1.Pod) *arm {
 		pods: map[types.UID]*pod{}, answers: map[string]int{}, began: time.Now(),
 	}
 	for i, o := range objects {
-		o.Name, o.Namespace, o.UID = fmt.Sprint("pod-", i), "arm", types.UID(fmt.Sprint(i))
+		o.Name, o.Namespace, o.UID = fmt.Sprint("pod-", i), "arm", types.UID(strconv.Itoa(i))
 		_ = client.Tracker().Add(o)
 		a.see(o, false)
 	}

@@ -80,7 +80,7 @@ func (a *arm) submit(ctx context.Context, l *Load) error {
 		for l.After != "" && !a.ended(app(l.After, i)) && kube.Pause(ctx, 50*time.Millisecond) {
 		}
 		if ctx.Err() != nil {
-			return nil
+			return ctx.Err()
 		}
 		job := kube.TraceJob(app(l.Name, i), &j, func(d time.Duration) time.Duration { return d })
 		pod := &job.Spec.Template
