@@ -14,7 +14,6 @@ func TestExperimentRefuses(t *testing.T) {
 		want string
 	}{
 		{nil, "want an experiment file: -f FILE"},
-		{[]string{"-f", shipped, "--rounds", "-1"}, "--rounds is -1"},
 		{[]string{"-f", shipped, "--faster", "0"}, "--faster is 0"},
 		{[]string{"-f", shipped, "--faster", "1e6"}, "want a duration of a second or more"},
 		{[]string{"-f", shipped, "--target", "cluster"}, "image is missing"},

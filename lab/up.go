@@ -123,7 +123,6 @@ func (o *commandFlags) upStock(cmd *cobra.Command, bare bool) error {
 	dir := cmp.Or(o.dir, defaultDir)
 	return withCluster(cmd, dir, processes, func(ctx context.Context, c *Cluster) error {
 		if bare {
-			fmt.Fprintln(cmd.OutOrStdout(), "There are no nodes and no scheduler. Interrupt to stop.")
 			if err := c.AddKinds(ctx); err != nil {
 				return err
 			}

@@ -4,37 +4,32 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // ExperimentTrial is an arm of an experiment: one contestant in one round.
 type ExperimentTrial struct {
-	Contestant string             `json:"contestant"`
-	Round      int                `json:"round"` // from 1
-	Arm        int                `json:"arm"`   // from 1, in the order in which they were run
-	Start      time.Time          `json:"start"`
-	Seconds    float64            `json:"seconds"`
-	Values     map[string]float64 `json:"values"` // by metric; what is not known is absent
-	// Others is the share of this machine's processors that programs which are no part of the experiment used.
-	Others  float64            `json:"otherPrograms"`
-	Samples []ExperimentSample `json:"samples"`
+	Contestant string
+	Round, Arm int // from 1; arms in the order in which they were run
+	Start      time.Time
+	Seconds    float64
+	Values     map[string]float64 // by metric; what is not known is absent
+	Others     float64            // share of this machine's processors that programs of no part in it used
+	Samples    []ExperimentSample
 }
 
 // ExperimentSample is a moment of an arm. What is not known is 0.
 type ExperimentSample struct {
-	Seconds   float64 `json:"seconds"` // since the arm's measurement began
-	Watts     float64 `json:"watts"`   // of all nodes
-	Cores     float64 `json:"busyCores"`
-	Scheduler float64 `json:"schedulerCores"`
-	Pods      int     `json:"pods"` // that are ready
-	Requests  int     `json:"requests"`
-	P50       float64 `json:"requestP50Ms"`
-	P99       float64 `json:"requestP99Ms"`
+	Seconds          float64 // since the arm's measurement began
+	Watts            float64 // of all nodes
+	Cores, Scheduler float64 // that pods and the contestant use
+	Pods, Requests   int     // that are ready; that were answered since the last sample
+	P50, P99         float64 // milliseconds of these requests
 }
 
 // ExperimentMetrics are what is measured of an arm, in the order in which they are shown.
@@ -63,49 +58,25 @@ type Experiment struct {
 type ExperimentRow struct {
 	Contestant string   `json:"contestant"`
 	Metric     string   `json:"metric"`
-	Arms       int      `json:"arms"`
+	Arms       int      `json:"arms"` // in which it is known
 	Mean       Interval `json:"mean"`
 	// Difference is the mean difference from the baseline within rounds, as a share of the baseline's mean. It is
-	// absent for the baseline, and where that mean is 0.
+	// absent for the baseline, and where that mean is 0 or not known.
 	Difference *Interval `json:"difference,omitempty"`
 	// Differs: the interval would not hold 0 either if it were wide enough to hold all true differences of the report
 	// at once in 95 of 100 experiments.
 	Differs bool `json:"differs"`
+
+	pairs []float64 // differences by round
 }
 
 // LeastRounds is from how many rounds on differences are judged.
 const LeastRounds = 3
 
-// ExperimentManifest says what an experiment was made with.
-type ExperimentManifest struct {
-	APIVersion  string            `json:"apiVersion"`
-	Kind        string            `json:"kind"`
-	Program     string            `json:"program"`
-	Go          string            `json:"go"`
-	Platform    string            `json:"platform"`
-	Kernel      string            `json:"kernel"`
-	CPUs        int               `json:"cpus"`
-	CommandLine []string          `json:"commandLine"`
-	File        string            `json:"fileSHA256"`
-	Target      string            `json:"target"`
-	Kubernetes  string            `json:"kubernetes"`
-	Meter       string            `json:"meter"`
-	Seed        uint64            `json:"seed"`
-	Faster      float64           `json:"faster"`
-	Order       []string          `json:"order"`
-	Programs    map[string]string `json:"programsSHA256"` // of contestants that ran as processes of this machine
-	LoadBefore  string            `json:"loadAverageBefore"`
-	LoadAfter   string            `json:"loadAverageAfter"`
-	Began       time.Time         `json:"began"`
-	Ended       time.Time         `json:"ended"`
-}
-
-// NewExperiment sums arms up. contestants are in the order in which they are shown.
-func NewExperiment(name, baseline string, contestants []string, trials []ExperimentTrial,
-	notJudged, notes []string,
-) *Experiment {
+// NewExperiment sums arms up. contestants are in the order in which they are shown, and the first is the baseline.
+func NewExperiment(name string, contestants []string, trials []ExperimentTrial, notJudged, notes []string) *Experiment {
 	e := &Experiment{
-		APIVersion: "kubenergy.io/v1alpha1", Kind: "ExperimentReport", Name: name, Baseline: baseline,
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "ExperimentReport", Name: name, Baseline: contestants[0],
 		NotJudged: notJudged, contestants: contestants, trials: trials,
 	}
 	for i := range trials {
@@ -115,10 +86,10 @@ func NewExperiment(name, baseline string, contestants []string, trials []Experim
 		e.NotJudged = append(e.NotJudged, fmt.Sprintf("it has %s, and differences are judged from %d on",
 			Plural(e.Rounds, "round", "rounds"), LeastRounds))
 	}
-	compared := 0
+	compared := 0.0
 	for _, c := range contestants {
 		for _, m := range ExperimentMetrics {
-			if row, ok := e.row(c, m); ok {
+			if row := e.row(c, m); row.Arms > 0 {
 				e.Rows = append(e.Rows, row)
 				if row.Difference != nil {
 					compared++
@@ -127,90 +98,61 @@ func NewExperiment(name, baseline string, contestants []string, trials []Experim
 		}
 	}
 	for i := range e.Rows {
-		r := &e.Rows[i]
-		if r.Difference != nil && len(e.NotJudged) == 0 {
-			all := e.difference(r.Contestant, r.Metric, 0.05/float64(compared))
+		if r := &e.Rows[i]; r.Difference != nil && len(e.NotJudged) == 0 {
+			all := meanOf(r.pairs, 0.05/compared)
 			r.Differs = *all.Low > 0 || *all.High < 0
 		}
 	}
-	e.Notes = append(notes, "Means and differences have intervals of 95 % by Student's t, differences over pairs of "+
-		"arms of one round. A difference is marked where it would count at 95 % for all differences of this report "+
-		"together.")
+	for _, why := range e.NotJudged {
+		e.Notes = append(e.Notes, "Not judged: "+why+".")
+	}
+	e.Notes = append(append(e.Notes, notes...), "Intervals are of 95 % by Student's t, those of differences over "+
+		"pairs of arms of one round. A difference is marked where it would count at 95 % for all of them together.")
 	return e
 }
 
-// values returns a metric of a contestant and, of the same rounds, of the baseline.
-func (e *Experiment) values(contestant, metric string) (own, base []float64) {
-	byRound := map[int]map[string]float64{}
-	for i := range e.trials {
-		t := &e.trials[i]
-		if v, ok := t.Values[metric]; ok && finite(v) {
-			if byRound[t.Round] == nil {
-				byRound[t.Round] = map[string]float64{}
-			}
-			byRound[t.Round][t.Contestant] = v
-		}
-	}
+func (e *Experiment) row(contestant, metric string) ExperimentRow {
+	row := ExperimentRow{Contestant: contestant, Metric: metric}
+	var all []float64
+	var base float64
 	for round := range e.Rounds {
-		v, ok := byRound[round+1][contestant]
-		b, paired := byRound[round+1][e.Baseline]
-		if ok && paired {
-			own, base = append(own, v), append(base, b)
+		v, known := e.value(contestant, metric, round+1)
+		b, paired := e.value(e.Baseline, metric, round+1)
+		if known {
+			all = append(all, v)
+		}
+		if known && paired {
+			row.pairs, base = append(row.pairs, v-b), base+b
 		}
 	}
-	return own, base
+	if row.Arms = len(all); row.Arms > 0 {
+		row.Mean = meanOf(all, 0.05)
+	}
+	if n := len(row.pairs); contestant != e.Baseline && n > 1 && base != 0 {
+		floats.Scale(float64(n)/math.Abs(base), row.pairs)
+		row.Difference = new(meanOf(row.pairs, 0.05))
+	}
+	return row
 }
 
-func (e *Experiment) row(contestant, metric string) (ExperimentRow, bool) {
-	own, _ := e.values(contestant, metric)
-	if len(own) == 0 {
-		return ExperimentRow{}, false
+func (e *Experiment) value(contestant, metric string, round int) (v float64, ok bool) {
+	for i := range e.trials {
+		if t := &e.trials[i]; t.Contestant == contestant && t.Round == round {
+			v, ok = t.Values[metric]
+		}
 	}
-	row := ExperimentRow{Contestant: contestant, Metric: metric, Arms: len(own), Mean: meanOf(own, 0.05)}
-	if contestant != e.Baseline && len(own) > 1 {
-		row.Difference = e.difference(contestant, metric, 0.05)
-	}
-	return row, true
-}
-
-func (e *Experiment) difference(contestant, metric string, beyond float64) *Interval {
-	own, base := e.values(contestant, metric)
-	scale := math.Abs(stat.Mean(base, nil))
-	if scale == 0 {
-		return nil
-	}
-	for i := range own {
-		own[i] = (own[i] - base[i]) / scale
-	}
-	return new(meanOf(own, beyond))
+	return v, ok && finite(v)
 }
 
 // meanOf is a mean and an interval that misses the true one in a share of all experiments.
 func meanOf(values []float64, beyond float64) Interval {
 	mean, deviation := stat.MeanStdDev(values, nil)
-	if len(values) < 2 {
+	n := float64(len(values))
+	if n < 2 {
 		return Interval{Value: mean}
 	}
-	n := float64(len(values))
 	half := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(1-beyond/2) * deviation / math.Sqrt(n)
 	return Interval{mean, new(mean - half), new(mean + half)}
-}
-
-// Correlation is that of two series, Pearson's; ok is false where one of them never changes.
-func Correlation(a, b []float64) (r float64, ok bool) {
-	if len(a) < 3 {
-		return 0, false
-	}
-	r = stat.Correlation(a, b, nil)
-	return r, finite(r)
-}
-
-// Quantile interpolates between values in any order; it is 0 where there are none.
-func Quantile(values []float64, p float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	return between(slices.Sorted(slices.Values(values)), p)
 }
 
 func (e *Experiment) title() string {
@@ -222,18 +164,11 @@ func (e *Experiment) title() string {
 		Plural(e.Rounds, "round", "rounds"), e.Baseline, judged)
 }
 
-func (e *Experiment) notes() (all []string) {
-	for _, why := range e.NotJudged {
-		all = append(all, "Not judged: "+why+".")
-	}
-	return append(all, e.Notes...)
-}
-
 func (e *Experiment) table() *Table {
 	t := &Table{Columns: []Column{
 		{Name: "Contestant", Field: "contestant", Words: true},
 		{Name: "Metric", Field: "metric", Words: true},
-		{Name: "Arms", Field: "arms", Wide: true},
+		{Name: "Arms", Field: "arms"},
 		{Name: "Mean", Field: "mean", Show: Significant},
 		{Name: "from", Field: "meanLow", Show: Significant},
 		{Name: "to", Field: "meanHigh", Show: Significant},
@@ -244,25 +179,22 @@ func (e *Experiment) table() *Table {
 	}}
 	for i := range e.Rows {
 		r := &e.Rows[i]
-		d, value, differs := &Interval{}, (*float64)(nil), ""
-		if r.Difference != nil {
-			d, value = r.Difference, &r.Difference.Value
+		cells := []any{r.Contestant, r.Metric, r.Arms, r.Mean.Value, r.Mean.Low, r.Mean.High, nil, nil, nil, nil}
+		if d := r.Difference; d != nil {
+			cells[6], cells[7], cells[8] = d.Value, d.Low, d.High
 		}
 		if r.Differs {
-			differs = "yes"
+			cells[9] = "yes"
 		}
-		t.Add(r.Contestant, r.Metric, r.Arms, r.Mean.Value, r.Mean.Low, r.Mean.High, value, d.Low, d.High, differs)
+		t.Add(cells...)
 	}
 	return t
 }
 
 // Text implements [Document].
 func (e *Experiment) Text(wide, colours bool) string {
-	return e.title() + "\n" + e.table().Framed(wide, colours) + "\n" + strings.Join(e.notes(), "\n") + "\n"
+	return e.title() + "\n" + e.table().Framed(wide, colours) + "\n" + strings.Join(e.Notes, "\n") + "\n"
 }
-
-// CSV writes a row for each metric of each contestant.
-func (e *Experiment) CSV(w io.Writer) error { return e.table().CSV(w) }
 
 // trialTable has a row for each arm.
 func (e *Experiment) trialTable() *Table {
@@ -296,26 +228,13 @@ func (e *Experiment) sampleTable() *Table {
 }
 
 // WriteExperimentDir writes the report, its page and figures, all arms and samples, and the manifest into dir.
-func WriteExperimentDir(dir string, e *Experiment, m *ExperimentManifest) (paths []string, err error) {
-	files := map[string][]byte{}
-	page := page{
-		Title: e.title(), Notes: e.notes(), Command: strings.Join(m.CommandLine, " "), Program: m.Program,
-		Tables: []*shown{e.table().shown(true)},
-	}
-	figures := e.figures()
-	for i := range figures {
-		svg, err := figures[i].into(files)
-		if err != nil {
-			return nil, err
-		}
-		page.Figures = append(page.Figures, pageFigure{figures[i].caption, inPage(svg)})
-	}
-	return writeAll(dir, files, map[string]func(io.Writer) error{
-		"report.html":     func(w io.Writer) error { return pageTemplate.Execute(w, &page) },
+func WriteExperimentDir(dir string, e *Experiment, command, program string, manifest any) (paths []string, err error) {
+	p := &page{Title: e.title(), Notes: e.Notes, Command: command, Program: program}
+	return p.write(dir, e.figures(), []*Table{e.table()}, map[string]func(io.Writer) error{
 		"experiment.json": func(w io.Writer) error { return WriteJSON(w, e) },
-		"experiment.csv":  e.CSV,
+		"experiment.csv":  e.table().CSV,
 		"arms.csv":        e.trialTable().CSV,
 		"samples.csv":     e.sampleTable().CSV,
-		"manifest.json":   func(w io.Writer) error { return WriteJSON(w, m) },
+		"manifest.json":   func(w io.Writer) error { return WriteJSON(w, manifest) },
 	})
 }

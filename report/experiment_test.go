@@ -34,7 +34,7 @@ func trialsOf(rounds int, seed uint64, above float64) (trials []report.Experimen
 }
 
 func experimentOf(trials []report.ExperimentTrial, notJudged ...string) *report.Experiment {
-	return report.NewExperiment("test", "a", []string{"a", "b"}, trials, notJudged, []string{"Energy is modelled."})
+	return report.NewExperiment("test", []string{"a", "b"}, trials, notJudged, []string{"Energy is modelled."})
 }
 
 func rowOf(t *testing.T, e *report.Experiment, contestant, metric string) *report.ExperimentRow {
@@ -88,20 +88,31 @@ func TestExperimentIsNotJudged(t *testing.T) {
 	}
 }
 
+// What is known of a contestant is shown even where the baseline's is not, as the CPU of a cluster's own scheduler.
+func TestExperimentShowsWhatTheBaselineLacks(t *testing.T) {
+	trials := trialsOf(3, 1, 0)
+	for i := range trials {
+		if trials[i].Contestant == "b" {
+			trials[i].Values["schedulerCPUSeconds"] = 2
+		}
+	}
+	if r := rowOf(t, experimentOf(trials), "b", "schedulerCPUSeconds"); r.Mean.Value != 2 || r.Arms != 3 || r.Difference != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestWriteExperimentDir(t *testing.T) {
 	dir := t.TempDir()
 	trials := trialsOf(3, 1, 40)
-	written, err := report.WriteExperimentDir(dir, experimentOf(trials), &report.ExperimentManifest{
-		CommandLine: []string{"kubenergy", "experiment"},
-	})
+	written, err := report.WriteExperimentDir(dir, experimentOf(trials), "kubenergy experiment", "v1",
+		map[string]any{"kernel": "6.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
 		"arms.csv": "arm,round,contestant,start,seconds", "samples.csv": "\n6,b,5,14,4,0,1,0,0,3\n",
-		"experiment.csv": "b,energyJoules,3", "report.html": "Energy is modelled.",
-		"over-time.svg": "Busy cores", "cpu-energy.png": "PNG", "differences.svg": "energyJoules",
-		"manifest.json": "commandLine",
+		"experiment.csv": "b,energyJoules,3", "report.html": "Energy is modelled.", "manifest.json": "kernel",
+		"over-time.svg": "Busy cores", "cpu-energy.png": "PNG", "differences.svg": "schedulerCPUSeconds",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !bytes.Contains(text, []byte(want)) || !slices.Contains(written, filepath.Join(dir, name)) {

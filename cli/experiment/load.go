@@ -1,10 +1,12 @@
 package experiment
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"text/template"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,112 +14,73 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/sched"
 )
 
-const servicePort = 8080
+//go:embed load.yaml
+var loadText string
+
+var loadTemplate = template.Must(template.New("load").Parse(loadText))
 
 func app(entry string, i int) string { return fmt.Sprintf("%s-%d", entry, i) }
 
 // image is what pods run: outside the lab the image of the kubenergy program, in the lab nothing but services, which it
 // runs as processes.
-func (r *Runner) image(service bool) string {
+func (f *File) image(service bool) string {
 	switch {
-	case r.Target == TargetCluster:
-		return r.File.Image
+	case f.target == TargetCluster:
+		return f.Image
 	case service:
 		return "kubenergy"
 	}
 	return "simulated"
 }
 
-// podSpec is a pod of the arm's scheduler.
-func (a *arm) podSpec(l *Load) corev1.PodSpec {
-	c := corev1.Container{
-		Name: "load", Image: a.image(l.Replicas > 0), Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: l.CPU, corev1.ResourceMemory: l.Memory},
-		},
-	}
-	if l.Replicas > 0 {
-		c.Args = []string{
-			"experiment", "serve", fmt.Sprintf("--listen=:%d", servicePort), "--work=" + l.Work.Duration.String(),
-		}
-		c.Ports = []corev1.ContainerPort{{ContainerPort: servicePort}}
-		c.Env = []corev1.EnvVar{{Name: "POD", ValueFrom: &corev1.EnvVarSource{
-			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"},
-		}}}
-		c.ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
-			HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(servicePort)},
-		}}
-	} else {
-		c.Args = []string{
-			"stress", "--cpu", l.CPU.String(), "--utilisation", fmt.Sprint(l.Utilisation), "--duration", "240h",
-		}
-	}
-	return corev1.PodSpec{
-		SchedulerName: a.scheduler, TerminationGracePeriodSeconds: new(int64), AutomountServiceAccountToken: new(bool),
-		Containers: []corev1.Container{c},
-	}
-}
-
 // deploy creates the services or the stress of an entry.
 func (a *arm) deploy(ctx context.Context, l *Load) error {
-	count, replicas := l.Count, l.Replicas
+	count, replicas := l.Count, int(l.Replicas)
 	if l.Utilisation > 0 {
-		count, replicas = 1, int32(l.Count) //nolint:gosec // so many pods fit in no cluster
+		count, replicas = 1, l.Count
 	}
+	a.wanted += count * replicas
 	for i := range count {
-		labels := map[string]string{v1alpha1.LabelExperimentLoad: l.Name, v1alpha1.LabelExperimentApp: app(l.Name, i)}
-		_, err := a.client.AppsV1().Deployments(a.namespace).Create(ctx, &appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Name: labels[v1alpha1.LabelExperimentApp]},
-			Spec: appsv1.DeploymentSpec{
-				Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: a.podSpec(l)},
-			},
-		}, metav1.CreateOptions{})
-		if err == nil && l.Replicas > 0 {
-			_, err = a.client.CoreV1().Services(a.namespace).Create(ctx, &corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{Name: labels[v1alpha1.LabelExperimentApp]},
-				Spec: corev1.ServiceSpec{
-					Selector: labels,
-					Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(servicePort)}},
-				},
-			}, metav1.CreateOptions{})
+		var text bytes.Buffer
+		var objects struct {
+			Deployment *appsv1.Deployment
+			Service    *corev1.Service
+		}
+		err := loadTemplate.Execute(&text, map[string]any{
+			"Load": l, "App": app(l.Name, i), "Replicas": replicas, "Scheduler": a.scheduler,
+			"Image": a.File.image(l.Replicas > 0),
+		})
+		if err == nil {
+			err = yaml.UnmarshalStrict(text.Bytes(), &objects)
+		}
+		if err == nil {
+			_, err = a.client.AppsV1().Deployments(a.namespace).Create(ctx, objects.Deployment, metav1.CreateOptions{})
+		}
+		if err == nil && objects.Service != nil {
+			_, err = a.client.CoreV1().Services(a.namespace).Create(ctx, objects.Service, metav1.CreateOptions{})
 		}
 		if err != nil {
 			return err
 		}
-		a.wanted += int(replicas)
 	}
 	return nil
-}
-
-// jobs are those of an entry, submitted so long after the beginning of 1970.
-func (l *Load) jobs() []sched.Job {
-	if l.Run.Duration == 0 {
-		return l.trace
-	}
-	all := make([]sched.Job, l.Count)
-	for i := range all {
-		all[i] = sched.Job{
-			Submitted: time.Unix(0, int64(i)*int64(l.Every.Duration)), Duration: l.Run.Duration,
-			Request: sched.Resources{MilliCPU: l.CPU.MilliValue(), Memory: l.Memory.Value()}, Class: l.Class,
-		}
-	}
-	return all
 }
 
 // submit creates the Jobs of an entry when they are due, or when those that they follow have ended. The lab is told how
 // long they run: at once, or of those of a class when their node is known.
 func (a *arm) submit(ctx context.Context, l *Load) error {
-	for i, j := range l.jobs() {
-		due := a.began.Add(j.Submitted.Sub(time.Unix(0, 0)))
-		if !a.wait(ctx, due, func() bool { return l.After == "" || a.ended(app(l.After, i)) }) {
-			return nil
+	for i, j := range l.jobs {
+		kube.Pause(ctx, time.Until(a.began.Add(j.Submitted.Sub(time.Unix(0, 0)))))
+		for l.After != "" && !a.ended(app(l.After, i)) && kube.Pause(ctx, 50*time.Millisecond) {
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		job := kube.TraceJob(app(l.Name, i), &j, func(d time.Duration) time.Duration { return d })
 		pod := &job.Spec.Template
@@ -125,17 +88,17 @@ func (a *arm) submit(ctx context.Context, l *Load) error {
 		if j.Class != "" {
 			pod.Labels[v1alpha1.LabelWorkloadClass] = j.Class
 		} else {
-			pod.Annotations[v1alpha1.AnnotationLabRunSeconds] = fmt.Sprint(j.Duration.Seconds())
+			pod.Annotations[v1alpha1.AnnotationLabRunSeconds] = fmt.Sprintf("%f", j.Duration.Seconds())
 		}
 		pod.Spec.SchedulerName = a.scheduler
 		c := &pod.Spec.Containers[0]
-		c.Image = a.image(false)
+		c.Image = a.File.image(false)
 		c.Args = []string{"stress", "--cpu", fmt.Sprintf("%dm", j.Request.MilliCPU), "--duration", j.Duration.String()}
-		if l.Image != "" && a.Target == TargetCluster {
+		if l.Image != "" && a.File.target == TargetCluster {
 			c.Image, c.Args = l.Image, l.Args
 		}
 		if _, err := a.client.BatchV1().Jobs(a.namespace).Create(ctx, job, metav1.CreateOptions{}); err != nil {
-			return unlessEnded(ctx, err)
+			return err
 		}
 	}
 	return nil
@@ -144,73 +107,78 @@ func (a *arm) submit(ctx context.Context, l *Load) error {
 // tell tells the lab how long pods of a class run, once they are bound: as much longer than on the fastest node as that
 // one's benchmark is better.
 func (a *arm) tell(ctx context.Context) error {
-	var untold []*pod
-	for a.wait(ctx, time.Time{}, func() bool { untold = a.untold(); return len(untold) > 0 }) {
-		for _, p := range untold {
+	for kube.Pause(ctx, 50*time.Millisecond) {
+		for _, p := range a.some(func(p *pod) bool {
+			return p.class() != "" && p.Spec.NodeName != "" && !p.gone &&
+				p.Annotations[v1alpha1.AnnotationLabRunSeconds] == ""
+		}) {
+			seconds, err := time.ParseDuration(p.Annotations[v1alpha1.AnnotationExpectedDuration])
+			if err != nil {
+				return err
+			}
 			best, own := 0.0, 0.0
 			for i := range a.nodes {
-				rate := a.nodes[i].Benchmarks[p.class].Rate
+				rate := a.nodes[i].Benchmarks[p.class()].Rate
 				best = max(best, rate)
-				if a.nodes[i].Name == p.node {
+				if a.nodes[i].Name == p.Spec.NodeName {
 					own = rate
 				}
 			}
-			seconds := p.expected.Seconds()
-			if own > 0 {
-				seconds *= best / own
+			if own == 0 {
+				own, best = 1, 1
 			}
-			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%g"}}}`, v1alpha1.AnnotationLabRunSeconds,
-				seconds)
-			_, err := a.client.CoreV1().Pods(a.namespace).Patch(ctx, p.name, types.MergePatchType, patch,
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%f"}}}`, v1alpha1.AnnotationLabRunSeconds,
+				seconds.Seconds()*best/own)
+			_, err = a.client.CoreV1().Pods(a.namespace).Patch(ctx, p.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{})
 			if unless(apierrors.IsNotFound, err) != nil {
-				return unlessEnded(ctx, err)
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// kill deletes ready pods of services and stress without grace, as many each time.
-func (a *arm) kill(ctx context.Context) error {
+// disturb kills pods, or changes how many there are, each time that it is due.
+func (a *arm) disturb(ctx context.Context, d *Disturbance) error {
 	random := rand.New(rand.NewPCG(a.File.Seed, uint64(a.round)))
-	for i := 1; a.wait(ctx, a.began.Add(time.Duration(i)*a.File.Kill.Every.Duration), nil); i++ {
-		names := a.ready()
-		for _, k := range random.Perm(len(names))[:min(a.File.Kill.Pods, len(names))] {
-			err := a.client.CoreV1().Pods(a.namespace).Delete(ctx, names[k], *metav1.NewDeleteOptions(0))
-			if unless(apierrors.IsNotFound, err) != nil {
-				return unlessEnded(ctx, err)
-			}
+	for i := 0; kube.Pause(ctx, time.Until(a.began.Add(time.Duration(i+1)*d.Every.Duration))); i++ {
+		var err error
+		if d.Pods > 0 {
+			err = a.kill(ctx, random, d.Pods)
+		} else {
+			err = a.scale(ctx, d.Replicas[i%len(d.Replicas)])
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// scale gives all services their next number of replicas.
-func (a *arm) scale(ctx context.Context) error {
-	s := a.File.Scale
-	for i := 1; a.wait(ctx, a.began.Add(time.Duration(i)*s.Every.Duration), nil); i++ {
-		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, s.Replicas[(i-1)%len(s.Replicas)])
-		for l := range slices.Values(a.File.Load) {
-			for k := range l.Count {
-				if l.Replicas == 0 {
-					break
-				}
-				_, err := a.client.AppsV1().Deployments(a.namespace).Patch(ctx, app(l.Name, k), types.MergePatchType,
-					patch, metav1.PatchOptions{})
-				if err != nil {
-					return unlessEnded(ctx, err)
-				}
-			}
+// kill deletes ready pods of services and stress without grace.
+func (a *arm) kill(ctx context.Context, random *rand.Rand, pods int) error {
+	ready := a.ready()
+	for _, k := range random.Perm(len(ready))[:min(pods, len(ready))] {
+		err := a.client.CoreV1().Pods(a.namespace).Delete(ctx, ready[k], *metav1.NewDeleteOptions(0))
+		if unless(apierrors.IsNotFound, err) != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// unlessEnded is an error, but not of what was asked when the arm ended.
-func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
+// scale gives all services a number of replicas.
+func (a *arm) scale(ctx context.Context, replicas int32) error {
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	for _, l := range a.File.Load {
+		for k := 0; l.Replicas > 0 && k < l.Count; k++ {
+			_, err := a.client.AppsV1().Deployments(a.namespace).Patch(ctx, app(l.Name, k), types.MergePatchType, patch,
+				metav1.PatchOptions{})
+			if err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -5,21 +5,26 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/stat"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -27,33 +32,35 @@ import (
 // arm is a contestant's turn.
 type arm struct {
 	*Runner
-	round                int
+	*Contestant
+	number, round        int
 	namespace, scheduler string // the latter is what pods ask for
 	process              *process
 	nodes                []sched.Node
 	wanted               int // pods that are to be ready before anything is measured
 	began                time.Time
 
-	mu            sync.Mutex
-	pods          map[types.UID]*pod
-	lately        []float64      // milliseconds of requests since the last sample
-	answers       map[string]int // of pods, since then
-	all           []float64
-	asked, failed int
+	mu          sync.Mutex
+	pods        map[types.UID]*pod
+	lately, all []float64      // milliseconds of requests, those since the last sample and all
+	answers     map[string]int // of pods, since then
+	failed      int
 }
 
 // pod is what was seen of a pod, by this machine's clock.
 type pod struct {
-	name, app, class, node       string
-	load                         *Load // nil: of a Job
-	cores                        float64
-	expected                     time.Duration
+	*corev1.Pod
+	load                         *Load
+	gone                         bool
 	created, bound, ready, ended time.Time
-	isReady, gone, told          bool
 }
 
+func (p *pod) class() string { return p.Labels[v1alpha1.LabelWorkloadClass] }
+
+func (p *pod) isReady() bool { return !p.gone && podutils.IsPodReady(p.Pod) }
+
 // run has a contestant schedule the load in a namespace of its own.
-func (a *arm) run(ctx context.Context, c *Contestant) (trial *report.ExperimentTrial, err error) {
+func (a *arm) run(ctx context.Context) (*report.ExperimentTrial, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -65,17 +72,15 @@ func (a *arm) run(ctx context.Context, c *Contestant) (trial *report.ExperimentT
 	if err := a.readNodes(ctx); err != nil {
 		return nil, err
 	}
-	if a.process, err = a.startScheduler(ctx, c); err != nil {
+	defer func() { a.process.stop() }()
+	if err := a.startScheduler(); err != nil {
 		return nil, err
 	}
-	if a.process != nil {
-		defer a.process.stop()
-	}
-	a.pods = map[types.UID]*pod{}
+	a.pods, a.answers = map[types.UID]*pod{}, map[string]int{}
 	factory := informers.NewSharedInformerFactoryWithOptions(a.client, 0, informers.WithNamespace(a.namespace))
 	defer factory.Shutdown()
 	defer cancel()
-	_, err = factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { a.see(o, false) },
 		UpdateFunc: func(_, o any) { a.see(o, false) },
 		DeleteFunc: func(o any) { a.see(o, true) },
@@ -85,16 +90,23 @@ func (a *arm) run(ctx context.Context, c *Contestant) (trial *report.ExperimentT
 	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
-	for i := range a.File.Load {
-		if l := &a.File.Load[i]; l.Replicas > 0 || l.Utilisation > 0 {
-			if err := a.deploy(ctx, l); err != nil {
+	// Jobs alone would not tell that the contestant binds pods.
+	probe := Load{
+		Name: "probe", Count: 1, Utilisation: 1, CPU: resource.MustParse("10m"), Memory: resource.MustParse("64Mi"),
+	}
+	for _, l := range append([]Load{probe}, a.File.Load...) {
+		if l.Replicas > 0 || l.Utilisation > 0 {
+			if err := a.deploy(ctx, &l); err != nil {
 				return nil, err
 			}
 		}
 	}
 	err = eventually(ctx, "the load is ready: is there room for it?", func() (bool, error) {
-		return len(a.ready()) >= a.wanted, nil
+		return len(a.ready()) >= a.wanted, a.process.lives()
 	})
+	if err == nil {
+		err = a.client.AppsV1().Deployments(a.namespace).Delete(ctx, app(probe.Name, 0), metav1.DeleteOptions{})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -104,58 +116,49 @@ func (a *arm) run(ctx context.Context, c *Contestant) (trial *report.ExperimentT
 // measure warms up, then measures for the arm's duration while requests come and disturbances happen.
 func (a *arm) measure(whole context.Context) (*report.ExperimentTrial, error) {
 	group, ctx := errgroup.WithContext(whole)
-	asking, stopAsking := context.WithCancel(ctx)
-	defer stopAsking()
 	a.began = time.Now().Add(a.File.WarmUp.Duration)
+	measuring, stop := context.WithDeadline(ctx, a.began.Add(a.File.Duration.Duration))
+	defer stop()
 	for i := range a.File.Load {
 		if l := &a.File.Load[i]; l.PerSecond > 0 {
-			group.Go(func() error { a.ask(asking, l, i); return nil })
+			group.Go(func() error { a.ask(measuring, l, i); return nil })
 		}
 	}
-	if !a.wait(ctx, a.began, nil) {
+	if !kube.Pause(ctx, a.File.WarmUp.Duration) {
 		return nil, context.Cause(ctx)
 	}
 	a.mu.Lock()
 	for _, p := range a.pods {
 		p.created = time.Time{} // those that the warm-up has seen are not in the latencies
 	}
-	a.lately, a.answers, a.all, a.asked, a.failed = nil, map[string]int{}, nil, 0, 0
+	a.lately, a.answers, a.all, a.failed = nil, map[string]int{}, nil, 0
 	a.mu.Unlock()
-	measuring, stop := context.WithDeadline(ctx, a.began.Add(a.File.Duration.Duration))
-	defer stop()
-	for i := range a.File.Load {
-		group.Go(func() error { return a.submit(measuring, &a.File.Load[i]) })
+	meanwhile := func(do func(context.Context) error) {
+		group.Go(func() error {
+			if err := do(measuring); measuring.Err() == nil {
+				return err
+			}
+			return nil // of what was asked when the arm ended
+		})
 	}
-	for _, part := range []struct {
-		is bool
-		do func(context.Context) error
-	}{{a.Target == TargetLab, a.tell}, {a.File.Kill != nil, a.kill}, {a.File.Scale != nil, a.scale}} {
-		if part.is {
-			group.Go(func() error { return part.do(measuring) })
+	for i := range a.File.Load {
+		meanwhile(func(ctx context.Context) error { return a.submit(ctx, &a.File.Load[i]) })
+	}
+	for _, d := range []*Disturbance{&a.File.Kill, &a.File.Scale} {
+		if d.Every.Duration > 0 {
+			meanwhile(func(ctx context.Context) error { return a.disturb(ctx, d) })
 		}
 	}
-	trial := &report.ExperimentTrial{Start: a.began.UTC(), Values: map[string]float64{}}
-	group.Go(func() error {
-		defer stopAsking()
-		return a.sample(measuring, trial)
-	})
+	if a.File.target == TargetLab {
+		meanwhile(a.tell)
+	}
+	trial := &report.ExperimentTrial{
+		Contestant: a.Name, Round: a.round, Arm: a.number, Start: a.began.UTC(), Values: map[string]float64{},
+	}
+	group.Go(func() error { return a.sample(measuring, trial) })
 	err := group.Wait()
 	a.sumUp(trial)
 	return trial, cmp.Or(err, whole.Err())
-}
-
-// wait waits until it is time and done, which may be nil, reports true; false: ctx has ended.
-func (a *arm) wait(ctx context.Context, until time.Time, done func() bool) bool {
-	for pause := time.Until(until); ; pause = 50 * time.Millisecond {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(pause):
-		}
-		if done == nil || done() {
-			return ctx.Err() == nil
-		}
-	}
 }
 
 func (a *arm) see(object any, gone bool) {
@@ -163,47 +166,38 @@ func (a *arm) see(object any, gone bool) {
 		object = last.Obj
 	}
 	o, ok := object.(*corev1.Pod)
-	if !ok || o.Labels[v1alpha1.LabelExperimentLoad] == "" {
+	if !ok {
 		return
 	}
-	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.pods[o.UID]
 	if p == nil {
-		p = &pod{
-			name: o.Name, app: o.Labels[v1alpha1.LabelExperimentApp], class: o.Labels[v1alpha1.LabelWorkloadClass],
-			created: now, cores: o.Spec.Containers[0].Resources.Requests.Cpu().AsApproximateFloat64(),
-		}
-		p.expected, _ = time.ParseDuration(o.Annotations[v1alpha1.AnnotationExpectedDuration])
+		p = &pod{load: &Load{Utilisation: 1}, created: time.Now()}
 		for i := range a.File.Load {
-			if l := &a.File.Load[i]; l.Name == o.Labels[v1alpha1.LabelExperimentLoad] && p.expected == 0 {
+			if l := &a.File.Load[i]; l.Name == o.Labels[v1alpha1.LabelExperimentLoad] {
 				p.load = l
 			}
 		}
 		a.pods[o.UID] = p
 	}
-	first := func(at *time.Time, is bool) {
+	p.Pod, p.gone = o, p.gone || gone || o.DeletionTimestamp != nil
+	for at, is := range map[*time.Time]bool{
+		&p.bound: o.Spec.NodeName != "", &p.ready: p.isReady(), &p.ended: o.Status.Phase == corev1.PodSucceeded,
+	} {
 		if is && at.IsZero() {
-			*at = now
+			*at = time.Now()
 		}
 	}
-	p.node, p.gone = o.Spec.NodeName, p.gone || gone || o.DeletionTimestamp != nil
-	p.isReady = !p.gone && slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-	first(&p.bound, p.node != "")
-	first(&p.ready, p.isReady)
-	first(&p.ended, o.Status.Phase == corev1.PodSucceeded)
 }
 
 // some returns the pods of which something is true.
-func (a *arm) some(is func(*pod) bool) (pods []*pod) {
+func (a *arm) some(is func(*pod) bool) (pods []pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.pods {
 		if is(p) {
-			pods = append(pods, p)
+			pods = append(pods, *p)
 		}
 	}
 	return pods
@@ -211,24 +205,16 @@ func (a *arm) some(is func(*pod) bool) (pods []*pod) {
 
 // ready returns the names of the ready pods of services and stress.
 func (a *arm) ready() (names []string) {
-	for _, p := range a.some(func(p *pod) bool { return p.isReady && p.load != nil }) {
-		names = append(names, p.name)
+	for _, p := range a.some(func(p *pod) bool { return p.isReady() && p.load.jobs == nil }) {
+		names = append(names, p.Name)
 	}
 	slices.Sort(names)
 	return names
 }
 
 func (a *arm) ended(app string) bool {
-	return len(a.some(func(p *pod) bool { return p.app == app && !p.ended.IsZero() })) > 0
-}
-
-// untold returns pods of a class that have been bound since the last call.
-func (a *arm) untold() []*pod {
-	return a.some(func(p *pod) bool {
-		is := p.class != "" && p.node != "" && !p.told
-		p.told = p.told || is
-		return is
-	})
+	is := func(p *pod) bool { return p.Labels[v1alpha1.LabelExperimentApp] == app && !p.ended.IsZero() }
+	return len(a.some(is)) > 0
 }
 
 // ask sends requests through the API server's proxy, at random moments that the seed says, whether or not earlier ones
@@ -237,120 +223,95 @@ func (a *arm) ask(ctx context.Context, l *Load, entry int) {
 	random := rand.New(rand.NewPCG(a.File.Seed, uint64(a.round<<16|entry)))
 	var running sync.WaitGroup
 	defer running.Wait()
-	for at := time.Now(); a.wait(ctx, at, nil); {
+	for at := time.Now(); kube.Pause(ctx, time.Until(at)); {
 		due, service := at, app(l.Name, random.IntN(l.Count))
 		running.Go(func() {
 			limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			pod, err := a.client.CoreV1().Services(a.namespace).ProxyGet("http", service, "80", "/", nil).DoRaw(limited)
-			if ctx.Err() == nil {
-				a.answered(string(pod), float64(time.Since(due))/float64(time.Millisecond), err)
+			took := 1e3 * time.Since(due).Seconds()
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			switch {
+			case ctx.Err() != nil: // the arm has ended
+			case err != nil:
+				a.failed++
+			default:
+				a.all, a.lately = append(a.all, took), append(a.lately, took)
+				a.answers[string(pod)]++
 			}
 		})
 		at = at.Add(time.Duration(random.ExpFloat64() / l.PerSecond * float64(time.Second)))
 	}
 }
 
-func (a *arm) answered(pod string, milliseconds float64, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.asked++
-	if err != nil {
-		a.failed++
-		return
-	}
-	a.all, a.lately = append(a.all, milliseconds), append(a.lately, milliseconds)
-	if a.answers != nil {
-		a.answers[pod]++
-	}
-}
-
 // readNodes reads the nodes as our strategies see them.
 func (a *arm) readNodes(ctx context.Context) error {
+	view, _, err := kube.ListView(ctx, a.config, "", policy.BuiltIn()) // what it does not know is no opinion
+	if err != nil {
+		return err
+	}
 	list, err := a.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	known := 0
 	for i := range list.Items {
-		capacity := kube.Allocatable(&list.Items[i])
-		n, ok := a.objects.View().Node(&list.Items[i], capacity, capacity, 0)
+		n, ok := (&kube.Load{}).Node(view, &list.Items[i])
 		if ok {
 			known++
 		}
 		a.nodes = append(a.nodes, n)
 	}
-	a.Manifest.Meter = fmt.Sprintf("none: modelled from the power profiles of %d of %d nodes", known, len(a.nodes))
+	a.meter = fmt.Sprintf("none: modelled from the power profiles of %d of %d nodes", known, len(a.nodes))
 	return nil
-}
-
-// cpu is the CPU time that the contestant has used, if it is a process of this machine.
-func (a *arm) cpu() (used time.Duration, ok bool) {
-	if a.process == nil {
-		return 0, false
-	}
-	return cpuOf(a.process.cmd.Process.Pid)
 }
 
 // sample measures until ctx ends.
 func (a *arm) sample(ctx context.Context, trial *report.ExperimentTrial) error {
 	every := max(time.Second, (a.File.Duration.Duration / 900).Round(time.Second))
 	before, last := readUsage(), a.began
-	cpu, _ := a.cpu()
-	v := trial.Values
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-time.After(every):
+	cpu := a.process.cpu()
+	for more := true; more; {
+		more = kube.Pause(ctx, every)
+		now, used := time.Now(), a.process.cpu()
+		s := report.ExperimentSample{
+			Seconds: now.Sub(a.began).Seconds(), Scheduler: max(0, used-cpu) / now.Sub(last).Seconds(),
 		}
-		now := time.Now()
-		step := now.Sub(last)
-		last = now
-		s := report.ExperimentSample{Seconds: now.Sub(a.began).Seconds()}
-		if used, ok := a.cpu(); ok {
-			s.Scheduler = (used - cpu).Seconds() / step.Seconds()
-			v["schedulerCPUSeconds"] += (used - cpu).Seconds()
-			cpu = used
-		}
-		grams := a.power(&s, step)
+		trial.Values["schedulerCPUSeconds"] += max(0, used-cpu)
+		grams := a.power(&s, now.Sub(last))
 		if a.Meter != nil {
-			if watts, what, err := a.Meter(ctx); err == nil {
-				grams *= watts / max(s.Watts, 1e-9)
-				s.Watts, a.Manifest.Meter = watts, what
-			} else if ctx.Err() == nil {
+			watts, what, err := a.Meter(context.WithoutCancel(ctx)) // when the arm ends too
+			if err != nil {
 				return fmt.Errorf("reading meters: %w", err)
 			}
+			grams *= watts / max(s.Watts, 1e-9)
+			s.Watts, a.meter = watts, what
 		}
-		v["energyJoules"] += s.Watts * step.Seconds()
-		v["emissionsGrams"] += grams
+		trial.Values["energyJoules"] += s.Watts * now.Sub(last).Seconds()
+		trial.Values["emissionsGrams"] += grams
 		trial.Samples = append(trial.Samples, s)
-		if err := a.watch(ctx); err != nil {
+		last, cpu = now, used
+		if err := cmp.Or(a.process.lives(), a.monitor(ctx)); err != nil {
 			return err
 		}
 	}
-	maps.DeleteFunc(v, func(_ string, sum float64) bool { return sum == 0 }) // neither a meter nor a model knows it
+	// Neither a meter nor a model knows what is 0.
+	maps.DeleteFunc(trial.Values, func(_ string, sum float64) bool { return sum == 0 })
 	trial.Seconds = last.Sub(a.began).Seconds()
 	trial.Others = before.others(last.Sub(a.began))
 	return nil
 }
 
-// watch finds a contestant that has ended, and tells simulated nodes' watts where the hybrid scheduler's monitor does.
-func (a *arm) watch(ctx context.Context) error {
-	if a.process != nil {
-		if err := a.process.lives(); err != nil {
-			return err
-		}
-	}
-	for i := range a.nodes {
-		if !a.File.Monitor || a.Target != TargetLab {
-			break
-		}
+// monitor tells simulated nodes' watts where the hybrid scheduler's monitor does.
+func (a *arm) monitor(ctx context.Context) error {
+	for i := 0; a.File.Monitor && a.File.target == TargetLab && i < len(a.nodes); i++ {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"energy.thesis.io/current-watts":"%.2f",`+
 			`"energy.thesis.io/last-updated":"%d"}}}`, float64(a.nodes[i].Live), time.Now().Unix())
 		_, err := a.client.CoreV1().Nodes().Patch(ctx, a.nodes[i].Name, types.MergePatchType, patch,
 			metav1.PatchOptions{})
-		if err != nil {
-			return unlessEnded(ctx, err)
+		if err != nil && ctx.Err() == nil {
+			return err
 		}
 	}
 	return nil
@@ -358,41 +319,38 @@ func (a *arm) watch(ctx context.Context) error {
 
 // use is how many cores a pod uses, by the model.
 func (a *arm) use(p *pod, step time.Duration) float64 {
-	switch {
-	case p.load == nil:
-		return p.cores
-	case p.load.Replicas > 0:
-		return p.load.Work.Seconds() * float64(a.answers[p.name]) / step.Seconds()
+	if p.load.Replicas > 0 {
+		return p.load.Work.Seconds() * float64(a.answers[p.Name]) / step.Seconds()
 	}
-	return p.cores * p.load.Utilisation
+	cores := p.Spec.Containers[0].Resources.Requests.Cpu().AsApproximateFloat64()
+	if p.load.jobs != nil {
+		return cores
+	}
+	return cores * p.load.Utilisation
 }
 
 // power models what the nodes draw, and the grams of a step, from what their pods use: what a service's requests take,
 // what a stress is told to, what a Job requests; of a class of work what its benchmark on that node drew. The
 // contestant's own CPU is charged at the first node's watts per core. It also sums up requests.
 func (a *arm) power(s *report.ExperimentSample, step time.Duration) (grams float64) {
-	use, extra := map[string]float64{}, map[string]float64{}
-	byName := map[string]*sched.Node{}
-	for i := range a.nodes {
-		byName[a.nodes[i].Name] = &a.nodes[i]
-	}
+	use, extra := map[string]float64{}, map[string]energy.Watts{}
 	a.mu.Lock()
 	s.Requests = len(a.lately)
 	s.P50, s.P99 = report.Quantile(a.lately, 0.5), report.Quantile(a.lately, 0.99)
 	for _, p := range a.pods {
-		n := byName[p.node]
-		if p.gone || n == nil || !p.ended.IsZero() {
+		i := slices.IndexFunc(a.nodes, func(n sched.Node) bool { return n.Name == p.Spec.NodeName })
+		if p.gone || i < 0 || !p.ended.IsZero() {
 			continue
 		}
 		cores := a.use(p, step)
 		s.Cores += cores
-		if p.isReady {
+		if p.isReady() {
 			s.Pods++
 		}
-		if b, ok := n.Benchmarks[p.class]; ok {
-			extra[p.node] += float64(b.Power - b.Idle)
+		if b, ok := a.nodes[i].Benchmarks[p.class()]; ok {
+			extra[p.Spec.NodeName] += b.Power - b.Idle
 		} else {
-			use[p.node] += cores
+			use[p.Spec.NodeName] += cores
 		}
 	}
 	a.lately, a.answers = nil, map[string]int{}
@@ -403,7 +361,7 @@ func (a *arm) power(s *report.ExperimentSample, step time.Duration) (grams float
 			continue
 		}
 		cores := float64(n.Capacity.MilliCPU) / 1000
-		n.Live = n.Profile.Power(use[n.Name]/cores) + energy.Watts(extra[n.Name])
+		n.Live = n.Profile.Power(use[n.Name]/cores) + extra[n.Name]
 		watts := float64(n.Live)
 		if i == 0 {
 			watts += s.Scheduler * float64(n.Profile.Power(1)-n.Profile.Power(0)) / cores
@@ -422,12 +380,7 @@ func (a *arm) sumUp(trial *report.ExperimentTrial) {
 	took := map[string][]float64{"request": a.all}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	v["podsPending"] = 0
-	for i := range a.File.Load {
-		if len(a.File.Load[i].jobs()) > 0 {
-			v["jobsFinished"] = 0
-		}
-	}
+	v["podsPending"], v["jobsFinished"] = 0, 0
 	for _, p := range a.pods {
 		if !p.ended.IsZero() {
 			v["jobsFinished"]++
@@ -436,12 +389,12 @@ func (a *arm) sumUp(trial *report.ExperimentTrial) {
 		if p.created.IsZero() {
 			continue
 		}
-		if p.node == "" && !p.gone {
+		if p.bound.IsZero() && !p.gone {
 			v["podsPending"]++
 		}
 		for name, at := range map[string]time.Time{"scheduling": p.bound, "start": p.ready} {
 			if !at.IsZero() {
-				took[name] = append(took[name], float64(at.Sub(p.created))/float64(time.Millisecond))
+				took[name] = append(took[name], 1e3*at.Sub(p.created).Seconds())
 			}
 		}
 	}
@@ -450,15 +403,13 @@ func (a *arm) sumUp(trial *report.ExperimentTrial) {
 			v[name+"P50Ms"], v[name+"P99Ms"] = report.Quantile(all, 0.5), report.Quantile(all, 0.99)
 		}
 	}
-	if a.asked > 0 {
-		v["requestsFailedShare"] = float64(a.failed) / float64(a.asked)
+	if asked := len(a.all) + a.failed; asked > 0 {
+		v["requestsFailedShare"] = float64(a.failed) / float64(asked)
 	}
 	var cores, watts []float64
 	for _, s := range trial.Samples {
 		cores, watts = append(cores, s.Cores), append(watts, s.Watts)
-		v["meanBusyCores"] += s.Cores / float64(len(trial.Samples))
 	}
-	if r, ok := report.Correlation(cores, watts); ok {
-		v["cpuEnergyCorrelation"] = r
-	}
+	v["meanBusyCores"], v["cpuEnergyCorrelation"] = stat.Mean(cores, nil), stat.Correlation(cores, watts, nil)
+	maps.DeleteFunc(v, func(_ string, value float64) bool { return math.IsNaN(value) }) // one of them never changes
 }

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,73 +10,75 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/kubenergy/kubenergy/kube/child"
 )
 
-// process is a program in a process group of its own, which ends with us.
+// process is a program that works for an experiment; nil: there is none.
 type process struct {
-	cmd  *exec.Cmd
-	log  string // file with what it prints
-	stop func()
-	done chan struct{}
+	*child.Process
+	log string // file with what it prints
 }
 
-// start runs a program. One thread of the operating system starts it and waits for it: Linux kills a child with a death
-// signal when the thread that started it ends.
-func start(log, env string, args ...string) (*process, error) {
-	output, err := os.Create(log)
+// start runs a program for a cluster.
+func start(log, kubeconfig string, args ...string) (*process, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	p, err := child.Start(cmd, log)
 	if err != nil {
 		return nil, err
 	}
-	defer output.Close() // the child has its own
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{cmd: exec.CommandContext(ctx, args[0], args[1:]...), log: log, done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = output, output, append(os.Environ(), env)
-	p.cmd.SysProcAttr, p.cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, time.Minute
-	p.cmd.Cancel = func() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM) }
-	p.stop = func() { cancel(); <-p.done }
-	dieWithParent(p.cmd.SysProcAttr)
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(p.done)
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait() // its log says why it has ended
-		}
-	}()
-	if err = <-started; err != nil {
-		cancel()
-	}
-	return p, err
+	return &process{p, log}, nil
 }
 
-// lives returns an error where the process has ended.
+// stop ends it, by force where it does not end within a minute.
+func (p *process) stop() {
+	if p == nil {
+		return
+	}
+	p.Signal(syscall.SIGTERM)
+	defer time.AfterFunc(time.Minute, func() { p.Signal(syscall.SIGKILL) }).Stop()
+	<-p.Done
+}
+
+// lives returns an error where it has ended.
 func (p *process) lives() error {
+	if p == nil {
+		return nil
+	}
 	select {
-	case <-p.done:
+	case <-p.Done:
 		text, _ := os.ReadFile(p.log)
-		return fmt.Errorf("%s has ended: %s", filepath.Base(p.cmd.Path), text[max(0, len(text)-2000):])
+		return fmt.Errorf("%s has ended: %s", filepath.Base(p.Cmd.Path), text[max(0, len(text)-2000):])
 	default:
 		return nil
 	}
 }
 
-// program finds a program beside this one, else on the PATH.
+// cpu returns the seconds of CPU time that it has used; 0 where it has ended.
+func (p *process) cpu() float64 {
+	if p == nil {
+		return 0
+	}
+	own, err := procfs.NewProc(p.Cmd.Process.Pid)
+	if err != nil {
+		return 0
+	}
+	s, _ := own.Stat() // it may just have ended
+	return s.CPUTime()
+}
+
+// program is the path of one that stands beside this one.
 func program(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
-		return path, nil
+	path := filepath.Join(filepath.Dir(self), name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: make build makes it", err)
 	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: make build makes it", name)
-	}
-	return filepath.Abs(path)
+	return path, nil
 }
 
 // usage is what the machine's processors have done, in seconds: all of it, and for this process and its descendants.
@@ -126,13 +127,4 @@ func Busy(length time.Duration) float64 {
 	before := readUsage()
 	time.Sleep(length)
 	return before.others(length)
-}
-
-// Free returns how many bytes there is room for in a folder, or above it where there is none yet.
-func Free(dir string) uint64 {
-	var s syscall.Statfs_t
-	for syscall.Statfs(dir, &s) != nil && dir != filepath.Dir(dir) {
-		dir = filepath.Dir(dir)
-	}
-	return s.Bavail * uint64(s.Bsize) //nolint:gosec // a size is positive
 }

@@ -126,7 +126,7 @@ func TestOneThatWasKilledLeavesNothing(t *testing.T) {
 	kit.Eventually(t, 2*time.Minute, "services run", serving, p)
 	p.Kill()
 	kit.Eventually(t, 20*time.Second, "all processes have ended", func() bool { return len(left(out)) == 0 })
-	if text, err := exec.Command(programs(t), "experiment", "clean", "--out", out).CombinedOutput(); err != nil {
+	if text, err := exec.Command(programs(t), "experiment", "--clean", "--out", out).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	if files, err := os.ReadDir(out); err != nil || len(files) > 0 {
