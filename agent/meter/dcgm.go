@@ -175,7 +175,7 @@ func dcgmUse(p *gpu.Part, s *sample) *gpu.Use {
 	return &p.Uses[len(p.Uses)-1]
 }
 
-// instancesOnly leaves out what is said of all of a board that has instances.
+// instancesOnly drops samples of a whole board where the page also has samples of its MIG instances.
 func instancesOnly(parts []gpu.Part) []gpu.Part {
 	whole := func(p gpu.Part) bool { return p.Instance == "" }
 	if slices.ContainsFunc(parts, func(p gpu.Part) bool { return !whole(p) }) {
