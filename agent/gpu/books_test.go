@@ -153,7 +153,7 @@ func conserve(seed uint64) error {
 	return nil
 }
 
-// Whoever comes and goes, in time slices and on MIG instances: what boards counted is attributed, exactly once.
+// Consumers come and go, in time slices and on MIG instances. All energy that boards counted is attributed once.
 func TestHistoriesConserve(t *testing.T) {
 	histories := uint64(5_000)
 	if os.Getenv("KUBENERGY_LONG") != "" {
