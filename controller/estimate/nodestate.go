@@ -182,19 +182,33 @@ func (s *scene) memoryPower(each func(types.UID, energy.Watts)) (others energy.W
 	if s.memory <= 0 {
 		return 0
 	}
-	left := s.bytes
-	for i := range s.workers {
-		w := &s.workers[i]
-		if !w.running {
-			continue
-		}
-		bytes := float64(w.bytes)
+	bytesOf := func(w *worker) (bytes float64, known bool) {
 		if used := s.usage[w.pod].Bytes; used > 0 {
-			bytes = used
+			return used, true
 		}
-		bytes = min(bytes, left)
-		left -= bytes
-		each(w.uid, s.memory*energy.Watts(bytes/s.bytes))
+		return float64(w.bytes), false
+	}
+	sums := map[bool]float64{}
+	for i := range s.workers {
+		if w := &s.workers[i]; w.running {
+			bytes, known := bytesOf(w)
+			sums[known] += bytes
+		}
+	}
+	left := s.bytes
+	shares := map[bool]float64{}
+	for _, known := range []bool{true, false} { // requests share what is not known to be used, in any order of pods
+		taken := min(sums[known], left)
+		left -= taken
+		if taken > 0 {
+			shares[known] = taken / sums[known]
+		}
+	}
+	for i := range s.workers {
+		if w := &s.workers[i]; w.running {
+			bytes, known := bytesOf(w)
+			each(w.uid, s.memory*energy.Watts(shares[known]*bytes/s.bytes))
+		}
 	}
 	rest := s.usage[podName{"", s.node}].Bytes - (s.bytes - left)
 	return s.memory * energy.Watts(min(max(rest, 0), left)/s.bytes)
