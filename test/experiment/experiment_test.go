@@ -175,7 +175,7 @@ func TestInACluster(t *testing.T) {
 }
 
 // faster is by how much the times of the shipped experiments are shorter, so that all of them take hours.
-var faster = map[string]string{"control": "1", "escheduler": "20", "hybrid": "30", "kubenergysched": "240"}
+var faster = map[string]string{"control": "1", "escheduler": "20", "hybrid": "30", "kubenergysched": "240", "stock": "1"}
 
 // One who repeats an experiment comes to the same: differences that are found have the same sign, and their intervals
 // overlap. Equal contestants do not differ.
@@ -202,6 +202,9 @@ func TestShippedExperimentsAgree(t *testing.T) {
 				if runs[i] = readReport(t, out); len(runs[i].NotJudged) > 0 {
 					t.Skipf("not judged: %s", runs[i].NotJudged)
 				}
+				if name == "stock" {
+					noWorse(t, &runs[i])
+				}
 			}
 			for i := range runs[0].Rows {
 				agree(t, name, &runs[0].Rows[i], row(t, &runs[1], runs[0].Rows[i].Contestant, runs[0].Rows[i].Metric))
@@ -222,5 +225,17 @@ func agree(t *testing.T, name string, first, second *report.ExperimentRow) {
 	}
 	if a.Value*b.Value < 0 || *a.High < *b.Low || *b.High < *a.Low {
 		t.Errorf("%s of %s: %+v in one run, %+v in the other", first.Metric, first.Contestant, a, b)
+	}
+}
+
+// noWorse fails where ours costs more than stock by more than what two arms of stock may differ by.
+func noWorse(t *testing.T, e *report.Experiment) {
+	t.Helper()
+	for _, metric := range []string{"energyJoules", "schedulerCPUSeconds", "schedulingP99Ms"} {
+		ours, again := row(t, e, "ours", metric), row(t, e, "stock-again", metric)
+		if most := (*again.Difference.High - *again.Difference.Low) / 2; ours.Difference.Value > most {
+			t.Errorf("%s: ours %+.1f %% of stock's, and stock differs from itself by %.1f %% at most",
+				metric, 100*ours.Difference.Value, 100*most)
+		}
 	}
 }
