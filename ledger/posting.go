@@ -71,7 +71,8 @@ func (b *Booking) Postings() iter.Seq[*Posting] {
 			kind      Kind
 			used, gpu energy.Microjoules
 		}{
-			{idle, b.Batch.Idle, b.Batch.GPUIdle}, {Platform, b.Batch.Platform, 0},
+			{idle, b.Batch.Idle, b.Batch.GPUIdle},
+			{Platform, b.Batch.Platform, 0},
 			{Unknown, b.Batch.Unknown, b.Batch.GPUUnknown},
 		} {
 			c := Consumer{Key: own.kind.String(), Account: b.Account(own.kind)}
