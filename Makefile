@@ -4,8 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test \
-        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly experiments benchmark
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -191,6 +190,13 @@ bench-batch: ## Bind bursts of 5,000 pods on 5,000 nodes: stock, pod by pod, and
 agent-long: ## The agent's tests at full length: 200 kills a mode, 100,000 control groups, ten million counter sequences.
 	KUBENERGY_LONG=1 go test ./energy/... ./agent/... -count=1 -timeout 60m
 
+gpu-long: ## Play ten million random histories of boards, in time slices and MIG instances, and see that each is conserved.
+	KUBENERGY_LONG=1 go test ./agent/gpu -run HistoriesConserve -v -count=1 -timeout 180m
+
+# KUBENERGY_GPU_LOAD is a command that computes on a GPU for half a minute, as: python3 -c 'import torch; ...'
+gpu-real: ## Meter a real GPU for half a minute, and say what is missing where there is none.
+	KUBENERGY_REAL=1 go test ./agent/meter -run RealGPU -v -count=1
+
 e2e-real: ## Meter real pods: kubelet, containerd and runc on this machine, as root.
 	KUBENERGY_REAL=1 go test ./test/real/... -run . -v -count=1 -timeout $(TIMEOUT)
 
@@ -224,6 +230,13 @@ demo: ## Replay a trace on a real control plane: stock, energy, carbon+window, o
 	@$(alive) go build -buildvcs=auto -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/kubenergy-lab
 	@bin/kubenergy-lab demo $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(if $(GRID),--grid '$(GRID)') $(if $(ZONE),--zone '$(ZONE)')
 
+# Wants a quiet machine: on another, what is not judged says so. WORK=cpu,gpu chooses, and gpu needs NVIDIA's driver.
+benchmark: ## Measure this machine five times: speeds, and watts where there is a meter, or "not judged". Three minutes.
+	go build -o bin/ ./cmd/kubenergy ./cmd/kubenergy-gpu
+	@mkdir -p out
+	PATH="$(CURDIR)/bin:$$PATH" bin/kubenergy benchmark --local $(if $(WORK),--workloads '$(WORK)') -o json > out/benchmark.json
+	bin/kubenergy benchmark --results out/benchmark.json
+
 parity: ## Show that the simulator and the real scheduler choose the same node for every job.
 	go test ./test/parity/... -run . -v -count=1 -timeout $(TIMEOUT)
 
@@ -235,6 +248,10 @@ tutorials: ## Follow the three tutorials word by word: half an hour. TO= keeps w
 
 sleep-lab: ## Show on a real control plane that machines sleep as simulated and that no work is lost: half an hour.
 	KUBENERGY_LONG=1 go test ./test/sleep -run . -v -count=1 -timeout 90m
+
+# FASTER= makes the times of all of them so many times shorter, 1 not at all: five days.
+experiments: ## Run each shipped experiment twice, and show that both agree and that equal contestants do not differ: three hours.
+	KUBENERGY_LONG=1 KUBENERGY_FASTER=$(FASTER) go test ./test/experiment -run Shipped -v -count=1 -timeout 200h
 
 # Karmada's programs are built into out/karmada the first time: six minutes of one core.
 karmada: ## Show on a real Karmada, built from the checkout KARMADA_SRC, where work goes, and when, whatever dies: an hour.

@@ -23,6 +23,7 @@ require k8s.io/cluster-bootstrap v0.36.4 // indirect
 require k8s.io/component-base v0.36.4
 
 require (
+	github.com/ebitengine/purego v0.11.3
 	github.com/go-logr/logr v1.4.3
 	github.com/google/cel-go v0.26.0
 	github.com/spf13/pflag v1.0.10
@@ -104,10 +105,11 @@ require (
 	github.com/cockroachdb/datadriven v1.0.2
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/prometheus/client_golang v1.23.2
-	github.com/prometheus/procfs v0.21.0 // indirect
+	github.com/prometheus/procfs v0.21.0
 	github.com/rogpeppe/go-internal v1.14.1
 	github.com/spf13/cobra v1.10.2
 	go.etcd.io/etcd/server/v3 v3.6.8
+	gonum.org/v1/gonum v0.17.0
 	gonum.org/v1/plot v0.15.2
 	k8s.io/streaming v0.36.4 // indirect
 	pgregory.net/rapid v1.3.0

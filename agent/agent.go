@@ -91,6 +91,7 @@ type agent struct {
 	pusher      *delivery.Pusher // nil: nothing is pushed
 	page        *exposition.Exporter
 	publisher   *guests.Publisher // nil: not a hypervisor
+	gpus        gpus
 
 	sweep       host.Sweep
 	readings    []energy.Reading
@@ -128,6 +129,7 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 		Idle: o.Idle, Prior: prior, Patience: max(time.Minute, 3*o.Interval, 3*o.Meters.ScrapeInterval),
 	}
 	a.attributor = energy.NewAttributor(a.attributing)
+	a.openGPUs()
 	if err := a.openDelivery(); err != nil {
 		return nil, err
 	}
@@ -186,7 +188,11 @@ func (a *agent) openDelivery() error {
 	}
 	push := o.Push
 	push.Interval = o.BatchInterval
-	push.OnNames = func(names map[string]batch.Names) { a.page.SetNames(names) }
+	push.OnNames = func(names map[string]batch.Names) {
+		a.page.SetNames(names)
+		a.gpus.names.Store(&names)
+	}
+	push.Hardware = func() *batch.Hardware { return host.Hardware(o.Host.Proc, "/sys") }
 	a.pusher, err = delivery.NewPusher(push, a.queue, a.log)
 	return err
 }

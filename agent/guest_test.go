@@ -1,10 +1,12 @@
 package agent_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +29,13 @@ func TestHostAndGuest(t *testing.T) {
 	hosttest.Start(t, scope).Wake(10*time.Millisecond, 50*time.Millisecond)
 
 	sink := &sinktest.Sink{}
-	server := httptest.NewServer(sink)
+	var told atomic.Pointer[string]
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if value := r.Header.Get(batch.HardwareHeader); value != "" {
+			told.Store(&value)
+		}
+		sink.ServeHTTP(w, r)
+	}))
 	defer server.Close()
 	guests := t.TempDir()
 	push := []string{"--push-url", server.URL, "--batch-interval", "1s"}
@@ -50,6 +58,11 @@ func TestHostAndGuest(t *testing.T) {
 	guest.stop(syscall.SIGTERM)
 	host.stop(syscall.SIGTERM)
 
+	if value := told.Load(); value == nil {
+		t.Error("no hardware is told")
+	} else if h, err := batch.DecodeHardware(*value); err != nil || h.Threads < 1 || h.Memory < 1<<20 {
+		t.Errorf("told is %s, %v", *value, err)
+	}
 	batches := sink.Batches()
 	var ofVM, inVM energy.Microjoules
 	for _, b := range batches {

@@ -60,8 +60,10 @@ func (a *agent) tick() {
 		o.At, o.Busy = host.Now(), 0
 	}
 	o.Root, o.Parts = a.root.Split(a.readings, o.Root, o.Parts)
+	a.withoutGPUs(o.Root)
 	a.status.Source, a.status.Parent = a.root.Source(), meter.ParentOf(a.meters)
 	if a.attributor.Observe(o, &a.attribution) {
+		a.bookGPUs()
 		a.book()
 	}
 	// What virtual machines are told must never be more than what a later process knows of: it would be told again.
@@ -156,6 +158,7 @@ func (a *agent) report() {
 	s := &a.status
 	s.IdlePower, s.IdleSettled = a.attributor.IdlePower()
 	s.Host = a.host.Stats()
+	a.showGPUs()
 	if a.publisher != nil {
 		stats := a.publisher.Stats()
 		s.Guests = &stats

@@ -39,6 +39,7 @@ func FuzzRestore(f *testing.F) {
 		}
 		defer h.Close()
 		a := &agent{host: h, attributor: energy.NewAttributor(energy.AttributorOptions{})}
+		a.openGPUs()
 		_ = a.restore(state)
 	})
 }

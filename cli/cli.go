@@ -76,11 +76,13 @@ func newRoot(t terminal) *cobra.Command {
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.AddCommand(
 		newSimulate(t),
+		newBenchmark(t),
 		newCompare(t),
 		newDashboard(t),
 		newData(t),
 		newDecisions(t),
 		newStrategies(t),
+		newExperiment(t),
 		newExplain(t),
 		newForecast(t),
 		newHeld(t),

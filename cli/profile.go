@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/hardware"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/report"
 )
 
@@ -32,7 +33,7 @@ const profileOwner = "kubenergy-profile"
 
 type profileFlags struct {
 	clusterFlags
-	selector, catalogue                            string
+	selector, catalogue, results, since            string
 	output                                         *choice
 	label, create, remove, overwrite, dryRunServer bool
 }
@@ -43,14 +44,20 @@ func newProfile(t terminal) *cobra.Command {
 		Use:   "profile",
 		Short: "List what hardware nodes have and what it draws; label nodes with their power profiles",
 		Long: `List nodes with the hardware that their labels, annotations and instance types say they have,
-and what it draws with and without load. All of it is estimated. Nodes of unknown hardware are listed as unknown.
+and what it draws with and without load. All of it is estimated. ERROR is how far half of the profiles of the same
+kind were off on servers that the catalogue was built without. Nodes of unknown hardware are listed as unknown.
 
 With --create the PowerProfiles of what was recognised are written to the cluster, for you to correct. With
 --label-nodes each node gets the label kubenergy.io/power-profile with the name of its profile; --remove takes these
 labels off again. All of it happens with your own rights, and only labels that this command wrote are ever changed,
 except with --overwrite. The scheduler recognises hardware without any of it: labels pin what it would find out by
-itself.`,
+itself.
+
+With --score no cluster is asked: profiles are compared with what machines drew when they were measured, as a CSV file
+has it: columns cpu, cores or threads, memoryGB, idleWatts, fullWatts and, where known, sockets and date. The list of
+SPECpower_ssj2008 results is read as it is.`,
 		Example: `  kubenergy profile
+  kubenergy profile --score results.csv --since 2021-06
   kubenergy profile --create --label-nodes --dry-run
   kubenergy profile --label-nodes -l pool=batch
   kubenergy profile --remove`,
@@ -62,7 +69,9 @@ itself.`,
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
 	flags.StringVar(&f.catalogue, "hardware-profiles", "",
 		"file of more hardware, in the format of Compute Gardener's hardware-profiles.yaml")
-	f.output = output(flags, "table", "json", "yaml")
+	flags.StringVar(&f.results, "score", "", "compare profiles with the measured machines of this CSV file")
+	flags.StringVar(&f.since, "since", "", "with --score: leave out results before this month, as 2021-06")
+	f.output = output(flags, "table", "json", "yaml", "csv")
 	flags.BoolVar(&f.create, "create", false, "create or update the PowerProfiles of recognised hardware")
 	flags.BoolVar(&f.label, "label-nodes", false, "label nodes with their power profiles")
 	flags.BoolVar(&f.remove, "remove", false, "take the labels off that --label-nodes wrote")
@@ -72,10 +81,15 @@ itself.`,
 }
 
 func (f *profileFlags) check() error {
+	scoring, changes := f.results != "", f.remove || f.label || f.create
 	switch {
+	case scoring && (changes || f.selector != ""):
+		return errors.New("--score asks no cluster: leave out --create, --label-nodes, --remove and --selector")
+	case !scoring && (f.since != "" || f.output.value == "csv"):
+		return errors.New("--since and --output csv go with --score")
 	case f.remove && (f.label || f.create):
 		return errors.New("--remove goes with neither --label-nodes nor --create")
-	case (f.overwrite || f.dryRunServer) && !f.remove && !f.label && !f.create:
+	case (f.overwrite || f.dryRunServer) && !changes:
 		return errors.New("--overwrite and --dry-run go with --create, --label-nodes or --remove")
 	}
 	return nil
@@ -88,6 +102,9 @@ func (f *profileFlags) run(ctx context.Context, t terminal) error {
 	catalogue, err := f.readCatalogue(t)
 	if err != nil {
 		return err
+	}
+	if f.results != "" {
+		return f.score(t, catalogue)
 	}
 	c, err := f.open(t)
 	if err != nil {
@@ -316,7 +333,7 @@ func (p *profiler) patch(ctx context.Context, n *v1.Node, value *string) error {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	label := n.Labels[v1alpha1.LabelPowerProfile]
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return kube.Retry(retry.DefaultRetry, apierrors.IsConflict, func() error {
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"resourceVersion": n.ResourceVersion, "labels": map[string]*string{v1alpha1.LabelPowerProfile: value},
 		}})
@@ -373,18 +390,21 @@ type profiles struct {
 
 // Text shows the nodes, and then what became of PowerProfiles.
 func (p *profiles) Text(bool, bool) string {
-	t := report.Heads(8, "NODE", "PROFILE", "IDLE W", "MAX W", "GPUS", "QUALITY", "RECOGNISED AS", "CHANGE")
+	t := report.Heads(9, "NODE", "PROFILE", "IDLE W", "MAX W", "ERROR", "GPUS", "QUALITY", "RECOGNISED AS", "CHANGE")
 	if !p.changes {
-		t.Columns = t.Columns[:7]
+		t.Columns = t.Columns[:8]
 	}
 	for i := range p.Nodes {
 		row := &p.Nodes[i]
-		name, idle, full, quality := "unknown", "-", "-", "-"
+		name, idle, full, off, quality := "unknown", "-", "-", "-", "-"
 		if row.Known {
 			name, quality = row.Profile.Name, row.Profile.Quality.String()
 			idle, full = fmt.Sprintf("%.1f", row.IdleWatts), fmt.Sprintf("%.1f", row.MaxWatts)
 		}
-		t.Add(row.Node, name, idle, full, row.Kind.Components.GPUs, quality, row.Kind, cmp.Or(row.Change, "-"))
+		if e := row.Kind.Error; row.Known && e != nil {
+			off = fmt.Sprintf("±%.0f, ±%.0f %%", 100*e.IdleMedian, 100*e.FullMedian)
+		}
+		t.Add(row.Node, name, idle, full, off, row.Kind.Components.GPUs, quality, row.Kind, cmp.Or(row.Change, "-"))
 	}
 	var b strings.Builder
 	b.WriteString(t.Plain())

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
@@ -323,6 +326,16 @@ func TestProfileLosesARace(t *testing.T) {
 	}
 }
 
+// A node is not told as labelled whose request was given up.
+func TestProfileTellsWhatWasGivenUp(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	p := &profiler{profileFlags: &profileFlags{}, client: kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:1"})}
+	if err := p.patch(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 func TestProfileTakesAUsersCatalogue(t *testing.T) {
 	s := newHardwareServer(t)
 	file := filepath.Join(t.TempDir(), "hw.yaml")
@@ -342,11 +355,55 @@ cloudInstanceMapping: {aws: {m5.xlarge: {cpuModel: NUC, totalMemory: 1024, memCh
 	}
 }
 
+// No cluster is asked. The user's profile counts, and is said to be one.
+func TestProfileScores(t *testing.T) {
+	folder := t.TempDir()
+	hw, results := filepath.Join(folder, "hw.yaml"), filepath.Join(folder, "results.csv")
+	for file, text := range map[string]string{
+		hw: "cpuProfiles: {Made 8: {idlePower: 10, maxPower: 60, numCores: 8}}\n",
+		results: `cpu,sockets,cores,memoryGB,idleWatts,fullWatts,date
+Made 8,1,8,10,23,127.8,2024-01
+Made 8,2,16,10,20,127.8,2024-01
+Made 9,2,16,10,20,127.8,2024-01
+Made 9,2,16,10,20,127.8,2023-12
+`,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	score := func(args ...string) (int, string, string) {
+		s := &hardwareServer{kubeconfig: "nowhere"}
+		return s.run(t, append([]string{"--hardware-profiles", hw, "--score", results, "--since", "2024-01"}, args...)...)
+	}
+	code, out, stderr := score()
+	if code != 0 || stderr != "" {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	golden(t, "profile_score.txt", out)
+	code, out, _ = score("-o", "csv")
+	if want := `cpu,basis,sockets,threads,memoryGB,idleWatts,profileIdleWatts,idleErrorRatio,fullWatts,profileFullWatts,` +
+		`fullErrorRatio
+Made 8,file,1,16,10,23,11.5,-0.5,127.8,63.9,-0.5
+`; code != 0 || !strings.HasPrefix(out, want) || !strings.HasSuffix(out, "Made 9,,2,32,10,20,,,127.8,,\n") {
+		t.Errorf("code %d: %s", code, out)
+	}
+	for _, args := range [][]string{{"--create"}, {"-l", "a=b"}, {"--since", "yesterday"}, {"--score", hw}} {
+		if code, out, stderr := score(args...); code != 2 || out != "" || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%v: code %d, %s%s", args, code, out, stderr)
+		}
+	}
+	if code, _, stderr := score("--since", "2025-01"); code != 1 || !strings.Contains(stderr, "none since") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+}
+
 func TestProfileRefusesFlags(t *testing.T) {
 	s := newHardwareServer(t)
 	for _, args := range [][]string{
 		{"-o", "csv"},
 		{"--remove", "--label-nodes"},
+		{"--since", "2024-01"},
 		{"--overwrite"},
 		{"--dry-run"},
 		{"node"},

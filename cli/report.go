@@ -94,6 +94,7 @@ of 95 %. Savings are shown where strategies are compared (--group-by strategy), 
 decisions that the scheduler records. Times are in UTC.`,
 		Example: `  kubenergy report --from -30d --group-by namespace,day
   kubenergy report --group-by strategy --baseline least-allocated
+  kubenergy report --group-by cluster,namespace --cluster north --cluster south
   kubenergy report -n shop --from 2026-06-01 --to 2026-07-01 --out june.html`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },

@@ -9,12 +9,12 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubenergy/kubenergy/benchmark"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -112,7 +112,7 @@ func (s *stress) run(ctx context.Context, out io.Writer) error {
 
 // regulate corrects the workers' share, and says every now and then how it goes.
 func (s *stress) regulate(ctx context.Context, out io.Writer) error {
-	began, used := time.Now(), cpuTime()
+	began, used := time.Now(), benchmark.CPUTime()
 	tick := time.NewTicker(stressPeriod)
 	defer tick.Stop()
 	lineAt, lineUsed := began, used
@@ -123,10 +123,10 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 		case <-ctx.Done():
 			total := time.Since(began)
 			_, err := fmt.Fprintf(out, "done after %s: %.2f of %.2f CPUs on average\n", total.Round(time.Second/10),
-				(cpuTime()-used).Seconds()/total.Seconds(), s.cores)
+				(benchmark.CPUTime()-used).Seconds()/total.Seconds(), s.cores)
 			return err
 		case now := <-tick.C:
-			spent := cpuTime()
+			spent := benchmark.CPUTime()
 			cores := pace.next(now.Sub(last), spent-lastUsed)
 			last, lastUsed = now, spent
 			s.share.Store(math.Float64bits(min(1, max(0, cores/float64(s.workers)))))
@@ -175,13 +175,4 @@ func (s *stress) work(ctx context.Context) {
 		}
 	}
 	runtime.KeepAlive(x)
-}
-
-// cpuTime is what the process has computed so far.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

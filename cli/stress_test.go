@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/benchmark"
 	"github.com/kubenergy/kubenergy/test/kit"
 )
 
@@ -46,7 +47,7 @@ func TestStressUsesWhatItIsTold(t *testing.T) {
 		for range 4 {
 			s := &stress{cores: cores, workers: 1, memory: 8 << 20, duration: 700 * time.Millisecond}
 			var out bytes.Buffer
-			began, used := time.Now(), cpuTime()
+			began, used := time.Now(), benchmark.CPUTime()
 			if err := s.run(t.Context(), &out); err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +55,7 @@ func TestStressUsesWhatItIsTold(t *testing.T) {
 			if took < s.duration || !strings.HasPrefix(out.String(), "done after ") {
 				t.Fatalf("took %v, want %v; said %q", took, s.duration, out.String())
 			}
-			if got = (cpuTime() - used).Seconds() / took.Seconds(); got > cores/2 && got < 2*cores {
+			if got = (benchmark.CPUTime() - used).Seconds() / took.Seconds(); got > cores/2 && got < 2*cores {
 				break
 			}
 		}

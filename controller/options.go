@@ -16,7 +16,10 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/forward"
 	"github.com/kubenergy/kubenergy/controller/relay"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 const day = 24 * time.Hour
@@ -46,14 +49,16 @@ type Options struct {
 	Cluster      string   // this cluster's name in a federation
 	Members      string   // file with the clusters that forward what they book; "": there are none
 	Forward      forward.Options
-	Meters       string   // file with the meters on the network; "": there are none
-	Agentless    bool     // estimate what nodes without an agent use
-	Ingest       []string // namespaces in which POST /ingest may create Jobs
-	Webhook      string   // that budgets notify where they name none
-	WebhookDir   string   // folder of URLs that budgets name
-	WebhookKey   string   // file with the key that signs what webhooks are told; "": it is not signed
-	Webhooks     []string // hosts that budgets may notify
-	NodeMaxPower float64  // watts that a node of which nothing is known may draw
+	Meters       string          // file with the meters on the network; "": there are none
+	Agentless    bool            // estimate what nodes without an agent use
+	Ingest       []string        // namespaces in which POST /ingest may create Jobs
+	Webhook      string          // that budgets notify where they name none
+	WebhookDir   string          // folder of URLs that budgets name
+	WebhookKey   string          // file with the key that signs what webhooks are told; "": it is not signed
+	Webhooks     []string        // hosts that budgets may notify
+	LabelNodes   bool            // with the hardware that their agents tell
+	AnyPower     *energy.Profile // of nodes of which nothing is known, in books; nil: what they use is not known
+	NodeMaxPower float64         // watts that a node of which nothing is known may draw
 	Keep         ledger.Retention
 	// Group is that of [intake.DirectoryOptions]; no flag sets it.
 	Group     func(node, path string) (name string, a ledger.Account, ok bool)
@@ -157,6 +162,17 @@ func NewOptions(fs *flag.FlagSet) *Options {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", true, "let one of several replicas ask providers and write statuses; "+
 		"not with an SQLite ledger, which has one process")
 	fs.BoolVar(&o.Agentless, "agentless", true, "estimate what nodes use on which no agent runs")
+	fs.BoolVar(&o.LabelNodes, "label-nodes", false, "label nodes with the hardware that their agents tell")
+	fs.Func("node-default-watts", "`watts`, as idle:100,max:400, that a node is taken to draw of whose hardware "+
+		"nothing is known, in the ledger and in metrics; the scheduler decides without them (default: not known)",
+		func(value string) error {
+			idle, most, err := hardware.ParseNodePower(value)
+			o.AnyPower = &energy.Profile{
+				Name: policy.UnknownHardware, Idle: idle, Max: most, Sleep: idle,
+				Source: "taken for every node that is not known",
+			}
+			return err
+		})
 	fs.Float64Var(&o.NodeMaxPower, "node-max-watts", 2000,
 		"`watts` that a node may draw of whose hardware nothing is known; agents that claim more are refused")
 	fs.Int64Var(&o.Forward.Most, "forward-keep", 1_000_000,

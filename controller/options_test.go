@@ -29,13 +29,15 @@ func TestOptionsAreRead(t *testing.T) {
 	o := NewOptions(fs)
 	if err := fs.Parse([]string{
 		"--api-name=a", "--api-name=b", "--keep-windows=1h", "--keep-days=0", "--agentless=false",
+		"--node-default-watts=idle:50,max:300",
 	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if len(o.APINames) != 2 || o.Keep.Windows != time.Hour || o.Keep.Days != 0 || o.Agentless {
+	if len(o.APINames) != 2 || o.Keep.Windows != time.Hour || o.Keep.Days != 0 || o.Agentless ||
+		o.AnyPower.Idle != 50 || o.AnyPower.Max != 300 || o.AnyPower.Validate() != nil {
 		t.Errorf("read %+v", o)
 	}
 	for name, wrong := range map[string]func(*Options){
@@ -66,6 +68,8 @@ func TestParse(t *testing.T) {
 		"--bogus":             "flag provided but not defined: -bogus (see --help)",
 		"--leader-elect=what": `invalid boolean value "what" for -leader-elect: parse error (see --help)`,
 		"--namespace=here":    "",
+		"--node-default-watts=50": `invalid value "50" for flag -node-default-watts: node power "50": want ` +
+			"idle:watts,max:watts (see --help)",
 	} {
 		var out strings.Builder
 		flags := flag.NewFlagSet("", flag.ContinueOnError)

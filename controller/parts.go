@@ -54,7 +54,8 @@ type process struct {
 	shadow    *status.Shadow
 	agents    *estimate.Agents
 	workloads *estimate.Workloads
-	unit      *unit // nil: there is nowhere to keep a ledger
+	labels    *status.NodeLabels // nil: nodes are not labelled
+	unit      *unit              // nil: there is nowhere to keep a ledger
 
 	synced, nodesSynced atomic.Int32 // of the kinds that are followed
 }
@@ -96,6 +97,14 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 		Client: p.manager.GetClient(), View: p.objects.View, Node: p.nodes.Node, Rates: p.rates.Of, Leads: p.leads,
 		Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
+	if p.options.LabelNodes {
+		p.labels = &status.NodeLabels{
+			Client: p.direct, Node: p.nodes.Node, View: p.objects.View, Leads: p.leads, Log: p.log,
+		}
+		if err := p.manager.Add(p.kept("labels", p.labels.Run)); err != nil {
+			return err
+		}
+	}
 	if p.unit, err = newUnit(ctx, api, p); err != nil {
 		return fmt.Errorf("building the central unit: %w", err)
 	}

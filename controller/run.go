@@ -108,6 +108,7 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	for _, f := range found {
 		log.Warn("reading the environment", "warning", f.String())
 	}
+	defaults.AnyPower = o.AnyPower
 	p.objects.Defaults = defaults
 	saw := func(*v1.Pod) {} // each pod is shown whole, before it is trimmed
 	if o.keepsLedger() {

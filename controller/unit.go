@@ -149,7 +149,7 @@ func (u *unit) addIntake(p *process) error {
 		},
 		Rates: p.rates.Of, Envelope: envelope, Known: func(node string) bool { return p.nodes.Node(node) != nil },
 		Members: p.members, Forward: p.options.Forward.URL != "",
-		Power: p.nodes.Power, Now: time.Now, Log: p.log, Registerer: p.registry,
+		Power: p.nodes.Power, Hardware: p.labels.Told, Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	u.live = live.New(live.Options{
 		Now: time.Now, Container: p.directory.Container,

@@ -3,6 +3,8 @@ package energy
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -32,6 +34,7 @@ type Share struct {
 	ID      string        `json:"id"`
 	Dynamic Microjoules   `json:"dynamic"`         // because it computed
 	Idle    Microjoules   `json:"idle,omitempty"`  // its share of what the node draws anyway
+	GPU     Microjoules   `json:"gpu,omitempty"`   // of Dynamic and Idle: what GPUs used
 	CPU     time.Duration `json:"cpu"`             // CPU time
 	Ended   bool          `json:"ended,omitempty"` // there will be no more of it
 }
@@ -47,6 +50,8 @@ type Attribution struct {
 	Idle       Microjoules // drawn anyway, and not shared
 	Platform   Microjoules // of the root domain, outside of the domains that consumers are attributed to
 	Unknown    Microjoules // measured, and charged to no consumer: shown, never spread
+	GPUIdle    Microjoules // of Idle: what GPUs used
+	GPUUnknown Microjoules // of Unknown: what GPUs used
 	// part of the interval for which no meter gave a value; if one comes late, a later interval has it
 	Unmeasured time.Duration
 	Quality    Quality // of Measured; shares are derived at best
@@ -58,7 +63,52 @@ func (a *Attribution) Check() error {
 	if a.End < a.Start || a.Unmeasured < 0 || a.Unmeasured > a.End-a.Start {
 		return fmt.Errorf("%v of the interval from %v to %v are unmeasured", a.Unmeasured, a.Start, a.End)
 	}
+	if err := CheckGPU(a.Idle, a.GPUIdle, a.Unknown, a.GPUUnknown); err != nil {
+		return err
+	}
 	return CheckConserved(a.Measured, a.Idle, a.Platform, a.Unknown, a.Shares)
+}
+
+// CheckGPU reports if GPUs are said to have used more of what no consumer did than there is of it.
+func CheckGPU(idle, ofIdle, unknown, ofUnknown Microjoules) error {
+	if ofIdle < 0 || ofIdle > idle || ofUnknown < 0 || ofUnknown > unknown {
+		return fmt.Errorf("GPUs used %d of %d µJ idle and %d of %d µJ unknown", int64(ofIdle), int64(idle),
+			int64(ofUnknown), int64(unknown))
+	}
+	return nil
+}
+
+// IncludeGPU adds the attribution of a board with a GPU in about the same time: all of its energy is a GPU's, and its
+// CPU time is time of the board. That a consumer has ended is not for the board to say; but one that the node does not
+// know any more has. The node's shares stay sorted.
+func (a *Attribution) IncludeGPU(board *Attribution) {
+	if board.Measured == 0 {
+		return
+	}
+	a.Measured += board.Measured
+	a.Idle += board.Idle
+	a.GPUIdle += board.Idle
+	a.Unknown += board.Unknown
+	a.GPUUnknown += board.Unknown
+	a.Quality = min(a.Quality, board.Quality)
+	known := len(a.Shares) > 0
+	for i := range board.Shares {
+		s := &board.Shares[i]
+		used := s.Dynamic + s.Idle
+		if used == 0 {
+			continue
+		}
+		at, found := slices.BinarySearchFunc(a.Shares, s.ID, func(of Share, id string) int {
+			return strings.Compare(of.ID, id)
+		})
+		if !found {
+			a.Shares = slices.Insert(a.Shares, at, Share{ID: s.ID, Ended: known})
+		}
+		to := &a.Shares[at]
+		to.Dynamic += s.Dynamic
+		to.Idle += s.Idle
+		to.GPU += used
+	}
 }
 
 // CheckConserved reports if parts are negative or do not add up to what was measured. It allocates nothing if they do.
@@ -71,6 +121,9 @@ func CheckConserved(measured, idle, platform, unknown Microjoules, shares []Shar
 		s := &shares[i]
 		t.add("dynamic energy of ", s.ID, s.Dynamic)
 		t.add("idle energy of ", s.ID, s.Idle)
+		if t.err == nil && (s.GPU < 0 || s.GPU > s.Dynamic+s.Idle) {
+			t.err = fmt.Errorf("GPU energy of %s is %d of %d µJ", s.ID, int64(s.GPU), int64(s.Dynamic+s.Idle))
+		}
 		if t.err == nil && i > 0 && shares[i-1].ID >= s.ID {
 			t.err = fmt.Errorf("shares are not sorted: %q before %q", shares[i-1].ID, s.ID)
 		}

@@ -39,6 +39,8 @@ type Profile struct {
 	BootSeconds float64 `json:"bootSeconds,omitempty"`
 	GPUIdle     Watts   `json:"gpuIdleWatts,omitempty"` // of each GPU that no job holds
 	GPUMax      Watts   `json:"gpuMaxWatts,omitempty"`  // of each GPU that a job holds
+	// Memory is what memory draws, of the way from Idle to Max, when all of it is in use; 0 with a curve.
+	Memory Watts `json:"memoryWatts,omitempty"`
 
 	// GPUClasses is, by class of work, the share of the way from GPUIdle to GPUMax that a held GPU draws: inference
 	// keeps a GPU less busy than training does. A class that is absent, "generic" among them, draws all of it.
@@ -73,8 +75,24 @@ func strictly(text []byte, into any) error {
 	return dec.Decode(into)
 }
 
-// Power returns what a node draws at utilisation u while at least one job is on it. Utilisation outside 0 to 1 is
-// clamped: an overcommitted CPU is a full CPU.
+// Draw returns what a node draws at utilisation u while m of its memory is in use, 0 to 1.
+func (p *Profile) Draw(u, m float64) Watts {
+	if p.Memory <= 0 {
+		return p.Power(u)
+	}
+	bare := p.Bare()
+	return bare.Power(u) + p.Memory*Watts(min(max(m, 0), 1))
+}
+
+// Bare returns the profile without what memory draws beyond idle.
+func (p *Profile) Bare() Profile {
+	bare := *p
+	bare.Max, bare.Memory = p.Max-p.Memory, 0
+	return bare
+}
+
+// Power returns what a node draws at utilisation u while at least one job is on it, and as much of its memory is in use
+// as of its CPU. Utilisation outside 0 to 1 is clamped: an overcommitted CPU is a full CPU.
 func (p *Profile) Power(u float64) Watts {
 	switch {
 	case !(u > 0): // also NaN
@@ -157,6 +175,7 @@ func (p *Profile) Validate() error {
 	bad("bootSeconds", p.BootSeconds)
 	bad("gpuIdle", float64(p.GPUIdle))
 	bad("gpuMax", float64(p.GPUMax))
+	bad("memory", float64(p.Memory))
 	idle, most := float64(p.Power(0)), float64(p.Power(1))
 	wrong(len(p.Curve) == 0 && p.Max < p.Idle, "max %v W is below idle %v W", float64(p.Max), float64(p.Idle))
 	wrong(float64(p.Sleep) > idle, "sleep %v W is above idle %v W", float64(p.Sleep), idle)
@@ -164,6 +183,9 @@ func (p *Profile) Validate() error {
 	wrong(p.WakeUp > 0 && float64(p.Sleep) == idle, "wakeUp is %v J, but it never sleeps: sleep is its idle power",
 		float64(p.WakeUp))
 	wrong(most > megawatt, "max %v W is beyond a megawatt", most)
+	wrong(float64(p.Memory) > most-idle, "memory %v W is more than the way from idle %v W to max %v W",
+		float64(p.Memory), idle, most)
+	wrong(p.Memory > 0 && len(p.Curve) > 0, "memory and a curve: want max instead of the curve")
 	wrong(p.GPUMax < p.GPUIdle, "gpuMax %v W is below gpuIdle %v W", float64(p.GPUMax), float64(p.GPUIdle))
 	for _, class := range slices.Sorted(maps.Keys(p.GPUClasses)) {
 		share := p.GPUClasses[class]

@@ -40,6 +40,40 @@ func TestPower(t *testing.T) {
 	}
 }
 
+// Memory draws by itself: idle and full load are what they are with both.
+func TestDraw(t *testing.T) {
+	curve := []energy.Point{{0, 100}, {0.5, 160}, {1, 200}}
+	for _, c := range []struct {
+		p    energy.Profile
+		u, m float64
+		want energy.Watts
+	}{
+		{energy.Profile{Idle: 100, Max: 200, Memory: 40}, 0, 0, 100},
+		{energy.Profile{Idle: 100, Max: 200, Memory: 40}, 1, 1, 200},
+		{energy.Profile{Idle: 100, Max: 200, Memory: 40}, 1, 0, 160},
+		{energy.Profile{Idle: 100, Max: 200, Memory: 40}, 0, 1, 140},
+		{energy.Profile{Idle: 100, Max: 200, Memory: 40}, 0.5, 0.25, 140},
+		{energy.Profile{Idle: 100, Max: 200, Memory: 40, Exponent: 2}, 0.5, 0, 115},
+		{energy.Profile{Idle: 100, Max: 200, Memory: 40}, 2, -1, 160},
+		{energy.Profile{Idle: 100, Max: 200}, 0.5, 1, 150},
+		{energy.Profile{Idle: 100, Max: 100}, 0.5, 1, 100},
+		{energy.Profile{Curve: curve}, 0.5, 1, 160},
+	} {
+		if got := c.p.Draw(c.u, c.m); math.Abs(float64(got-c.want)) > 1e-9 {
+			t.Errorf("%+v draws %v at %v and %v, want %v", c.p, got, c.u, c.m, c.want)
+		}
+	}
+	for _, p := range []energy.Profile{
+		{Name: "too much", Idle: 100, Max: 120, Sleep: 100, Memory: 21},
+		{Name: "curve", Curve: curve, Sleep: 100, Memory: 9},
+		{Name: "negative", Idle: 100, Max: 120, Sleep: 100, Memory: -1},
+	} {
+		if err := p.Validate(); err == nil {
+			t.Errorf("%s: it is valid", p.Name)
+		}
+	}
+}
+
 // More load never draws less, if the profile is valid and its curve does not fall.
 func TestPowerIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

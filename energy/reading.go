@@ -17,9 +17,10 @@ const (
 	DRAM                      // the memory of a socket
 	Guest                     // a virtual machine, as its host attributes it
 	Model                     // the whole machine, as a power model estimates it
+	GPU                       // a board with a GPU
 )
 
-var domainNames = []string{"wall", "psys", "package", "core", "uncore", "dram", "guest", "model"}
+var domainNames = []string{"wall", "psys", "package", "core", "uncore", "dram", "guest", "model", "gpu"}
 
 // String returns the name used in labels and JSON.
 func (k DomainKind) String() string { return nameOf("domain", domainNames, k) }

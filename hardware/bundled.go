@@ -3,9 +3,11 @@ package hardware
 import (
 	"bytes"
 	"cmp"
-	_ "embed"
+	"embed"
 	"encoding/csv"
 	"fmt"
+	"io/fs"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,33 +17,30 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-//go:embed hardware.yaml
-var bundledYAML []byte
+//go:embed hardware.yaml *.csv
+var tables embed.FS
 
-//go:embed architectures.csv
-var bundledArchitectures []byte
-
-//go:embed cpus.csv
-var bundledCPUs []byte
-
-//go:embed instances.csv
-var bundledInstances []byte
-
-// Default returns the bundled catalogue: server CPUs since 2012, current GPUs, memory, and the instance types of AWS,
+// Default returns the bundled catalogue: CPUs of servers and PCs, current GPUs, memory, and the instance types of AWS,
 // Google Cloud and Azure. It is parsed when it is first asked for.
 func Default() *Catalog { return bundled() }
 
 var bundled = sync.OnceValue(func() *Catalog {
-	c, err := parseBundled()
+	c, err := FromTables(tables)
 	if err != nil {
 		panic(fmt.Sprintf("the bundled hardware catalogue is broken: %v", err)) // a test reads it
 	}
 	return c
 })
 
-func parseBundled() (*Catalog, error) {
+// FromTables reads a catalogue from the files that the bundled one consists of: hardware.yaml and the tables that
+// build/hardware writes.
+func FromTables(files fs.FS) (*Catalog, error) {
 	c := &Catalog{}
-	if err := yaml.UnmarshalStrict(bundledYAML, c); err != nil {
+	text, err := fs.ReadFile(files, "hardware.yaml")
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, c)
+	}
+	if err != nil {
 		return nil, err
 	}
 	for model, gpu := range c.GPUs {
@@ -53,23 +52,28 @@ func parseBundled() (*Catalog, error) {
 		c.GPUs[model] = gpu
 	}
 	for _, step := range []struct {
-		table   []byte
+		table   string
 		columns int
 		take    func(row []string) error
 	}{
-		{bundledArchitectures, 5, c.takeArchitecture},
-		{bundledCPUs, 2, c.takeCPU},
-		{bundledInstances, 7, c.takeInstance},
+		{"errors.csv", 4, c.takeErrors},
+		{"architectures.csv", 6, c.takeArchitecture},
+		{"cpus.csv", 6, c.takeCPU},
+		{"instances.csv", 7, c.takeInstance},
 	} {
-		r := csv.NewReader(bytes.NewReader(step.table))
-		r.Comment, r.FieldsPerRecord = '#', step.columns
-		rows, err := r.ReadAll()
+		text, err := fs.ReadFile(files, step.table)
 		if err != nil {
 			return nil, err
 		}
+		r := csv.NewReader(bytes.NewReader(text))
+		r.Comment, r.FieldsPerRecord = '#', step.columns
+		rows, err := r.ReadAll()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", step.table, err)
+		}
 		for _, row := range rows[1:] {
 			if err := step.take(row); err != nil {
-				return nil, fmt.Errorf("%s: %w", strings.Join(row, ","), err)
+				return nil, fmt.Errorf("%s: %s: %w", step.table, strings.Join(row, ","), err)
 			}
 		}
 	}
@@ -80,38 +84,65 @@ func parseBundled() (*Catalog, error) {
 // between. They are estimates for every other board.
 var typicalClasses = map[string]float64{"inference": 0.6, "rendering": 0.8, "training": 1}
 
-const coefficients = "Cloud Carbon Footprint from SPECpower_ssj2008, per hardware thread"
+func (c *Catalog) takeErrors(row []string) (err error) {
+	e := &Errors{Basis: row[0]}
+	if e.Results, err = strconv.Atoi(row[1]); err != nil {
+		return err
+	}
+	if c.errors == nil {
+		c.errors = map[string]*Errors{}
+	}
+	c.errors[e.Basis] = e
+	return numbers(row[2:], &e.IdleMedian, &e.FullMedian)
+}
 
-// takeArchitecture enters watts per thread as a socket of one thread: whole servers were measured, and how many threads
-// theirs had says nothing about the ones that others rent out.
-func (c *Catalog) takeArchitecture(row []string) error {
-	var values [3]float64
-	for i := range values {
-		var err error
-		if values[i], err = strconv.ParseFloat(row[1+i], 64); err != nil {
+func numbers(row []string, into ...*float64) (err error) {
+	for i, v := range into {
+		if *v, err = strconv.ParseFloat(row[i], 64); err != nil {
 			return err
 		}
-	}
-	source := coefficients
-	if note := row[4]; note != "" {
-		source += "; " + note
-	}
-	c.CPUs[row[0]] = CPU{
-		IdlePower: energy.Watts(values[0]), MaxPower: energy.Watts(values[1]), NumCores: 1, ThreadsPerCore: 1,
-		MemoryGBPerThread: values[2], Source: source,
 	}
 	return nil
 }
 
-// takeCPU enters a model as another name of its architecture.
-func (c *Catalog) takeCPU(row []string) error {
-	cpu, ok := c.CPUs[row[1]]
-	if !ok {
-		return fmt.Errorf("unknown architecture %q", row[1])
+// takeArchitecture enters watts per thread as a socket of one thread: which models of the generation clouds rent out,
+// and how many threads those have, is not known.
+func (c *Catalog) takeArchitecture(row []string) error {
+	var idle, full float64
+	if err := numbers(row[2:], &idle, &full); err != nil {
+		return err
 	}
-	cpu.Names = append(cpu.Names, row[0])
-	c.CPUs[row[1]] = cpu
+	if row[1] != "" {
+		pattern, err := regexp.Compile("^(?:" + row[1] + ")$")
+		if err != nil {
+			return err
+		}
+		c.generations = append(c.generations, generation{pattern, row[0]})
+	}
+	c.CPUs[row[0]] = CPU{
+		IdlePower: energy.Watts(idle), MaxPower: energy.Watts(full), NumCores: 1, ThreadsPerCore: 1,
+		Source: "per hardware thread, " + row[5], basis: row[4], Generic: row[4] == "family",
+	}
 	return nil
+}
+
+// takeCPU enters a model: watts of a socket without memory. Models of no cores are never in machines of several
+// sockets.
+func (c *Catalog) takeCPU(row []string) (err error) {
+	var idle, full float64
+	if err := numbers(row[2:], &idle, &full); err != nil {
+		return err
+	}
+	cpu := CPU{
+		IdlePower: energy.Watts(idle), MaxPower: energy.Watts(full), basis: row[4],
+		Source: "SPECpower_ssj2008 by a TDP of " + row[5] + " W",
+	}
+	if cpu.basis == "model" {
+		cpu.Source = row[5] + " results of SPECpower_ssj2008"
+	}
+	cpu.NumCores, err = strconv.ParseInt(row[1], 10, 64)
+	c.CPUs[row[0]] = cpu
+	return err
 }
 
 func (c *Catalog) takeInstance(row []string) (err error) {
@@ -159,7 +190,10 @@ func (c *Catalog) mixed(architectures []string) (string, error) {
 	if _, known := c.CPUs[name]; known {
 		return name, nil
 	}
-	mean := CPU{NumCores: 1, ThreadsPerCore: 1, Source: "mean of what the provider may give; " + coefficients}
+	mean := CPU{
+		NumCores: 1, ThreadsPerCore: 1, Source: "mean of what the provider may give, per hardware thread",
+		basis: "threads",
+	}
 	share := 1 / float64(len(architectures))
 	for _, a := range architectures {
 		cpu, ok := c.CPUs[a]
@@ -168,7 +202,6 @@ func (c *Catalog) mixed(architectures []string) (string, error) {
 		}
 		mean.IdlePower += energy.Watts(share) * cpu.IdlePower
 		mean.MaxPower += energy.Watts(share) * cpu.MaxPower
-		mean.MemoryGBPerThread += share * cpu.MemoryGBPerThread
 	}
 	c.CPUs[name] = mean
 	return name, nil

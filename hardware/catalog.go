@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -32,11 +33,13 @@ type Catalog struct {
 	// Instances maps provider (aws, gcp, azure, or the scheme of another one's provider ID) and type to components.
 	Instances map[string]map[string]Instance `json:"cloudInstanceMapping,omitempty"`
 
-	warnings  []string
-	cpus      map[string]string // spellings of a name → key of CPUs; "" where several models share one
-	gpus      map[string]string
-	instances map[string]map[string]string // provider → type in lower case → type
-	slugs     map[string]int               // how many models or instance types share a form of their names
+	warnings    []string
+	errors      map[string]*Errors // of profiles, by what they rest on
+	generations []generation
+	cpus        map[string]string // spellings of a name → key of CPUs; "" where several models share one
+	gpus        map[string]string
+	instances   map[string]map[string]string // provider → type in lower case → type
+	slugs       map[string]int               // how many models or instance types share a form of their names
 
 	mu       sync.Mutex
 	profiles map[Components]*energy.Profile
@@ -65,6 +68,16 @@ type CPU struct {
 	Generic bool `json:"generic,omitempty"`
 	// Source is ours: where the numbers come from.
 	Source string `json:"source,omitempty"`
+
+	// What it rests on: model (results of this one), TDP and generation (results of that), TDP, threads (watts of its
+	// generation by the thread), family, or stand-in (watts of another generation); "": it was written by hand.
+	basis string
+}
+
+// generation names the architecture of CPUs whose models have no profile of their own.
+type generation struct {
+	names        *regexp.Regexp // whole, as cpuSpellings has them
+	architecture string
 }
 
 // GPU is the power model of one board.
@@ -160,6 +173,7 @@ func merge(catalogues ...*Catalog) (*Catalog, error) {
 	all := &Catalog{
 		CPUModels: map[string]map[string]string{}, CPUs: map[string]CPU{}, GPUs: map[string]GPU{},
 		Memory: map[string]Memory{}, Instances: map[string]map[string]Instance{},
+		errors: map[string]*Errors{},
 	}
 	for _, c := range catalogues {
 		all.DefaultPUE = cmp.Or(c.DefaultPUE, all.DefaultPUE)
@@ -169,6 +183,8 @@ func merge(catalogues ...*Catalog) (*Catalog, error) {
 		maps.Copy(all.GPUs, c.GPUs)
 		maps.Copy(all.Memory, c.Memory)
 		mergeNested(all.Instances, c.Instances)
+		all.generations = append(all.generations, c.generations...)
+		maps.Copy(all.errors, c.errors)
 	}
 	if err := all.finish(); err != nil {
 		return nil, fmt.Errorf("merging hardware profiles: %w", err)

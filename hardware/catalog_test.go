@@ -24,7 +24,7 @@ func shared(t *testing.T, name string) []byte {
 }
 
 func TestBundledCatalogue(t *testing.T) {
-	c, err := parseBundled()
+	c, err := FromTables(tables)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,14 +36,18 @@ func TestBundledCatalogue(t *testing.T) {
 			t.Errorf("%s: %d instance types", provider, n)
 		}
 	}
-	size := len(bundledYAML) + len(bundledArchitectures) + len(bundledCPUs) + len(bundledInstances)
-	if size > 300<<10 {
-		t.Errorf("the catalogue has %d bytes", size)
-	}
-	for _, table := range [][]byte{bundledArchitectures, bundledCPUs, bundledInstances} {
-		if !strings.HasPrefix(string(table), "# Derived from Cloud Carbon Footprint") {
-			t.Errorf("no attribution: %.80s", table)
+	size := 0
+	for _, name := range []string{"architectures.csv", "cpus.csv", "errors.csv", "hardware.yaml", "instances.csv"} {
+		text, err := tables.ReadFile(name)
+		if size += len(text); err != nil {
+			t.Fatal(err)
 		}
+		if strings.HasSuffix(name, ".csv") && !strings.HasPrefix(string(text), "# Derived from SPECpower_ssj2008") {
+			t.Errorf("no attribution: %.80s", text)
+		}
+	}
+	if size > 400<<10 {
+		t.Errorf("the catalogue has %d bytes", size)
 	}
 	for vendor, models := range c.CPUModels {
 		for id, model := range models {
@@ -104,6 +108,29 @@ func TestComputeGardenersFile(t *testing.T) {
 	if !strings.Contains(warned, "memChannels") || !strings.Contains(warned, "baseFrequencyGHz") ||
 		len(c.Warnings()) != 2 {
 		t.Error(warned)
+	}
+}
+
+// With that file beside the bundled catalogue every type of both is known, and so is every CPU that either names.
+func TestComputeGardenersFileKeepsNodesKnown(t *testing.T) {
+	c, err := WithFile(shared(t, "power/compute_gardener_hw_profiles.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for provider, types := range c.Instances {
+		for name := range types {
+			n := node{labels: map[string]string{labelInstance: name}, providerID: provider + "://x", cpus: 4, memory: 16 * gb}
+			if p, kind, ok := n.detect(c); !ok && types[name].GPUModel == "" {
+				t.Errorf("%s %s: %s", provider, name, kind)
+			} else if ok && p.Max <= p.Idle {
+				t.Errorf("%s %s: %v to %v W", provider, name, p.Idle, p.Max)
+			}
+		}
+	}
+	for model := range Default().CPUs {
+		if mapped := c.mapped(model); !c.knows(mapped) {
+			t.Errorf("%s is not known any more", model)
+		}
 	}
 }
 
@@ -243,10 +270,9 @@ cloudInstanceMapping:
 			memory: cpus * 4 * gb,
 		}
 	}
-	bundled, _, _ := m5("large", 2).detect(Default())
 	p, kind, ok := m5("large", 2).detect(c)
-	if !ok || p.Idle != bundled.Idle || p.Max != bundled.Max {
-		t.Errorf("%+v by %s, want the watts of %+v", p, kind, bundled)
+	if !ok || kind.Components.CPUModel != "Intel Xeon Platinum 8175M" || p.Max < 5 || p.Max > 15 {
+		t.Errorf("%+v by %s", p, kind)
 	}
 	if _, kind, ok := m5("xlarge", 4).detect(c); ok || !strings.Contains(kind.String(), "Titanium 9999") {
 		t.Errorf("a type of an unknown CPU: %v, %s", ok, kind)
@@ -338,7 +364,7 @@ func TestNumberOfInstanceTypes(t *testing.T) {
 	}
 }
 
-// FuzzReadFiles reads a knowledge base, a catalogue of hardware, the power of a node and a PowerProfile.
+// FuzzReadFiles reads a knowledge base, a catalogue of hardware, the power of a node, results and a PowerProfile.
 func FuzzReadFiles(f *testing.F) {
 	f.Add([]byte("c:\n- {nodeName: a-cpu, performanceRate: 2, powerConsumptionWatts: 90, idlePowerWatts: 50}\n"))
 	f.Add([]byte("kind: ConfigMap\ndata:\n  profiles.yaml: \"c: [{nodeName: a}]\"\n" +
@@ -346,6 +372,7 @@ func FuzzReadFiles(f *testing.F) {
 	f.Add([]byte("cpuProfiles: {x: {idlePower: 1, maxPower: 2}}\ngpuProfiles: {g: {idlePower: 1, maxPower: 2}}\n" +
 		"cloudInstanceMapping: {aws: {m5.large: {cpuModel: x, numCPUs: 2, gpuModel: g, numGPUs: 1}}}\n"))
 	f.Add([]byte("idle:50,max:300"))
+	f.Add([]byte("cpu,sockets,cores,memoryGB,idleWatts,fullWatts,date\nAMD EPYC 7763,2,128,256,110,450,2024-01\n"))
 	f.Add([]byte(`{"metadata":{"name":"p"},"spec":{"curve":[{"utilisation":0,"watts":50},{"utilisation":1,"watts":90}],
 		"gpuClasses":{"a":0.5},"pue":1.1,"sleepWatts":3,"benchmarks":[{"class":"c","rate":1}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -359,6 +386,13 @@ func FuzzReadFiles(f *testing.F) {
 		}
 		if idle, full, err := ParseNodePower(string(text)); err == nil && !(idle >= 0 && idle <= full) {
 			t.Fatalf("%v to %v W", idle, full)
+		}
+		if results, err := ReadResults(text); err == nil {
+			if s := Default().Score(results); s.Unknown+s.Errors[0].Results != len(results) {
+				t.Fatalf("%+v", s)
+			} else if _, err := json.Marshal(s); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if users, err := read(text); err == nil {
 			large := map[string]string{labelInstance: "m5.large"}

@@ -20,6 +20,7 @@ type Components struct {
 
 	CPUModel string       `json:"cpuModel,omitempty"`
 	CPUs     int64        `json:"cpus,omitempty"`          // hardware threads that the node sees
+	Sockets  int64        `json:"sockets,omitempty"`       // of a machine of its own; 0: guessed from the threads
 	TDP      energy.Watts `json:"cpuTDPWatts,omitempty"`   // of a socket, where the model has no profile
 	MaxGHz   float64      `json:"cpuMaxGHz,omitempty"`     // where the clock is capped; 0: it is not
 	GPUModel string       `json:"gpuModel,omitempty"`      // several are joined by " + "
@@ -36,8 +37,8 @@ const (
 	gib           = 1 << 30
 )
 
-// typicalMemory is what holds for types of memory that the catalogue lacks.
-var typicalMemory = Memory{IdlePowerPerGB: 0.15, MaxPowerPerGB: 0.39}
+// TypicalMemory is what holds for types of memory that the catalogue lacks.
+var TypicalMemory = Memory{IdlePowerPerGB: 0.15, MaxPowerPerGB: 0.39}
 
 // Where only the TDP of a CPU is known, full load draws about that, and idle about an eighth: the usual fit to servers
 // measured at the socket.
@@ -50,8 +51,7 @@ const idleShareOfGPU = 0.1
 // is unknown what the node draws then. Equal components get one and the same pointer: read only.
 //
 // The CPU's part is its share of the socket by hardware threads: all of it for machines of their own, which have whole
-// sockets. Memory whose power the CPU's profile contains is not counted again. How power grows over utilisation is the
-// CPU's, for memory too.
+// sockets. Memory whose power the CPU's profile contains is not counted again; that of the rest follows its use.
 //
 // A GPU's PUE other than the node's is folded into the watts of the GPUs, so that the PUE of the node times those is
 // what the facility draws for them.
@@ -96,6 +96,7 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 		return nil, err
 	}
 	idle, full := sockets*cpu.IdlePower, sockets*cpu.IdlePower+sockets*capped(cpu, k.MaxGHz, exp)
+	memory := energy.Watts(0)
 	source := []string{
 		fmt.Sprintf("%d threads of %s (%s)", k.CPUs, k.CPUModel, cmp.Or(cpu.Source, "as the catalogue says")),
 	}
@@ -104,18 +105,23 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 		m, name := c.memory(k.MemType)
 		idle += m.BaseIdlePower + energy.Watts(gb)*m.IdlePowerPerGB
 		full += m.BaseIdlePower + energy.Watts(gb)*m.MaxPowerPerGB
+		memory = energy.Watts(gb) * (m.MaxPowerPerGB - m.IdlePowerPerGB)
 		source = append(source, fmt.Sprintf("%.4g GB of %s", gb, name))
 	}
 	p := &energy.Profile{
 		Name: c.name(k), Idle: cents(idle), Max: cents(full), Exponent: exp, Sleep: cents(idle),
 		Quality: energy.Estimated,
 	}
+	p.Memory = min(cents(memory), p.Max-p.Idle)
 	if k.GPUs > 0 {
 		said, err := c.addGPUs(p, k)
 		if err != nil {
 			return nil, err
 		}
 		source = append(source, said)
+	}
+	if e := c.errorsOf(k); e != nil {
+		source = append(source, e.String())
 	}
 	p.Source = strings.Join(source, "; ")
 	if k.Instance != "" {
@@ -126,6 +132,10 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 
 // socketsOf returns how many sockets, or which part of one, the node has.
 func socketsOf(cpu CPU, k Components) (energy.Watts, error) {
+	// A profile of one thread is of no socket.
+	if perThread := cpu.NumCores == 1 && cpu.ThreadsPerCore == 1; k.Sockets > 0 && !perThread {
+		return energy.Watts(k.Sockets), nil
+	}
 	if cpu.NumCores == 0 {
 		return 1, nil
 	}
@@ -165,7 +175,7 @@ func (c *Catalog) memory(kind string) (Memory, string) {
 	if m, ok := c.Memory[kind]; ok {
 		return m, kind
 	}
-	return typicalMemory, "memory, taken as typical DDR4"
+	return TypicalMemory, "memory, taken as typical DDR4"
 }
 
 const mix = " + " // joins the models of a node with several

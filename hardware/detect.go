@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 )
 
@@ -31,7 +32,8 @@ const (
 	annotationGPUPUE = gardener + "gpu-pue"
 )
 
-// Labels of nodes that name their hardware. The instance type comes before what is read from the CPU.
+// Labels of nodes that name their hardware. The instance type comes before what is read from the CPU. cpu-model and
+// gpu-model may be annotations, too.
 const (
 	// name: the CPU
 	labelCPUModel = "node.kubernetes.io/cpu-model"
@@ -60,6 +62,8 @@ type Kind struct {
 	GPUFrom    string     `json:"gpuFrom,omitempty"`
 	// Fallback says that the profile is a stand-in: the vendor is known, the hardware is not.
 	Fallback bool `json:"fallback,omitempty"`
+	// Error of profiles of this kind, as measured; nil: it is not known.
+	Error *Errors `json:"error,omitempty"`
 	// PUE of the node; 0: nothing is said about it, so that of the site holds.
 	PUE     float64 `json:"pue,omitempty"`
 	PUEFrom string  `json:"pueFrom,omitempty"`
@@ -96,13 +100,13 @@ func (k *Kind) note(format string, args ...any) {
 // memory, GPUs. It returns the profile of its hardware, and false where hardware is not known: no profile rather than
 // that of other hardware, or of one half of it. The profile is shared: read only.
 //
-// The CPU is that of Compute Gardener's annotation, else of the label node.kubernetes.io/cpu-model, else of the
-// instance type, else of Node Feature Discovery: its model name, its family and model, or, as a fallback, its family
-// alone. The instance type comes before what is read from the CPU, because it says which part of a server the node
-// is, and because CPUs of several generations share one family and model. GPUs are those of the annotation, else of
-// the labels node.kubernetes.io/gpu-model, nvidia.com/gpu.product, amd.com/gpu.product-name and
-// cloud.google.com/gke-accelerator, else of the instance type. What is written but unknown is noted, and the next one
-// is asked.
+// The CPU is that of Compute Gardener's annotation, else of the annotation or label node.kubernetes.io/cpu-model, else
+// of the instance type, else the model name of Node Feature Discovery, then of the node's agent, else family and model,
+// or, as a fallback, the family alone. The instance type comes before what is read from the CPU, because it says which
+// part of a server the node is, and because CPUs of several generations share one family and model. GPUs are those of
+// the annotation, else of the annotation or label node.kubernetes.io/gpu-model, else of the labels
+// nvidia.com/gpu.product, amd.com/gpu.product-name and cloud.google.com/gke-accelerator, else of the instance type, or
+// those that the node's agent tells. What is written but unknown is noted, and the next one is asked.
 func (c *Catalog) Detect(labels, annotations map[string]string, providerID string, cpus, memory,
 	gpus int64,
 ) (*energy.Profile, Kind, bool) {
@@ -120,7 +124,7 @@ func (c *Catalog) Detect(labels, annotations map[string]string, providerID strin
 		d.kind.note("%v", err)
 		return nil, d.kind, false
 	}
-	d.kind.Name = p.Name
+	d.kind.Name, d.kind.Error = p.Name, c.errorsOf(d.kind.Components)
 	return p, d.kind, true
 }
 
@@ -134,6 +138,7 @@ type detection struct {
 	instance Components // of the instance type, if it is known
 	typed    bool       // it is
 	typeName string     // as the label has it
+	typeFrom string     // the label
 }
 
 // place looks the instance type up.
@@ -142,7 +147,13 @@ func (d *detection) place(providerID string) {
 	if provider == "gce" {
 		provider = "gcp"
 	}
-	d.typeName = d.labels[labelInstance]
+	d.typeName, d.typeFrom = d.labels[labelInstance], labelInstance
+	if d.typeName == "" && d.labels[v1alpha1.LabelInstanceType] != "" {
+		d.typeName, d.typeFrom = d.labels[v1alpha1.LabelInstanceType], v1alpha1.LabelInstanceType
+	}
+	if _, known := d.catalog.Instances[provider]; !known { // such as k3s://
+		provider = cmp.Or(d.labels[v1alpha1.LabelCloud], provider)
+	}
 	if provider == "" && d.typeName != "" {
 		provider = d.catalog.providerOf(d.typeName)
 	}
@@ -195,12 +206,15 @@ func (d *detection) cpu() bool {
 	k := &d.kind.Components
 	model, from := d.named("annotation "+annotationCPUModel, d.annotations[annotationCPUModel])
 	if model == "" {
+		model, from = d.named("annotation "+labelCPUModel, d.annotations[labelCPUModel])
+	}
+	if model == "" {
 		model, from = d.named("label "+labelCPUModel, d.labels[labelCPUModel])
 	}
 	switch {
 	case model != "":
 	case d.typed && (d.catalog.knows(d.instance.CPUModel) || d.instance.TDP > 0):
-		d.kind.CPUFrom = "label " + labelInstance
+		d.kind.CPUFrom = "label " + d.typeFrom
 		k.Instance, k.CPUModel, k.TDP = d.instance.Instance, d.instance.CPUModel, d.instance.TDP
 		k.CPUs, k.Memory = cmp.Or(d.instance.CPUs, d.cpus), cmp.Or(d.instance.Memory, installed(d.memory))
 		k.MemType = d.instance.MemType
@@ -216,7 +230,7 @@ func (d *detection) cpu() bool {
 				d.kind.note("instance type %s is not in the catalogue", quoted(d.typeName))
 			}
 			if len(d.kind.Notes) == 0 {
-				d.kind.note("no annotation, instance type or Node Feature Discovery says what the node is")
+				d.kind.note("no annotation, instance type, Node Feature Discovery or agent says what the node is")
 			}
 			return false
 		}
@@ -224,7 +238,21 @@ func (d *detection) cpu() bool {
 	d.kind.CPUFrom, k.CPUModel = from, model
 	d.kind.Fallback = d.kind.Fallback || d.catalog.CPUs[model].Generic
 	k.CPUs, k.Memory = d.cpus, installed(d.memory)
+	d.sockets()
 	return true
+}
+
+// sockets takes the number of sockets that the node's agent tells, where threads would let us guess another one.
+func (d *detection) sockets() {
+	const most = 64
+	k := &d.kind.Components
+	told, err := strconv.ParseInt(d.labels[v1alpha1.LabelCPUSockets], 10, 64)
+	if err != nil || told < 1 || told > most || k.Provider != "" {
+		return
+	}
+	if guessed, err := socketsOf(d.catalog.CPUs[k.CPUModel], *k); err != nil || guessed != energy.Watts(told) {
+		k.Sockets = told
+	}
 }
 
 // named looks up a CPU that is called by its name.
@@ -242,6 +270,10 @@ func (d *detection) named(where, name string) (model, from string) {
 // discovered goes by what Node Feature Discovery read from the CPU.
 func (d *detection) discovered() (model, from string) {
 	if model, from = d.named("label "+labelNFD+"name", d.labels[labelNFD+"name"]); model != "" {
+		return model, from
+	}
+	model, from = d.named("label "+v1alpha1.LabelCPUModel, d.labels[v1alpha1.LabelCPUModel])
+	if model != "" {
 		return model, from
 	}
 	vendor, family, id := d.labels[labelNFD+"vendor_id"], d.labels[labelNFD+"family"], d.labels[labelNFD+"id"]
@@ -274,6 +306,11 @@ func (c *Catalog) mapped(model string) string {
 	for _, s := range cpuSpellings(model) {
 		if known := c.cpus[s]; known != "" {
 			return known
+		}
+	}
+	for _, g := range c.generations {
+		if g.names.MatchString(Spell(model)) {
+			return g.architecture
 		}
 	}
 	return model

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 )
 
@@ -79,6 +80,7 @@ func compact(models []string) []string {
 func (d *detection) findGPU() (f found, unknown bool) {
 	for _, place := range []struct{ from, value, count string }{
 		{"annotation " + annotationGPUModel, d.annotations[annotationGPUModel], ""},
+		{"annotation " + labelGPUModel, d.annotations[labelGPUModel], ""},
 		{"label " + labelGPUModel, d.labels[labelGPUModel], ""},
 		{"label " + labelNVIDIA + "product", d.labels[labelNVIDIA+"product"], d.labels[labelNVIDIA+"count"]},
 		{"label " + labelAMDProduct, d.labels[labelAMDProduct], ""},
@@ -106,18 +108,28 @@ func (d *detection) findGPU() (f found, unknown bool) {
 		}
 		return f, false
 	}
-	if _, known := d.catalog.GPUs[d.instance.GPUModel]; d.typed && known {
-		f = found{
-			from: "label " + labelInstance, models: []string{d.instance.GPUModel}, count: d.instance.GPUs, share: 1,
-		}
-		if d.gpus > f.count {
+	return d.otherGPU(unknown)
+}
+
+// otherGPU returns the GPUs of the instance type, else those that the node's agent tells.
+func (d *detection) otherGPU(unknown bool) (f found, still bool) {
+	from, named, count := "label "+d.typeFrom, d.instance.GPUModel, d.instance.GPUs
+	if !d.typed || named == "" {
+		from, named = "label "+v1alpha1.LabelGPUModel, d.labels[v1alpha1.LabelGPUModel]
+		count, _ = strconv.ParseInt(d.labels[v1alpha1.LabelGPUCount], 10, 64)
+	}
+	models, _, _, strange := d.catalog.recognised(named)
+	if len(models) > 0 {
+		f = found{from: from, models: models, count: count, share: 1}
+		if d.gpus > f.count && f.count > 0 {
 			f.share = rounded(float64(f.count)/float64(d.gpus), 1e4) // boards are partitioned, whatever the way
 		}
 		return f, false
 	}
-	if d.typed && d.instance.GPUModel != "" {
-		d.kind.note("the GPUs of this instance type, %s, are not in the catalogue", quoted(d.instance.GPUModel))
-		unknown = true
+	if strange != "" {
+		d.kind.note("%s stands for GPUs, %s, that are not in the catalogue", from, quoted(strange))
+		// What an agent sees, and Kubernetes does not count, may be for a screen.
+		unknown = unknown || d.typed && d.instance.GPUModel != "" || d.gpus > 0
 	}
 	return found{}, unknown
 }

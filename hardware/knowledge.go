@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// knowledge is one entry of the hybrid scheduler's knowledge base.
-type knowledge struct {
+// Knowledge is one entry of the hybrid scheduler's knowledge base.
+type Knowledge struct {
 	NodeName              string       `json:"nodeName"`
 	PerformanceRate       float64      `json:"performanceRate"`
 	PowerConsumptionWatts energy.Watts `json:"powerConsumptionWatts"`
@@ -22,8 +22,8 @@ type knowledge struct {
 
 // Suffixes that the knowledge base appends to node names, to tell a node's CPU from its GPU.
 const (
-	suffixCPU = "-cpu"
-	suffixGPU = "-gpu"
+	SuffixCPU = "-cpu"
+	SuffixGPU = "-gpu"
 )
 
 // OnGPU returns the class of work that a job of a class belongs to if it asks for GPUs: in the knowledge base, a node
@@ -50,7 +50,7 @@ func ReadKnowledgeBase(profilesYAML []byte) (byClass map[string]map[string]energ
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the knowledge base: %w", err)
 	}
-	var entries map[string][]knowledge
+	var entries map[string][]Knowledge
 	if err := yaml.UnmarshalStrict(text, &entries); err != nil {
 		return nil, nil, fmt.Errorf("reading the knowledge base: %w", err)
 	}
@@ -72,7 +72,7 @@ func ReadKnowledgeBase(profilesYAML []byte) (byClass map[string]map[string]energ
 		}
 		cpu, gpu := maps.Clone(exact), maps.Clone(exact)
 		for name, b := range exact {
-			for suffix, of := range map[string]map[string]energy.Benchmark{suffixCPU: cpu, suffixGPU: gpu} {
+			for suffix, of := range map[string]map[string]energy.Benchmark{SuffixCPU: cpu, SuffixGPU: gpu} {
 				node, found := strings.CutSuffix(name, suffix)
 				if _, taken := exact[node]; found && node != "" && !taken {
 					of[node] = b
@@ -84,7 +84,7 @@ func ReadKnowledgeBase(profilesYAML []byte) (byClass map[string]map[string]energ
 	return byClass, warnings, nil
 }
 
-func checkKnowledge(e knowledge) error {
+func checkKnowledge(e Knowledge) error {
 	const most = 1e12
 	switch {
 	case e.NodeName == "":

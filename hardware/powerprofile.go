@@ -17,7 +17,7 @@ func FromPowerProfile(o *v1alpha1.PowerProfile) (p *energy.Profile, pue float64,
 	p = &energy.Profile{
 		Name: o.Name, Idle: energy.Watts(s.IdleWatts), Max: energy.Watts(s.MaxWatts), Exponent: s.Exponent,
 		WakeUp: energy.Joules(s.WakeUpJoules), BootSeconds: s.BootSeconds, GPUIdle: energy.Watts(s.GPUIdleWatts),
-		GPUMax:     energy.Watts(s.GPUMaxWatts),
+		GPUMax: energy.Watts(s.GPUMaxWatts), Memory: energy.Watts(s.MemoryWatts),
 		GPUClasses: maps.Clone(s.GPUClasses), Source: s.Source,
 	}
 	for _, point := range s.Curve {
@@ -63,7 +63,8 @@ func ToPowerProfile(p *energy.Profile, pue float64) *v1alpha1.PowerProfile {
 			IdleWatts: float64(p.Idle), MaxWatts: float64(p.Max), Exponent: p.Exponent, WakeUpJoules: float64(p.WakeUp),
 			BootSeconds:  p.BootSeconds,
 			GPUIdleWatts: float64(p.GPUIdle), GPUMaxWatts: float64(p.GPUMax), GPUClasses: maps.Clone(p.GPUClasses),
-			Quality: p.Quality.String(), Source: p.Source,
+			MemoryWatts: float64(p.Memory),
+			Quality:     p.Quality.String(), Source: p.Source,
 		},
 	}
 	for _, point := range p.Curve {

@@ -18,6 +18,7 @@ func TestPowerProfileBackAndForth(t *testing.T) {
 			Name: "sleeps", Idle: 50, Max: 200, Exponent: 1.4, Sleep: 5, WakeUp: 6000, Quality: energy.Derived,
 			Source: "a book",
 		},
+		{Name: "memory", Idle: 50, Max: 200, Sleep: 50, Memory: 30},
 		{Name: "off when empty", Idle: 50, Max: 200, Sleep: 0},
 		{
 			Name: "gpus", Idle: 50, Max: 200, Sleep: 50, GPUIdle: 10, GPUMax: 70,

@@ -13,15 +13,25 @@ import (
 var (
 	clock  = regexp.MustCompile(`^[0-9.]+[gm]hz$`)
 	digits = regexp.MustCompile(`^[0-9]+$`)
-	slice  = regexp.MustCompile(`^[0-9]g\.[0-9]+gb$`) // of a GPU: compute slices and memory
+	// generations before "Core", graphics after "Ryzen"; "2660v2" becomes two words, and groups 1 and 2 keep them
+	trimmings = regexp.MustCompile(`^\d+th gen | with radeon.*|\b(\d{4}[a-z]{0,2})(v\d)\b`)
+	slice     = regexp.MustCompile(`^[0-9]g\.[0-9]+gb$`) // of a GPU: compute slices and memory
 )
 
 // words of a name, lower case, without trademarks.
 func words(name string) []string {
 	parts := func(c rune) bool { return !alphanumeric(c) && c != '.' && c != '+' }
 	all := strings.FieldsFunc(strings.ToLower(name), parts)
-	return slices.DeleteFunc(all, func(w string) bool { return w == "r" || w == "tm" })
+	all = slices.DeleteFunc(all, func(w string) bool { return w == "r" || w == "tm" })
+	if i := slices.Index(all, plus); i > 0 {
+		all[i-1] += "+"
+		all = slices.Delete(all, i, i+1)
+	}
+	return all
 }
+
+// plus stands for the sign in labels, which cannot have it.
+const plus = "plus"
 
 func alphanumeric(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
@@ -29,7 +39,7 @@ func alphanumeric(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <=
 // model in it. "Intel Xeon CPU @ 2.20GHz" without its clock would be any Xeon.
 func cpuSpellings(name string) []string {
 	var all, short []string
-	w := words(name)
+	w := words(trimmings.ReplaceAllString(strings.ToLower(name), "$1 $2"))
 	for i, word := range w {
 		switch {
 		case word == "cpu" || word == "processor":
@@ -78,4 +88,10 @@ func readGPU(product string) (spelling string, sevenths int, shared bool) {
 func slug(name string) string {
 	parts := strings.FieldsFunc(strings.Join(words(name), "-"), func(c rune) bool { return !alphanumeric(c) })
 	return strings.Join(parts, "-")
+}
+
+// Spell returns the form in which names of CPUs are compared.
+func Spell(cpu string) string {
+	all := cpuSpellings(cpu)
+	return all[len(all)-1]
 }

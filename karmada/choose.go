@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -59,17 +60,18 @@ const stock = "karmada-dynamic"
 
 var errNoOpinion = errors.New("the strategy has no opinion")
 
-// answer is where the replicas of a binding are, and what that was decided on: a new replica each, and the nodes of
-// clusters that may have some.
+// answer is where the replicas of a binding are, and what that was decided on: a new replica, and the nodes of clusters
+// that may have some.
 type answer struct {
 	targets []target
-	on      *sched.Snapshot
-	first   sched.Decision // about the first new replica
+	on      *sched.Snapshot // nil: no replica is new
+	first   sched.Decision  // about the first new replica
+	record  ledger.Record
 }
 
 // answer places all new replicas, or none. A node that stands for many has as much room as the fullest of them: where
 // that is too little, all nodes are looked at.
-func (q *question) answer(replicas int32) (*answer, error) {
+func (q *question) answer(replicas int32) (answer, error) {
 	a, err := q.divide(replicas)
 	if err != nil && len(q.Nodes) < len(q.all) {
 		q.Nodes = q.all
@@ -79,10 +81,10 @@ func (q *question) answer(replicas int32) (*answer, error) {
 }
 
 // divide places each replica where it costs least once those before it are placed.
-func (q *question) divide(replicas int32) (*answer, error) {
+func (q *question) divide(replicas int32) (answer, error) {
 	strategy, err := sched.ByName(q.strategy)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	a, err := q.plan(strategy, replicas, nil)
 	if err != nil || q.most == 0 || len(a.targets) <= q.most {
@@ -99,7 +101,7 @@ func (q *question) divide(replicas int32) (*answer, error) {
 		if err != nil {
 			break
 		}
-		order = append(order, clusterOf(one.first.Node))
+		order = append(order, ledger.ClusterOf(one.first.Node))
 	}
 	for _, last := range order[min(q.most-1, len(order)):] {
 		in := append(slices.Clone(order[:q.most-1]), last)
@@ -108,20 +110,22 @@ func (q *question) divide(replicas int32) (*answer, error) {
 			return a, nil
 		}
 	}
-	return nil, fmt.Errorf("no %d clusters together have room for all %d replicas", q.most, replicas)
+	return answer{}, fmt.Errorf("no %d clusters together have room for all %d replicas", q.most, replicas)
 }
 
 // plan places all replicas in some clusters; nil: in any.
-func (q *question) plan(strategy sched.Strategy, replicas int32, in func(cluster string) bool) (*answer, error) {
+func (q *question) plan(strategy sched.Strategy, replicas int32, in func(cluster string) bool) (answer, error) {
 	s := *q.Snapshot
 	s.Queue = slices.Repeat(s.Queue, int(replicas))
 	if in != nil {
-		s.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), func(n *sched.Node) bool { return !in(clusterOf(n.Name)) })
+		s.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), func(n *sched.Node) bool {
+			return !in(ledger.ClusterOf(n.Name))
+		})
 	}
 	plan := strategy.Plan(&s)
 	one := s
 	one.Queue = s.Queue[:1] // a record is of one job: what is decided about the first is decided again from it
-	a, of := &answer{on: &one, first: strategy.Plan(&one)[0]}, map[string]int32{}
+	a, of := answer{on: &one, first: strategy.Plan(&one)[0]}, map[string]int32{}
 	for _, t := range q.kept {
 		of[t.Name] += t.Replicas
 	}
@@ -129,11 +133,11 @@ func (q *question) plan(strategy sched.Strategy, replicas int32, in func(cluster
 		switch d := &plan[i]; {
 		case d.Node == "" && d.Reason.Kind == sched.NoRoom:
 			refused := append(slices.Clip(q.refused), fmt.Sprintf("%d of %d replicas have room", i, replicas))
-			return nil, errors.New(strings.Join(refused, "; "))
+			return answer{}, errors.New(strings.Join(refused, "; "))
 		case d.Node == "":
-			return nil, fmt.Errorf("%w: %s", errNoOpinion, d.Reason)
+			return answer{}, fmt.Errorf("%w: %s", errNoOpinion, d.Reason)
 		}
-		of[clusterOf(plan[i].Node)]++
+		of[ledger.ClusterOf(plan[i].Node)]++
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		a.targets = append(a.targets, target{name, of[name]})

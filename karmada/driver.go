@@ -9,15 +9,13 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -25,8 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -47,31 +43,27 @@ type Options struct {
 	Config *rest.Config // of Karmada's API server
 	View   func() *kube.View
 	Log    *slog.Logger
-	// Record, if set, takes decisions and what each was made on.
-	Record func(ledger.Record, *sched.Snapshot)
-	Clock  func() time.Time // nil: the real one
+	Record func(ledger.Record, *sched.Snapshot) // takes decisions and what each was made on
+	Clock  func() time.Time
 
 	// Estimator, if set, is where karmada-scheduler asks how many replicas a cluster has room for.
 	Estimator net.Listener
 	TLS       *tls.Config  // of it; nil: none
 	Metrics   net.Listener // where /metrics and /healthz are served; nil: nowhere
-	// Service is the host name under which karmada-scheduler reaches it; "": that is arranged elsewhere.
-	Service string
-	// Started, if set, is told of Jobs that have clusters.
-	Started func(job types.UID)
+	// Started, if set, is told of Jobs that have clusters, and of those for which none has room.
+	Started func(job types.UID, room bool)
 	// Moves are how many running Jobs, of those that may be interrupted, are moved in an hour at most; 0: none.
 	Moves float64
-	// Upstream names the official estimator of a cluster; nil: there is none.
-	Upstream func(cluster string) string
+	// Upstream is the address of the official estimator of a cluster, {cluster} being its name; "": there is none.
+	Upstream string
 }
 
 // Driver is what all parts share. Make it with [New].
 type Driver struct {
 	Options
-	client   kubernetes.Interface
-	dynamic  dynamic.Interface
-	members  *members
-	identity string
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	members *members
 
 	bound, joined, movable cache.SharedIndexInformer // bindings, clusters, Jobs that may be interrupted
 
@@ -80,20 +72,14 @@ type Driver struct {
 
 // New returns a driver that knows nothing yet.
 func New(o Options) (*Driver, error) {
-	d := &Driver{Options: o, identity: string(uuid.NewUUID())}
-	if d.Clock == nil {
-		d.Clock = time.Now
-	}
-	if d.Record == nil {
-		d.Record = func(ledger.Record, *sched.Snapshot) {}
-	}
+	d := &Driver{Options: o}
 	var err, errDynamic error
 	d.client, err = kubernetes.NewForConfig(o.Config)
 	d.dynamic, errDynamic = dynamic.NewForConfig(o.Config)
 	if err = errors.Join(err, errDynamic); err != nil {
 		return nil, fmt.Errorf("building clients: %w", err)
 	}
-	d.members = &members{config: o.Config, view: o.View, log: o.Log, of: map[string]*member{}}
+	d.members = &members{config: o.Config, view: o.View, of: map[string]*member{}}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(d.dynamic, time.Minute)
 	d.bound, d.joined = factory.ForResource(kube.Bindings).Informer(), factory.ForResource(clusterResource).Informer()
 	return d, errors.Join(d.bound.SetTransform(parse[binding]), d.joined.SetTransform(parse[cluster]),
@@ -103,39 +89,28 @@ func New(o Options) (*Driver, error) {
 // Run lets bindings go, answers karmada-scheduler, schedules what says schedulerName: kubenergy, and moves what may be
 // interrupted, until ctx ends. Any number of replicas may run.
 func (d *Driver) Run(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	group, ctx := errgroup.WithContext(ctx)
 	frees, places := newQueue(), newQueue() // so that letting go waits for no placing
 	synced, err := d.follow(ctx, frees, places)
 	if err != nil {
 		return err
 	}
-	part := func(name string, run func(context.Context) error) {
-		running.Go(func() {
-			if err := run(ctx); err != nil && ctx.Err() == nil {
-				d.Log.Error("a part has ended", "part", name, "error", err)
-				stop()
-			}
-		})
-	}
 	if d.Metrics != nil { // at once: a kubelet ends what shows no health while it waits for a large federation
-		part("metrics", func(ctx context.Context) error { return serveMetrics(ctx, d.Metrics) })
+		group.Go(func() error { return serveMetrics(ctx, d.Metrics) })
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil
+		return group.Wait()
 	}
 	if d.Estimator != nil {
-		part("estimator", newEstimator(d).serve)
+		group.Go(func() error { return newEstimator(d).serve(ctx) })
 	}
-	part("election", func(ctx context.Context) error { return d.campaign(ctx, places) })
-	part("moves", d.move)
-	part("looks", d.watchMembers)
-	part("frees", func(ctx context.Context) error { return d.work(ctx, frees, d.free) })
-	part("places", func(ctx context.Context) error { return d.work(ctx, places, d.settle) })
-	<-ctx.Done()
-	return nil
+	for _, part := range []func(){
+		func() { d.campaign(ctx, places) }, func() { d.move(ctx) }, func() { d.watchMembers(ctx) },
+		func() { d.work(ctx, frees, d.free) }, func() { d.work(ctx, places, d.settle) },
+	} {
+		group.Go(func() error { part(); return nil })
+	}
+	return group.Wait()
 }
 
 type queue = workqueue.TypedRateLimitingInterface[string] // of bindings, namespace/name
@@ -146,25 +121,24 @@ func newQueue() queue {
 }
 
 // watchMembers looks at every member at least every ten seconds, so that the minute of a waiting pod begins in time.
-func (d *Driver) watchMembers(ctx context.Context) error {
+func (d *Driver) watchMembers(ctx context.Context) {
 	for kube.Pause(ctx, believed/6) {
 		for _, c := range d.clusters() {
 			panics.Survive(d.Log, "karmada", "looking at a cluster", func() { d.members.look(c.Name, d.Clock()) })
 		}
 	}
-	return nil
 }
 
 var errPanic = errors.New("it panicked")
 
 // work does what is to be done about the bindings of a queue until ctx ends.
-func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *binding) error) error {
+func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *binding) error) {
 	stop := context.AfterFunc(ctx, q.ShutDown)
 	defer stop()
 	for {
 		key, down := q.Get()
 		if down {
-			return nil
+			return
 		}
 		if b := d.binding(key); b != nil {
 			err := errPanic
@@ -203,9 +177,9 @@ func (d *Driver) settle(ctx context.Context, b *binding) error {
 		return d.place(ctx, b)
 	}
 	if b.Generation != b.Status.SchedulerObservedGeneration {
-		_, err := d.patch(ctx, b, "status", map[string]any{
+		_, err := d.patch(ctx, b, map[string]any{
 			"status": map[string]any{"schedulerObservedGeneration": b.Generation},
-		})
+		}, "status")
 		return err
 	}
 	return nil
@@ -258,29 +232,30 @@ func (d *Driver) follow(ctx context.Context, frees, places queue) (
 	}
 	held := labelled(v1alpha1.LabelHeld)
 	d.movable = labelled(v1alpha1.LabelInterruptible + "=true")
-	add := func(q queue, suffix string) func(any) {
+	named := func(do func(key string)) func(any) {
 		return func(o any) {
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
-				q.Add(key + suffix)
+				do(key)
 			}
 		}
 	}
 	both := func(o any) {
-		if b := o.(*binding); d.Started != nil && len(b.Spec.Clusters) > 0 {
-			d.Started(types.UID(b.Spec.Resource.UID))
+		b := o.(*binding)
+		if d.Started != nil && (len(b.Spec.Clusters) > 0 || b.lacksRoom()) {
+			d.Started(types.UID(b.Spec.Resource.UID), !b.lacksRoom())
 		}
-		add(frees, "")(o)
-		add(places, "")(o)
+		frees.Add(b.key())
+		places.Add(b.key())
 	}
 	saw := func(o any) {
 		c := o.(*cluster)
 		changed, err := d.members.saw(ctx, c)
-		if err = errors.Join(err, d.announce(ctx, c.Name)); err != nil {
+		if err != nil {
 			d.Log.Warn("following a cluster", "error", err)
 		}
 		for _, b := range bindings(d.bound.GetStore().List()) {
 			if changed && b.Spec.SchedulerName == SchedulerName && (b.duplicated() || b.waits(d.gone)) {
-				places.Add(b.Namespace + "/" + b.Name)
+				places.Add(b.key())
 			}
 		}
 	}
@@ -293,47 +268,14 @@ func (d *Driver) follow(ctx context.Context, frees, places queue) (
 		}
 		return err
 	}
-	err = errors.Join(
-		handle(d.bound, both, both, nil),
-		handle(d.joined, saw, saw, func(o any) {
-			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
-				d.members.lost(key)
-			}
-		}),
-		handle(held, nil, add(frees, "-job"), add(frees, "-job")), // what was held is, or is not, any more
-	)
+	free := named(func(job string) { frees.Add(job + "-job") }) // what was held is, or is not, any more
+	err = errors.Join(handle(d.bound, both, both, nil), handle(d.joined, saw, saw, named(d.members.lost)),
+		handle(held, nil, free, free))
 	for _, i := range []cache.SharedIndexInformer{d.bound, d.joined, held, d.movable} {
 		go i.RunWithContext(ctx)
 		synced = append(synced, i.HasSynced)
 	}
 	return synced, err
-}
-
-// estimatorPort is where karmada-scheduler looks for estimators.
-const estimatorPort = 10352
-
-// announce makes the Service by which karmada-scheduler finds the estimator of a cluster, unless it has one.
-func (d *Driver) announce(ctx context.Context, cluster string) error {
-	if d.Service == "" || d.Estimator == nil {
-		return nil
-	}
-	_, port, err := net.SplitHostPort(d.Estimator.Addr().String())
-	if err != nil {
-		return err
-	}
-	_, err = d.client.CoreV1().Services(karmadaSystem).Create(ctx, &v1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "karmada-scheduler-estimator-" + cluster, Labels: map[string]string{
-			"app.kubernetes.io/managed-by": "kubenergy-karmada",
-		}},
-		Spec: v1.ServiceSpec{
-			Type: v1.ServiceTypeExternalName, ExternalName: d.Service,
-			Ports: []v1.ServicePort{{Name: "grpc", Port: estimatorPort, TargetPort: intstr.Parse(port)}},
-		},
-	}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
 }
 
 // byCluster finds bindings by where they were sent.
@@ -369,25 +311,11 @@ func (d *Driver) leads() bool {
 }
 
 // campaign holds the Lease as long as it can, and tries again.
-func (d *Driver) campaign(ctx context.Context, places queue) error {
-	for ctx.Err() == nil {
-		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-			Lock: &resourcelock.LeaseLock{
-				LeaseMeta: metav1.ObjectMeta{Namespace: karmadaSystem, Name: LeaseName},
-				Client:    d.client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: d.identity},
-			},
-			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
-			ReleaseOnCancel: true, Name: LeaseName,
-			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(term context.Context) {
-					d.term.Store(&term)
-					for _, key := range d.bound.GetStore().ListKeys() { // what has waited for a leader
-						places.Add(key)
-					}
-				},
-				OnStoppedLeading: func() {}, // its term has ended
-			},
-		})
-	}
-	return nil
+func (d *Driver) campaign(ctx context.Context, places queue) {
+	kube.Lead(ctx, d.client, karmadaSystem, LeaseName, string(uuid.NewUUID()), func(term context.Context) {
+		d.term.Store(&term)
+		for _, key := range d.bound.GetStore().ListKeys() { // what has waited for a leader
+			places.Add(key)
+		}
+	})
 }

@@ -58,7 +58,7 @@ func federated(tb testing.TB, clusters, nodes int, clock func() time.Time) *Driv
 	if err := d.bound.AddIndexers(indexers); err != nil {
 		tb.Fatal(err)
 	}
-	d.members = &members{view: func() *kube.View { return d.View() }, log: d.Log, of: map[string]*member{}}
+	d.members = &members{view: func() *kube.View { return d.View() }, of: map[string]*member{}}
 	capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("32Gi")}
 	d.joined = fill[*cluster](tb)
 	var sites []*sched.Site
@@ -121,15 +121,15 @@ func TestRoomOfWhatIsOnItsWay(t *testing.T) {
 	d := federated(t, 2, 2, func() time.Time { return now })
 	for i, want := range []string{"[{c000 3}]", "[{c000 3}]", "[{c000 2} {c001 1}]", "[{c001 3}]"} {
 		b := divided(t, fmt.Sprint("b", i), 3)
-		to, _, err := d.answer(t.Context(), b, nil, "")
-		if err != nil || fmt.Sprint(to) != want {
-			t.Errorf("the %d-th went to %v (%v), want %s", i, to, err, want)
+		a, err := d.answer(t.Context(), b, nil, "")
+		if err != nil || fmt.Sprint(a.targets) != want {
+			t.Errorf("the %d-th went to %v (%v), want %s", i, a.targets, err, want)
 		}
-		d.settled(t, b, to)
+		d.settled(t, b, a.targets)
 	}
 	now = now.Add(arrival + lookEvery)
-	if to, _, err := d.answer(t.Context(), divided(t, "late", 8), nil, ""); err != nil || fmt.Sprint(to) != "[{c000 8}]" {
-		t.Errorf("half a minute later it went to %v (%v)", to, err)
+	if a, err := d.answer(t.Context(), divided(t, "late", 8), nil, ""); err != nil || fmt.Sprint(a.targets) != "[{c000 8}]" {
+		t.Errorf("half a minute later it went to %v (%v)", a.targets, err)
 	}
 }
 
@@ -152,7 +152,7 @@ func BenchmarkAnswer(b *testing.B) {
 			}
 			asked := divided(b, "asked", 1)
 			for b.Loop() {
-				if _, _, err := d.answer(b.Context(), asked, nil, ""); err != nil {
+				if _, err := d.answer(b.Context(), asked, nil, ""); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -167,11 +167,11 @@ func BenchmarkQueue(b *testing.B) {
 		d := federated(b, 100, 50, running())
 		for i := range 5000 {
 			asked := divided(b, fmt.Sprint("b", i), 1)
-			to, _, err := d.answer(b.Context(), asked, nil, "")
+			a, err := d.answer(b.Context(), asked, nil, "")
 			if err != nil {
 				b.Fatal(err)
 			}
-			d.settled(b, asked, to)
+			d.settled(b, asked, a.targets)
 		}
 	}
 }
@@ -181,12 +181,12 @@ func TestRoomOfMoreThanNodesHold(t *testing.T) {
 	d := federated(t, 2, 2, func() time.Time { return noon })
 	huge := divided(t, "huge", math.MaxInt32)
 	d.settled(t, huge, []target{{"c000", math.MaxInt32}})
-	if to, _, err := d.answer(t.Context(), divided(t, "b", 1), nil, ""); err != nil || fmt.Sprint(to) != "[{c001 1}]" {
-		t.Errorf("%v, %v", to, err)
+	if a, err := d.answer(t.Context(), divided(t, "b", 1), nil, ""); err != nil || fmt.Sprint(a.targets) != "[{c001 1}]" {
+		t.Errorf("%v, %v", a.targets, err)
 	}
 	huge.Spec.ReplicaRequirements = nil
-	if to, _, err := d.answer(t.Context(), divided(t, "b", 1), nil, ""); err != nil || fmt.Sprint(to) != "[{c000 1}]" {
-		t.Errorf("beside what requests nothing: %v, %v", to, err)
+	if a, err := d.answer(t.Context(), divided(t, "b", 1), nil, ""); err != nil || fmt.Sprint(a.targets) != "[{c000 1}]" {
+		t.Errorf("beside what requests nothing: %v, %v", a.targets, err)
 	}
 }
 
@@ -225,6 +225,22 @@ func TestLeadsInItsTermOnly(t *testing.T) {
 	end()
 	if d.term.Store(&term); d.leads() {
 		t.Error("it leads after its term")
+	}
+}
+
+// A member that lists more than Kubernetes is made for, on however many pages, is left out.
+func TestMembersListNoMoreThanTheyMay(t *testing.T) {
+	page := &v1.PodList{Items: make([]v1.Pod, mostListed/2+1)}
+	b := &bounded{ListWatch: &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return page, nil },
+	}}
+	for range 2 {
+		if _, err := b.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := b.ListWithContext(t.Context(), metav1.ListOptions{Continue: "more"}); err == nil {
+		t.Error("it may list any number")
 	}
 }
 

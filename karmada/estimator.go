@@ -7,20 +7,23 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
@@ -30,11 +33,11 @@ import (
 )
 
 // The estimator's protocol, as karmada-scheduler speaks it: pkg/estimator/pb/estimator.proto of Karmada. Messages are
-// read as far as they are needed, and handed on as they are.
+// read as far as they are needed, and handed on as they are: to the library all that they hold is unknown.
 const (
-	estimatorService = "github.com.karmada_io.karmada.pkg.estimator.service.Estimator"
-	maxReplicas      = "MaxAvailableReplicas"
-	noOpinion        = int64(-1)
+	estimatorService = "/github.com.karmada_io.karmada.pkg.estimator.service.Estimator/"
+	maxReplicas      = estimatorService + "MaxAvailableReplicas"
+	noOpinion        = -1
 	patience         = time.Minute     // that a binding waits for the clusters that we like best
 	remembered       = 2 * time.Second // an answer: karmada-scheduler asks for each cluster at once
 	mostWaiting      = 8               // bindings that one answer is about
@@ -43,22 +46,6 @@ const (
 	glance           = 30 * time.Millisecond
 )
 
-// raw hands messages on as bytes.
-type raw struct{}
-
-func (raw) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-func (raw) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize() //nolint:misspell // its name
-	return nil
-}
-
-func (raw) Name() string { return "proto" }
-
-var _ encoding.CodecV2 = raw{}
-
 // estimator answers for all clusters how many replicas they have room for: those that work should go to as many as the
 // official estimator says, the others none. Where we have no opinion it is the official answer alone.
 type estimator struct {
@@ -66,16 +53,16 @@ type estimator struct {
 
 	mu    sync.Mutex
 	known map[string]*opinion         // by requirements, and what waits with them
-	told  map[types.UID]string        // of bindings, what was recorded last
+	told  *cache.LRUExpireCache       // of bindings, by UID: what was recorded last
 	conns map[string]*grpc.ClientConn // to official estimators, by address
 
-	complains flowcontrol.PassiveRateLimiter
+	complains rate.Sometimes
 }
 
 func newEstimator(d *Driver) *estimator {
 	return &estimator{
-		Driver: d, known: map[string]*opinion{}, told: map[types.UID]string{}, conns: map[string]*grpc.ClientConn{},
-		complains: flowcontrol.NewTokenBucketPassiveRateLimiter(1.0/60, 1),
+		Driver: d, known: map[string]*opinion{}, told: cache.NewLRUExpireCache(mostTold),
+		conns: map[string]*grpc.ClientConn{}, complains: rate.Sometimes{Interval: time.Minute},
 	}
 }
 
@@ -88,77 +75,79 @@ type opinion struct {
 
 // serve answers until ctx ends.
 func (e *estimator) serve(ctx context.Context) error {
-	options := []grpc.ServerOption{grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(1 << 20)}
+	options := []grpc.ServerOption{grpc.UnknownServiceHandler(e.handle), grpc.MaxRecvMsgSize(1 << 20)}
 	if e.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(e.TLS)))
 	}
 	server := grpc.NewServer(options...)
-	description := &grpc.ServiceDesc{ServiceName: estimatorService, HandlerType: (*any)(nil)}
-	for _, method := range []string{maxReplicas, "MaxAvailableComponentSets", "GetUnschedulableReplicas"} {
-		description.Methods = append(description.Methods, grpc.MethodDesc{MethodName: method, Handler: func(_ any,
-			ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor,
-		) (any, error) {
-			var request []byte
-			if err := decode(&request); err != nil {
-				return nil, err
-			}
-			answer, err := e.answer(ctx, method, request)
-			return &answer, err
-		}})
-	}
-	server.RegisterService(description, struct{}{})
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()
 	return server.Serve(e.Estimator)
 }
 
+// handle answers one request.
+func (e *estimator) handle(_ any, stream grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(stream)
+	if !strings.HasPrefix(method, estimatorService) {
+		return status.Errorf(codes.Unimplemented, "%.80q is no method of an estimator", method)
+	}
+	var request emptypb.Empty
+	if err := stream.RecvMsg(&request); err != nil {
+		return err
+	}
+	answer, err := e.answer(stream.Context(), method, &request)
+	if err != nil {
+		return err
+	}
+	return stream.SendMsg(answer)
+}
+
 // answer asks the official estimator, and takes what it says for the clusters that are not to have the work as none.
 // Where it fails, the others count by what karmada-scheduler itself knows of them.
-func (e *estimator) answer(ctx context.Context, method string, request []byte) ([]byte, error) {
-	r, err := readRequest(request)
+func (e *estimator) answer(ctx context.Context, method string, request *emptypb.Empty) (proto.Message, error) {
+	cluster, needs, err := readRequest(request.ProtoReflect().GetUnknown())
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if e.cluster(r.cluster) == nil {
-		return nil, status.Errorf(codes.NotFound, "cluster %.80q is not a member", r.cluster)
+	if e.cluster(cluster) == nil {
+		return nil, status.Errorf(codes.NotFound, "cluster %.80q is not a member", cluster)
 	}
-	official, err := e.official(ctx, r.cluster, method, request)
+	official, err := e.official(ctx, cluster, method, request)
 	if method != maxReplicas {
 		return official, err
 	}
 	if err != nil {
-		if e.complains.TryAccept() {
-			e.Log.Warn("asking the official estimator", "cluster", r.cluster, "error", err)
-		}
-		official = number(noOpinion)
+		e.complains.Do(func() { e.Log.Warn("asking the official estimator", "cluster", cluster, "error", err) })
+		official = wrapperspb.Int32(noOpinion)
 	}
 	why, targets := "it panicked", map[string]bool(nil)
 	panics.Survive(e.Log, "karmada", "answering karmada-scheduler", func() {
-		targets, why = e.opinion(ctx, policy.ResourcesOf(r.needs))
+		targets, why = e.opinion(ctx, policy.ResourcesOf(needs))
 	})
 	switch {
 	case targets == nil:
-	case targets[r.cluster]:
+	case targets[cluster]:
 		why = "meant"
 	default:
-		why, official = "not meant", number(0)
+		why, official = "not meant", wrapperspb.Int32(0)
 	}
 	answers.WithLabelValues(why).Inc()
 	return official, nil
 }
 
 // official is the answer of the official estimator; without one there is no opinion.
-func (e *estimator) official(ctx context.Context, cluster, method string, request []byte) ([]byte, error) {
-	if e.Upstream == nil {
-		return number(noOpinion), nil
+func (e *estimator) official(ctx context.Context, cluster, method string, request proto.Message) (
+	proto.Message, error,
+) {
+	if e.Upstream == "" {
+		return wrapperspb.Int32(noOpinion), nil
 	}
-	conn, err := e.dial(e.Upstream(cluster))
+	conn, err := e.dial(strings.ReplaceAll(e.Upstream, "{cluster}", cluster))
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	var answer []byte
-	err = conn.Invoke(ctx, "/"+estimatorService+"/"+method, &request, &answer, grpc.ForceCodecV2(raw{}))
-	return answer, err
+	answer := new(emptypb.Empty)
+	return answer, conn.Invoke(ctx, method, request, answer)
 }
 
 func (e *estimator) dial(address string) (*grpc.ClientConn, error) {
@@ -234,7 +223,7 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) (targe
 
 // advise returns where a binding that keeps some clusters should go; nil: anywhere, and why.
 func (e *estimator) advise(ctx context.Context, b *binding, kept []target) (targets []target, why string) {
-	targets, entry, err := e.Driver.answer(ctx, b, kept, "")
+	a, err := e.Driver.answer(ctx, b, kept, "")
 	switch {
 	case errors.Is(err, errNoOpinion):
 		return nil, "no signals"
@@ -242,20 +231,14 @@ func (e *estimator) advise(ctx context.Context, b *binding, kept []target) (targ
 		return nil, "the workload cannot be read"
 	case err != nil:
 		return nil, "no room"
-	case entry == nil:
+	case a.on == nil:
 		return nil, "no replica is new"
 	}
-	e.mu.Lock()
-	again := e.told[b.UID] == entry.record.Message
-	if len(e.told) > mostTold {
-		clear(e.told)
+	last, _ := e.told.Get(b.UID)
+	if e.told.Add(b.UID, a.record.Message, time.Hour); last != a.record.Message {
+		e.Record(a.record, a.on)
 	}
-	e.told[b.UID] = entry.record.Message
-	e.mu.Unlock()
-	if !again {
-		e.Record(entry.record, entry.on)
-	}
-	return targets, ""
+	return a.targets, ""
 }
 
 // waiting are a few of the bindings that wait for karmada-scheduler, and not for long, with these needs, where the
@@ -295,87 +278,53 @@ func (b *binding) since() time.Time {
 	return since
 }
 
-// asked is what a request says.
-type asked struct {
-	cluster string
-	needs   v1.ResourceList
-}
-
-// readRequest reads the cluster (field 1) and the resources of a replica (field 2, in it field 5: a map of quantities).
-func readRequest(data []byte) (r asked, err error) {
-	r.needs = v1.ResourceList{}
-	err = fields(data, func(number protowire.Number, value []byte) error {
-		switch number {
-		case 1:
-			r.cluster = string(value)
-		case 2:
-			return fields(value, func(number protowire.Number, entry []byte) error {
-				if number != 5 {
-					return nil
-				}
-				return r.quantity(entry)
-			})
-		}
-		return nil
-	})
-	return r, err
-}
-
 // quantityText is what karmada-scheduler writes. The parser of quantities would compute 1e-999999999 for ever, and a
 // replica that needs less than nothing would have room everywhere.
 var quantityText = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,9})?([numkMGTPE]|[KMGTPE]i|[eE]-?[0-9]{1,2})?$`)
 
-// quantity reads an entry: a name (field 1), and a quantity (field 2, in it field 1: its text).
-func (r *asked) quantity(entry []byte) error {
-	var name, text string
-	err := fields(entry, func(number protowire.Number, value []byte) error {
-		if number == 1 {
-			name = string(value)
-			return nil
+// readRequest reads the cluster (field 1) and the resources of a replica (field 2, in it field 5: a map of names, field
+// 1, to quantities, field 2, which are a text, field 1).
+func readRequest(request []byte) (cluster string, needs v1.ResourceList, err error) {
+	var r reader
+	needs = v1.ResourceList{}
+	for _, entry := range r.all(r.last(request, 2), 5) {
+		name, text := string(r.last(entry, 1)), string(r.last(r.last(entry, 2), 1))
+		if !quantityText.MatchString(text) {
+			return "", nil, fmt.Errorf("%.40q is no quantity", text)
 		}
-		return fields(value, func(_ protowire.Number, value []byte) error {
-			text = string(value)
-			return nil
-		})
-	})
-	if err != nil {
-		return err
+		if needs[v1.ResourceName(name)], err = resource.ParseQuantity(text); err != nil {
+			return "", nil, err
+		}
 	}
-	if !quantityText.MatchString(text) {
-		return fmt.Errorf("%.40q is no quantity", text)
-	}
-	r.needs[v1.ResourceName(name)], err = resource.ParseQuantity(text)
-	return err
+	return string(r.last(request, 1)), needs, r.err
 }
 
-// fields calls of with each field of a message that holds bytes.
-func fields(data []byte, of func(number protowire.Number, value []byte) error) error {
-	for len(data) > 0 {
-		number, kind, n := protowire.ConsumeTag(data)
+// reader reads messages, and remembers that one could not be read.
+type reader struct{ err error }
+
+// all returns what a field of bytes holds, each time that it is in a message.
+func (r *reader) all(message []byte, field protowire.Number) (values [][]byte) {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeField(message)
 		if n < 0 {
-			return protowire.ParseError(n)
+			r.err = protowire.ParseError(n)
+			return nil
 		}
-		data = data[n:]
-		if kind != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(number, kind, data); n < 0 {
-				return protowire.ParseError(n)
-			}
-			data = data[n:]
-			continue
+		if number == field && kind == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(message)
+			value, _ := protowire.ConsumeBytes(message[tag:])
+			values = append(values, value)
 		}
-		value, n := protowire.ConsumeBytes(data)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		if err := of(number, value); err != nil {
-			return fmt.Errorf("field %d: %w", number, err)
-		}
-		data = data[n:]
+		message = message[n:]
 	}
-	return nil
+	return values
 }
 
-// number is an answer.
-func number(v int64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(v))
+// last returns what counts of them.
+func (r *reader) last(message []byte, field protowire.Number) []byte {
+	values := r.all(message, field)
+	if len(values) == 0 {
+		return nil
+	}
+	return values[len(values)-1]
 }

@@ -1,7 +1,6 @@
 package karmada
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -17,6 +16,9 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -54,6 +56,13 @@ func TestNoOpinionOfWhatIsNotSupported(t *testing.T) {
 	}
 }
 
+// asks is a request as the library hands it to the estimator.
+func asks(cluster string, needs map[string]string) *emptypb.Empty {
+	m := new(emptypb.Empty)
+	m.ProtoReflect().SetUnknown(request(cluster, needs))
+	return m
+}
+
 // If our opinion panics, karmada-scheduler gets the official answer.
 func TestAnswerSurvivesPanics(t *testing.T) {
 	d := federated(t, 1, 1, func() time.Time { return noon })
@@ -64,10 +73,10 @@ func TestAnswerSurvivesPanics(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.View = func() *kube.View { panic("a mistake") }
-	asked := request("c000", map[string]string{"cpu": "2", "memory": "1Gi"})
+	asked := asks("c000", map[string]string{"cpu": "2", "memory": "1Gi"})
 	answer, err := newEstimator(d).answer(t.Context(), maxReplicas, asked)
-	if err != nil || !bytes.Equal(answer, number(noOpinion)) {
-		t.Errorf("%x, %v", answer, err)
+	if err != nil || !proto.Equal(answer, wrapperspb.Int32(noOpinion)) {
+		t.Errorf("%v, %v", answer, err)
 	}
 }
 
@@ -105,7 +114,7 @@ func TestNoOpinionBesideOtherModes(t *testing.T) {
 // Clusters that are not members are not asked about.
 func TestAnswerWithoutTheOfficialOne(t *testing.T) {
 	d := federated(t, 2, 1, func() time.Time { return noon })
-	d.Upstream = func(string) string { return "127.0.0.1:1" }
+	d.Upstream = "127.0.0.1:1"
 	b := divided(t, "b", 1)
 	b.Spec.SchedulerName, b.CreationTimestamp.Time = "default-scheduler", noon
 	if err := d.bound.GetStore().Add(b); err != nil {
@@ -113,13 +122,13 @@ func TestAnswerWithoutTheOfficialOne(t *testing.T) {
 	}
 	e := newEstimator(d)
 	needs := map[string]string{"cpu": "2", "memory": "1Gi"}
-	for cluster, want := range map[string]int64{"c000": noOpinion, "c001": 0} {
-		if answer, err := e.answer(t.Context(), maxReplicas, request(cluster, needs)); err != nil ||
-			!bytes.Equal(answer, number(want)) {
-			t.Errorf("%s: %x, %v, want %d", cluster, answer, err, want)
+	for cluster, want := range map[string]int32{"c000": noOpinion, "c001": 0} {
+		if answer, err := e.answer(t.Context(), maxReplicas, asks(cluster, needs)); err != nil ||
+			!proto.Equal(answer, wrapperspb.Int32(want)) {
+			t.Errorf("%s: %v, %v, want %d", cluster, answer, err, want)
 		}
 	}
-	if _, err := e.answer(t.Context(), maxReplicas, request("absent", needs)); status.Code(err) != codes.NotFound {
+	if _, err := e.answer(t.Context(), maxReplicas, asks("absent", needs)); status.Code(err) != codes.NotFound {
 		t.Error(err)
 	}
 }
@@ -139,7 +148,9 @@ func TestEstimatorClientCA(t *testing.T) {
 	if err != nil || o.TLS.ClientAuth != tls.RequireAndVerifyClientCert || o.TLS.ClientCAs == nil {
 		t.Errorf("%+v, %v", o.TLS, err)
 	}
-	for _, bad := range []Flags{{clientCA: f.cert}, {cert: f.cert, key: f.key, clientCA: f.key}} {
+	for _, bad := range []Flags{
+		{clientCA: f.cert}, {cert: f.cert, key: f.key, clientCA: f.key}, {upstream: "estimator:10352"},
+	} {
 		if o, err := bad.Options(nil, nil); err == nil {
 			t.Errorf("%+v is taken: %+v", bad, o.TLS)
 		}
@@ -163,7 +174,7 @@ func TestMetrics(t *testing.T) {
 	if err := d.bound.GetStore().Add(b); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newEstimator(d).answer(t.Context(), maxReplicas, request("c000", needs)); err != nil {
+	if _, err := newEstimator(d).answer(t.Context(), maxReplicas, asks("c000", needs)); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{

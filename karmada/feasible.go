@@ -188,42 +188,16 @@ func (a *affinity) matches(c *cluster) bool {
 	return a.FieldSelector == nil || c.hasFields(a.FieldSelector.MatchExpressions)
 }
 
-// hasFields reports whether provider, region and zones of a cluster meet all that is required.
+// hasFields reports whether provider, region and zones of a cluster meet all that is required. Karmada lets policies
+// ask for them by In and NotIn alone.
 func (c *cluster) hasFields(required []v1.NodeSelectorRequirement) bool {
-	fields := &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
-	for name, value := range map[string]string{"provider": c.Spec.Provider, "region": c.Spec.Region} {
-		if value != "" {
-			fields.Labels[name] = value
-		}
-	}
+	has := map[string][]string{"provider": {c.Spec.Provider}, "region": {c.Spec.Region}, "zone": c.Spec.Zones}
 	for _, r := range required {
-		if r.Key == "zone" {
-			if !zonesMatch(&r, c.Spec.Zones) {
-				return false
-			}
-			continue
-		}
-		s, err := nodeaffinity.NewNodeSelector(&v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchExpressions: []v1.NodeSelectorRequirement{r},
-		}}})
-		if err != nil || !s.Match(fields) {
+		one := slices.ContainsFunc(r.Values, func(value string) bool { return slices.Contains(has[r.Key], value) })
+		wanted := r.Operator == v1.NodeSelectorOpIn
+		if one != wanted || !wanted && r.Operator != v1.NodeSelectorOpNotIn {
 			return false
 		}
 	}
 	return true
-}
-
-func zonesMatch(r *v1.NodeSelectorRequirement, zones []string) bool {
-	meets := slices.ContainsFunc(zones, func(z string) bool { return slices.Contains(r.Values, z) })
-	switch r.Operator {
-	case v1.NodeSelectorOpIn:
-		return meets
-	case v1.NodeSelectorOpNotIn:
-		return !meets
-	case v1.NodeSelectorOpExists:
-		return len(zones) > 0
-	case v1.NodeSelectorOpDoesNotExist:
-		return len(zones) == 0
-	}
-	return false
 }

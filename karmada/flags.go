@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
@@ -17,18 +18,15 @@ import (
 
 // Flags are those of kubenergy-karmada.
 type Flags struct {
-	listen, service, cert, key, clientCA, upstream, metrics string
-	moves                                                   float64
-	Records                                                 central.Options // of the federation's controller
+	listen, cert, key, clientCA, upstream, metrics string
+	moves                                          float64
+	Records                                        central.Options // of the federation's controller
 }
 
 // Add adds the flags.
 func (f *Flags) Add(set *flag.FlagSet) {
 	set.StringVar(&f.listen, "estimator-bind-address", ":10352", "`address` on which karmada-scheduler asks how much "+
 		"room a cluster has; empty: it is not answered")
-	set.StringVar(&f.service, "estimator-service", "", "host `name` under which karmada-scheduler reaches that "+
-		"address: a Service karmada-scheduler-estimator-CLUSTER is made for each cluster that has none; empty: none "+
-		"is made")
 	set.StringVar(&f.metrics, "metrics-bind-address", ":8080", "`address` on which /metrics and /healthz are served, "+
 		"without TLS; empty: they are not")
 	set.StringVar(&f.cert, "tls-cert-file", "", "`file` with the estimator's certificate; without one it answers "+
@@ -48,9 +46,13 @@ func (f *Flags) Add(set *flag.FlagSet) {
 
 // Options reads the flags.
 func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err error) {
-	o = Options{Config: config, Log: log, Service: f.service, Moves: f.moves}
+	o = Options{Config: config, Log: log, Clock: time.Now, Moves: f.moves, Upstream: f.upstream}
 	if f.moves < 0 {
 		return o, errors.New("--moves-per-hour: want a number that is not negative")
+	}
+	if f.upstream != "" && !strings.Contains(f.upstream, "{cluster}") {
+		return o, fmt.Errorf("--official-estimator is %q: put {cluster} where the name of the cluster stands, as in "+
+			"karmada-scheduler-estimator-{cluster}:10352", f.upstream)
 	}
 	if f.cert != "" || f.key != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
@@ -68,9 +70,6 @@ func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err e
 			return o, errors.New("--estimator-client-ca-file: also set --tls-cert-file and --tls-private-key-file")
 		}
 		o.TLS.ClientCAs, o.TLS.ClientAuth = pool, tls.RequireAndVerifyClientCert
-	}
-	if f.upstream != "" {
-		o.Upstream = func(cluster string) string { return strings.ReplaceAll(f.upstream, "{cluster}", cluster) }
 	}
 	if f.listen != "" {
 		if o.Estimator, err = net.Listen("tcp", f.listen); err != nil {

@@ -22,11 +22,11 @@ func request(cluster string, needs map[string]string) []byte {
 }
 
 func TestReadRequest(t *testing.T) {
-	r, err := readRequest(request("north", map[string]string{"cpu": "1500m", "memory": "2Gi"}))
-	if err != nil || r.cluster != "north" {
-		t.Fatalf("%+v: %v", r, err)
+	cluster, needs, err := readRequest(request("north", map[string]string{"cpu": "1500m", "memory": "2Gi"}))
+	if err != nil || cluster != "north" {
+		t.Fatalf("%s %+v: %v", cluster, needs, err)
 	}
-	if got := policy.ResourcesOf(r.needs); got.MilliCPU != 1500 || got.Memory != 2<<30 {
+	if got := policy.ResourcesOf(needs); got.MilliCPU != 1500 || got.Memory != 2<<30 {
 		t.Errorf("%+v", got)
 	}
 	for _, garbage := range [][]byte{
@@ -36,8 +36,8 @@ func TestReadRequest(t *testing.T) {
 		request("north", map[string]string{"cpu": "-1"}),
 		request("north", map[string]string{"cpu": "1e-999999999"}), // which the parser would count down one by one
 	} {
-		if r, err := readRequest(garbage); err == nil {
-			t.Errorf("%q was read as %+v", garbage, r)
+		if cluster, needs, err := readRequest(garbage); err == nil {
+			t.Errorf("%q was read as %s %+v", garbage, cluster, needs)
 		}
 	}
 }
@@ -50,11 +50,11 @@ func FuzzRequest(f *testing.F) {
 	f.Add(request("south", map[string]string{"cpu": "1e9"}))
 	f.Add([]byte{0x08, 0x01, 0x12, 0x00})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := readRequest(data)
+		_, needs, err := readRequest(data)
 		if err != nil {
 			return
 		}
-		if got := policy.ResourcesOf(r.needs); got.MilliCPU < 0 || got.Memory < 0 || got.GPU < 0 {
+		if got := policy.ResourcesOf(needs); got.MilliCPU < 0 || got.Memory < 0 || got.GPU < 0 {
 			t.Errorf("it needs %+v", got)
 		}
 	})

@@ -3,7 +3,6 @@ package karmada
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -13,9 +12,11 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -37,7 +38,6 @@ const lookEvery = time.Second
 type members struct {
 	config *rest.Config // of Karmada's API server, through which members are reached
 	view   func() *kube.View
-	log    *slog.Logger
 
 	mu sync.Mutex
 	of map[string]*member
@@ -82,7 +82,6 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 		return was.Generation != c.Generation || !maps.Equal(was.Labels, c.Labels) || was.ready() != c.ready() ||
 			!reflect.DeepEqual(was.Status.APIEnablements, c.Status.APIEnablements), nil
 	}
-	m.drop(c.Name)
 	config := rest.CopyConfig(m.config)
 	config.Host = fmt.Sprintf("%s/apis/%s/clusters/%s/proxy", strings.TrimSuffix(config.Host, "/"),
 		clusterResource.GroupVersion(), c.Name)
@@ -91,24 +90,51 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 		return true, fmt.Errorf("reaching cluster %s: %w", c.Name, err)
 	}
 	ctx, stop := context.WithCancel(ctx)
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kube.Trim))
-	known := &member{
-		cluster: c, stop: stop, waits: map[types.UID]time.Time{},
-		nodes: factory.Core().V1().Nodes().Informer(), pods: factory.Core().V1().Pods().Informer(),
+	if old := m.of[c.Name]; old != nil {
+		old.stop()
 	}
-	factory.StartWithContext(ctx)
-	m.of[c.Name] = known
+	follow := func(resource string, kind runtime.Object) cache.SharedIndexInformer {
+		i := cache.NewSharedIndexInformer(&bounded{ListWatch: cache.NewListWatchFromClient(client.CoreV1().RESTClient(),
+			resource, v1.NamespaceAll, fields.Everything())}, kind, 0, cache.Indexers{})
+		_ = i.SetTransform(kube.Trim) // it has not begun
+		go i.RunWithContext(ctx)
+		return i
+	}
+	m.of[c.Name] = &member{
+		cluster: c, stop: stop, waits: map[types.UID]time.Time{},
+		nodes: follow("nodes", &v1.Node{}), pods: follow("pods", &v1.Pod{}),
+	}
 	return true, nil
+}
+
+// mostListed are all nodes, or pods, that a member may have: more than Kubernetes is made for.
+const mostListed = 200_000
+
+// bounded fails where a member lists more than mostListed: it is left out then, and the log says why.
+type bounded struct {
+	*cache.ListWatch
+	listed int // on pages that belong together
+}
+
+// IsWatchListSemanticsUnSupported has objects listed, not streamed.
+func (*bounded) IsWatchListSemanticsUnSupported() bool { return true }
+
+// ListWithContext implements [cache.ListerWatcherWithContext].
+func (b *bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	page, err := b.ListWatch.ListWithContext(ctx, o)
+	if o.Continue == "" {
+		b.listed = 0
+	}
+	if b.listed += meta.LenList(page); err == nil && b.listed > mostListed {
+		return nil, fmt.Errorf("it lists more than %d: this cluster is left out", mostListed)
+	}
+	return page, err
 }
 
 // lost forgets a cluster.
 func (m *members) lost(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(name)
-}
-
-func (m *members) drop(name string) {
 	if known := m.of[name]; known != nil {
 		known.stop()
 		delete(m.of, name)
@@ -130,7 +156,7 @@ func (m *members) look(name string, now time.Time) (*look, string) {
 	case !c.ready():
 		return nil, "Karmada does not reach it"
 	case !known.nodes.HasSynced() || !known.pods.HasSynced():
-		return nil, "its nodes are not known yet"
+		return nil, "its nodes and pods are not known yet"
 	}
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -207,10 +233,4 @@ func (c *cluster) locate(n *v1.Node) *v1.Node {
 		}
 	}
 	return located
-}
-
-// clusterOf returns which cluster a node of a room is of.
-func clusterOf(node string) string {
-	name, _, _ := strings.Cut(node, "/")
-	return name
 }

@@ -28,9 +28,9 @@ const (
 
 // move has Karmada place anew what may be interrupted and emits much less elsewhere, all of its work done once more,
 // than the rest of it does where it runs.
-func (d *Driver) move(ctx context.Context) error {
+func (d *Driver) move(ctx context.Context) {
 	if d.Moves <= 0 {
-		return nil
+		return
 	}
 	limit := flowcontrol.NewTokenBucketRateLimiter(float32(d.Moves/3600), max(1, int(d.Moves/10)))
 	moved := map[types.UID]time.Time{}
@@ -55,7 +55,6 @@ func (d *Driver) move(ctx context.Context) error {
 			})
 		}
 	}
-	return nil
 }
 
 // consider reports whether it has a Job moved.
@@ -64,13 +63,13 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 		return false, nil
 	}
 	from := b.Spec.Clusters[0].Name
-	targets, e, err := d.answer(ctx, b, nil, "")
-	if err != nil || slices.ContainsFunc(targets, func(t target) bool { return t.Name == from }) {
+	a, err := d.answer(ctx, b, nil, "")
+	if err != nil || slices.ContainsFunc(a.targets, func(t target) bool { return t.Name == from }) {
 		return false, nil //nolint:nilerr // there is no room elsewhere, or nothing is better
 	}
 	since := b.Status.LastScheduledTime.Time
-	stays, lost, seen := d.least(e.on, from, since)
-	goes := e.cost.Carbon
+	stays, lost, seen := d.least(a.on, from, since)
+	goes := a.first.Cost.Carbon
 	if !seen || goes >= stays*(1-moveGain) || !limit.TryAccept() {
 		return false, nil
 	}
@@ -86,10 +85,10 @@ func (d *Driver) consider(ctx context.Context, b *binding, limit flowcontrol.Rat
 		return false, err
 	}
 	moves.Inc()
-	e.record.Action, e.record.Saved = "move", stays-goes
-	e.record.Message = fmt.Sprintf("from cluster %s, where it has used %.4g kWh for what is done once more", from,
+	a.record.Action, a.record.Saved = "move", stays-goes
+	a.record.Message = fmt.Sprintf("from cluster %s, where it has used %.4g kWh for what is done once more", from,
 		lost.KWh())
-	d.Record(e.record, e.on)
+	d.Record(a.record, a.on)
 	return true, nil
 }
 

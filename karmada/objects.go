@@ -1,14 +1,23 @@
 package karmada
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"reflect"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Why a scheduler of Karmada finds no cluster.
+const (
+	unschedulable = "Unschedulable"
+	noClusterFit  = "NoClusterFit"
 )
 
 // What Karmada serves.
@@ -51,18 +60,25 @@ type bindingSpec struct {
 		Scheduling *bool `json:"scheduling"`
 	} `json:"suspension"`
 	WorkloadAffinityGroups json.RawMessage `json:"workloadAffinityGroups"`
-
-	placement json.RawMessage // as it stands there
 }
 
 type evictionTask struct {
 	FromCluster string `json:"fromCluster"`
 }
 
+func (b *binding) key() string { return b.Namespace + "/" + b.Name }
+
 // suspended reports whether no scheduler places it.
 func (b *binding) suspended() bool {
 	s := b.Spec.Suspension
 	return s != nil && s.Scheduling != nil && *s.Scheduling
+}
+
+// lacksRoom reports whether a scheduler has found no cluster with room for it.
+func (b *binding) lacksRoom() bool {
+	c := meta.FindStatusCondition(b.Status.Conditions, "Scheduled")
+	return len(b.Spec.Clusters) == 0 && c != nil && c.Status == metav1.ConditionFalse &&
+		(c.Reason == unschedulable || c.Reason == noClusterFit)
 }
 
 type bindingStatus struct {
@@ -113,6 +129,8 @@ type placement struct {
 		} `json:"weightPreference"`
 	} `json:"replicaScheduling"`
 	WorkloadAffinity json.RawMessage `json:"workloadAffinity"`
+
+	written json.RawMessage // all of it
 }
 
 type affinity struct {
@@ -158,12 +176,8 @@ func parse[T any](o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	data, err := u.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
 	t := new(T)
-	if err := json.Unmarshal(data, t); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, t); err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", u.GetKind(), u.GetName(), err)
 	}
 	return t, nil
@@ -173,16 +187,18 @@ func parse[T any](o any) (any, error) {
 func (b *binding) UnmarshalJSON(data []byte) error {
 	type plain binding
 	err := json.Unmarshal(data, (*plain)(b))
-	b.applied = sameJSON(b.Spec.placement, b.Annotations[appliedPlacement])
+	b.applied = b.Spec.Placement != nil && sameJSON(b.Spec.Placement.written, b.Annotations[appliedPlacement])
 	return err
 }
 
-// UnmarshalJSON also keeps the placement as it stands there.
-func (s *bindingSpec) UnmarshalJSON(data []byte) error {
-	type plain bindingSpec
-	var raw struct{ Placement json.RawMessage }
-	s.placement = nil
-	err := errors.Join(json.Unmarshal(data, (*plain)(s)), json.Unmarshal(data, &raw))
-	s.placement = raw.Placement
-	return err
+// UnmarshalJSON also keeps the placement as it stands there, with fields that we do not know.
+func (p *placement) UnmarshalJSON(data []byte) error {
+	type plain placement
+	p.written = bytes.Clone(data)
+	return json.Unmarshal(data, (*plain)(p))
+}
+
+func sameJSON(a json.RawMessage, b string) bool {
+	var one, other any
+	return json.Unmarshal(a, &one) == nil && json.Unmarshal([]byte(b), &other) == nil && reflect.DeepEqual(one, other)
 }

@@ -64,30 +64,20 @@ func (b *binding) waits(gone func(cluster string) bool) bool {
 	return !b.duplicated() && sum != b.Spec.Replicas
 }
 
-func sameJSON(a json.RawMessage, b string) bool {
-	var one, other any
-	if json.Unmarshal(a, &one) != nil || json.Unmarshal([]byte(b), &other) != nil {
-		return false
-	}
-	x, _ := json.Marshal(one)
-	y, _ := json.Marshal(other)
-	return string(x) == string(y)
-}
-
 // place chooses the clusters of a binding and writes them, with what karmada-scheduler would say of it.
 func (d *Driver) place(ctx context.Context, b *binding) error {
-	targets, entry, err := d.choose(ctx, b)
+	a, err := d.choose(ctx, b)
 	generation := b.Generation
 	if errors.Is(err, errUnread) {
 		return err // an API server that fails says nothing about where the work fits
 	}
 	if err == nil || errors.Is(err, errNoFit) { // as karmada-scheduler takes back what fits nowhere any more
-		written, errPatch := d.patch(ctx, b, "", map[string]any{
+		written, errPatch := d.patch(ctx, b, map[string]any{
 			"metadata": map[string]any{
 				"resourceVersion": b.ResourceVersion,
-				"annotations":     map[string]string{appliedPlacement: string(b.Spec.placement)},
+				"annotations":     map[string]string{appliedPlacement: string(b.Spec.Placement.written)},
 			},
-			"spec": map[string]any{"clusters": targets},
+			"spec": map[string]any{"clusters": a.targets},
 		})
 		if errPatch != nil {
 			return errPatch // nor does a write that conflicts
@@ -98,17 +88,17 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 	switch {
 	case err == nil:
 		status["schedulerObservedGeneration"], status["lastScheduledTime"] = generation, metav1.NewTime(d.Clock())
-		if entry != nil {
-			d.Record(entry.record, entry.on)
+		if a.on != nil {
+			d.Record(a.record, a.on)
 		}
-	case condition.Reason != "Unschedulable":
+	case condition.Reason != unschedulable:
 		err = nil // until the binding or a cluster changes
 	}
 	placements.WithLabelValues(condition.Reason).Inc()
 	conditions := slices.Clone(b.Status.Conditions)
 	if meta.SetStatusCondition(&conditions, condition) || len(status) > 0 {
 		status["conditions"] = conditions
-		_, errPatch := d.patch(ctx, b, "status", map[string]any{"status": status})
+		_, errPatch := d.patch(ctx, b, map[string]any{"status": status}, "status")
 		err = errors.Join(err, errPatch)
 	}
 	if err == nil && status["lastScheduledTime"] != nil {
@@ -120,7 +110,7 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 // awaitPlaced waits a moment until the informer knows that a binding was placed, for the next one is to know of it.
 func (d *Driver) awaitPlaced(ctx context.Context, b *binding) {
 	for range looks {
-		known := d.binding(b.Namespace + "/" + b.Name)
+		known := d.binding(b.key())
 		if known == nil || known.ResourceVersion != b.ResourceVersion && known.Status.LastScheduledTime != nil {
 			return
 		}
@@ -140,9 +130,9 @@ func (d *Driver) condition(err error) metav1.Condition {
 	case errors.Is(err, errUnsupported):
 		c.Reason = "SchedulerError"
 	case errors.Is(err, errNoFit):
-		c.Reason = "NoClusterFit"
+		c.Reason = noClusterFit
 	default:
-		c.Reason = "Unschedulable"
+		c.Reason = unschedulable
 	}
 	c.Message = err.Error()
 	return c
@@ -154,11 +144,10 @@ var errUnsupported = errors.New("schedulerName: kubenergy cannot place this")
 
 var errNoFit = errors.New("no cluster fits")
 
-// choose returns where a binding goes, and what that was decided on, if new replicas were placed. What is to be
-// everywhere needs no opinion.
-func (d *Driver) choose(ctx context.Context, b *binding) (targets []target, e *entry, err error) {
+// choose returns where a binding goes. What is to be everywhere needs no opinion.
+func (d *Driver) choose(ctx context.Context, b *binding) (a answer, err error) {
 	if err := b.unsupported(); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errUnsupported, err)
+		return a, fmt.Errorf("%w: %w", errUnsupported, err)
 	}
 	var refused []string
 	for _, c := range d.clusters() {
@@ -167,16 +156,16 @@ func (d *Driver) choose(ctx context.Context, b *binding) (targets []target, e *e
 		}
 	}
 	if len(refused) == len(d.clusters()) {
-		return nil, nil, fmt.Errorf("%w: %s", errNoFit, strings.Join(refused, "; "))
+		return a, fmt.Errorf("%w: %s", errNoFit, strings.Join(refused, "; "))
 	}
 	if b.duplicated() {
-		return d.everywhere(b), nil, nil
+		return answer{targets: d.everywhere(b)}, nil
 	}
 	kept := d.kept(b)
-	if targets, e, err = d.answer(ctx, b, kept, ""); errors.Is(err, errNoOpinion) { // for want of signals, mostly
+	if a, err = d.answer(ctx, b, kept, ""); errors.Is(err, errNoOpinion) { // for want of signals, mostly
 		return d.answer(ctx, b, kept, stock)
 	}
-	return targets, e, err
+	return a, err
 }
 
 // everywhere returns all clusters where a binding may go, or as many as it may have.
@@ -216,44 +205,36 @@ func (d *Driver) fewer(q *sched.Snapshot, kept []target, surplus int32) []target
 	return slices.DeleteFunc(kept, func(t target) bool { return t.Replicas == 0 })
 }
 
-// entry is a decision, and what it was made on.
-type entry struct {
-	on     *sched.Snapshot
-	record ledger.Record
-	cost   sched.Estimate // of the first new replica
-}
-
-// answer asks the core where a binding goes by a strategy, "" being its own, if it keeps some clusters. Where no
-// replica is new there is no entry.
-func (d *Driver) answer(ctx context.Context, b *binding, kept []target, where string) ([]target, *entry, error) {
+// answer asks the core where a binding goes by a strategy, "" being its own, if it keeps some clusters.
+func (d *Driver) answer(ctx context.Context, b *binding, kept []target, where string) (a answer, err error) {
 	missing := b.Spec.Replicas
 	for _, t := range kept {
 		missing -= t.Replicas
 	}
 	if missing == 0 {
-		return kept, nil, nil
+		return answer{targets: kept}, nil
 	}
 	job, settings, err := d.about(ctx, b)
 	if err != nil {
-		return nil, nil, err
+		return a, err
 	}
 	q := ask(b, job, &settings, d.View(), d.clusters(), func(c *cluster) ([]*sched.Node, string) {
 		return d.room(b, c.Name)
 	}, d.Clock())
 	q.kept, q.strategy = kept, cmp.Or(where, q.strategy)
 	if missing < 0 {
-		return d.fewer(q.Snapshot, kept, -missing), nil, nil
+		return answer{targets: d.fewer(q.Snapshot, kept, -missing)}, nil
 	}
-	a, err := q.answer(missing)
-	if err != nil {
-		return nil, nil, err
+	if a, err = q.answer(missing); err != nil {
+		return a, err
 	}
 	r := &b.Spec.Resource
-	return a.targets, &entry{on: a.on, cost: a.first.Cost, record: ledger.Record{
+	a.record = ledger.Record{
 		At: q.Now, Action: "place", Namespace: r.Namespace, OwnerKind: r.Kind, Owner: r.Name, UID: r.UID,
 		Strategy: q.strategy, Node: a.first.Node, Start: q.Now, Reason: a.first.Reason.Kind.String(),
 		Message: "replicas by cluster: " + written(a.targets),
-	}}, nil
+	}
+	return a, nil
 }
 
 // written shows people where replicas go.
@@ -284,17 +265,13 @@ func (d *Driver) about(ctx context.Context, b *binding) (sched.Job, policy.Setti
 	return job, settings, nil
 }
 
-func (d *Driver) patch(ctx context.Context, b *binding, sub string, patch any) (*unstructured.Unstructured, error) {
+func (d *Driver) patch(ctx context.Context, b *binding, patch any, sub ...string) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(patch)
 	if err != nil {
 		return nil, err
 	}
-	var subs []string
-	if sub != "" {
-		subs = []string{sub}
-	}
 	return d.dynamic.Resource(kube.Bindings).Namespace(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, data,
-		metav1.PatchOptions{}, subs...)
+		metav1.PatchOptions{}, sub...)
 }
 
 // room returns the nodes of a cluster that a binding may use, with what is free once all that was sent there has come;
@@ -322,28 +299,13 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 		request, r := sent.needs(), &sent.Spec.Resource
 		comes := int64(replicas(sent.Spec.Clusters, name) - l.pods[r.Namespace+"/"+r.Name])
 		for i, n := range nodes {
-			if here := min(comes, times(request, n.Free)); here > 0 {
-				taken := n.Place(sched.Resources{
-					MilliCPU: here * request.MilliCPU, Memory: here * request.Memory, GPU: here * request.GPU,
-				})
+			if here := min(comes, request.CountIn(n.Free)); here > 0 {
+				taken := n.Place(policy.Times(request, here))
 				nodes[i], comes = &taken, comes-here
 			}
 		}
 	}
 	return nodes, ""
-}
-
-// times is how often a request fits into what is free.
-func times(request, free sched.Resources) int64 {
-	n := int64(math.MaxInt32)
-	for _, r := range [][2]int64{
-		{request.MilliCPU, free.MilliCPU}, {request.Memory, free.Memory}, {request.GPU, free.GPU},
-	} {
-		if r[0] > 0 {
-			n = min(n, r[1]/r[0])
-		}
-	}
-	return n
 }
 
 // arrival is how long what was sent counts as there, seen or not.

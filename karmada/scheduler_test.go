@@ -51,8 +51,8 @@ func TestDisproved(t *testing.T) {
 			t.Helper()
 			b := divided(t, "b", 1)
 			b.Spec.Resource.Namespace = namespace
-			if to, _, err := d.answer(t.Context(), b, nil, ""); err != nil || to[0].Name != want {
-				t.Errorf("%s: work of %s goes to %v (%v), want %s", name, namespace, to, err, want)
+			if a, err := d.answer(t.Context(), b, nil, ""); err != nil || a.targets[0].Name != want {
+				t.Errorf("%s: work of %s goes to %v (%v), want %s", name, namespace, a.targets, err, want)
 			}
 		}
 		goes("team", "c000")
@@ -132,8 +132,8 @@ func TestWhatRunsStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.settled(t, b, c.has)
-		if to, _, err := d.choose(t.Context(), b); err != nil || fmt.Sprint(to) != c.want {
-			t.Errorf("%s: %v, %v, want %s", name, to, err, c.want)
+		if a, err := d.choose(t.Context(), b); err != nil || fmt.Sprint(a.targets) != c.want {
+			t.Errorf("%s: %v, %v, want %s", name, a.targets, err, c.want)
 		}
 	}
 }
@@ -148,12 +148,12 @@ func TestDuplicated(t *testing.T) {
 		t.Error("it is not due, though a cluster has joined")
 	}
 	b.Spec.Placement.SpreadConstraints = []spread{{ByField: "cluster", MaxGroups: 2}}
-	if to, _, err := d.choose(t.Context(), b); err != nil || fmt.Sprint(to) != "[{c001 2} {c002 2}]" || d.due(b) {
-		t.Errorf("in two clusters: %v, %v, due %v", to, err, d.due(b))
+	if a, err := d.choose(t.Context(), b); err != nil || fmt.Sprint(a.targets) != "[{c001 2} {c002 2}]" || d.due(b) {
+		t.Errorf("in two clusters: %v, %v, due %v", a.targets, err, d.due(b))
 	}
 	b.Spec.Placement.ClusterAffinity = &affinity{ClusterNames: []string{"absent"}}
-	if to, _, err := d.choose(t.Context(), b); !errors.Is(err, errNoFit) {
-		t.Errorf("where nothing fits: %v, %v", to, err)
+	if a, err := d.choose(t.Context(), b); !errors.Is(err, errNoFit) {
+		t.Errorf("where nothing fits: %v, %v", a.targets, err)
 	}
 }
 

@@ -122,7 +122,7 @@ func FuzzPlacement(f *testing.F) {
 		var load Load
 		load.Add(&pod)
 		for _, n := range append(nodes, &n) {
-			watts, fresh := LiveWatts(n, noon)
+			watts, fresh := LiveWatts(n, noon, WattsWritten)
 			node, _ := load.Node(v, n)
 			if fresh && !(watts >= 0 && watts <= 1e6) || node.PUE != 0 && !(node.PUE >= 1 && node.PUE < 100) ||
 				node.Site == nil || node.Profile != nil && node.Profile.Validate() != nil {

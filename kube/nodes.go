@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"cmp"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -40,13 +42,10 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
 		return nil, 0, "there is no PowerProfile " + name
 	}
-	catalog := cmp.Or(v.catalog, hardware.Default())
 	if own := v.nodePower[n.Name]; own != nil {
-		return own, catalog.DefaultPUE, own.Source
+		return own, cmp.Or(v.catalog, hardware.Default()).DefaultPUE, own.Source
 	}
-	capacity := n.Status.Capacity
-	detected, kind, ok := catalog.Detect(n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(),
-		capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
+	detected, kind, ok := v.detect(n)
 	switch {
 	case ok:
 		return detected, kind.PUE, kind.String()
@@ -55,8 +54,36 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 			"default PowerProfile " + v.defaultProfile.Name
 	case v.nodePower[""] != nil:
 		return v.nodePower[""], kind.PUE, v.nodePower[""].Source
+	case v.anyPower != nil:
+		return v.anyPower, kind.PUE, kind.String() + "; " + v.anyPower.Source
 	}
 	return nil, kind.PUE, kind.String()
+}
+
+// detect recognises the hardware of a node.
+func (v *View) detect(n *v1.Node) (*energy.Profile, hardware.Kind, bool) {
+	capacity := n.Status.Capacity
+	return cmp.Or(v.catalog, hardware.Default()).Detect(n.Labels, n.Annotations, n.Spec.ProviderID,
+		capacity.Cpu().Value(), capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
+}
+
+// Guess says for people what the hardware of a node is taken to draw, whatever its PowerProfile says; "" where it is
+// not known.
+func (v *View) Guess(n *v1.Node) string {
+	profile, kind, _ := v.detect(n)
+	return hardware.Guess(profile, kind)
+}
+
+// Trusted returns the power profile of a node by what others than its agent say of it, or nil. What an agent meters is
+// held against it, which neither its own word nor a number that is taken for all nodes can bound.
+func (v *View) Trusted(n *v1.Node) *energy.Profile {
+	bare := *n
+	bare.Labels = hardware.Untold(n.Labels)
+	profile, _, _ := v.hardwareOf(&bare, v.profileOf(&bare))
+	if profile == v.anyPower {
+		return nil
+	}
+	return profile
 }
 
 // Hardware returns the power profile of a node, or nil, and what told it, for people.
@@ -177,17 +204,20 @@ func (v *View) facts(n *v1.Node) *nodeFacts {
 // Annotations of nodes by the hybrid scheduler's monitor.
 const (
 	thesis = "energy.thesis.io/"
-	// watts: what the node draws now; not believed if it is older than 30 seconds
+	// watts: what the node draws now; not believed if it is older than 30 seconds, or without a time if it last changed
+	// more than 5 minutes ago
 	thesisWatts = thesis + "current-watts"
-	// Unix seconds: when that was measured
+	// Unix seconds: when that was measured; without it, it was when the watts last changed
 	thesisUpdated = thesis + "last-updated"
 
 	thesisFreshness = 30 * time.Second
+	thesisUndated   = 5 * time.Minute
 )
 
 // LiveWatts returns what the hybrid scheduler's monitor wrote on a node, unless that is old: a reading is not
-// believed for longer than the monitor's own period allows.
-func LiveWatts(n *v1.Node, now time.Time) (energy.Watts, bool) {
+// believed for longer than the monitor's own period allows. One without a time is as old as changed says that its last
+// change is; the zero time is when that is not known.
+func LiveWatts(n *v1.Node, now time.Time, changed func(*v1.Node) time.Time) (energy.Watts, bool) {
 	text, ok := n.Annotations[thesisWatts]
 	if !ok {
 		return 0, false
@@ -196,12 +226,58 @@ func LiveWatts(n *v1.Node, now time.Time) (energy.Watts, bool) {
 	if err != nil || !(watts >= 0 && watts <= 1e6) {
 		return 0, false
 	}
-	updated, err := strconv.ParseFloat(strings.TrimSpace(n.Annotations[thesisUpdated]), 64)
-	if err != nil || !(updated >= 0 && updated <= 1e11) {
-		return 0, false
+	at, most := strings.TrimSpace(n.Annotations[thesisUpdated]), thesisFreshness
+	var age time.Duration
+	if at == "" {
+		age, most = now.Sub(changed(n)), thesisUndated
+	} else {
+		updated, err := strconv.ParseFloat(at, 64)
+		if err != nil || !(updated >= 0 && updated <= 1e11) {
+			return 0, false
+		}
+		age = now.Sub(time.Unix(int64(updated), 0))
 	}
-	age := now.Sub(time.Unix(int64(updated), 0))
-	return energy.Watts(watts), age <= thesisFreshness && age >= -thesisFreshness
+	return energy.Watts(watts), age <= most && age >= -thesisFreshness
+}
+
+// WattsWritten returns when the watts on a node were last changed, by what the API server remembers of who wrote what:
+// for those who have just read the node. Informers leave it out.
+func WattsWritten(n *v1.Node) (at time.Time) {
+	for _, m := range n.ManagedFields {
+		if m.Time != nil && m.FieldsV1 != nil &&
+			bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(`"f:`+thesisWatts+`"`)) {
+			at = grid.Later(at, m.Time.Time)
+		}
+	}
+	return at
+}
+
+// SeenWatts remembers when the watts on nodes were seen to change, for those who follow nodes. What stood there when a
+// node was seen first is of no known age.
+type SeenWatts struct{ at sync.Map } // by the node's name
+
+// Changed returns when the watts on a node were last seen to change; the zero time: never.
+func (s *SeenWatts) Changed(n *v1.Node) time.Time {
+	at, _ := s.at.Load(n.Name)
+	seen, _ := at.(time.Time)
+	return seen
+}
+
+// Handler follows nodes.
+func (s *SeenWatts) Handler(clock func() time.Time) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			n, m := before.(*v1.Node), after.(*v1.Node)
+			if m.Annotations[thesisWatts] != n.Annotations[thesisWatts] {
+				s.at.Store(m.Name, clock())
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+				s.at.Delete(name.Name)
+			}
+		},
+	}
 }
 
 // Allocatable returns what a node offers to pods.

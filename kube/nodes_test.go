@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -146,9 +147,54 @@ func TestLiveWatts(t *testing.T) {
 		{"without a time", node("63.5", ""), 63.5, false},
 		{"nonsense", node("NaN", at(0)), 0, false},
 	} {
-		if got, ok := LiveWatts(tc.node, noon); ok != tc.ok || ok && got != tc.want {
+		if got, ok := LiveWatts(tc.node, noon, WattsWritten); ok != tc.ok || ok && got != tc.want {
 			t.Errorf("%s: %v, %v", tc.name, got, ok)
 		}
+	}
+}
+
+// Watts without a time are as old as their last change, which those who watch the node have seen, and others read from
+// what the API server remembers of who wrote what.
+func TestWattsWithoutTheirTime(t *testing.T) {
+	node := func(watts string) *v1.Node {
+		return &v1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "a", Annotations: map[string]string{"energy.thesis.io/current-watts": watts},
+		}}
+	}
+	now := noon
+	var seen SeenWatts
+	handler := seen.Handler(func() time.Time { return now })
+	check := func(what string, n *v1.Node, after time.Duration, want bool) {
+		t.Helper()
+		if watts, ok := LiveWatts(n, now.Add(after), seen.Changed); ok != want || ok && watts != 80 {
+			t.Errorf("%s: %v, %v", what, watts, ok)
+		}
+	}
+	handler.OnAdd(node("80"), true)
+	check("what was there before anybody looked", node("80"), 0, false)
+	handler.OnUpdate(node("70"), node("80"))
+	check("just changed", node("80"), 0, true)
+	now = now.Add(4 * time.Minute)
+	handler.OnUpdate(node("80"), node("80"))
+	check("for five minutes", node("80"), time.Minute, true)
+	check("and no longer", node("80"), time.Minute+time.Second, false)
+	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "a", Obj: node("80")})
+	check("deleted", node("80"), 0, false)
+	handler.OnAdd(node("80"), false)
+	check("a new node", node("80"), 0, false)
+
+	written := node("80")
+	written.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "kubelet", Time: &metav1.Time{Time: noon.Add(-time.Minute)}, FieldsV1: metav1.NewFieldsV1(
+			`{"f:metadata":{"f:annotations":{"f:node.alpha.kubernetes.io/ttl":{}}}}`)},
+		{Manager: "monitor", Time: &metav1.Time{Time: noon.Add(-6 * time.Minute)}, FieldsV1: metav1.NewFieldsV1(
+			`{"f:metadata":{"f:annotations":{"f:energy.thesis.io/current-watts":{}}}}`)},
+	}
+	if _, ok := LiveWatts(written, noon, WattsWritten); ok {
+		t.Error("written six minutes ago, and believed")
+	}
+	if watts, ok := LiveWatts(written, noon.Add(-2*time.Minute), WattsWritten); !ok || watts != 80 {
+		t.Errorf("written four minutes ago: %v, %v", watts, ok)
 	}
 }
 

@@ -37,7 +37,7 @@ type Ranked struct {
 func (p *Placement) Consider(n *v1.Node, load *Load) (node *sched.Node, why string) {
 	found, _ := load.Node(p.View, n)
 	if found.Live, found.HasLive = p.Live[n.Name]; !found.HasLive {
-		found.Live, found.HasLive = LiveWatts(n, p.Now)
+		found.Live, found.HasLive = LiveWatts(n, p.Now, WattsWritten)
 	}
 	admission := AdmissionOf(p.Pod)
 	if why, taint := admission.Refuses(n); why != "" {

@@ -33,6 +33,7 @@ type View struct {
 	benchmarks     map[string]map[string]energy.Benchmark // by node and class: the hybrid scheduler's knowledge base
 
 	nodePower map[string]*energy.Profile // by node, from the environment; "": of nodes of which nothing is known
+	anyPower  *energy.Profile            // of these, where no variable says it, for books
 	catalog   *hardware.Catalog
 
 	unsettled bool
@@ -108,7 +109,8 @@ func firstSite(sites []*sched.Site) string {
 // View builds a view of everything. The error names all sites and profiles that cannot be used.
 func (c *Contents) View() (*View, error) {
 	v := &View{
-		nodePower: c.Defaults.NodePower, catalog: c.Defaults.Hardware, unsettled: c.Unsettled,
+		nodePower: c.Defaults.NodePower, anyPower: c.Defaults.AnyPower, catalog: c.Defaults.Hardware,
+		unsettled: c.Unsettled,
 	}
 	if err := errors.Join(v.indexSites(c), v.indexProfiles(c)); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 
 func newUp() *cobra.Command {
 	var o commandFlags
-	var stock bool
+	var stock, bare bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a cluster with KubEnergy's scheduler, or without it, and keep it until interrupted",
@@ -36,8 +36,8 @@ stand beside this one. All other pods are simulated.`,
 		Example: "  kubenergy-lab up --nodes demo24\n  kubenergy-lab up --stock\n  kubenergy-lab kubectl get nodes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if stock {
-				return o.upStock(cmd)
+			if stock || bare {
+				return o.upStock(cmd, bare)
 			}
 			return o.up(cmd)
 		},
@@ -45,6 +45,9 @@ stand beside this one. All other pods are simulated.`,
 	o.inputFlags(cmd)
 	cmd.Flags().BoolVar(&stock, "stock", false,
 		"nodes and the stock scheduler only; KubEnergy can then be installed with Helm")
+	cmd.Flags().BoolVar(&bare, "bare", false,
+		"our kinds, but neither nodes nor a scheduler: kubenergy experiment adds its own")
+	cmd.MarkFlagsMutuallyExclusive("stock", "bare")
 	return cmd
 }
 
@@ -101,12 +104,12 @@ func (c *Cluster) stay(ctx context.Context) error {
 	}
 }
 
-// upStock keeps a cluster without KubEnergy.
-func (o *commandFlags) upStock(cmd *cobra.Command) error {
+// upStock keeps a cluster without KubEnergy, a bare one without nodes and a scheduler too.
+func (o *commandFlags) upStock(cmd *cobra.Command, bare bool) error {
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"stock", "dir"}, f.Name) {
-			err = usageError{fmt.Errorf("--%s does not go with --stock, which has no scenario", f.Name)}
+		if !slices.Contains([]string{"stock", "bare", "dir"}, f.Name) {
+			err = usageError{fmt.Errorf("--%s does not go with --stock and --bare, which have no scenario", f.Name)}
 		}
 	})
 	if err != nil {
@@ -119,6 +122,12 @@ func (o *commandFlags) upStock(cmd *cobra.Command) error {
 	processes := kubelet.Programs{Binaries: filepath.Dir(binary), Images: OurImages()}
 	dir := cmp.Or(o.dir, defaultDir)
 	return withCluster(cmd, dir, processes, func(ctx context.Context, c *Cluster) error {
+		if bare {
+			if err := c.AddKinds(ctx); err != nil {
+				return err
+			}
+			return c.stay(ctx)
+		}
 		if err := c.StartStock(ctx); err != nil {
 			return err
 		}

@@ -34,6 +34,7 @@ type Amount struct {
 	Uncharted  energy.Microjoules // of Facility: for which no carbon intensity was known; Carbon says nothing about it
 	Unpriced   energy.Microjoules // of Facility: for which no price was known
 	Unmeasured time.Duration      // of nodes: time without a value of a meter
+	GPU        energy.Microjoules // of Dynamic + Idle: what GPUs used
 }
 
 // Energy returns what was used at the node.
@@ -41,11 +42,11 @@ func (a *Amount) Energy() energy.Microjoules { return a.Dynamic + a.Idle }
 
 // Fields returns the numbers of a, in the order in which they are declared: all code that treats them alike takes them
 // from here.
-func (a *Amount) Fields() [10]*int64 {
+func (a *Amount) Fields() [11]*int64 {
 	return [...]*int64{
 		(*int64)(&a.Dynamic), (*int64)(&a.Idle), (*int64)(&a.CPU), (*int64)(&a.Facility), (*int64)(&a.Carbon),
 		(*int64)(&a.Cost), (*int64)(&a.Estimated), (*int64)(&a.Uncharted), (*int64)(&a.Unpriced),
-		(*int64)(&a.Unmeasured),
+		(*int64)(&a.Unmeasured), (*int64)(&a.GPU),
 	}
 }
 
@@ -61,6 +62,7 @@ func (a *Amount) Add(o *Amount) {
 	a.Uncharted += o.Uncharted
 	a.Unpriced += o.Unpriced
 	a.Unmeasured += o.Unmeasured
+	a.GPU += o.GPU
 }
 
 // Negative returns what takes a back.

@@ -67,6 +67,7 @@ func (a *Answer) columns() (all []column) {
 	add("energy_kwh", func(r *Row) string { return kWh(r.Energy()) })
 	joules("dynamic", func(r *Row) energy.Microjoules { return r.Dynamic })
 	joules("idle", func(r *Row) energy.Microjoules { return r.Idle })
+	joules("gpu", func(r *Row) energy.Microjoules { return r.GPU })
 	seconds("cpu", func(r *Row) time.Duration { return r.CPU })
 	joules("facility", func(r *Row) energy.Microjoules { return r.Facility })
 	for _, signal := range names(a.Rows, func(r *Row) map[string]Micrograms { return r.Emissions }) {

@@ -27,6 +27,7 @@ func answer() *ledger.Answer {
 		Last: begin.Add(11 * time.Hour),
 		Amount: ledger.Amount{
 			Dynamic: 123_456_789, Idle: 1, CPU: 1500 * time.Millisecond, Facility: 150_000_000, Estimated: 61_728_395,
+			GPU: 23_456_789,
 		},
 	}
 	row.Emit("average", 12_345_678)
@@ -50,7 +51,7 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, part := range []string{
-		`"resolutionSeconds":3600`, `"energyJoules":123.45679,`, `"dynamicJoules":123.456789`, `"cpuSeconds":1.5`,
+		`"resolutionSeconds":3600`, `"energyJoules":123.45679,`, `"dynamicJoules":123.456789`, `"gpuJoules":23.456789`, `"cpuSeconds":1.5`,
 		`"emissionsGramsCO2e":{"average":12.345678}`,
 		`"costs":{"EUR":1.23456789}`, `"quality":"estimated"`, `"key":null`, `"dynamicJoules":-0.000005`,
 		`"estimatedShare":0.5`,
@@ -87,7 +88,7 @@ func anyRow(t *rapid.T) ledger.Row {
 			CPU: time.Duration(n("cpu")), Facility: energy.Microjoules(n("facility")),
 			Estimated: energy.Microjoules(n("estimated")), Uncharted: energy.Microjoules(n("uncharted")),
 			Unpriced:   energy.Microjoules(n("unpriced")),
-			Unmeasured: time.Duration(n("unmeasured")),
+			Unmeasured: time.Duration(n("unmeasured")), GPU: energy.Microjoules(n("gpu")),
 		},
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "signals") {
@@ -255,7 +256,7 @@ func TestInflux(t *testing.T) {
 	if len(lines) != 3 {
 		t.Fatal(lines)
 	}
-	want := `kubenergy_energy,namespace=shop energy_microjoules=123456790i,dynamic_microjoules=123456789i,idle_microjoules=1i,cpu_nanoseconds=1500000000i,` +
+	want := `kubenergy_energy,namespace=shop energy_microjoules=123456790i,dynamic_microjoules=123456789i,idle_microjoules=1i,gpu_microjoules=23456789i,cpu_nanoseconds=1500000000i,` +
 		`facility_microjoules=150000000i,estimated_microjoules=61728395i,uncharted_microjoules=0i,unpriced_microjoules=0i,unmeasured_nanoseconds=0i,` +
 		`carbon_micrograms_average=12345678i,cost_nanos_EUR=1234567890i ` +
 		strconv.FormatInt(begin.Add(10*time.Hour).UnixNano(), 10)

@@ -39,6 +39,7 @@ func (r *Row) influxFields() (all []string) {
 	add("energy_microjoules", int64(r.Energy()))
 	add("dynamic_microjoules", int64(r.Dynamic))
 	add("idle_microjoules", int64(r.Idle))
+	add("gpu_microjoules", int64(r.GPU))
 	add("cpu_nanoseconds", int64(r.CPU))
 	add("facility_microjoules", int64(r.Facility))
 	add("estimated_microjoules", int64(r.Estimated))

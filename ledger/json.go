@@ -66,6 +66,7 @@ type rowJSON struct {
 	EnergyKWh      json.Number            `json:"energyKWh"`
 	Dynamic        *millionths            `json:"dynamicJoules"`
 	Idle           *millionths            `json:"idleJoules"`
+	GPU            *millionths            `json:"gpuJoules"`
 	CPU            *billionths            `json:"cpuSeconds"`
 	Facility       *millionths            `json:"facilityJoules"`
 	FacilityKWh    json.Number            `json:"facilityKWh"`
@@ -84,7 +85,8 @@ type rowJSON struct {
 func (r *Row) json() *rowJSON {
 	return &rowJSON{
 		Key: &r.Key, Energy: millionths(r.Energy()), EnergyKWh: json.Number(kWh(r.Energy())),
-		Dynamic: (*millionths)(&r.Dynamic), Idle: (*millionths)(&r.Idle), CPU: (*billionths)(&r.CPU),
+		Dynamic: (*millionths)(&r.Dynamic), Idle: (*millionths)(&r.Idle), GPU: (*millionths)(&r.GPU),
+		CPU:      (*billionths)(&r.CPU),
 		Facility: (*millionths)(&r.Facility), FacilityKWh: json.Number(kWh(r.Facility)),
 		Emissions: &r.Emissions, Costs: &r.Costs,
 		Estimated: (*millionths)(&r.Estimated), EstimatedShare: json.Number(short(r.EstimatedShare())),

@@ -58,7 +58,7 @@ func (b *Booking) Postings() iter.Seq[*Posting] {
 				p = Posting{Consumer: *c}
 				p.Consumer.Account = b.charged(c.Account)
 			}
-			p.Amount.Add(&Amount{Dynamic: s.Dynamic, Idle: s.Idle, CPU: s.CPU})
+			p.Amount.Add(&Amount{Dynamic: s.Dynamic, Idle: s.Idle, CPU: s.CPU, GPU: s.GPU})
 		}
 		if len(b.Consumers) > 0 && !yield(&p) {
 			return
@@ -68,10 +68,15 @@ func (b *Booking) Postings() iter.Seq[*Posting] {
 			idle = b.Power
 		}
 		for _, own := range [...]struct {
-			kind Kind
-			used energy.Microjoules
-		}{{idle, b.Batch.Idle}, {Platform, b.Batch.Platform}, {Unknown, b.Batch.Unknown}} {
-			p = Posting{Consumer{Key: own.kind.String(), Account: b.Account(own.kind)}, Amount{Dynamic: own.used}}
+			kind      Kind
+			used, gpu energy.Microjoules
+		}{
+			{idle, b.Batch.Idle, b.Batch.GPUIdle},
+			{Platform, b.Batch.Platform, 0},
+			{Unknown, b.Batch.Unknown, b.Batch.GPUUnknown},
+		} {
+			c := Consumer{Key: own.kind.String(), Account: b.Account(own.kind)}
+			p = Posting{c, Amount{Dynamic: own.used, GPU: own.gpu}}
 			if own.used != 0 && !yield(&p) {
 				return
 			}
@@ -253,6 +258,9 @@ func (w *Window) Part(a *Amount) Amount {
 	// In one booking, all of the energy is estimated, or has no rate, or none.
 	if a.Estimated != 0 {
 		part.Estimated = part.Energy()
+	}
+	if a.GPU == a.Energy() {
+		part.GPU = part.Energy()
 	}
 	if a.Uncharted != 0 {
 		part.Uncharted = part.Facility

@@ -32,7 +32,7 @@ func aliasSchedulers() map[string]Terms {
 			said: termDelay | termRule | termCarbon, AllowedDelay: 24 * time.Hour, When: "threshold",
 			Limits: sched.Limits{Carbon: gardenerThreshold},
 		},
-		HybridSchedulerName: {said: termStrategy, Where: "hybrid"},
+		HybridSchedulerName: {said: termStrategy, Where: "hybrid-idle"},
 	}
 }
 

@@ -39,7 +39,8 @@ const (
 var labelsOf = map[string][]string{
 	onWork: {
 		v1alpha1.LabelHeld, v1alpha1.LabelWorkloadType, v1alpha1.LabelWorkloadClass, v1alpha1.LabelTeam,
-		v1alpha1.LabelBudgetSuspended, v1alpha1.AnnotationBudgetExceeded, gardenerWorkloadType, GardenerBudgetExceeded,
+		v1alpha1.LabelInterruptible, v1alpha1.LabelBudgetSuspended, v1alpha1.AnnotationBudgetExceeded,
+		gardenerWorkloadType, GardenerBudgetExceeded,
 	},
 	onNamespaces: {v1alpha1.LabelMode, v1alpha1.LabelTeam, gardenerPolicies},
 	onNodes:      {v1alpha1.LabelPowerProfile, v1alpha1.LabelSite},
@@ -53,6 +54,12 @@ func FindKeys(labels map[string]string, annotations ...map[string]string) (all [
 	}
 	for _, key := range ours(labels) {
 		all = append(all, findKey("label", key, onWork)...)
+	}
+	if value, said := labels[v1alpha1.LabelInterruptible]; said && value != "true" && value != "false" {
+		all = append(all, Finding{
+			fmt.Sprintf("label %s is %s, and has no effect", v1alpha1.LabelInterruptible, excerpt(value)),
+			"want true or false",
+		})
 	}
 	return all
 }

@@ -46,6 +46,8 @@ func TestFindings(t *testing.T) {
 		{"kubenergy.io/allowed-delay", "6h", ""},
 		{"kubenergy.io/carbon-threshold", "200", ""},
 		{"label kubenergy.io/team", "a", ""},
+		{"label kubenergy.io/interruptible", "true", ""},
+		{"label kubenergy.io/interruptible", "yes", "label kubenergy.io/interruptible is \"yes\", and has no effect: want true or false"},
 		{"kubenergy.io/strategy", "energy", ""},
 		{"example.com/allowed-dely", "6h", ""},
 	} {

@@ -57,7 +57,8 @@ func ScalarGPUs(scalars map[v1.ResourceName]int64) int64 {
 	return scalars[NvidiaGPU] + scalars[amdGPU]
 }
 
-func times(r sched.Resources, n int64) sched.Resources {
+// Times returns what so many of the same ask for together, or as much as a number can say.
+func Times(r sched.Resources, n int64) sched.Resources {
 	return sched.Resources{MilliCPU: saturate(r.MilliCPU, n), Memory: saturate(r.Memory, n), GPU: saturate(r.GPU, n)}
 }
 

@@ -62,8 +62,12 @@ type Defaults struct {
 	// of a namespace.
 	Schedulers map[string]Terms
 	NodePower  map[string]*energy.Profile // by node; "": of nodes of which nothing else is known
+	AnyPower   *energy.Profile            // of the same, for books alone: the scheduler has none; nil: there is none
 	Hardware   *hardware.Catalog          // nil: the bundled one alone
 }
+
+// UnknownHardware is the name of the profile of all nodes of which nothing is known.
+const UnknownHardware = "unknown-hardware"
 
 // BuiltIn returns what holds in a cluster that sets nothing.
 func BuiltIn() Defaults {

@@ -379,6 +379,23 @@ func TestNamespacesThatSayTheSameShareTheirRules(t *testing.T) {
 	}
 }
 
+// A pod that names the hybrid scheduler is placed by its second version, and by the first where it asks for that.
+func TestHybridSchedulerByVersion(t *testing.T) {
+	v := rulesOf(t, Sources{})
+	for annotation, want := range map[string]string{"": "hybrid-idle", "profile": "profile", "hybrid": "hybrid"} {
+		annotations := map[string]string{v1alpha1.AnnotationStrategy: annotation}
+		if annotation == "" {
+			annotations = nil
+		}
+		pod := podIn("other", annotations, func(p *v1.Pod) {
+			p.Spec.SchedulerName, p.Labels = HybridSchedulerName, map[string]string{"workload-profile": "training"}
+		})
+		if _, s := v.ofPod(t, pod); s.Where != want || !s.Ours {
+			t.Errorf("%q: %q, ours: %v", annotation, s.Where, s.Ours)
+		}
+	}
+}
+
 func BenchmarkSettle(b *testing.B) {
 	v := (&Sources{Policies: []*v1alpha1.EnergyPolicy{policyIn("team", func(s *v1alpha1.EnergyPolicySpec) {
 		s.Mode = v1alpha1.ModeEnforce

@@ -69,7 +69,7 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 		Namespace: j.Namespace, Name: j.Name, Submitted: j.CreationTimestamp.Time,
 		Type: typeBatch, Scheduler: template.Spec.SchedulerName,
 		Class: lookUpLabel(j.Spec.Template.Labels, v1alpha1.LabelWorkloadClass), Marks: marks, Owners: JobOwners(j),
-		request:  times(PodRequest(template), podsAtOnce(j)),
+		request:  Times(PodRequest(template), podsAtOnce(j)),
 		selector: labels.Set(template.Spec.NodeSelector).String(),
 	}
 	for _, of := range [2]map[string]string{j.Labels, j.Spec.Template.Labels} {

@@ -175,7 +175,7 @@ func TestBatchJob(t *testing.T) {
 			}
 		})
 	}
-	if got := times(sched.Resources{MilliCPU: math.MaxInt64 / 2}, 3).MilliCPU; got != math.MaxInt64 {
+	if got := Times(sched.Resources{MilliCPU: math.MaxInt64 / 2}, 3).MilliCPU; got != math.MaxInt64 {
 		t.Errorf("a product that overflows is %d", got)
 	}
 }

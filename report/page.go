@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"html/template"
+	"io"
 	"strings"
 )
 
@@ -38,6 +39,25 @@ type pageFigure struct {
 func inPage(svg []byte) template.HTML {
 	_, drawing, _ := bytes.Cut(svg, []byte("<svg"))
 	return template.HTML("<svg" + string(drawing)) //nolint:gosec // the drawing is our own, and its texts are escaped
+}
+
+// write writes the page as report.html into dir, with tables, and with figures that are also files of their own, and
+// more files beside it.
+func (p *page) write(dir string, figures []namedFigure, tables []*Table, more map[string]func(io.Writer) error,
+) (paths []string, err error) {
+	files := map[string][]byte{}
+	for i := range figures {
+		svg, err := figures[i].into(files)
+		if err != nil {
+			return nil, err
+		}
+		p.Figures = append(p.Figures, pageFigure{figures[i].caption, inPage(svg)})
+	}
+	for _, t := range tables {
+		p.Tables = append(p.Tables, t.shown(true))
+	}
+	more["report.html"] = func(w io.Writer) error { return pageTemplate.Execute(w, p) }
+	return writeAll(dir, files, more)
 }
 
 // pageTemplate makes a page that loads nothing from anywhere and runs no script.

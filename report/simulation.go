@@ -290,7 +290,7 @@ func summarise(r *sim.Result) Run {
 	for i := range s.Nodes {
 		capacity += s.Nodes[i].Capacity.MilliCPU
 	}
-	run.MeanWaitSeconds, run.P95WaitSeconds = mean(waits), quantile(waits, 0.95)
+	run.MeanWaitSeconds, run.P95WaitSeconds = mean(waits), Quantile(waits, 0.95)
 	run.MeanCompletionSeconds = over(completion, float64(len(waits)))
 	run.MeanHoldSeconds = over(held, float64(run.HeldJobs))
 	run.Utilisation = over(r.BusyCPU, float64(capacity)/1000*run.MakespanSeconds)
@@ -314,8 +314,8 @@ func mean(values []float64) float64 {
 	return over(sum, float64(len(values)))
 }
 
-// quantile is the smallest value that at least the share q of all values does not exceed.
-func quantile(values []float64, q float64) float64 {
+// Quantile is the smallest value that at least the share q of all values does not exceed.
+func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}

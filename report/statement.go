@@ -30,7 +30,8 @@ type Statement struct {
 type StatementRow struct {
 	Key         []string `json:"key"` // null: the total, or what a limit left out
 	EnergyKWh   float64  `json:"energyKWh"`
-	FacilityKWh float64  `json:"facilityKWh"` // at the site's meter: with PUE
+	FacilityKWh float64  `json:"facilityKWh"`      // at the site's meter: with PUE
+	GPUKWh      float64  `json:"gpuKWh,omitempty"` // of the energy: what GPUs used
 	// mean over the facility's energy of which it is known
 	Intensity       *float64           `json:"gramsPerKWh,omitempty"`
 	EmissionsKg     map[string]float64 `json:"emissionsKg,omitempty"` // by signal
@@ -76,7 +77,8 @@ func NewStatement(a *ledger.Answer, e *Evidence, savings *Comparison) *Statement
 
 func statementRow(r *ledger.Row) StatementRow {
 	out := StatementRow{
-		Key: r.Key, EnergyKWh: kWh(r.Energy()), FacilityKWh: kWh(r.Facility), CPUHours: r.CPU.Hours(),
+		Key: r.Key, EnergyKWh: kWh(r.Energy()), FacilityKWh: kWh(r.Facility), GPUKWh: kWh(r.GPU),
+		CPUHours:       r.CPU.Hours(),
 		EstimatedShare: r.EstimatedShare(),
 		UnchartedShare: part(r.Uncharted, r.Facility), UnpricedShare: part(r.Unpriced, r.Facility),
 		Unmeasured: r.Unmeasured.Seconds(),

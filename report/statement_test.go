@@ -436,3 +436,23 @@ func replay(s *sched.Snapshot, strategy string) (sched.Plan, error) {
 	}
 	return g.Plan(s), nil
 }
+
+// What GPUs used has a column where there is some, and none where there is not.
+func TestStatementOfGPUs(t *testing.T) {
+	a := answer([]ledger.Dimension{ledger.ByStrategy},
+		booked([]string{"carbon"}, 5.5, 400, 0.3, morning), booked([]string{"energy"}, 6.5, 400, 0.3, morning))
+	for _, gpu := range []energy.Microjoules{0, 9e12} { // 2.5 kWh
+		a.Rows[0].GPU = gpu
+		a.Total = ledger.Row{}
+		for i := range a.Rows {
+			a.Total.Include(&a.Rows[i])
+		}
+		var b bytes.Buffer
+		if err := Write(&b, NewStatement(a, nil, nil), "csv", false); err != nil {
+			t.Fatal(err)
+		}
+		if shown := strings.Contains(b.String(), ",gpu_kwh,") && strings.Contains(b.String(), ",2.5,"); shown != (gpu > 0) {
+			t.Errorf("%v of GPUs: %s", gpu, b.String())
+		}
+	}
+}

@@ -38,6 +38,10 @@ func (s *Statement) table() *Table {
 		func(r *StatementRow) any { return r.EnergyKWh })
 	t.add(Column{Name: "facility\nkWh", Field: "facility_kwh", Show: Significant, Wide: true},
 		func(r *StatementRow) any { return r.FacilityKWh })
+	if s.Total.GPUKWh > 0 {
+		t.add(Column{Name: "of GPUs\nkWh", Field: "gpu_kwh", Show: Significant},
+			func(r *StatementRow) any { return r.GPUKWh })
+	}
 	t.add(Column{
 		Name: "intensity\ng/kWh", Field: "intensity_g_per_kwh",
 		Show: func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) },

@@ -33,26 +33,14 @@ type Split struct {
 // WriteSweepDir writes the comparison, its manifest, a page that shows it, and every figure as SVG and PNG into dir,
 // and returns the paths.
 func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error) {
-	files := map[string][]byte{}
 	figures, err := s.figures()
 	if err != nil {
 		return nil, fmt.Errorf("drawing the comparison: %w", err)
 	}
-	page := page{
+	p := &page{
 		Title: s.headline(), Notes: s.allNotes(), Command: strings.Join(m.CommandLine, " "), Program: m.Program,
 	}
-	for _, f := range figures {
-		svg, err := f.into(files)
-		if err != nil {
-			return nil, err
-		}
-		page.Figures = append(page.Figures, pageFigure{f.caption, inPage(svg)})
-	}
-	for _, t := range s.tables() {
-		page.Tables = append(page.Tables, t.shown(true))
-	}
-	return writeAll(dir, files, map[string]func(io.Writer) error{
-		"report.html":     func(w io.Writer) error { return pageTemplate.Execute(w, &page) },
+	return p.write(dir, figures, s.tables(), map[string]func(io.Writer) error{
 		"comparison.json": func(w io.Writer) error { return WriteJSON(w, s) },
 		"comparison.csv":  s.CSV,
 		"manifest.json":   func(w io.Writer) error { return WriteJSON(w, m) },

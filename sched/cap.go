@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,8 +46,12 @@ func NewCap(inner *Greedy, most, least int64) (*Cap, error) {
 func ByName(name string) (Strategy, error) {
 	limits, ok := strings.CutPrefix(name, "cap(")
 	if !ok {
-		if left, _, _ := parts(name); clusters[left].cost != nil {
+		left, _, _ := parts(name)
+		if clusters[left].cost != nil {
 			return newGreedy(name, clusters)
+		}
+		if wheres, _ := Names(); !slices.Contains(wheres, left) {
+			return nil, unknown(name, false, Clusters()...)
 		}
 		return New(name)
 	}

@@ -107,29 +107,45 @@ func staticWeights(c *costing) (string, bool) {
 }
 
 // availableReplicas is the rule of "karmada-dynamic": Karmada's dynamic weights, which are how many replicas of the job
-// each cluster has room for, node by node, as Karmada's scheduler estimator counts them.
+// each cluster has room for. Karmada takes the lesser of what its scheduler estimator counts, node by node, and of what
+// its general estimator counts by the least that nodes of a grade have free.
 func availableReplicas(c *costing) (string, bool) {
-	votes := map[string]int64{}
+	exact, graded := map[string]int64{}, map[string]int64{}
 	for _, n := range c.snapshot.Nodes {
 		if n.Site != nil {
-			votes[n.Site.Name] += int64(n.count()) * n.replicas(c.job.Request)
+			nodes := int64(n.count())
+			exact[n.Site.Name] += nodes * min(int64(max(mostPods-n.Jobs, 0)), c.job.Request.CountIn(n.Free))
+			graded[n.Site.Name] += nodes * c.job.Request.CountIn(gradeOf(n.Free))
 		}
 	}
-	return mostVotes(c.job.ID, votes)
+	for name, most := range graded {
+		exact[name] = min(exact[name], most)
+	}
+	return mostVotes(c.job.ID, exact)
 }
 
 // mostPods is how many pods a kubelet runs at most unless it is told otherwise.
 const mostPods = 110
 
-// replicas returns how many jobs that ask for so much have room on n.
-func (n *Node) replicas(request Resources) int64 {
-	room := int64(max(mostPods-n.Jobs, 0))
-	for d, asked := range request.vector() {
-		if asked > 0 {
-			room = min(room, n.Free.vector()[d]/asked)
+// grades are Karmada's default models of nodes, by the least that one of each grade has free (ResourceModels in
+// cluster.karmada.io/v1alpha1). They know no GPUs.
+var grades = func() (all []Resources) {
+	cpus, gibs := []int64{0, 1, 2, 4, 8, 16, 32, 64, 128}, []int64{0, 4, 16, 32, 64, 128, 256, 512, 1024}
+	for i := range cpus {
+		all = append(all, Resources{MilliCPU: 1000 * cpus[i], Memory: gibs[i] << 30})
+	}
+	return all
+}()
+
+// gradeOf returns what the general estimator takes for free on a node.
+func gradeOf(free Resources) (least Resources) {
+	for _, g := range grades {
+		if free.MilliCPU >= g.MilliCPU && free.Memory >= g.Memory {
+			least = g
 		}
 	}
-	return max(room, 0)
+	least.GPU = free.GPU
+	return least
 }
 
 // mostVotes gives one replica to one of several clusters as Karmada does, by Webster's method: to the one of most

@@ -21,10 +21,10 @@ import "github.com/kubenergy/kubenergy/energy"
 func hybrid(c *costing, n *Node) (float64, bool) { return c.benchmarked(n, (*Node).measured) }
 
 // hybridIdle is the where "hybrid-idle": the hard form of the same score. It takes benchmarks as they are, and what a
-// meter reads only says whether a node is busy: above its measured idle power by more than 5 W, jobs that no meter
-// has seen yet included. Such a node costs 1 and next to nothing more: it scores 0 beside any node that is idle, is
-// preferred to one that was never measured, and is taken if there is nothing else; among several, the soft form
-// decides. Where no meter says anything, no node is busy.
+// meter reads only says whether a node is busy: above its measured idle power by more than 5 W, or by more than half of
+// what this class of work adds to it, jobs that no meter has seen yet included. Such a node costs 1 and next to nothing
+// more: it scores 0 beside any node that is idle, is preferred to one that was never measured, and is taken if there is
+// nothing else; among several, the soft form decides. Where no meter says anything, no node is busy.
 func hybridIdle(c *costing, n *Node) (float64, bool) {
 	cost, ok := c.benchmarked(n, (*Node).rated)
 	if !ok {
@@ -40,7 +40,12 @@ func hybridIdle(c *costing, n *Node) (float64, bool) {
 	return cost, true
 }
 
-const busyAbove energy.Watts = 5 // above idle, as the thesis has it
+// What shows above idle that a node is busy: watts, as the thesis has it, and a share of what the work adds. A board
+// that draws 2.9 W at full load never reaches the first.
+const (
+	busyAbove = energy.Watts(5)
+	busyShare = 0.5
+)
 
 const lastResort = 1e-6 // too little to be seen beside any node that is idle
 
@@ -116,7 +121,11 @@ func (n *Node) rated(class string) (rate, efficiency float64, ok bool) {
 // busy reports whether a meter shows that something runs on n.
 func (n *Node) busy(class string) bool {
 	live, ok := n.drawn()
-	return ok && live > n.Benchmarks[class].Idle+busyAbove
+	b, above := n.Benchmarks[class], busyAbove
+	if b.Power > b.Idle {
+		above = min(above, busyShare*(b.Power-b.Idle))
+	}
+	return ok && live > b.Idle+above
 }
 
 func (n *Node) benchmark(class string) (energy.Benchmark, bool) {

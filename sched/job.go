@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -23,6 +24,17 @@ func (r Resources) Add(o Resources) Resources {
 // Sub returns r − o.
 func (r Resources) Sub(o Resources) Resources {
 	return Resources{r.MilliCPU - o.MilliCPU, r.Memory - o.Memory, r.GPU - o.GPU}
+}
+
+// CountIn returns how often r fits into what is free; of what asks for nothing, as often as anything may.
+func (r Resources) CountIn(free Resources) int64 {
+	n := int64(math.MaxInt32)
+	for d, asked := range r.vector() {
+		if asked > 0 {
+			n = min(n, max(free.vector()[d], 0)/asked)
+		}
+	}
+	return n
 }
 
 // Max returns the larger amount of each.

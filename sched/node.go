@@ -83,6 +83,17 @@ func (n *Node) Utilisation(extra Resources) float64 {
 	return float64(n.Capacity.MilliCPU-n.Free.MilliCPU+extra.MilliCPU) / float64(n.Capacity.MilliCPU)
 }
 
+// cpuPower returns what n draws without its GPUs once extra is placed on it. Memory draws by what is requested of it;
+// of a node of unknown memory, as its CPU is.
+func (n *Node) cpuPower(extra Resources) energy.Watts {
+	u := n.Utilisation(extra)
+	if n.Capacity.Memory <= 0 {
+		return n.Profile.Power(u)
+	}
+	used := n.Capacity.Memory - n.Free.Memory + extra.Memory
+	return n.Profile.Draw(u, float64(used)/float64(n.Capacity.Memory))
+}
+
 // Power returns what n draws at the node (without PUE) with the jobs that are on it.
 func (n *Node) Power() energy.Watts {
 	if n.Jobs == 0 && !n.Awake {
@@ -93,7 +104,7 @@ func (n *Node) Power() energy.Watts {
 
 // running returns what n draws while it is awake.
 func (n *Node) running() energy.Watts {
-	return n.Profile.Power(n.Utilisation(Resources{})) + n.gpuPower(n.Capacity.GPU-n.Free.GPU)
+	return n.cpuPower(Resources{}) + n.gpuPower(n.Capacity.GPU-n.Free.GPU)
 }
 
 func (n *Node) gpuPower(held int64) energy.Watts {
@@ -133,7 +144,7 @@ func (n *Node) marginal(j *Job) (energy.Watts, energy.Joules) {
 // with returns what n draws once j is placed on it. What other jobs do with their GPUs is not known here: those count
 // in full, and only those of j by its class of work.
 func (n *Node) with(j *Job) energy.Watts {
-	after := n.Profile.Power(n.Utilisation(j.Request))
+	after := n.cpuPower(j.Request)
 	if n.Capacity.GPU > 0 {
 		after += n.gpuPower(n.Capacity.GPU - n.Free.GPU + j.Request.GPU)
 		if j.GPUClass != "" {

@@ -7,10 +7,12 @@ import (
 	"strings"
 )
 
-// unknown says what is wrong with a name that [New] does not know, and the name that was meant where one is near.
-func unknown(name string, whereIsKnown bool) error {
+// unknown says what is wrong with a name that [New] does not know, and the name that was meant where one is near. The
+// wheres of also are known too.
+func unknown(name string, whereIsKnown bool, also ...string) error {
 	left, right, last := parts(name)
 	wheres, whens := Names()
+	wheres = slices.Sorted(slices.Values(append(wheres, also...)))
 	rest := name[len(left):]
 	switch {
 	case slices.Contains(whens, left) && rest == "":

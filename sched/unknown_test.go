@@ -14,6 +14,7 @@ func TestUnknownStrategies(t *testing.T) {
 		"":           `unknown strategy "": want one of balanced, `,
 		"x":          `unknown strategy "x": want one of balanced, `,
 		"flow-enrgy": `unknown strategy "flow-enrgy" (did you mean flow-energy?): want one of balanced, `,
+		"lowest-new": `unknown strategy "lowest-new" (did you mean lowest-now?): want one of balanced, `,
 		// as near to flow-dp as to flow-ml
 		"flow-ex":                 `unknown strategy "flow-ex": want one of balanced, `,
 		"Carbon":                  `unknown strategy "Carbon" (did you mean carbon?): want one of`,

@@ -125,3 +125,24 @@ func TestProfileIsStatic(t *testing.T) {
 		}
 	})
 }
+
+// The watts of memory follow what is requested of it: two jobs of equal CPU differ by them alone.
+func TestMemoryDraws(t *testing.T) {
+	capacity := sched.Resources{MilliCPU: 10_000, Memory: 100}
+	n := sched.Node{
+		Capacity: capacity, Free: capacity, Jobs: 1, Profile: &energy.Profile{Idle: 50, Max: 170, Sleep: 50, Memory: 20},
+	}
+	for request, want := range map[sched.Resources]energy.Watts{
+		{MilliCPU: 1000}: 10, {Memory: 50}: 10, {MilliCPU: 1000, Memory: 100}: 30,
+	} {
+		placed := n.Place(request)
+		if got := n.Added(&sched.Job{Request: request}); math.Abs(float64(got-want)) > 1e-9 ||
+			math.Abs(float64(placed.Power()-n.Power()-want)) > 1e-9 {
+			t.Errorf("%+v adds %v, want %v", request, got, want)
+		}
+	}
+	n.Capacity.Memory = 0
+	if got := n.Added(&sched.Job{Request: sched.Resources{MilliCPU: 5000, Memory: 50}}); math.Abs(float64(got-60)) > 1e-9 {
+		t.Errorf("half of a node of unknown memory adds %v", got)
+	}
+}

@@ -97,6 +97,27 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 	}
 }
 
+// A GPU that serves inference draws what its class of work says, also where a job's meter is read.
+func TestMetersKnowClassesOfGPUWork(t *testing.T) {
+	home := site(t, "home", 1, 300)
+	n := node("n", home, 10, &energy.Profile{
+		Idle: 60, Max: 160, GPUIdle: 50, GPUMax: 250, GPUClasses: map[string]float64{"inference": 0.25},
+	})
+	n.Capacity.GPU, n.Free.GPU = 2, 2
+	s := &sim.Scenario{
+		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{n}, Live: sim.Live{Off: true},
+		Jobs: []sched.Job{job("a", 0, time.Minute, 4, 0)},
+	}
+	s.Jobs[0].Request.GPU, s.Jobs[0].GPUClass = 1, "inference"
+	l := &listener{t: t}
+	l.scenario(s)
+	run(t, s, "exec")
+	want := []measured{{"a", 40 + 0.25*200, time.Minute, time.Minute}}
+	if diff := cmp.Diff(want, l.heard, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // Jobs that run on are read less and less often, but once an hour.
 func TestLongJobsAreReadLessOften(t *testing.T) {
 	home := site(t, "home", 1, 300, 300, 300, 300, 300, 300)

@@ -39,7 +39,8 @@ func ReadDocument(path, kind string, to any) error {
 // otherUse says what takes the files of a kind.
 var otherUse = map[string]string{
 	ScenarioKind: "; kubenergy simulate -f takes it", "Comparison": "; kubenergy compare -f takes it",
-	"GridZone": "; kubectl apply -f takes it", "PowerProfile": "; kubectl apply -f takes it",
+	"Experiment": "; kubenergy experiment -f takes it",
+	"GridZone":   "; kubectl apply -f takes it", "PowerProfile": "; kubectl apply -f takes it",
 	"EnergyPolicy": "; kubectl apply -f takes it", "EnergyBudget": "; kubectl apply -f takes it",
 }
 

@@ -34,7 +34,7 @@ func newClient(o *PushOptions) (*central.Client, error) {
 
 // send makes one request and returns the acknowledgement, which is yet to be compared with the batch. A panic is a
 // failure: what the central unit answers does not end metering.
-func (p *poster) send(ctx context.Context, b *batch.Batch) (ack *batch.Ack, err error) {
+func (p *poster) send(ctx context.Context, b *batch.Batch, hardware string) (ack *batch.Ack, err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			p.zip = nil // whatever state it is in
@@ -45,9 +45,12 @@ func (p *poster) send(ctx context.Context, b *batch.Batch) (ack *batch.Ack, err 
 	if err != nil {
 		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
 	}
+	header := map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
+	if hardware != "" {
+		header[batch.HardwareHeader] = hardware
+	}
 	answer, err := p.client.Do(ctx, &central.Request{
-		Method: http.MethodPost, Body: body, Most: batch.MaxAckBytes,
-		Header: map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"},
+		Method: http.MethodPost, Body: body, Most: batch.MaxAckBytes, Header: header,
 	})
 	refused, isRefused := errors.AsType[*central.Refused](err)
 	switch {

@@ -56,7 +56,9 @@ func TestProtocolIsDocumented(t *testing.T) {
 		t.Errorf("it is answered with\n%s", got)
 	}
 
-	for _, v := range []any{batch.Batch{}, batch.Stream{}, batch.Parent{}, energy.Share{}, batch.Ack{}, batch.Names{}} {
+	for _, v := range []any{
+		batch.Batch{}, batch.Stream{}, batch.Parent{}, energy.Share{}, batch.Ack{}, batch.Names{}, batch.Hardware{},
+	} {
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if !strings.Contains(page, "`"+name+"`") {

@@ -30,6 +30,9 @@ type PushOptions struct {
 	// goroutine that runs the pusher.
 	OnNames func(map[string]batch.Names)
 
+	// Hardware, if set, returns what the node is made of. It is told with the first batch, and each hour again.
+	Hardware func() *batch.Hardware
+
 	transport http.RoundTripper // of tests
 }
 
@@ -40,6 +43,7 @@ type Pusher struct {
 	log   *slog.Logger
 	post  poster
 
+	told    time.Time // when the central unit was told of the hardware
 	wake    chan struct{}
 	resting map[batch.Stream]*rest
 
@@ -210,9 +214,16 @@ func (p *Pusher) drain(ctx context.Context, all bool) error {
 
 // send delivers one batch.
 func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
-	ack, err := p.post.send(ctx, b)
+	hardware := ""
+	if p.opts.Hardware != nil && time.Since(p.told) >= tellAgain {
+		hardware = batch.EncodeHardware(p.opts.Hardware())
+	}
+	ack, err := p.post.send(ctx, b, hardware)
 	if err != nil {
 		return err
+	}
+	if hardware != "" {
+		p.told = time.Now()
 	}
 	if ack.Epoch != b.Stream.Epoch {
 		return &failure{reason: reasonAnswer, err: fmt.Errorf("an acknowledgement of epoch %.40q for one of epoch %q",
@@ -340,6 +351,9 @@ const (
 	// Between tries of what does not get better by itself.
 	firstSlowWait = 30 * time.Second
 	slowWait      = 5 * time.Minute
+
+	// Between two times that hardware is told: some is changed while it runs, and a Node may be made anew.
+	tellAgain = time.Hour
 
 	lastBatches = 5 * time.Second // how long these may take after the context is done
 )

@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubenergy/kubenergy/agent/delivery/sinktest"
+	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -634,3 +635,42 @@ func TestAnAnswerThatPanics(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Hardware is told with the first batch that is acknowledged, and an hour later again.
+func TestHardwareIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		m := meter(t, QueueOptions{}, PushOptions{
+			Hardware: func() *batch.Hardware { return &batch.Hardware{Threads: 8 + int(time.Since(began).Hours())} },
+		})
+		m.sink.Fault = func(n int) sinktest.Fault { return sinktest.Fault{Cut: n == 0} }
+		var told []string
+		var lock sync.Mutex
+		requests := 0
+		m.pusher.post.client = clientOf(t, wire{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			lock.Lock()
+			defer lock.Unlock()
+			requests++
+			if value := r.Header.Get(batch.HardwareHeader); value != "" {
+				told = append(told, time.Since(began).Truncate(time.Minute).String()+" "+value)
+			}
+			m.sink.ServeHTTP(w, r)
+		})})
+		m.run(func(context.Context) {
+			m.seconds(4800)
+		})
+		want := []string{`0s {"threads":8}`, `0s {"threads":8}`, `1h0m0s {"threads":9}`}
+		if diff := cmp.Diff(want, told); diff != "" || requests < 300 {
+			t.Errorf("%d requests: %s", requests, diff)
+		}
+		m.exact()
+	})
+}
+
+func clientOf(t *testing.T, transport http.RoundTripper) *central.Client {
+	client, err := newClient(&PushOptions{URL: "http://sink.example/batches", transport: transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}

@@ -247,7 +247,8 @@ func (q *Queue) add(a *energy.Attribution, m Meta) {
 	next := batch.Batch{
 		Last: b.Last, StartSinceBoot: a.Start, EndSinceBoot: a.End, End: m.Wall, Unmeasured: a.Unmeasured,
 		Source: m.Source, Quality: a.Quality, IdlePolicy: m.IdlePolicy,
-		Measured: a.Measured, Idle: a.Idle, Platform: a.Platform, Unknown: a.Unknown, Shares: a.Shares,
+		Measured: a.Measured, Idle: a.Idle, Platform: a.Platform, Unknown: a.Unknown,
+		GPUIdle: a.GPUIdle, GPUUnknown: a.GPUUnknown, Shares: a.Shares,
 	}
 	if batch.Missing(b.Shares, a.Shares) > 0 {
 		next.Shares = named(a.Shares)

@@ -55,8 +55,8 @@ func (r *record) append(to []byte, magic string) []byte {
 
 // code writes the payload of r, or reads it.
 func (r *record) code(c *codec.Codec) {
-	parent, state := r.batch.Parent != nil, r.state != nil
-	c.Flags(&r.broken, &r.empty, &parent, &state)
+	parent, state, gpus := r.batch.Parent != nil, r.state != nil, r.batch.GPUs()
+	c.Flags(&r.broken, &r.empty, &parent, &state, &gpus)
 	codec.Uint(c, &r.seq)
 	codec.Uint(c, &r.generation)
 	codec.Int(c, &r.end)
@@ -64,6 +64,9 @@ func (r *record) code(c *codec.Codec) {
 		r.batch.Parent = new(batch.Parent)
 	}
 	codeBatch(c, r.batch)
+	if gpus {
+		codeGPU(c, r.batch)
+	}
 	if state {
 		c.Bytes(&r.state)
 	}
@@ -97,6 +100,14 @@ func codeBatch(c *codec.Codec, b *batch.Batch) {
 	const least = 4 // bytes of a share
 	for i := range codec.Elements(c, &b.Shares, least) {
 		codeShare(c, &b.Shares[i])
+	}
+}
+
+// codeGPU codes what GPUs used of a batch, after the rest of it. Files of nodes without GPUs are as they were before.
+func codeGPU(c *codec.Codec, b *batch.Batch) {
+	codec.Int(c, &b.GPUIdle, &b.GPUUnknown)
+	for i := range b.Shares {
+		codec.Int(c, &b.Shares[i].GPU)
 	}
 }
 

@@ -28,7 +28,7 @@ func someBatch() *batch.Batch {
 		Source: "guest (files)", Quality: energy.Derived, IdlePolicy: "equal", Measured: 1000, Idle: 100, Platform: 50,
 		Unknown: 1,
 		Shares: []energy.Share{
-			{ID: "pod/a/1", Dynamic: 500, Idle: 300, CPU: 12 * time.Second, Ended: true},
+			{ID: "pod/a/1", Dynamic: 500, Idle: 300, GPU: 450, CPU: 12 * time.Second, Ended: true},
 			{ID: energy.System, Dynamic: 49, CPU: time.Second},
 		},
 	}

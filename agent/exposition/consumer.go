@@ -18,6 +18,7 @@ const (
 // An account is what one consumer, or several, used since the agent began.
 type account struct {
 	energy [modes][qualities]energy.Microjoules
+	gpu    energy.Microjoules // of it, what GPUs used
 	cpu    time.Duration
 }
 
@@ -27,6 +28,7 @@ func (a *account) add(b *account) {
 			a.energy[mode][quality] += v
 		}
 	}
+	a.gpu += b.gpu
 	a.cpu += b.cpu
 }
 
@@ -40,6 +42,11 @@ const (
 	kindSystem
 	kindUnknown
 )
+
+// String returns what labels call a kind.
+func (k kind) String() string {
+	return [...]string{"container", "vm", "cgroup", "system", "unknown"}[k]
+}
 
 func kindOf(id string) kind {
 	if _, _, ok := energy.PodOf(id); ok {

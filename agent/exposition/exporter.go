@@ -58,6 +58,8 @@ type Exporter struct {
 	platform   [qualities]energy.Microjoules
 	unknown    [qualities]energy.Microjoules
 	unmeasured time.Duration
+	gpuIdle    energy.Microjoules // of idle, what GPUs used
+	gpuUnknown energy.Microjoules
 	other      account // of those beyond MaxConsumers
 	ended      account // of those whose series are gone
 	folded     int     // how many had no series of their own in the last tick
@@ -110,6 +112,7 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 		}
 		account.energy[dynamic][quality] += s.Dynamic
 		account.energy[shared][quality] += s.Idle
+		account.gpu += s.GPU
 		account.cpu += s.CPU
 		if c != nil {
 			c.quality, c.seen = quality, e.now
@@ -136,6 +139,8 @@ func (e *Exporter) bookNode(a *energy.Attribution, source string) {
 	e.platform[q] += a.Platform
 	e.unknown[q] += a.Unknown
 	e.unmeasured += a.Unmeasured
+	e.gpuIdle += a.GPUIdle
+	e.gpuUnknown += a.GPUUnknown
 }
 
 func (e *Exporter) source(name string) *source {

@@ -29,6 +29,7 @@ func (e *Exporter) append(t *text) {
 	t.b = make([]byte, 0, 16<<10+e.size+e.size/16)
 	e.appendNode(t)
 	e.appendStatus(t)
+	e.appendBoards(t)
 	for k := range kindUnknown {
 		e.appendConsumers(t, k)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/kubenergy/kubenergy/agent/delivery"
+	"github.com/kubenergy/kubenergy/agent/gpu"
 	"github.com/kubenergy/kubenergy/agent/guests"
 	"github.com/kubenergy/kubenergy/agent/host"
 	"github.com/kubenergy/kubenergy/agent/meter"
@@ -123,15 +124,24 @@ func fixture() *Exporter {
 			Age:        48500 * time.Millisecond,
 		},
 	}
+	status.Boards = []Board{{
+		Board: gpu.Board{
+			ID: "GPU-43ae948c-513c-ce09-eaa6-36e14cd3179d", Milliwatts: new(uint32(698_400)),
+			Parts: []gpu.Part{{SMs: 1, Busy: 0.75}},
+		},
+		Memory: map[string]uint64{
+			"": 1, energy.System: 2 << 20, energy.ContainerID(uidA, cidA): 5 << 30, energy.VMID("zebra"): 3,
+		},
+	}}
 	e.SetStatus(&status)
 	interval := energy.Attribution{
 		Start: 100 * time.Second, End: 101 * time.Second, Measured: 60_000_010, Idle: 10_000_001, Platform: 8_000_000,
-		Unknown: 9,
+		Unknown: 9, GPUIdle: 4_000_000, GPUUnknown: 5,
 		Quality: energy.Measured,
 		Shares: []energy.Share{
 			{ID: energy.CgroupID("slurmstepd.scope/job_7"), Dynamic: 2_000_000, CPU: 50 * time.Millisecond},
 			{ID: energy.ContainerID(uidA, ""), Dynamic: 1_000_000, Idle: 500_000, CPU: 10 * time.Millisecond},
-			{ID: energy.ContainerID(uidA, cidA), Dynamic: 20_500_000, Idle: 1_500_000, CPU: 600 * time.Millisecond},
+			{ID: energy.ContainerID(uidA, cidA), Dynamic: 20_500_000, Idle: 1_500_000, GPU: 12_345_678, CPU: 600 * time.Millisecond},
 			{ID: energy.ContainerID(uidB, "gone"), Dynamic: 4_000_000, CPU: 70 * time.Millisecond, Ended: true},
 			{ID: energy.System, Dynamic: 5_000_000, CPU: 123_456_789},
 			{ID: energy.VMID(`web "1"\2`), Dynamic: 3_500_000, CPU: 80 * time.Millisecond},

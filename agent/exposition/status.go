@@ -29,6 +29,7 @@ type Status struct {
 	Meters   []MeterStatus   // each name once
 	Delivery *DeliveryStatus // nil: nothing is pushed
 	Guests   *guests.Stats   // nil: nothing is published to virtual machines
+	Boards   []Board         // GPUs; nil: they are not metered
 }
 
 // SetTemperatures replaces what is shown of the node's temperatures. It keeps the list.
@@ -66,7 +67,7 @@ var tickBounds = [...]time.Duration{
 	25 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second,
 }
 
-// SetStatus is called once a tick. It copies s, and keeps what Delivery and Guests point to.
+// SetStatus is called once a tick. It copies s, and keeps what Delivery, Guests and Boards point to.
 func (e *Exporter) SetStatus(s *Status) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -23,9 +23,11 @@ const (
 	NameScaphandre = "scaphandre"
 	NameKepler     = "kepler"
 	NameModel      = "model"
+	NameNVML       = "nvml"
+	NameDCGM       = "dcgm"
 )
 
-var kinds = []string{NameHwmon, NameRAPL, NameGuest, NameScaphandre, NameKepler, NameModel}
+var kinds = []string{NameHwmon, NameRAPL, NameGuest, NameScaphandre, NameKepler, NameModel, NameNVML, NameDCGM}
 
 const (
 	auto = "auto"
@@ -58,6 +60,9 @@ type Config struct {
 	KeplerURL        string        // of its /metrics; "": none
 	ScrapeInterval   time.Duration // how often either is asked
 
+	GPURoot string // folder below which NVIDIA's driver has its library
+	DCGMURL string // of the DCGM exporter's /metrics; "": none
+
 	Profile string // file with the power profile of this node, in JSON; "": typical of servers
 
 	// Calibrate are factors for kinds of meters ("rapl") or single domains ("package-0"), which go before.
@@ -72,6 +77,7 @@ func DefaultConfig() Config {
 	return Config{
 		Meters: []string{auto}, PowercapRoot: defaultPowercap, HwmonRoot: "/sys/class/hwmon",
 		GuestDir:       "/var/scaphandre",
+		GPURoot:        "/",
 		ScrapeInterval: 5 * time.Second, Interval: time.Second,
 	}
 }
@@ -95,7 +101,12 @@ func (c *Config) AddFlags(fs *flag.FlagSet) {
 		"`factor` that corrects Scaphandre's counters, also in a virtual machine: 5 to 7 for its qemu exporter (0: "+
 			"none)")
 	fs.StringVar(&c.KeplerURL, "kepler-url", c.KeplerURL, "`URL` of Kepler's /metrics (default: none)")
-	fs.DurationVar(&c.ScrapeInterval, "scrape-interval", c.ScrapeInterval, "how often Scaphandre or Kepler are asked")
+	fs.DurationVar(&c.ScrapeInterval, "scrape-interval", c.ScrapeInterval,
+		"how often Scaphandre, Kepler or the DCGM exporter are asked")
+	fs.StringVar(&c.GPURoot, "gpu-root", c.GPURoot,
+		"`folder` below which NVIDIA's driver has its libraries, as / or /run/nvidia/driver")
+	fs.StringVar(&c.DCGMURL, "dcgm-url", c.DCGMURL,
+		"`URL` of the /metrics of NVIDIA's DCGM exporter, for GPUs that nvml cannot read (default: none)")
 	fs.StringVar(&c.Profile, "profile", c.Profile,
 		"`file` with this node's power profile in JSON (default: typical of servers)")
 	fs.Func("calibrate",
@@ -135,8 +146,8 @@ const (
 )
 
 // domainName are the names that domains can have, so that a misspelt calibration does not go unnoticed.
-var domainName = regexp.MustCompile(
-	`^((kepler|scaphandre)-)?(wall|psys|package|core|uncore|dram|guest|model|host)(-[a-z0-9-]+)?$`)
+var domainName = regexp.MustCompile(`^(gpu-[a-z0-9-]{1,80}|` +
+	`((kepler|scaphandre)-)?(wall|psys|package|core|uncore|dram|guest|model|host)(-[a-z0-9-]+)?)$`)
 
 // Validate reports everything that is wrong.
 func (c *Config) Validate() error {
@@ -150,7 +161,9 @@ func (c *Config) Validate() error {
 	if slices.Contains(c.Meters, auto) && len(c.Meters) > 1 || len(c.Meters) == 0 {
 		bad("--meters is %q: want %s alone, or a list", strings.Join(c.Meters, ","), auto)
 	}
-	for _, source := range []struct{ name, url string }{{NameScaphandre, c.ScaphandreURL}, {NameKepler, c.KeplerURL}} {
+	for _, source := range []struct{ name, url string }{
+		{NameScaphandre, c.ScaphandreURL}, {NameKepler, c.KeplerURL}, {NameDCGM, c.DCGMURL},
+	} {
 		switch {
 		case source.url == "" && c.asked(source.name):
 			bad("--meters names %s: want its --%s-url", source.name, source.name)

@@ -32,8 +32,8 @@ type Model struct {
 }
 
 // The power of one hardware thread, idle and full, in the middle of 15 server architectures from Sandy Bridge to EPYC
-// 4th Gen in the coefficients of Cloud Carbon Footprint, which stand in hardware. Half of them are within 0.65
-// and 1.1 W idle and 2.6 and 5 W full; how far a node is from the middle only a measurement can tell.
+// 4th Gen in the coefficients of Cloud Carbon Footprint. Half of them are within 0.65 and 1.1 W idle and 2.6 and 5 W
+// full; how far a node is from the middle only a measurement can tell.
 const (
 	typicalIdle   energy.Watts = 0.7668
 	typicalFull   energy.Watts = 4.0632

@@ -18,7 +18,9 @@ import (
 //   - rapl, where its zones can be read;
 //   - guest, where the host's file is there (asked for by name, it is waited for);
 //   - scaphandre and kepler, where their URLs are given;
-//   - the model, always: it counts if nothing else is there at the start.
+//   - the model, always: it counts if nothing else is there at the start;
+//   - nvml, where there is a library of NVIDIA's driver, and dcgm, where its URL is given: they read GPUs, which are
+//     metered beside the rest. Of the two, nvml counts.
 //
 // A meter that was asked for by name and cannot be opened is an error.
 func Open(c Config, log *slog.Logger) ([]Meter, error) {
@@ -68,9 +70,12 @@ func (c *Config) warn(meters []Meter, log *slog.Logger) {
 	}
 }
 
-// calibrates reports whether a calibration is of a meter, or may be: an agent on the network may not have answered yet.
+// calibrates reports whether a calibration is of a meter, or may be: another process may not have answered yet.
 func calibrates(name string, m Meter) bool {
 	if _, scraped := m.(*Scraped); scraped && strings.HasPrefix(name, m.Name()+"-") {
+		return true
+	}
+	if _, ok := m.(*Boards); ok && strings.HasPrefix(name, "gpu-") {
 		return true
 	}
 	return name == m.Name() || slices.ContainsFunc(m.Domains(), func(d energy.Domain) bool { return d.Name == name })
@@ -91,6 +96,8 @@ var openers = []struct {
 	{NameScaphandre, func(c *Config) bool { return c.ScaphandreURL != "" }, as(NewScaphandre)},
 	{NameKepler, func(c *Config) bool { return c.KeplerURL != "" }, as(NewKepler)},
 	{NameModel, nil, as(NewModel)},
+	{NameNVML, (*Config).hasDriver, as(NewNVML)},
+	{NameDCGM, func(c *Config) bool { return c.DCGMURL != "" }, as(NewDCGM)},
 }
 
 func exists(path string) bool {

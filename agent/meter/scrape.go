@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/agent/gpu"
 	"github.com/kubenergy/kubenergy/energy"
 )
 
@@ -49,6 +50,7 @@ type page struct {
 	at     time.Duration // in the middle of asking and answering; 0 if there was none yet
 	start  string        // when the other process started; "" if it does not say
 	series []series
+	boards []gpu.Board
 }
 
 type series struct {
@@ -118,7 +120,8 @@ func (s *Scraped) poll(ctx context.Context, log *slog.Logger) {
 		s.mu.Unlock()
 		switch {
 		case err == nil && before != nil:
-			log.Info("another agent's metrics are read", "meter", s.name, "url", s.page, "counters", len(answer.series))
+			log.Info("another agent's metrics are read", "meter", s.name, "url", s.page,
+				"counters", len(answer.series)+len(answer.boards))
 		case err != nil && (before == nil || errors.Is(before, errNoAnswer)):
 			log.Warn("another agent's metrics cannot be read", "meter", s.name, "err", err)
 		}
@@ -155,12 +158,15 @@ func (s *Scraped) ask(ctx context.Context) (answer page, err error) {
 	switch {
 	case err != nil:
 		return page{}, fmt.Errorf("GET %s: %w", s.page, err)
-	case len(answer.series) == 0:
+	case len(answer.series)+len(answer.boards) == 0:
 		return page{}, fmt.Errorf("GET %s: there is no counter of energy in the answer", s.page)
 	case len(answer.series) > maxSeries:
 		return page{}, fmt.Errorf("GET %s: %d counters: no node has that many", s.page, len(answer.series))
 	}
 	answer.at = max(at, 1)
+	for i := range answer.boards {
+		answer.boards[i].At = answer.at
+	}
 	return answer, nil
 }
 

@@ -507,14 +507,14 @@ func TestMicrojoules(t *testing.T) {
 }
 
 func FuzzMetrics(f *testing.F) {
-	for _, name := range []string{"kepler/new.prom", "scaphandre/two-sockets.prom"} {
+	for _, name := range []string{"kepler/new.prom", "scaphandre/two-sockets.prom", "dcgm/mig.prom"} {
 		f.Add([]byte(fixture(f, name)))
 	}
 	f.Add([]byte("kepler_node_package_joules_total{package=\"0\",mode=\"dynamic\"} " +
 		"1\nkepler_node_package_joules_total{mode=\"idle\",package=\"0\"} 1e3\n"))
 	f.Add([]byte("scaph_host_energy_microjoules{a=\"\\\\\\\"\"} 1 2\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, read := range []func(io.Reader) (page, error){readKepler, readScaphandre} {
+		for _, read := range []func(io.Reader) (page, error){readKepler, readScaphandre, readDCGM} {
 			p, err := read(strings.NewReader(string(text)))
 			if err != nil {
 				continue

@@ -74,6 +74,7 @@ func put(t testing.TB, path, content string) {
 func (c *clock) config() Config {
 	o := DefaultConfig()
 	o.PowercapRoot, o.HwmonRoot, o.GuestDir, o.Now = "/nowhere", "/nowhere", "/nowhere", c.Now
+	o.GPURoot = ""
 	return o
 }
 

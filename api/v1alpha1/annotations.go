@@ -93,6 +93,29 @@ const (
 	TaintAsleep = Prefix + "asleep"
 )
 
+// What KubEnergy writes on nodes of their hardware, as their agents tell it. What was told first holds until you take
+// the label off; what you say yourself comes before it: see [hardware](../how-to/hardware.md).
+const (
+	// label, name: the model of its CPUs
+	LabelCPUModel = Prefix + "cpu-model"
+	// label, number: its sockets; a virtual machine has none
+	LabelCPUSockets = Prefix + "cpu-sockets"
+	// label, number: its cores; a virtual machine has none
+	LabelCPUCores = Prefix + "cpu-cores"
+	// label, name: the model of its GPUs, if they are of one
+	LabelGPUModel = Prefix + "gpu-model"
+	// label, number: its GPUs
+	LabelGPUCount = Prefix + "gpu-count"
+	// label, name: maker and model of the machine
+	LabelMachine = Prefix + "machine"
+	// label, `aws`, `azure` or `gcp`: the cloud that it is a machine of
+	LabelCloud = Prefix + "cloud"
+	// label, name: its type in that cloud
+	LabelInstanceType = Prefix + "instance-type"
+	// text: what it is guessed to draw idle and at full load, and how far such guesses were off
+	AnnotationPowerGuess = Prefix + "power-guess"
+)
+
 // What KubEnergy writes on Jobs.
 const (
 	// label, `"true"`: KubEnergy has suspended the Job, not its user; releasing and uninstalling look for it
@@ -131,4 +154,14 @@ const (
 	AnnotationLabRunSeconds = Prefix + "lab-run-seconds"
 	// `8443=40124,…`, written by the lab: the port of this machine that each port of the pod is reached at
 	AnnotationLabPorts = Prefix + "lab-ports"
+)
+
+// Labels of what `kubenergy experiment` makes.
+const (
+	// name of a run: on a namespace, an experiment has made it and removes it
+	LabelExperiment = Prefix + "experiment"
+	// name: on a pod, the entry of the experiment's load that it is of
+	LabelExperimentLoad = Prefix + "experiment-load"
+	// name: on a pod, its service or Job in that entry
+	LabelExperimentApp = Prefix + "experiment-app"
 )

@@ -90,6 +90,11 @@ type PowerProfileSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	GPUClasses map[string]float64 `json:"gpuClasses,omitempty"`
+	// What memory draws, of the way from idleWatts to maxWatts, when all of it is in use; by default it is not told
+	// apart, and follows the CPU. It does not go with a curve.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MemoryWatts float64 `json:"memoryWatts,omitempty"`
 	// How many times the energy of the node itself the facility draws for it; by default that of its zone.
 	// +optional
 	// +kubebuilder:validation:Minimum=1

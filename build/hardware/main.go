@@ -1,64 +1,35 @@
-// Program hardware writes the tables of folder hardware from the Cloud Carbon Footprint coefficients
-// (github.com/cloud-carbon-footprint/ccf-coefficients, Apache-2.0): watts per hardware thread of server
-// micro-architectures, the CPUs that belong to each, and the instance types of three clouds. Which GPUs an instance
-// type has, and which CPUs some series run on, is not in those tables; it is said below, as the clouds document it.
+// Program hardware writes the tables of folder hardware: watts of CPUs, by a model of published SPECpower_ssj2008
+// results (model.go), and the instance types of three clouds, as Cloud Carbon Footprint lists them
+// (github.com/cloud-carbon-footprint/ccf-coefficients, Apache-2.0). Which GPUs an instance type has, and which CPUs
+// some series run on, is not in those lists; it is said below, as the clouds document it.
 //
-// It runs where the data lie beside the project; the tables are checked in because they rarely do.
+// It also builds the catalogue without the results of the last two years, scores it on them, shows the errors of each
+// kind of profile, and writes them into errors.csv. It runs where the data lie beside the project; the tables are
+// checked in because they rarely do.
 package main
 
 import (
 	"compress/gzip"
 	"encoding/csv"
-	"fmt"
 	"io"
 	"log"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kubenergy/kubenergy/hardware"
 )
 
-const data = "../../shared/data/power/ccf"
+const data = "../../shared/data/power"
 
-const attribution = `# Derived from Cloud Carbon Footprint, github.com/cloud-carbon-footprint/ccf-coefficients at b0032d92,
-# Copyright Thoughtworks, Inc., Apache License 2.0; rearranged, and extended as build/hardware says. Do not edit.
+const attribution = `# Derived from SPECpower_ssj2008 results and instance tables of Cloud Carbon Footprint,
+# github.com/cloud-carbon-footprint/ccf-coefficients at b0032d92, Copyright Thoughtworks, Inc., Apache License 2.0, and
+# TDPs of CodeCarbon, github.com/mlco2/codecarbon at b05965e4, MIT License; rearranged, and extended as build/hardware
+# says. Do not edit.
 `
-
-// architecture is a kind of server CPU. Its coefficients stand in the published tables under coefficient.
-type architecture struct {
-	name, coefficient, list string
-	note                    string
-}
-
-var architectures = []architecture{
-	{"Intel Sandy Bridge", "Sandy Bridge", "intel-sandybridge", ""},
-	{"Intel Ivy Bridge", "Ivy Bridge", "intel-ivybridge", ""},
-	{"Intel Haswell", "Haswell", "intel-haswell", ""},
-	{"Intel Broadwell", "Broadwell", "intel-broadwell", ""},
-	{"Intel Skylake", "Skylake", "intel-skylake-server", ""},
-	{"Intel Cascade Lake", "Cascade Lake", "intel-cascadelake", ""},
-	{"Intel Coffee Lake", "Coffee Lake", "intel-coffeelake", ""},
-	{"Intel Ice Lake", "Ice Lake", "intel-icelake", ""},
-	{"Intel Sapphire Rapids", "Sapphire Rapids", "intel-sapphirerapids", ""},
-	{"Intel Emerald Rapids", "Emerald Rapids", "intel-emeraldrapids", ""},
-	{"Intel Granite Rapids", "Granite Rapids", "intel-graniterapids", ""},
-	{"AMD EPYC 1st Gen", "EPYC 1st Gen", "amd-epyc-gen1", ""},
-	{"AMD EPYC 2nd Gen", "EPYC 2nd Gen", "amd-epyc-gen2", ""},
-	{"AMD EPYC 3rd Gen", "EPYC 3rd Gen", "amd-epyc-gen3", ""},
-	{"AMD EPYC 4th Gen", "EPYC 4th Gen", "amd-epyc-gen4", ""},
-	// The coefficient published for generation 5 is 3.7 to 9.0 W per thread, 1.7 kW for a socket of 192 threads: its
-	// list mixes server parts with embedded ones of few cores.
-	{"AMD EPYC 5th Gen", "EPYC 4th Gen", "amd-epyc-gen5", "stand-in: the coefficient of EPYC 4th Gen"},
-	{"AWS Graviton2", "Graviton2", "", "stand-in: the coefficient of AMD EPYC 2nd Gen"},
-	{"AWS Graviton3", "Graviton3", "", "stand-in: the coefficient of AMD EPYC 2nd Gen"},
-	{"AWS Graviton3E", "Graviton3E", "", "stand-in: the coefficient of AMD EPYC 2nd Gen"},
-	{"AWS Graviton4", "Graviton4", "", "stand-in: the coefficient of AMD EPYC 2nd Gen"},
-	{"Google Axion", "Graviton4", "", "stand-in: the coefficient of AMD EPYC 2nd Gen"},
-	{"Ampere Altra", "Graviton2", "", "stand-in: the coefficient of AMD EPYC 2nd Gen"},
-}
 
 // cpuOf says which architecture the CPU names of the instance tables belong to. The first pattern that fits counts.
 var cpuOf = []struct {
@@ -184,48 +155,29 @@ func main() {
 		log.Println("the source data are not here, so the tables stay as they are:", err)
 		return
 	}
-	coefficients := readCoefficients()
-	spec := read("SPECpower-2023-05-23.csv.gz")
-
-	var powers, cpus [][]string
-	for _, a := range architectures {
-		c, ok := coefficients[a.coefficient]
-		if !ok {
-			log.Fatalf("no coefficient for %s", a.coefficient)
-		}
-		gb := 1.0 // what the tested servers of our days have at least
-		if a.list != "" {
-			models := readLines(a.list + ".csv")
-			for _, m := range models {
-				// Generation 5's list holds embedded parts of few cores, which are other hardware.
-				if name := fullName(m); name != "" && (a.list != "amd-epyc-gen5" || strings.HasPrefix(m, "EPYC 9")) {
-					cpus = append(cpus, []string{name, a.name})
-				}
-			}
-			if tested := memoryPerThread(spec, models); tested > 0 {
-				gb = tested
+	results, tdps, machines := readResults(), readTDPs(), instances()
+	newest := slices.MaxFunc(results, func(a, b hardware.Result) int { return a.Published.Compare(b.Published) }).Published
+	var measured [][]string // of the last of these pairs of years
+	for _, years := range []int{6, 4, 2} {
+		cut, end := newest.AddDate(-years, 0, 0), newest.AddDate(2-years, 0, 0)
+		var old, late []hardware.Result
+		for _, r := range results {
+			switch {
+			case !r.Published.After(cut):
+				old = append(old, r)
+			case !r.Published.After(end):
+				late = append(late, r)
 			}
 		}
-		powers = append(powers, []string{a.name, number(c[0], 4), number(c[1], 4), number(gb, 2), a.note})
+		log.Printf("built from %d results up to %s, scored on %d up to %s", len(old), cut.Format("2006-01"), len(late),
+			end.Format("2006-01"))
+		measured = fit(old, tdps, cut).score(machines, late)
 	}
-	slices.SortFunc(cpus, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
-	// A few models stand in two lists. Which is right cannot be told, so they are in none.
-	count := map[string]map[string]bool{}
-	for _, c := range cpus {
-		if count[c[0]] == nil {
-			count[c[0]] = map[string]bool{}
+	for name, text := range fit(results, tdps, newest).tables(measured, machines) {
+		if err := os.WriteFile(name, text.Data, 0o644); err != nil { //nolint:gosec // for all who may read the folder
+			log.Fatal(err)
 		}
-		count[c[0]][c[1]] = true
 	}
-	cpus = slices.DeleteFunc(cpus, func(c []string) bool { return len(count[c[0]]) > 1 })
-	cpus = slices.CompactFunc(cpus, slices.Equal)
-
-	write("architectures.csv", []string{
-		"architecture", "idleWattsPerThread", "maxWattsPerThread", "memoryGBPerThread", "note",
-	}, powers)
-	write("cpus.csv", []string{"cpu", "architecture"}, cpus)
-	write("instances.csv", []string{"provider", "type", "vcpus", "memoryGiB", "architectures", "gpu", "gpus"},
-		instances())
 }
 
 func instances() (rows [][]string) {
@@ -263,7 +215,7 @@ func instances() (rows [][]string) {
 }
 
 func aws() (all []instance) {
-	for _, r := range read("aws-instances-latest-2026.csv.gz") {
+	for _, r := range read("ccf/aws-instances-latest-2026.csv.gz") {
 		all = append(all, instance{
 			provider: "aws", name: r["Instance Type"], cpus: whole(r["vCPUs"]), gib: decimal(r["Memory (GiB)"]),
 			architectures: known(r["Platform CPU Name"]),
@@ -273,7 +225,7 @@ func aws() (all []instance) {
 }
 
 func gcp() (all []instance) {
-	for _, r := range read("gcp-instances-latest-2026.csv.gz") {
+	for _, r := range read("ccf/gcp-instances-latest-2026.csv.gz") {
 		architectures := known(r["CPU Name"])
 		if m := r["Microarchitecture"]; len(architectures) == 0 && m != "" {
 			architectures = []string{r["Manufacturer"] + " " + m}
@@ -291,7 +243,7 @@ func gcp() (all []instance) {
 func azure() (all []instance) {
 	footnote := regexp.MustCompile(` \d$`)
 	index := map[string]int{}
-	for _, r := range read("azure-instances.csv.gz") {
+	for _, r := range read("ccf/azure-instances.csv.gz") {
 		size := footnote.ReplaceAllString(r["Virtual Machine"], "")
 		if r["Series"] == "Constrained vCPUs capable" || strings.HasPrefix(r["Series"], "SAP HANA") ||
 			strings.Contains(size, "-") {
@@ -350,64 +302,6 @@ func known(cpu string) []string {
 	return nil
 }
 
-// readCoefficients returns watts per thread, idle and full. The three clouds' tables differ by a few per cent; the
-// first that has an architecture counts.
-func readCoefficients() map[string][2]float64 {
-	all := map[string][2]float64{}
-	for _, cloud := range []string{"aws", "gcp", "azure"} {
-		for _, r := range read("coefficients-" + cloud + "-use.csv") {
-			if _, seen := all[r["Architecture"]]; !seen {
-				all[r["Architecture"]] = [2]float64{decimal(r["Min Watts"]), decimal(r["Max Watts"])}
-			}
-		}
-	}
-	return all
-}
-
-// memoryPerThread is the mean memory per thread, in GB, of the servers that were measured with these CPUs: the
-// coefficients contain its power.
-func memoryPerThread(spec []map[string]string, models []string) float64 {
-	sum, n := 0.0, 0
-	for _, r := range spec {
-		words := strings.FieldsFunc(r["CPU Description"], func(c rune) bool { return strings.ContainsRune(" ,()", c) })
-		described := " " + strings.Join(words, " ") + " "
-		if slices.ContainsFunc(models, func(m string) bool { return strings.Contains(described, " "+m+" ") }) {
-			sum += decimal(r["Total Memory (GB)"]) / decimal(r["Total Threads"])
-			n++
-		}
-	}
-	if n == 0 {
-		return 0
-	}
-	return sum / float64(n)
-}
-
-// fullName completes the name of a server CPU as the CPU itself reports it, less trademarks; "" for others.
-func fullName(model string) string {
-	switch {
-	case regexp.MustCompile(`^(Platinum|Gold|Silver|Bronze|E[357]-|E-2|W-|w\d-|D-|Max )`).MatchString(model):
-		return "Intel Xeon " + model
-	case regexp.MustCompile(`^8\d{3}[A-Z]+$`).MatchString(model): // made for clouds; the number says the series
-		return "Intel Xeon Platinum " + model
-	case strings.HasPrefix(model, "EPYC "):
-		return "AMD " + model
-	}
-	return ""
-}
-
-func readLines(name string) (lines []string) {
-	text, err := os.ReadFile(filepath.Join(data, name))
-	if err != nil {
-		log.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
-
 // read returns the rows of a table by the names of their columns.
 func read(name string) (rows []map[string]string) {
 	file, err := os.Open(filepath.Join(data, name))
@@ -433,30 +327,6 @@ func read(name string) (rows []map[string]string) {
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-func write(name string, header []string, rows [][]string) {
-	out, err := os.Create(name)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Fprint(out, attribution)
-	w := csv.NewWriter(out)
-	if err := w.WriteAll(append([][]string{header}, rows...)); err != nil {
-		log.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		log.Fatal(err)
-	}
-	byFirst := map[string]int{}
-	for _, r := range rows {
-		byFirst[r[0]]++
-	}
-	if len(byFirst) < 5 {
-		log.Println(name, len(rows), slices.Sorted(maps.Keys(byFirst)), byFirst)
-	} else {
-		log.Println(name, len(rows))
-	}
 }
 
 // whole reads a count; 0 where there is none, or a part.

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"path"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -21,11 +22,19 @@ const passwd = "nobody:x:65532:65532:nobody:/nonexistent:/sbin/nologin\n"
 func (s *source) index(ctx context.Context, into blobs, name, pkg string, arches []string) (v1.Descriptor, error) {
 	index := v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}
 	for _, arch := range arches {
-		binary, err := s.compile(ctx, pkg, arch)
-		if err != nil {
-			return v1.Descriptor{}, fmt.Errorf("for %s: %w", arch, err)
+		var binaries []file
+		for i, of := range append([]string{pkg}, beside(name, arch)...) {
+			binary, err := s.compile(ctx, of, arch)
+			if err != nil {
+				return v1.Descriptor{}, fmt.Errorf("for %s: %w", arch, err)
+			}
+			called := name
+			if i > 0 {
+				called = path.Base(of)
+			}
+			binaries = append(binaries, file{called, 0o755, binary})
 		}
-		image, err := s.image(into, name, arch, binary)
+		image, err := s.image(into, name, arch, binaries)
 		if err != nil {
 			return v1.Descriptor{}, fmt.Errorf("for %s: %w", arch, err)
 		}
@@ -34,13 +43,13 @@ func (s *source) index(ctx context.Context, into blobs, name, pkg string, arches
 	return into.addJSON(index.MediaType, index)
 }
 
-// image holds a binary and the name of the user who runs it, and nothing else: no shell, no libraries.
-func (s *source) image(into blobs, name, arch string, binary []byte) (v1.Descriptor, error) {
-	files, err := archive(s.created, []file{
+// image holds binaries and the name of the user who runs them, and nothing else: no shell, no libraries. The first
+// binary is what runs.
+func (s *source) image(into blobs, name, arch string, binaries []file) (v1.Descriptor, error) {
+	files, err := archive(s.created, append([]file{
 		{"etc/passwd", 0o644, []byte(passwd)},
 		{"etc/group", 0o644, []byte("nobody:x:65532:\n")},
-		{name, 0o755, binary},
-	})
+	}, binaries...))
 	if err != nil {
 		return v1.Descriptor{}, err
 	}

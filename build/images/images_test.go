@@ -205,6 +205,41 @@ func TestArchitectures(t *testing.T) {
 	}
 }
 
+// TestBeside: the agent finds the one that reads GPUs where it looks for it, where there are such drivers.
+func TestBeside(t *testing.T) {
+	for arch, want := range map[string]int{"amd64": 1, "arm64": 1, "arm/v7": 0} {
+		if got := beside("kubenergy-agent", arch); len(got) != want {
+			t.Errorf("%s: beside the agent are %v", arch, got)
+		}
+	}
+	s, contents := source{dir: "../..", created: commit}, blobs{}
+	if testing.Short() {
+		t.Skip("builds the agent")
+	}
+	image, err := s.index(t.Context(), contents, "kubenergy-agent", "./cmd/kubenergy-agent", []string{"amd64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var index v1.IndexManifest
+	var manifest v1.Manifest
+	loaded{}.json(t, contents[image.Digest], &index)
+	loaded{}.json(t, contents[index.Manifests[0].Digest], &manifest)
+	layer, err := gzip.NewReader(bytes.NewReader(contents[manifest.Layers[0].Digest]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := map[string]bool{} // by the loader where it runs
+	for _, f := range read(t, layer) {
+		if binary, err := elf.NewFile(bytes.NewReader(f.text)); err == nil {
+			libraries, _ := binary.ImportedLibraries()
+			linked[f.name] = len(libraries) > 0
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"kubenergy-agent": false, "kubenergy-gpu": true}, linked); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func read(t *testing.T, r io.Reader) []file {
 	t.Helper()
 	var files []file

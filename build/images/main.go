@@ -21,7 +21,7 @@ func main() {
 	arches := flag.String("arch", "",
 		"architectures, such as amd64,arm/v7 (default: amd64 and arm64, for the agent arm/v7 too)")
 	names := flag.String("images", "kubenergy,kubenergy-scheduler,kubenergy-controller,kubenergy-karmada,"+
-		"kubenergy-power,kubenergy-agent", "names of binaries in cmd")
+		"kubenergy-power,kubenergy-agent,kubenergy-gpu", "names of binaries in cmd")
 	registry := flag.String("registry", "", "registry and path that the images will be pushed to, for their names")
 	tag := flag.String("tag", "", "tag (default: the chart's appVersion)")
 	ldflags := flag.String("ldflags", "", "further flags of the linker")

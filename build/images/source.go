@@ -35,6 +35,15 @@ func architectures(name string) []string {
 	return []string{"amd64", "arm64"}
 }
 
+// beside are the packages of binaries that an image holds besides its own. The agent starts the one that reads GPUs,
+// which there is for two architectures.
+func beside(name, arch string) []string {
+	if name == "kubenergy-agent" && arch != "arm/v7" {
+		return []string{"./cmd/kubenergy-gpu"}
+	}
+	return nil
+}
+
 // run builds and writes all images.
 func run(ctx context.Context, out string, names, arches []string, s source) error {
 	if err := s.describe(ctx); err != nil {
@@ -58,7 +67,8 @@ func run(ctx context.Context, out string, names, arches []string, s source) erro
 			return fmt.Errorf("writing %s: %w", path, err)
 		}
 		fmt.Fprintf(&digests, "%s %s\n", image.Digest, s.reference(name))
-		if name != "kubenergy-karmada" { // deploy/karmada names it: it is not of the chart
+		// deploy/karmada and benchmarks name the others: they are not of the chart
+		if name != "kubenergy-karmada" && name != "kubenergy-gpu" {
 			values.WriteString(pinned(name, image.Digest))
 		}
 		fmt.Printf("%s  %s  %s\n", path, s.reference(name), image.Digest)
@@ -118,7 +128,7 @@ func platform(arch string) v1.Platform {
 	return v1.Platform{OS: "linux", Architecture: architecture, Variant: variant}
 }
 
-// compile returns a static binary. Zone data are linked in: images have none.
+// compile returns a binary: a static one, but for kubenergy-gpu, which needs a loader where it runs. Zone data are linked in: images have none.
 func (s *source) compile(ctx context.Context, pkg, arch string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "images")
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
 
@@ -23,35 +21,23 @@ func main() {
 	var f karmada.Flags
 	f.Add(flag.CommandLine)
 	flag.Parse()
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	api, err := config.GetConfig()
-	if err == nil {
-		err = run(ctx, &f, api, log)
-	}
-	stop()
-	if err != nil {
+	if err := start(&f); err != nil {
 		fmt.Fprintln(os.Stderr, "kubenergy-karmada:", err)
 		os.Exit(1)
 	}
 }
 
-// run runs all parts until ctx or one of them ends.
-func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logger) error {
-	parts, err := newParts(f, api, log)
+func start(f *karmada.Flags) error {
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: there are flags only", flag.Arg(0))
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	api, err := config.GetConfig()
 	if err != nil {
-		return err
+		return fmt.Errorf("reading Karmada's kubeconfig: give --kubeconfig, or set KUBECONFIG: %w", err)
 	}
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ended := make(chan error, len(parts))
-	for _, part := range parts {
-		go func() { ended <- part(ctx) }()
-	}
-	for range parts {
-		err = errors.Join(err, <-ended)
-		stop()
-	}
-	return err
+	return run(ctx, f, api, log)
 }

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -33,13 +31,6 @@ type shared struct {
 	running sync.WaitGroup
 }
 
-// A release at a deadline waits for nothing else, least of all for the scheduler's own requests. Other releases keep
-// to what the cluster keeps up with, which is why this may be as much as a large one does.
-const (
-	holdQPS   = 1000
-	holdBurst = 2000
-)
-
 // start is called once; its context ends with the scheduler.
 func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, error) {
 	knowledge, run, err := s.knowledge(ctx, config)
@@ -54,10 +45,9 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 	if err != nil {
 		return place.Deps{}, err
 	}
-	config.QPS, config.Burst, config.RateLimiter = holdQPS, holdBurst, nil
-	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "kubenergy-hold"))
+	client, err := hold.NewClient(config)
 	if err != nil {
-		return place.Deps{}, fmt.Errorf("building the hold loop's client: %w", err)
+		return place.Deps{}, err
 	}
 	holds := hold.Config{
 		Client: client, View: knowledge, Namespace: v1alpha1.SystemNamespace, MaxPods: s.options.maxPods,

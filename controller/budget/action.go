@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // The reasons of our events. The first is Compute Gardener's.
@@ -275,7 +276,7 @@ func (e *Engine) patchLatest(ctx context.Context, o client.Object, changed bool,
 // One that is gone needs no change.
 func (e *Engine) onLatest(ctx context.Context, o client.Object, changed bool, change func(client.Object) error) error {
 	again := func(err error) bool { return errors.Is(err, errChanged) || apierrors.IsConflict(err) }
-	return clientretry.OnError(clientretry.DefaultBackoff, again, func() error {
+	return kube.Retry(clientretry.DefaultBackoff, again, func() error {
 		latest := o.DeepCopyObject().(client.Object)
 		if changed { // into an empty object: what is decoded into a full one leaves the fields that are absent by now
 			latest = reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)

@@ -3,6 +3,7 @@ package budget
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -87,6 +88,14 @@ func TestTheLatestHasNothingOfTheFormer(t *testing.T) {
 		return nil
 	})
 	if err != nil {
+		t.Error(err)
+	}
+}
+
+// What has run out of time is not done.
+func TestADeedThatTakesTooLongIsNotDone(t *testing.T) {
+	late := func(client.Object) error { return context.DeadlineExceeded }
+	if err := new(Engine).onLatest(t.Context(), newJob("j", nil), false, late); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }

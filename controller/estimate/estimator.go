@@ -18,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // Options are what an estimator needs of the world.
@@ -108,7 +109,11 @@ func (e *Estimator) estimate(ctx context.Context) error {
 	var counts [sources]int
 	for _, s := range scenes {
 		if s.usage = usage; s.ready {
-			counts[s.kind()]++
+			root := s.kind()
+			if root == byModel && s.profile.Name == policy.UnknownHardware {
+				root = byDefault
+			}
+			counts[root]++
 		}
 		if !panics.Survive(e.o.Log, "estimate", s.node, func() { s.books.observe(s, e.queue) }) {
 			delete(e.books, s.node) // half of it may be counted: it is observed anew, under another epoch
@@ -143,7 +148,7 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 		s := &scene{
 			books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= agentGone),
 			node: n.Name, now: now, at: up, cores: float64(n.Status.Capacity.Cpu().MilliValue()) / milli,
-			gpus: kube.Allocatable(n).GPU,
+			bytes: n.Status.Capacity.Memory().AsApproximateFloat64(), gpus: kube.Allocatable(n).GPU,
 		}
 		s.podsKnown = panics.Survive(e.o.Log, "estimate", n.Name, func() { s.workers = workersOf(pods, view) }) &&
 			err == nil
@@ -151,7 +156,8 @@ func (e *Estimator) scenes(ctx context.Context, nodes []v1.Node) (all []*scene) 
 			s.wall, s.wallSource, s.wallKnown = e.o.Readings(n.Name)
 		}
 		if s.power = n.Labels[v1alpha1.LabelPowerState]; awake(n) || s.power != "" {
-			s.profile, _ = view.Hardware(n)
+			profile, _ := view.Hardware(n)
+			s.model(profile)
 		}
 		if s.power == v1alpha1.PowerAsleep || s.power == v1alpha1.PowerBooting {
 			s.workers, s.podsKnown = nil, true // its pods run in name only

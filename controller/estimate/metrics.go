@@ -21,7 +21,7 @@ const (
 	dropped = "dropped"
 )
 
-var rootNames = [sources]string{"wall", "model", "unknown"}
+var rootNames = [sources]string{"wall", "model", "unknown", "default"}
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	with := promauto.With(registry)
@@ -34,7 +34,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		nodes: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kubenergy_agentless_nodes",
-			Help: "Nodes without an agent, by what tells their energy: wall, model, or unknown.",
+			Help: "Nodes without an agent, by what tells their energy: wall, model, default where nothing is known " +
+				"of their hardware, or unknown.",
 		}, []string{"by"}),
 		samples: gauge("kubenergy_agentless_usage_samples",
 			"Nodes and pods of which metrics-server told the CPU usage last; of others, requests count."),

@@ -19,8 +19,11 @@ import (
 	"github.com/kubenergy/kubenergy/controller/meter"
 )
 
-// Usage is how many cores pods use, and nodes, which are in no namespace.
-type Usage map[podName]float64
+// Usage is what pods use, and nodes, which are in no namespace.
+type Usage map[podName]Used
+
+// Used are cores, and bytes of memory; 0: how many is not said.
+type Used struct{ Cores, Bytes float64 }
 
 type podName struct{ namespace, name string }
 
@@ -72,7 +75,7 @@ func (m *MetricsServer) Usage(ctx context.Context, wanted func(namespace, pod st
 	u, now := Usage{}, m.clock()
 	add := func(of podName, i *metricsItem) {
 		if cores, ok := i.cores(now); ok {
-			u[of] = cores
+			u[of] = Used{cores, i.bytes()}
 		}
 	}
 	err := m.list(ctx, "nodes", func(i *metricsItem) { add(podName{"", i.Metadata.Name}, i) })
@@ -106,7 +109,8 @@ type metricsItem struct {
 }
 
 type metricsUsage struct {
-	CPU string `json:"cpu"`
+	CPU    string `json:"cpu"`
+	Memory string `json:"memory"`
 }
 
 // cores returns what an item says, if that is of now and can be.
@@ -130,21 +134,44 @@ func (i *metricsItem) cores(now time.Time) (float64, bool) {
 	return sum, len(i.Containers) > 0
 }
 
+// bytes returns what an item says of memory, 0 if that is nothing or makes no sense.
+func (i *metricsItem) bytes() (sum float64) {
+	sum = i.Usage.bytes()
+	for j := range i.Containers {
+		sum += i.Containers[j].Usage.bytes()
+	}
+	return sum
+}
+
+// bytes returns a quantity, 0 if there is none, or none that can be.
+func (u *metricsUsage) bytes() float64 {
+	if v, ok := quantity(u.Memory, "KMGTi"); ok && v <= maxBytes {
+		return v
+	}
+	return 0
+}
+
 const (
 	maxQuantity = 32
 	maxCores    = 1e6
+	maxBytes    = 1 << 50
 )
 
-// cores returns a quantity without an exponent: metrics-server writes none, and resource.ParseQuantity computes
-// 1e-9999999 exactly, which takes for ever.
+// cores returns a quantity.
 func (u *metricsUsage) cores() (float64, bool) {
-	number := strings.TrimRight(u.CPU, "numk")
-	if len(u.CPU) > maxQuantity || number == "" || strings.Trim(number, "0123456789.") != "" {
+	cores, ok := quantity(u.CPU, "numk")
+	return cores, ok && cores <= maxCores
+}
+
+// quantity reads one without an exponent: metrics-server writes none, and resource.ParseQuantity computes 1e-9999999
+// exactly, which takes for ever.
+func quantity(text, suffixes string) (float64, bool) {
+	number := strings.TrimRight(text, suffixes)
+	if len(text) > maxQuantity || number == "" || strings.Trim(number, "0123456789.") != "" {
 		return 0, false
 	}
-	q, err := resource.ParseQuantity(u.CPU)
-	cores := q.AsApproximateFloat64()
-	return cores, err == nil && cores <= maxCores
+	q, err := resource.ParseQuantity(text)
+	return q.AsApproximateFloat64(), err == nil
 }
 
 // list calls each for every item of a list. It asks for no pages: metrics-server has none.

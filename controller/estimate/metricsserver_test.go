@@ -98,10 +98,10 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cores, ok := u[podName{"", "good"}]; !ok || math.Abs(cores-1.535) > 1e-9 || len(u) != 2 {
+	if good, ok := u[podName{"", "good"}]; !ok || math.Abs(good.Cores-1.535) > 1e-9 || good.Bytes != 1<<30 || len(u) != 2 {
 		t.Errorf("nodes: %v", u)
 	}
-	if cores, ok := u[podName{"shop", "two"}]; !ok || math.Abs(cores-0.124956789) > 1e-12 {
+	if two, ok := u[podName{"shop", "two"}]; !ok || math.Abs(two.Cores-0.124956789) > 1e-12 || two.Bytes != 24<<20 {
 		t.Errorf("pods: %v", u)
 	}
 }

@@ -48,7 +48,7 @@ type account struct {
 type modelled struct {
 	reading energy.Reading // what CPUs and the node itself used
 	rest    float64        // less than a microjoule
-	gpus    map[types.UID]energy.Microjoules
+	apart   map[types.UID]energy.Microjoules
 	free    energy.Microjoules // GPUs that no pod holds
 }
 
@@ -122,7 +122,7 @@ func (b *books) begin(s *scene, root int, from time.Duration) {
 			reading: energy.Reading{
 				Domain: modelDomain, At: from, Run: b.model.reading.Run + 1, Quality: energy.Estimated,
 			},
-			gpus: map[types.UID]energy.Microjoules{},
+			apart: map[types.UID]energy.Microjoules{},
 		}
 		b.told = from
 		o.At = max(b.at, from)
@@ -284,9 +284,8 @@ func (m *modelled) count(s *scene, until time.Duration) {
 	m.reading.At = until
 	m.reading.Total += m.whole(power, dt)
 	if awake {
-		m.free += s.gpuPower(func(uid types.UID, w energy.Watts) {
-			m.gpus[uid] += w.For(dt).Microjoules()
-		}).For(dt).Microjoules()
+		of := func(uid types.UID, w energy.Watts) { m.apart[uid] += w.For(dt).Microjoules() }
+		m.free += (s.gpuPower(of) + s.memoryPower(of)).For(dt).Microjoules()
 	}
 }
 
@@ -304,7 +303,7 @@ func (m *modelled) whole(w energy.Watts, dt time.Duration) energy.Microjoules {
 // charge adds what GPUs used to an attribution: to the pods that hold them, and to idle. A pod that holds one and has
 // no share gets one.
 func (m *modelled) charge(out *energy.Attribution) {
-	for uid, used := range m.gpus {
+	for uid, used := range m.apart {
 		if used == 0 {
 			continue
 		}
@@ -320,7 +319,7 @@ func (m *modelled) charge(out *energy.Attribution) {
 	}
 	out.Idle += m.free
 	out.Measured += m.free
-	clear(m.gpus)
+	clear(m.apart)
 	m.free = 0
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // world is a cluster whose clocks, meters and usage a test sets.
@@ -158,9 +159,9 @@ func (w *world) used(cores map[string]float64) {
 	w.usage = Usage{}
 	for name, v := range cores {
 		if name[0] == '/' {
-			w.usage[podName{"", name[1:]}] = v
+			w.usage[podName{"", name[1:]}] = Used{Cores: v}
 		} else {
-			w.usage[podName{"shop", name}] = v
+			w.usage[podName{"shop", name}] = Used{Cores: v}
 		}
 	}
 }
@@ -249,6 +250,29 @@ func TestModelAtRequests(t *testing.T) {
 	}
 }
 
+// With a default, such a node is told apart from those that a model of their hardware describes.
+func TestDefaultOfUnknownHardware(t *testing.T) {
+	w := newWorld(t)
+	any400 := &energy.Profile{Name: policy.UnknownHardware, Idle: 100, Max: 400, Sleep: 100}
+	v, err := (&kube.Contents{Defaults: policy.Defaults{AnyPower: any400}}).View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.view = v
+	w.node("n", "10", 0)
+	w.pod("n", "a", "5", 0)
+	e := w.estimator()
+	w.tick(e)
+	w.pass(3 * time.Minute)
+	w.tick(e)
+	b := w.booked[0]
+	near(t, "node", b.Measured, 250*180)
+	if by := testutil.ToFloat64(e.queue.metrics.nodes.WithLabelValues("default")); by != 1 || unknown(e) != 0 ||
+		b.Source != "model (unknown-hardware)" || b.Quality != energy.Estimated {
+		t.Errorf("%v by default, %v unknown, from %s, %v", by, unknown(e), b.Source, b.Quality)
+	}
+}
+
 // Pods that metrics-server does not know yet use what they request, as far as the node uses it.
 func TestUsageOfSomePods(t *testing.T) {
 	w := newWorld(t)
@@ -286,6 +310,48 @@ func TestGPUs(t *testing.T) {
 	near(t, "node", b.Measured, (50+200+3*20)*300)
 	near(t, "a's GPU", share(t, b, "a").Dynamic, 200*300)
 	near(t, "idle", b.Idle, (50*0.8+3*20)*300)
+}
+
+// Memory draws as much of it as is in use, whatever the CPUs do: for pods what they use or request, and for the rest of
+// the node what it uses.
+func TestMemory(t *testing.T) {
+	for what, c := range map[string]struct {
+		used    Usage
+		a, b    energy.Joules // a second, watts of the memory of pods
+		idle    energy.Joules // of the rest
+		cpuPart energy.Joules // of the node, that computes
+	}{
+		"requests": {a: 20 * 0.25, b: 20 * 0.5, cpuPart: 0.2},
+		"usage": {
+			used: Usage{{"shop", "a"}: {0, 48 << 30}, {"shop", "b"}: {0, 0}, {"", "n"}: {0, 88 << 30}},
+			a:    20 * 0.75, b: 20 * 0.25, // of b's half there is no more than that
+		},
+		"the rest of the node": {
+			used: Usage{{"shop", "a"}: {0, 8 << 30}, {"shop", "b"}: {0, 8 << 30}, {"", "n"}: {0, 32 << 30}},
+			a:    20 * 0.125, b: 20 * 0.125, idle: 20 * 0.25,
+		},
+	} {
+		w := newWorld(t)
+		v, err := kube.NewView(nil, []*energy.Profile{{Name: "box", Idle: 50, Max: 120, Sleep: 50, Memory: 20}}, "box")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.view = v
+		w.node("n", "10", 0)
+		w.nodes[0].Status.Capacity[v1.ResourceMemory] = resource.MustParse("64Gi")
+		for uid, memory := range map[string]string{"a": "16Gi", "b": "32Gi"} {
+			w.pod("n", uid, "1", 0).Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse(memory)
+		}
+		w.usage = c.used
+		e := w.estimator()
+		w.tick(e)
+		w.pass(5 * time.Minute)
+		w.tick(e)
+		b := w.booked[0]
+		near(t, what+": node", b.Measured, (50+50*c.cpuPart+c.a+c.b+c.idle)*300)
+		near(t, what+": a", share(t, b, "a").Dynamic, (50*c.cpuPart/2+c.a)*300)
+		near(t, what+": b", share(t, b, "b").Dynamic, (50*c.cpuPart/2+c.b)*300)
+	}
 }
 
 // A meter at the wall is what is divided, to the microjoule; the model takes its place while it is silent, and

@@ -23,6 +23,7 @@ type scene struct {
 	now   time.Time
 	at    time.Duration
 	cores float64
+	bytes float64 // of memory
 	gpus  int64
 	power string // state of its machine, as kubenergy-power says; "": awake
 
@@ -37,7 +38,15 @@ type scene struct {
 	wall       []energy.Reading
 	wallKnown  bool
 	wallSource string
-	profile    *energy.Profile // nil: none is known
+	profile    *energy.Profile // without memory that is told apart; nil: none is known
+	memory     energy.Watts    // that all of it draws beyond idle
+}
+
+// model takes a profile; where it is known how much memory there is, what that draws is told apart.
+func (s *scene) model(p *energy.Profile) {
+	if s.profile = p; p != nil && p.Memory > 0 && s.bytes > 0 {
+		s.profile, s.memory = new(p.Bare()), p.Memory
+	}
 }
 
 // By what a node is estimated.
@@ -45,6 +54,7 @@ const (
 	byWall = iota
 	byModel
 	byNothing
+	byDefault // a model, of a node of which nothing is known
 	sources
 )
 
@@ -64,6 +74,7 @@ type worker struct {
 	uid     types.UID
 	pod     podName
 	request int64 // thousandths of a core
+	bytes   int64 // of memory, requested
 	gpus    int64
 	// class of GPU work, as power profiles name it
 	gpuClass string
@@ -86,6 +97,7 @@ func workersOf(pods []v1.Pod, view *kube.View) []worker {
 		request := policy.PodRequest(p)
 		w := worker{
 			uid: p.UID, pod: podName{p.Namespace, p.Name}, request: max(request.MilliCPU, 0), gpus: max(request.GPU, 0),
+			bytes:   max(request.Memory, 0),
 			running: p.Status.Phase == v1.PodRunning, ended: over(p),
 		}
 		if w.gpus > 0 {
@@ -110,18 +122,18 @@ func (s *scene) look() {
 	var known, asked float64
 	for i := range s.workers {
 		w := &s.workers[i]
-		if cores, ok := s.usage[w.pod]; ok && !w.ended {
-			w.cores, w.known = min(cores, s.cores), true
+		if used, ok := s.usage[w.pod]; ok && !w.ended {
+			w.cores, w.known = min(used.Cores, s.cores), true
 			known += w.cores
 		} else if w.running {
 			asked += float64(w.request) / milli
 		}
 	}
-	cores, measured := s.usage[podName{"", s.node}]
-	s.measured = measured && cores <= overcommit*s.cores
+	whole, measured := s.usage[podName{"", s.node}]
+	s.measured = measured && whole.Cores <= overcommit*s.cores
 	most := s.cores
 	if s.measured {
-		most = min(cores, s.cores)
+		most = min(whole.Cores, s.cores)
 	}
 	share := 0.0
 	if asked > 0 {
@@ -162,6 +174,44 @@ func (s *scene) cpuPower() (power energy.Watts, awake bool) {
 		u = s.used / s.cores
 	}
 	return s.profile.Power(u), true
+}
+
+// memoryPower calls each with what the memory of each pod draws: what metrics-server says that it uses, else what it
+// requests. It returns what the rest of the node's memory does that is in use.
+func (s *scene) memoryPower(each func(types.UID, energy.Watts)) (others energy.Watts) {
+	if s.memory <= 0 {
+		return 0
+	}
+	bytesOf := func(w *worker) (bytes float64, known bool) {
+		if used := s.usage[w.pod].Bytes; used > 0 {
+			return used, true
+		}
+		return float64(w.bytes), false
+	}
+	sums := map[bool]float64{}
+	for i := range s.workers {
+		if w := &s.workers[i]; w.running {
+			bytes, known := bytesOf(w)
+			sums[known] += bytes
+		}
+	}
+	left := s.bytes
+	shares := map[bool]float64{}
+	for _, known := range []bool{true, false} { // requests share what is not known to be used, in any order of pods
+		taken := min(sums[known], left)
+		left -= taken
+		if taken > 0 {
+			shares[known] = taken / sums[known]
+		}
+	}
+	for i := range s.workers {
+		if w := &s.workers[i]; w.running {
+			bytes, known := bytesOf(w)
+			each(w.uid, s.memory*energy.Watts(shares[known]*bytes/s.bytes))
+		}
+	}
+	rest := s.usage[podName{"", s.node}].Bytes - (s.bytes - left)
+	return s.memory * energy.Watts(min(max(rest, 0), left)/s.bytes)
 }
 
 // gpuPower calls each with what the GPUs of each pod that holds some draw, and returns what the others do.

@@ -357,7 +357,11 @@ func PodPower(n *sched.Node, job *sched.Job) energy.Watts {
 	power := n.Profile.GPUPower(job.GPUClass) * energy.Watts(min(job.Request.GPU, n.Capacity.GPU))
 	if n.Capacity.MilliCPU > 0 {
 		part := float64(job.Request.MilliCPU) / float64(n.Capacity.MilliCPU)
-		power += n.Profile.Power(1) * energy.Watts(min(part, 1))
+		power += (n.Profile.Power(1) - n.Profile.Memory) * energy.Watts(min(part, 1))
+		if n.Capacity.Memory > 0 { // else it goes with the CPU
+			part = float64(job.Request.Memory) / float64(n.Capacity.Memory)
+		}
+		power += n.Profile.Memory * energy.Watts(min(part, 1))
 	}
 	return power
 }

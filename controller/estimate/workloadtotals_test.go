@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 const gpuClass = "compute-gardener-scheduler.kubernetes.io/gpu-workload-type"
@@ -265,6 +266,24 @@ func TestPodsNeverPayMoreThanTheNodeDraws(t *testing.T) {
 			most*1.001 || got < most*0.97 {
 			t.Errorf("seed %d: pods pay for %v J, their node drew %v", seed, got, most)
 		}
+	}
+}
+
+// At full load, CPUs draw for the cores that are requested, and memory for the bytes.
+func TestPodPowerOfMemory(t *testing.T) {
+	n := &sched.Node{
+		Capacity: sched.Resources{MilliCPU: 10_000, Memory: 100}, Profile: &energy.Profile{Idle: 50, Max: 120, Memory: 20},
+	}
+	for request, want := range map[sched.Resources]energy.Watts{
+		{MilliCPU: 10_000, Memory: 100}: 120, {MilliCPU: 1000}: 10, {Memory: 50}: 10, {MilliCPU: 1000, Memory: 500}: 30,
+	} {
+		if got := PodPower(n, &sched.Job{Request: request}); math.Abs(float64(got-want)) > 1e-9 {
+			t.Errorf("%+v draws %v, want %v", request, got, want)
+		}
+	}
+	n.Capacity.Memory = 0 // it is not known
+	if got := PodPower(n, &sched.Job{Request: sched.Resources{MilliCPU: 5000}}); math.Abs(float64(got-60)) > 1e-9 {
+		t.Errorf("half of a node draws %v", got)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -110,10 +111,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 		}
 		return err == nil
 	}, func(ctx context.Context, pause time.Duration) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(max(pause, f.wait)):
-		}
+		kube.Pause(ctx, max(pause, f.wait))
 	}, func(what any) { panics.Note("forward"); f.o.Log.Error("forwarding panicked", "panic", what) })
 	f.client.Close()
 	return nil

@@ -1,6 +1,7 @@
 package intake_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -15,11 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 func cpu(d time.Duration) func(*batch.Batch) {
@@ -288,6 +292,25 @@ func TestNodesAsProfilesSay(t *testing.T) {
 	}
 }
 
+// Agents meter GPUs: a node that has some draws more than one without, also where its hardware is not known.
+func TestGPUsOfUnknownPower(t *testing.T) {
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(noon)}}
+	node.Status.Capacity = v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("8"),
+	}
+	for name, profile := range map[string]string{"none": "", "of CPUs alone": "p"} {
+		view, err := kube.NewView(nil, []*energy.Profile{{Name: "p", Idle: 50, Max: 100, Sleep: 50}}, profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := intake.Nodes(func() *kube.View { return view }, func(string) *v1.Node { return node }, nil, 0)("a",
+			ledger.Seen{})
+		if want := 8 * intake.DefaultGPUPower; l.MaxPower < want || l.MaxPower > want+intake.DefaultMaxPower {
+			t.Errorf("profile %s: at most %v W, want at least %v", name, l.MaxPower, want)
+		}
+	}
+}
+
 // A kubelet writes how many GPUs and cores its node has: what it says first holds, also after the controller was
 // started anew, until the Node is deleted and made anew, which a kubelet may not.
 func TestMoreHardwareThanAtFirst(t *testing.T) {
@@ -480,5 +503,65 @@ func TestLate(t *testing.T) {
 		kubenergy_ingest_late_total 2
 	`), "kubenergy_ingest_late_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+// What an agent tells of its node's hardware makes none of its batches credible, and a default for all nodes none
+// incredible.
+func TestHardwareThatIsToldBoundsNothing(t *testing.T) {
+	any400 := &energy.Profile{Name: "default", Idle: 100, Max: 400, Sleep: 100}
+	view, err := (&kube.Contents{
+		Defaults: policy.Defaults{AnyPower: any400},
+		Profiles: []*kube.NodeProfile{{
+			Profile:  energy.Profile{Name: "mine", Idle: 100, Max: 9000, Sleep: 100},
+			Selector: map[string]string{v1alpha1.LabelMachine: "Large"},
+		}},
+	}).View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1.NodeStatus{Capacity: v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse("1024"),
+	}}}
+	limits := intake.Nodes(func() *kube.View { return view }, func(string) *v1.Node { return node }, nil, 1234)
+	for _, told := range []batch.Hardware{
+		{}, {CPU: "Intel(R) Xeon(R) Platinum 8480+", Sockets: 64}, {Vendor: "Large"},
+	} {
+		node = node.DeepCopy()
+		node.Labels = hardware.Labels(&told)
+		if got := limits("a", ledger.Seen{}); got.MaxPower != 1234 || got.Modelled || got.Idle != 0 {
+			t.Errorf("%+v: %+v", told, got)
+		}
+		if known, _ := view.Hardware(node); known == nil || (known == any400) != (told.CPU == "" && told.Vendor == "") {
+			t.Errorf("%+v: %+v", told, known)
+		}
+	}
+	node.Labels = map[string]string{"node.kubernetes.io/cpu-model": "Intel-Xeon-Gold-6148"}
+	if got := limits("a", ledger.Seen{}); !got.Modelled {
+		t.Errorf("what others say: %+v", got)
+	}
+}
+
+// The agent of a node of the cluster is heard; its batch is booked whatever it tells.
+func TestHardwareOfAnAgent(t *testing.T) {
+	told := map[string]*batch.Hardware{}
+	w := newWorld(t, func(c *intake.Config) { c.Hardware = func(node string, h *batch.Hardware) { told[node] = h } })
+	send := func(token, node, value string, status int) {
+		t.Helper()
+		r := post(token, bytes.NewReader(w.encoded(of(node, 1))), "")
+		r.Header.Set(batch.HardwareHeader, value)
+		if answer := w.do(r); answer.Code != status {
+			t.Errorf("%d %s", answer.Code, answer.Body)
+		}
+	}
+	send("token-a", "a", `{"cpu":"AMD EPYC 7763"}`, http.StatusOK)
+	send("token-b", "b", `{"cpu":"`+strings.Repeat("x", 5000)+`"}`, http.StatusOK)
+	send("token-b", "c", `{"cpu":"of b, though the batch is of c"}`, http.StatusForbidden)
+	send("no token", "c", `{"cpu":"AMD EPYC 7763"}`, http.StatusUnauthorized)
+	if len(told) != 2 || told["a"].CPU != "AMD EPYC 7763" || told["b"] == nil {
+		t.Errorf("told was %v", told)
+	}
+	if !strings.Contains(w.logged.String(), "makes no sense") {
+		t.Error(w.logged.String())
 	}
 }

@@ -50,6 +50,8 @@ type Config struct {
 	// Members are the clusters that forward what they book; Forward: so does this one.
 	Members access.Members
 	Forward bool
+	// Hardware is told what the agent of a node of the cluster says that the node is made of; nil: that is left out.
+	Hardware func(node string, told *batch.Hardware)
 	// Known reports whether there is a node of a name, besides those that have sent something.
 	Known func(node string) bool
 
@@ -171,6 +173,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	if !from.outside && !h.c.Ready() {
 		return busy(busyAfter, "not all pods are known yet")
 	}
+	if told := r.Header.Get(batch.HardwareHeader); told != "" && h.c.Hardware != nil && !from.outside {
+		h.hardware(from, told)
+	}
 	n := h.node(from.node)
 	select {
 	case n.places <- struct{}{}:
@@ -188,6 +193,16 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 		return refused("malformed", http.StatusUnprocessableEntity, err.Error())
 	}
 	return h.take(r.Context(), from, n, b)
+}
+
+// hardware passes on what an agent tells of its node. A batch does not depend on it.
+func (h *Handler) hardware(from *sender, told string) {
+	hardware, err := batch.DecodeHardware(told)
+	if err != nil {
+		h.tell("what an agent tells of its node's hardware makes no sense", "node", from.node, "error", err)
+		return
+	}
+	h.c.Hardware(from.node, hardware)
 }
 
 // take books a batch of a node whose sender is known, and says what to answer.
@@ -228,6 +243,11 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 func acknowledge(b *batch.Batch, acked uint64, names []named, result string) *reply {
 	const each = 256 // bytes of a pod's names, about
 	body := appendAck(make([]byte, 0, each*(len(names)+1)), b.Stream.Epoch, acked, names)
+	return answered(result, body)
+}
+
+// answered is an answer of JSON.
+func answered(result string, body []byte) *reply {
 	return &reply{result, func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body) // a client that is gone asks again

@@ -32,6 +32,8 @@ type Limits struct {
 const (
 	DefaultMaxPower energy.Watts = 2000
 	DefaultCores    float64      = 1024
+	// of each GPU that Kubernetes counts, where its power is not known
+	DefaultGPUPower energy.Watts = 1500
 )
 
 // Nodes tells the limits of nodes: of the cluster's by a view, of others by the file of their tokens, and else by
@@ -55,13 +57,18 @@ func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *acces
 		seen = seen.Add(l.Says)
 		n = clipped(n, l.Says, seen)
 		l.Cores = n.Status.Capacity.Cpu().AsApproximateFloat64()
-		profile, _ := view().Hardware(n)
-		if profile == nil {
-			return l
-		}
+		profile := view().Trusted(n)
 		boards := energy.Watts(policy.ResourcesOf(n.Status.Capacity).GPU)
-		if power := profile.Power(1) + boards*profile.GPUMax; power > 0 {
-			l.MaxPower, l.Idle, l.Modelled = power, profile.Power(0)+boards*profile.GPUIdle, true
+		switch {
+		case profile == nil && boards > 0 && most == 0:
+			l.MaxPower = DefaultMaxPower + boards*DefaultGPUPower
+		case profile == nil:
+		case boards > 0 && profile.GPUMax == 0:
+			l.MaxPower = profile.Power(1) + boards*DefaultGPUPower
+		default:
+			if power := profile.Power(1) + boards*profile.GPUMax; power > 0 {
+				l.MaxPower, l.Idle, l.Modelled = power, profile.Power(0)+boards*profile.GPUIdle, true
+			}
 		}
 		return l
 	}

@@ -93,10 +93,7 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 	}
 	said.Booked = len(lines) - len(said.Refused)
 	body, _ := json.Marshal(said) // texts can always be written
-	return &reply{"booked", func(w http.ResponseWriter) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(body) // a client that is gone asks again
-	}}
+	return answered("booked", body)
 }
 
 // A forwarded booking is a line of a request.

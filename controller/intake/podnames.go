@@ -94,7 +94,10 @@ func (d *Directory) resolve(b *batch.Batch, l *Limits, news *novelties, now time
 			last, lastUID, lastEntry = c, podUID, e
 		}
 		r.consumers[i] = c
+		gpu := s.GPU
 		b.Unknown += young.take(s)
+		s.GPU = min(gpu, s.Dynamic+s.Idle)
+		b.GPUUnknown += gpu - s.GPU
 		switch c.Account.Kind {
 		case ledger.Foreign:
 			r.foreign += s.Dynamic + s.Idle

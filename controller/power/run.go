@@ -11,14 +11,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
@@ -69,7 +66,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 	var leading atomic.Pointer[context.Context]
 	l.leads = func() bool { leads := leading.Load(); return leads != nil && (*leads).Err() == nil }
-	running.Go(func() { lead(ctx, &o, &leading) })
+	running.Go(func() {
+		kube.Lead(ctx, o.Client, cmp.Or(o.Namespace, v1alpha1.SystemNamespace), Name, o.Identity,
+			func(term context.Context) { leading.Store(&term) })
+	})
 	changed := make(chan struct{}, 1)
 	synced := l.follow(ctx, changed)
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
@@ -125,25 +125,4 @@ func (l *loop) follow(ctx context.Context, changed chan<- struct{}) (synced []ca
 	}
 	factory.StartWithContext(ctx)
 	return synced
-}
-
-// lead tries to hold the Lease until ctx ends, and again where it is lost. What it stores ends when the Lease cannot be
-// renewed any more.
-func lead(ctx context.Context, o *Options, leading *atomic.Pointer[context.Context]) {
-	lock := &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{
-			Namespace: cmp.Or(o.Namespace, v1alpha1.SystemNamespace), Name: Name,
-		},
-		Client: o.Client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
-	}
-	for ctx.Err() == nil {
-		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-			Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
-			ReleaseOnCancel: true, Name: Name,
-			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(leads context.Context) { leading.Store(&leads) },
-				OnStoppedLeading: func() {},
-			},
-		})
-	}
 }

@@ -58,6 +58,7 @@ type Job struct {
 	// Energy is at the nodes, and exact; Idle is the part of it that is drawn anyway.
 	Energy     energy.Microjoules `json:"energyMicrojoules"`
 	Idle       energy.Microjoules `json:"idleMicrojoules"`
+	GPU        energy.Microjoules `json:"gpuMicrojoules,omitempty"` // of it, what GPUs used
 	KWh        float64            `json:"kWh"`
 	CPUSeconds float64            `json:"cpuSeconds"`
 	Facility   energy.Microjoules `json:"facilityMicrojoules"` // with PUE
@@ -232,7 +233,7 @@ func jobOf(row *ledger.Row) (Job, bool) {
 		return Job{}, false
 	}
 	j := Job{
-		Namespace: row.Key[0], Job: name, Strategy: row.Key[3], Energy: row.Energy(), Idle: row.Idle,
+		Namespace: row.Key[0], Job: name, Strategy: row.Key[3], Energy: row.Energy(), Idle: row.Idle, GPU: row.GPU,
 		KWh: row.Energy().Joules().KWh(), CPUSeconds: row.CPU.Seconds(), Facility: row.Facility,
 		Emissions: map[string]float64{}, Costs: map[string]float64{}, Estimated: share(row.Estimated, row.Energy()),
 		Uncharted: share(row.Uncharted, row.Facility), Unpriced: share(row.Unpriced, row.Facility), First: row.First,

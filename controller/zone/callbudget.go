@@ -15,10 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/controller/signal"
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // callsName is the ConfigMap that remembers the calls of the last hour, so that replicas that restart, or follow each
@@ -107,7 +107,7 @@ func (k *Calls) write(ctx context.Context, batch []*reservation) {
 	behind := func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
-	err := retry.OnError(wait.Backoff{Steps: 5}, behind, func() error {
+	err := kube.Retry(wait.Backoff{Steps: 5}, behind, func() error {
 		err := k.attempt(ctx, batch)
 		if err != nil {
 			k.last = nil // another replica wrote, or we cannot know

@@ -122,6 +122,11 @@ func TestNoCallThatIsNotWritten(t *testing.T) {
 		) error {
 			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, callsName, errors.New("changed"))
 		}}},
+		{"takes too long", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
+			...client.CreateOption,
+		) error {
+			return context.DeadlineExceeded
+		}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			k := NewCalls(fake.NewClientBuilder().WithInterceptorFuncs(tc.funcs).Build(), "ns")

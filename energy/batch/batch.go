@@ -3,6 +3,7 @@
 package batch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -50,7 +51,16 @@ type Batch struct {
 	Idle     energy.Microjoules `json:"idle"`
 	Platform energy.Microjoules `json:"platform"`
 	Unknown  energy.Microjoules `json:"unknown"`
-	Shares   []energy.Share     `json:"shares"`
+	// Of Idle and Unknown, what GPUs used. Agents of nodes without GPUs send neither, nor that of shares.
+	GPUIdle    energy.Microjoules `json:"gpuIdle,omitempty"`
+	GPUUnknown energy.Microjoules `json:"gpuUnknown,omitempty"`
+	Shares     []energy.Share     `json:"shares"`
+}
+
+// GPUs reports whether GPUs used something of the batch.
+func (b *Batch) GPUs() bool {
+	return b.GPUIdle != 0 || b.GPUUnknown != 0 ||
+		slices.ContainsFunc(b.Shares, func(s energy.Share) bool { return s.GPU != 0 })
 }
 
 // Parent is the machine that a virtual machine runs on.

@@ -31,10 +31,11 @@ func valid() *batch.Batch {
 		Start: end.Add(-15 * time.Second), End: end,
 		StartSinceBoot: 100 * time.Second, EndSinceBoot: 115 * time.Second,
 		Source: "package (rapl)", Quality: energy.Measured, IdlePolicy: "requests",
-		Measured: 1000, Idle: 100, Platform: 50, Unknown: 1,
+		Measured: 1000, Idle: 100, Platform: 50, Unknown: 1, GPUIdle: 40,
+		GPUUnknown: 1,
 		Shares: []energy.Share{
 			{ID: webPod, Dynamic: 9},
-			{ID: web, Dynamic: 500, Idle: 300, CPU: 12 * time.Second},
+			{ID: web, Dynamic: 500, Idle: 300, GPU: 700, CPU: 12 * time.Second},
 			{ID: energy.System, Dynamic: 40, CPU: time.Second},
 		},
 	}
@@ -70,6 +71,10 @@ func TestValidate(t *testing.T) {
 		"quality":           func(b *batch.Batch) { b.Quality = 3 },
 		"energy lost":       func(b *batch.Batch) { b.Measured++ },
 		"negative energy":   func(b *batch.Batch) { b.Idle, b.Platform = -1, 151 },
+		"more of GPUs":      func(b *batch.Batch) { b.Shares[1].GPU = 801 },
+		"less of GPUs":      func(b *batch.Batch) { b.Shares[1].GPU = -1 },
+		"more idle GPUs":    func(b *batch.Batch) { b.GPUIdle = 101 },
+		"less unknown GPUs": func(b *batch.Batch) { b.GPUUnknown = -1 },
 		"overflow":          func(b *batch.Batch) { b.Idle, b.Platform = math.MaxInt64, math.MaxInt64 },
 		"negative CPU time": func(b *batch.Batch) { b.Shares[0].CPU = -1 },
 		"not sorted":        func(b *batch.Batch) { slices.Reverse(b.Shares) },
@@ -142,7 +147,7 @@ func TestFold(t *testing.T) {
 	b.Start, b.End = b.Start.Add(-time.Hour), b.Start.Add(-time.Hour+30*time.Second)
 	b.Unmeasured = time.Second
 	b.Source, b.Quality, b.IdlePolicy = "dram (rapl)", energy.Derived, "equal"
-	b.Shares = []energy.Share{{ID: web, Dynamic: 449, Ended: true, CPU: time.Second}, {ID: "vm/a", Dynamic: 400}}
+	b.Shares = []energy.Share{{ID: web, Dynamic: 449, GPU: 10, Ended: true, CPU: time.Second}, {ID: "vm/a", Dynamic: 400}}
 	f, err := batch.Fold(a, b)
 	if err != nil {
 		t.Fatal(err)
@@ -156,9 +161,10 @@ func TestFold(t *testing.T) {
 	want.EndSinceBoot, want.Unmeasured = 150*time.Second, 6*time.Second
 	want.Source, want.Quality, want.IdlePolicy = "package (rapl) + dram (rapl)", energy.Derived, batch.Mixed
 	want.Measured, want.Idle, want.Platform, want.Unknown = 2000, 200, 100, 2
+	want.GPUIdle, want.GPUUnknown = 80, 2
 	want.Shares = []energy.Share{
 		{ID: webPod, Dynamic: 9},
-		{ID: web, Dynamic: 949, Idle: 300, CPU: 13 * time.Second, Ended: true},
+		{ID: web, Dynamic: 949, Idle: 300, GPU: 710, CPU: 13 * time.Second, Ended: true},
 		{ID: energy.System, Dynamic: 40, CPU: time.Second},
 		{ID: "vm/a", Dynamic: 400},
 	}

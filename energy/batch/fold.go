@@ -58,6 +58,8 @@ func (b *Batch) Extend(next *Batch) {
 	b.Idle += next.Idle
 	b.Platform += next.Platform
 	b.Unknown += next.Unknown
+	b.GPUIdle += next.GPUIdle
+	b.GPUUnknown += next.GPUUnknown
 	b.Shares = merge(b.Shares, next.Shares)
 }
 
@@ -149,6 +151,7 @@ func compare(shares []energy.Share, i int, id string) int {
 func add(to, later *energy.Share) {
 	to.Dynamic += later.Dynamic
 	to.Idle += later.Idle
+	to.GPU += later.GPU
 	to.CPU = sumDurations(to.CPU, later.CPU)
 	to.Ended = later.Ended
 }

@@ -68,6 +68,8 @@ var ofBatch = []field[Batch]{
 	{"idle", func(s *scanner, b *Batch) { b.Idle = s.energy() }},
 	{"platform", func(s *scanner, b *Batch) { b.Platform = s.energy() }},
 	{"unknown", func(s *scanner, b *Batch) { b.Unknown = s.energy() }},
+	{"gpuIdle", func(s *scanner, b *Batch) { b.GPUIdle = s.energy() }},
+	{"gpuUnknown", func(s *scanner, b *Batch) { b.GPUUnknown = s.energy() }},
 	{"shares", func(s *scanner, b *Batch) { b.Shares = s.shares() }},
 }
 
@@ -86,6 +88,7 @@ var ofShare = []field[energy.Share]{
 	{"id", func(s *scanner, to *energy.Share) { to.ID = s.text() }},
 	{"dynamic", func(s *scanner, to *energy.Share) { to.Dynamic = s.energy() }},
 	{"idle", func(s *scanner, to *energy.Share) { to.Idle = s.energy() }},
+	{"gpu", func(s *scanner, to *energy.Share) { to.GPU = s.energy() }},
 	{"cpu", func(s *scanner, to *energy.Share) { to.CPU = s.duration() }},
 	{"ended", func(s *scanner, to *energy.Share) { to.Ended = s.truth() }},
 }

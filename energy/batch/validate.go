@@ -59,6 +59,9 @@ func (b *Batch) Validate() error {
 			return err
 		}
 	}
+	if err := energy.CheckGPU(b.Idle, b.GPUIdle, b.Unknown, b.GPUUnknown); err != nil {
+		return err
+	}
 	return energy.CheckConserved(b.Measured, b.Idle, b.Platform, b.Unknown, b.Shares)
 }
 

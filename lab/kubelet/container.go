@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/kubenergy/kubenergy/kube/child"
 )
 
 // Restarts come after a pause that doubles, as a kubelet's, but short: a lab's user does not wait for minutes.
@@ -96,13 +98,13 @@ func (c *container) program() (string, error) {
 
 // runOnce runs the process to its end and returns its exit code.
 func (c *container) runOnce(cmd *exec.Cmd) int {
-	p, err := start(cmd, c.pod.kubelet.logPath(c.pod.object(), c.spec.Name))
+	p, err := child.Start(cmd, c.pod.kubelet.logPath(c.pod.object(), c.spec.Name))
 	if err != nil {
 		c.set(func(s *containerState) { s.end(time.Now(), 128, "StartError", err.Error()) })
 		return 128
 	}
 	c.set(func(s *containerState) {
-		s.run(p.cmd.Process.Pid, c.spec.StartupProbe == nil, c.spec.ReadinessProbe == nil)
+		s.run(p.Cmd.Process.Pid, c.spec.StartupProbe == nil, c.spec.ReadinessProbe == nil)
 	})
 	watch, stopWatch := context.WithCancel(c.pod.term)
 	var probing sync.WaitGroup
@@ -112,18 +114,18 @@ func (c *container) runOnce(cmd *exec.Cmd) int {
 	stopWatch()
 	probing.Wait()
 	reason := "Completed"
-	if p.code != 0 {
+	if p.Code != 0 {
 		reason = "Error"
 	}
-	c.set(func(s *containerState) { s.end(time.Now(), p.code, reason, "") })
-	return p.code
+	c.set(func(s *containerState) { s.end(time.Now(), p.Code, reason, "") })
+	return p.Code
 }
 
 // await returns when the process has ended: by itself, or because it was told to.
-func (c *container) await(p *process, unhealthy <-chan struct{}) {
+func (c *container) await(p *child.Process, unhealthy <-chan struct{}) {
 	kill := c.pod.kill
 	select {
-	case <-p.done:
+	case <-p.Done:
 		return
 	case <-unhealthy:
 		grace, cancel := context.WithTimeout(kill, c.grace())
@@ -131,14 +133,14 @@ func (c *container) await(p *process, unhealthy <-chan struct{}) {
 		kill = grace
 	case <-c.pod.term.Done():
 	}
-	p.signal(syscall.SIGTERM)
+	p.Signal(syscall.SIGTERM)
 	select {
-	case <-p.done:
+	case <-p.Done:
 		return
 	case <-kill.Done():
 	}
-	p.signal(syscall.SIGKILL)
-	<-p.done
+	p.Signal(syscall.SIGKILL)
+	<-p.Done
 }
 
 func (c *container) grace() time.Duration {

@@ -230,7 +230,7 @@ type table struct {
 
 type sum struct {
 	key         []string
-	amounts     [10]big.Int
+	amounts     [11]big.Int
 	emissions   map[string]*big.Int
 	costs       map[string]*big.Int
 	first, last time.Time
@@ -253,7 +253,7 @@ func (s *sum) add(p *piece, v *ledger.Posting) {
 	a := &v.Amount
 	for i, n := range []int64{
 		int64(a.Dynamic), int64(a.Idle), int64(a.CPU), int64(a.Facility), int64(a.Carbon), int64(a.Cost),
-		int64(a.Estimated), int64(a.Uncharted), int64(a.Unpriced), int64(a.Unmeasured),
+		int64(a.Estimated), int64(a.Uncharted), int64(a.Unpriced), int64(a.Unmeasured), int64(a.GPU),
 	} {
 		s.amounts[i].Add(&s.amounts[i], big.NewInt(n))
 	}
@@ -310,7 +310,7 @@ func (s *sum) row() ledger.Row {
 		Facility: energy.Microjoules(n(3)),
 		// places
 		Estimated: energy.Microjoules(n(6)), Uncharted: energy.Microjoules(n(7)), Unpriced: energy.Microjoules(n(8)),
-		Unmeasured: time.Duration(n(9)), // the last
+		Unmeasured: time.Duration(n(9)), GPU: energy.Microjoules(n(10)),
 	}}
 	for signal, v := range s.emissions {
 		if v.Sign() != 0 {

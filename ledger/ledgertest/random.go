@@ -135,6 +135,7 @@ func (r *Random) fill(b *batch.Batch, long time.Duration) *ledger.Booking {
 		return energy.Microjoules(r.Rand.Int64N(int64(long/time.Microsecond)) * 100)
 	}
 	b.Idle, b.Platform, b.Unknown = used(), used(), used()*energy.Microjoules(r.Rand.IntN(2))
+	b.GPUIdle, b.GPUUnknown = b.Idle*energy.Microjoules(r.Rand.IntN(2)), b.Unknown/2
 	seen := map[string]bool{}
 	for range r.Rand.IntN(6) {
 		share, consumer := r.share(b.Stream.Node)
@@ -145,6 +146,12 @@ func (r *Random) fill(b *batch.Batch, long time.Duration) *ledger.Booking {
 		share.Dynamic, share.CPU = used(), time.Duration(r.Rand.Int64N(int64(long)))
 		if strings.HasPrefix(share.ID, "pod/") {
 			share.Idle = used()
+		}
+		switch r.Rand.IntN(6) { // most used no GPU
+		case 0:
+			share.GPU = share.Dynamic + share.Idle
+		case 1:
+			share.GPU = share.Dynamic / 3
 		}
 		b.Shares, k.Consumers = append(b.Shares, share), append(k.Consumers, &consumer)
 	}

@@ -262,7 +262,7 @@ func (a *auditor) held(what string, days bool, start int64) (books, error) {
 // figureNames are what audits call the fields of an amount, and what follows them in a sum.
 var figureNames = [...]string{
 	"µJ of energy", "µJ of idle shares", "ns of CPU time", "µJ at the site", "µgCO2e", "thousand-millionths of cost",
-	"µJ estimated", "µJ without carbon intensity", "µJ without price", "ns unmeasured",
+	"µJ estimated", "µJ without carbon intensity", "µJ without price", "ns unmeasured", "µJ of GPUs",
 	"µJ of own idle energy", "µJ of the platform", "µJ unknown",
 }
 

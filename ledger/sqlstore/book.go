@@ -288,7 +288,10 @@ func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, er
 	}
 	b.postings = e.Postings
 	sortPostings(e.Postings)
-	return e, nil
+	if e.gpus() {
+		_, err = b.s.exec(ctx, demandGPUs)
+	}
+	return e, err
 }
 
 func (b *booker) posting(ctx context.Context, node int64, p *ledger.Posting) (posting, error) {

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -21,7 +22,7 @@ type entry struct {
 	Rates      ledger.Rates       // without texts: they are in the accounts
 	Base       int64              // account of the node's unknown energy
 	Guest      posting            // who takes from the host; its Account is 0 if the node is no guest
-	Postings   []posting          // not priced; their energy and CPU time alone are written
+	Postings   []posting          // not priced; their energy, that of GPUs and CPU time alone are written
 }
 
 const (
@@ -40,8 +41,8 @@ func (e *entry) encode() []byte {
 // code writes or reads the entry.
 func (e *entry) code(c *codec) {
 	c.version(entryVersion)
-	guest := e.Guest.Account != 0
-	c.flags(&e.Agentless, &e.Estimated, &guest)
+	guest, gpus := e.Guest.Account != 0, e.gpus()
+	c.flags(&e.Agentless, &e.Estimated, &guest, &gpus)
 	start, end, from := e.Start.UnixNano(), e.End.UnixNano(), int64(0)
 	c.step(&from, &start)
 	c.step(&from, &end)
@@ -63,7 +64,15 @@ func (e *entry) code(c *codec) {
 		c.number((*int64)(&p.Dynamic))
 		c.number((*int64)(&p.Idle))
 		c.number((*int64)(&p.CPU))
+		if gpus {
+			c.number((*int64)(&p.GPU))
+		}
 	}
+}
+
+// gpus reports whether GPUs used some of the energy.
+func (e *entry) gpus() bool {
+	return slices.ContainsFunc(e.Postings, func(p posting) bool { return p.GPU != 0 })
 }
 
 // key is what the columns of the row say.

@@ -27,7 +27,7 @@ func (d *DB) PutSums(ctx context.Context, table string, sums []Sum) error {
 			}
 			k := sumKey{start: sums[i].Start, id: id}
 			row := t.row(&k, &sum{Amount: sums[i].Amount, first: k.start, last: k.start + anHour})
-			rows = append(rows, sealed(row))
+			rows = append(rows, append(row, sumCRC(row)))
 			touched[floorTo(k.start, aDay)] = true
 		}
 		for at := range touched {

@@ -15,6 +15,8 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -113,6 +115,11 @@ func TestReachesOfVersion1(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, table := range sumTables {
+		if _, err := d.writes.ExecContext(t.Context(), "ALTER TABLE "+table.name+" DROP COLUMN gpu"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := d.migrate(t.Context(), migrations); err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +135,29 @@ func TestReachesOfVersion1(t *testing.T) {
 	want := [][3]int64{{4, -600, -1}, {17, 1793000000, 1793099999}}
 	if err != nil || !slices.Equal(have, want) {
 		t.Errorf("have %v, %v, want %v", have, err, want)
+	}
+}
+
+// Programs of before GPUs were metered use a store until something was booked for one.
+func TestGPUsDemandAVersion(t *testing.T) {
+	d := openPlain(t, nil)
+	for number, c := range []struct {
+		gpu  energy.Microjoules
+		want string
+	}{{0, "2"}, {3, "4"}, {0, "4"}} {
+		b := &batch.Batch{
+			Version: batch.Version, Stream: batch.Stream{Node: "n", Boot: "b", Epoch: "e"},
+			First: uint64(number + 1), Last: uint64(number + 1),
+			Start: time.Unix(int64(number), 0), End: time.Unix(int64(number+1), 0),
+			StartSinceBoot: time.Duration(number) * time.Second, EndSinceBoot: time.Duration(number+1) * time.Second,
+			Measured: 5, Idle: 5, GPUIdle: c.gpu,
+		}
+		if _, _, err := d.Book(t.Context(), []*ledger.Booking{{Batch: b, Received: b.End}}); err != nil {
+			t.Fatal(err)
+		}
+		if oldest := d.metaNow(t, "oldest"); oldest != c.want {
+			t.Errorf("after %d µJ of GPUs, programs must know version %s, want %s", c.gpu, oldest, c.want)
+		}
 	}
 }
 

@@ -38,7 +38,8 @@ type window struct {
 // mean rates. What is estimated, and what has no rate, is mostly all or nothing.
 const windowVersion = 1
 
-// What of an amount is estimated, of its energy at the site without carbon intensity, or without price.
+// What of an amount is estimated, of its energy at the site without carbon intensity, or without price, and a GPU's:
+// nothing in windows of before GPUs were metered.
 const (
 	nothing = iota
 	all
@@ -63,8 +64,8 @@ func modeOf(part, of energy.Microjoules) byte {
 }
 
 func modesOf(a *ledger.Amount) byte {
-	return modeOf(a.Estimated, a.Energy()) | modeOf(a.Uncharted, a.Facility)<<modeBits | modeOf(a.Unpriced,
-		a.Facility)<<(2*modeBits)
+	return modeOf(a.Estimated, a.Energy()) | modeOf(a.Uncharted, a.Facility)<<modeBits |
+		modeOf(a.Unpriced, a.Facility)<<(2*modeBits) | modeOf(a.GPU, a.Energy())<<(3*modeBits)
 }
 
 // rates are a window's means.
@@ -195,14 +196,14 @@ func (p *posting) code(c *codec, account *int64, usual, fine byte, r *rates) {
 	c.number((*int64)(&p.Idle))
 	c.number(&cpu)
 	p.CPU = time.Duration(cpu * unit)
-	parts := [...]*energy.Microjoules{&p.Estimated, &p.Uncharted, &p.Unpriced}
+	parts := [...]*energy.Microjoules{&p.Estimated, &p.Uncharted, &p.Unpriced, &p.GPU}
 	for i, part := range parts {
 		if m>>(i*modeBits)&modeMask == some {
 			c.number((*int64)(part))
 		}
 	}
 	c.beside((*int64)(&p.Facility), expected(p.Energy(), r.pue))
-	for i, whole := range [...]energy.Microjoules{p.Energy(), p.Facility, p.Facility} {
+	for i, whole := range [...]energy.Microjoules{p.Energy(), p.Facility, p.Facility, p.Energy()} {
 		if m>>(i*modeBits)&modeMask == all {
 			*parts[i] = whole
 		}

@@ -45,6 +45,7 @@ func drawWindow(t *rapid.T) *window {
 		}
 		a.Estimated, a.Uncharted, a.Unpriced = of(a.Energy(), "estimated"), of(a.Facility, "uncharted"),
 			of(a.Facility, "unpriced")
+		a.GPU = of(a.Energy(), "gpu")
 		w.Postings = append(w.Postings, posting{int64(i)*3 + 1, rapid.Int64Range(1, 1e9).Draw(t, "account"), a})
 	}
 	return w

@@ -20,5 +20,14 @@ var (
 	//go:embed schema/3.sql
 	outbox string
 
-	migrations = []migration{{text: tables}, {text: reachesInTable}, {text: outbox, additive: true}}
+	//go:embed schema/4.sql
+	gpuColumns string
+
+	migrations = []migration{
+		{text: tables}, {text: reachesInTable}, {text: outbox, additive: true}, {text: gpuColumns, additive: true},
+	}
 )
+
+// demandGPUs makes a store in which something is booked for GPUs one of version 4: programs before it do not read such
+// windows. Others can be put back.
+const demandGPUs = "UPDATE meta SET value = '4' WHERE key = 'oldest' AND value IN ('1', '2', '3')"

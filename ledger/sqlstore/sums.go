@@ -33,6 +33,7 @@ const (
 	uncharted
 	unpriced
 	unmeasured
+	gpu
 	fields
 )
 
@@ -50,11 +51,11 @@ var (
 	nodeKeys      = []string{"start", "node", "host", "site", "signal", "currency"}
 	accountValues = []string{
 		"dynamic", "idle", "cpu", "facility", "carbon", "cost", "estimated", "uncharted", "unpriced", "first", "last",
-		"crc",
+		"gpu", "crc",
 	}
 	nodeValues = []string{
 		"measured", "dynamic", "shared", "cpu", "idle", "platform", "unknown", "facility", "carbon", "cost",
-		"estimated", "uncharted", "unpriced", "unmeasured", "first", "last", "crc",
+		"estimated", "uncharted", "unpriced", "unmeasured", "first", "last", "gpu", "crc",
 	}
 
 	// sumTables stand in the order in which they are written.
@@ -129,14 +130,14 @@ func (t *sumTable) row(k *sumKey, s *sum) []any {
 	if !t.nodes {
 		return []any{
 			k.start, k.id, int64(s.Dynamic), int64(s.Idle), int64(s.CPU), int64(s.Facility), int64(s.Carbon),
-			int64(s.Cost), int64(s.Estimated), int64(s.Uncharted), int64(s.Unpriced), s.first, s.last,
+			int64(s.Cost), int64(s.Estimated), int64(s.Uncharted), int64(s.Unpriced), s.first, s.last, int64(s.GPU),
 		}
 	}
 	return []any{
 		k.start, k.id, k.host, k.site, k.signal, k.currency, int64(s.Energy()),
 		int64(s.Dynamic - s.ownIdle - s.platform - s.unknown), int64(s.Idle), int64(s.CPU), int64(s.ownIdle),
 		int64(s.platform), int64(s.unknown), int64(s.Facility), int64(s.Carbon), int64(s.Cost), int64(s.Estimated),
-		int64(s.Uncharted), int64(s.Unpriced), int64(s.Unmeasured), s.first, s.last,
+		int64(s.Uncharted), int64(s.Unpriced), int64(s.Unmeasured), s.first, s.last, int64(s.GPU),
 	}
 }
 
@@ -153,21 +154,30 @@ func (t *sumTable) scan(rows *sql.Rows) (k sumKey, s sum, err error) {
 	if t.nodes {
 		err = rows.Scan(&k.start, &k.id, &k.host, &k.site, &k.signal, &k.currency, &measured, f[dynamic], f[idle],
 			f[cpu], own[0], own[1], own[2], f[facility], f[carbon], f[cost], f[estimated], f[uncharted], f[unpriced],
-			f[unmeasured], &s.first, &s.last, &crc)
+			f[unmeasured], &s.first, &s.last, f[gpu], &crc)
 		s.Dynamic += s.ownIdle + s.platform + s.unknown
 	} else {
 		err = rows.Scan(&k.start, &k.id, f[dynamic], f[idle], f[cpu], f[facility], f[carbon], f[cost], f[estimated],
-			f[uncharted], f[unpriced], &s.first, &s.last, &crc)
+			f[uncharted], f[unpriced], &s.first, &s.last, f[gpu], &crc)
 	}
 	switch {
 	case err != nil:
 	case t.nodes && measured != int64(s.Energy()):
 		err = fmt.Errorf("%w: node %d at %s in %s: %d µJ were measured, and %d µJ are booked", ledger.ErrDamaged, k.id,
 			stamp(k.start), t.name, measured, int64(s.Energy()))
-	case crc != rowCRC(t.row(&k, &s)...):
+	case crc != sumCRC(t.row(&k, &s)):
 		err = fmt.Errorf("%w: the sum of %s %d at %s in %s", ledger.ErrDamaged, t.keys[1], k.id, stamp(k.start), t.name)
 	}
 	return k, s, err
+}
+
+// sumCRC is the sum of a row whose last column is what GPUs used: where that is nothing, as it was before GPUs were
+// metered.
+func sumCRC(row []any) int64 {
+	if last := len(row) - 1; row[last] == int64(0) {
+		row = row[:last]
+	}
+	return rowCRC(row...)
 }
 
 // books are sums by account and by node.
@@ -282,7 +292,7 @@ func (s *summing) writeTo(ctx context.Context, t *sumTable) error {
 			}
 			continue
 		}
-		crc := rowCRC(row...)
+		crc := sumCRC(row)
 		if wrong[k] {
 			crc ^= damaged
 		}

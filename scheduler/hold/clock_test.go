@@ -35,3 +35,31 @@ func TestClockIsSetBack(t *testing.T) {
 		t.Errorf("the next goes in %v", next.Sub(now))
 	}
 }
+
+// What waits for room tells nothing about how soon released work starts.
+func TestStartsThatWaitForRoom(t *testing.T) {
+	l := New(Config{View: kube.Unsettled})
+	at := time.Duration(0)
+	turn := func(wait time.Duration) time.Time {
+		at += wait
+		l.clock = clockAhead(at)
+		l.turn(klog.Background())
+		return l.clock.Now()
+	}
+	for i := range 2 * paceEnough {
+		h := heldUntil(string(rune('A'+i)), 0, time.Hour)
+		h.queue = l.jobs
+		l.awaitStart(h, turn(10*time.Second), true)
+		if i%10 == 0 {
+			turn(100 * time.Millisecond)
+			l.Started(h.UID, false)
+			turn(8 * time.Second)
+		}
+		turn(100 * time.Millisecond)
+		l.Started(h.UID, true)
+	}
+	turn(time.Second)
+	if lead := l.jobs.pace.lead(); lead > time.Second {
+		t.Errorf("Jobs are let go %v before their windows, though those with room start in a tenth of a second", lead)
+	}
+}

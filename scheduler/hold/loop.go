@@ -3,6 +3,8 @@ package hold
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
@@ -214,12 +217,12 @@ func (l *Loop) Run(ctx context.Context) error {
 		})
 	}
 
-	elect, err := l.candidate()
+	host, err := os.Hostname()
 	if err != nil {
-		return err
+		return fmt.Errorf("naming this replica: %w", err)
 	}
-	l.born = time.Now()
-	l.goes(elect)
+	l.identity, l.born = host+"_"+string(uuid.NewUUID()), time.Now()
+	l.goes(l.campaign)
 	l.goes(l.watchJobs)
 	l.goes(l.keepTime)
 	l.goes(l.watchBeat)

@@ -807,7 +807,7 @@ func TestStartsThatAreTold(t *testing.T) {
 			if strings.Contains(string(p.GetPatch()), "/spec/suspend") {
 				time.AfterFunc(100*time.Millisecond, func() {
 					told.Add(1)
-					w.loop.Started(types.UID(p.GetName()))
+					w.loop.Started(types.UID(p.GetName()), true)
 				})
 			}
 			return false, nil, nil

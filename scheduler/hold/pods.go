@@ -69,13 +69,20 @@ func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
 	return nil
 }
 
-// Started tells that what was released has started, where its pods are not seen: in a federation. Any goroutine may
-// call it, more than once.
-func (l *Loop) Started(uid types.UID) {
-	if _, awaited := l.starts.Load(uid); awaited {
-		at := l.clock.Now()
-		l.post(func() { l.sawStart(uid, at) })
+// Started tells that what was released has started or, without room, that it waits for room, where its pods are not
+// seen: in a federation. Any goroutine may call it, more than once.
+func (l *Loop) Started(uid types.UID, room bool) {
+	if _, awaited := l.starts.Load(uid); !awaited {
+		return
 	}
+	at := l.clock.Now()
+	l.post(func() {
+		if room {
+			l.sawStart(uid, at)
+		} else {
+			l.cancelStart(uid) // how long it takes tells nothing about releases
+		}
+	})
 }
 
 // bound is called for every pod that got a node.

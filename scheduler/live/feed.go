@@ -13,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -61,11 +62,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 	defer f.client.Close()
 	rest := func(ctx context.Context, pause time.Duration) {
-		pause = cmp.Or(pause, time.Duration(float64(period)*(1+jitter*(2*rand.Float64()-1))))
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		kube.Pause(ctx, cmp.Or(pause, time.Duration(float64(period)*(1+jitter*(2*rand.Float64()-1)))))
 	}
 	central.Keep(ctx, f.Ask, rest, func(what any) {
 		panicked.WithLabelValues().Inc()

@@ -42,6 +42,7 @@ type Energy struct {
 	last atomic.Pointer[string] // node of the last decision carried out
 
 	live     *live.Feed                              // nil: live watts are not known
+	seen     *kube.SeenWatts                         // of nodes on which others write them
 	nodes    func(name string) (fwk.NodeInfo, error) // of the scheduler's snapshot, which holds still during a cycle
 	batch    *batching                               // nil: nothing is planned
 	retries  *retries                                // nil: no cycle is narrowed
@@ -101,6 +102,9 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	if err == nil {
 		err = common.watchPods(d.Gate, handle)
 	}
+	if err == nil && handle != nil {
+		err = common.watchNodes(d, handle)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
 	}
@@ -117,7 +121,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	}
 	e := &Energy{
 		args: args, wheres: wheres, view: d.View, clock: d.Clock, rescue: rescue{log: d.Log},
-		live: d.Live, recorder: d.Recorder,
+		live: d.Live, recorder: d.Recorder, seen: &common.seen,
 	}
 	if handle == nil { // a test asks for scores alone
 		return e, nil
@@ -319,7 +323,7 @@ func (e *Energy) copyNodes(to *copies, nodes []fwk.NodeInfo, now time.Time) {
 	to.nodes, to.refs = to.nodes[:0], to.refs[:0]
 	for _, n := range nodes {
 		to.nodes = append(to.nodes, e.book.nodes[e.book.find(n)])
-		annotated(&to.nodes[len(to.nodes)-1], n, now)
+		e.annotated(&to.nodes[len(to.nodes)-1], n, now)
 	}
 	if e.live != nil {
 		e.live.Fill(to.nodes)

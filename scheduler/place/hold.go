@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // HoldName is the name of [Hold] in KubeSchedulerConfiguration.
@@ -37,6 +39,18 @@ type shared struct {
 	watch   sync.Once
 	running atomic.Bool
 	again   atomic.Pointer[v1.Pod] // to be tried before it has backed off
+
+	follow sync.Once
+	seen   kube.SeenWatts
+}
+
+// watchNodes notes when others change the watts that stand on nodes.
+func (s *shared) watchNodes(d Deps, handle fwk.Handle) (err error) {
+	s.follow.Do(func() {
+		nodes := handle.SharedInformerFactory().Core().V1().Nodes().Informer()
+		_, err = nodes.AddEventHandler(kube.Surviving(d.Log, s.seen.Handler(d.Clock)))
+	})
+	return err
 }
 
 // watchPods lets the gate follow pods, whichever plugins a profile has.

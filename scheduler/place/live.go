@@ -23,7 +23,7 @@ func (e *Energy) reserveWatts(r *request, pod *v1.Pod, nodeName string) {
 	if e.nodes != nil {
 		if n, err := e.nodes(nodeName); err == nil {
 			one[0] = coreNode(r.view, n)
-			annotated(&one[0], n, e.clock())
+			e.annotated(&one[0], n, e.clock())
 			e.live.Fill(one)
 		}
 	}

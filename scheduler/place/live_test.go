@@ -275,6 +275,28 @@ func TestAnnotatedWatts(t *testing.T) {
 	}
 }
 
+// Watts that carry no time count from when they are seen to change, and for five minutes.
+func TestAnnotatedWattsWithoutTheirTime(t *testing.T) {
+	nodes, bare := twoAlike(), twoAlike()
+	now := noon.Add(time.Hour)
+	d := deps(knowledge(t, noon))
+	d.Clock = func() time.Time { return now }
+	e := newEnergyPlugin(t, d, "")
+	pod := newPod(v1alpha1.AnnotationStrategy, "exec")
+	without := play(t, e, pod, bare)
+	for i, watts := range []string{"80", "60", "395"} {
+		nodes[i].Node().Annotations = map[string]string{"energy.thesis.io/current-watts": watts}
+		e.seen.Handler(d.Clock).OnUpdate(bare[i].Node(), nodes[i].Node())
+	}
+	if got := play(t, e, pod, nodes); got != "a=69 b=100 c=0" {
+		t.Errorf("just changed: %s", got)
+	}
+	now = now.Add(5*time.Minute + time.Second)
+	if got := play(t, e, pod, nodes); got != without {
+		t.Errorf("changed five minutes ago: %s, without watts %s", got, without)
+	}
+}
+
 func TestLiveStrategiesAreNotSigned(t *testing.T) {
 	e := metered(t, nil)
 	for _, strategy := range []string{"exec", "hybrid", "hybrid-idle"} {

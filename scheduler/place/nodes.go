@@ -165,8 +165,8 @@ func coreNode(view *kube.View, n fwk.NodeInfo) sched.Node {
 }
 
 // annotated adds what is written on a node of the watts that it draws.
-func annotated(node *sched.Node, n fwk.NodeInfo, now time.Time) {
-	node.Live, node.HasLive = kube.LiveWatts(n.Node(), now)
+func (e *Energy) annotated(node *sched.Node, n fwk.NodeInfo, now time.Time) {
+	node.Live, node.HasLive = kube.LiveWatts(n.Node(), now, e.seen.Changed)
 }
 
 func resources(r fwk.Resource) sched.Resources {

@@ -38,7 +38,7 @@ func plainScores(t *testing.T, e *Energy, state fwk.CycleState, nodes []fwk.Node
 	}
 	for _, n := range nodes {
 		node := coreNode(r.view, n)
-		annotated(&node, n, now)
+		e.annotated(&node, n, now)
 		s.Nodes = append(s.Nodes, &node)
 	}
 	costs, ok := e.wheres[r.settings.Where].Costs(&s, &s.Queue[0], nil)

@@ -136,6 +136,7 @@ func (w *world) attackByBudget(t *testing.T, c *central, token string) {
 	}))
 	defer inside.Close()
 	w.label(t, "victim", v1alpha1.LabelTeam, "victims")
+	time.Sleep(3 * time.Second) // until the controller has heard whose name that is, on a busy machine too
 	for _, ns := range []string{"attacker", "victim"} {
 		if _, err := w.Client.BatchV1().Jobs(ns).Create(ctx, newJob("works", "energy", 100, time.Hour), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

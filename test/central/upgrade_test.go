@@ -95,11 +95,11 @@ func nextVersion() (string, error) {
 		return "", err
 	}
 	// The last migration is followed by one more, that older programs can do without.
-	const end = "}}\n)\n"
+	const end = "},\n\t}\n)\n"
 	const more = "}, {additive: true, text: `ALTER TABLE streams ADD COLUMN remark TEXT NOT NULL DEFAULT '';\n" +
 		"ALTER TABLE node_hours ADD COLUMN water BIGINT NOT NULL DEFAULT 0;\n" +
 		"CREATE TABLE remarks (id {serial}, remark TEXT NOT NULL);\n" +
-		"CREATE INDEX remarks_by_text ON remarks (remark);\n`}}\n)\n"
+		"CREATE INDEX remarks_by_text ON remarks (remark);\n`},\n\t}\n)\n"
 	if strings.Count(string(text), end) != 1 {
 		return "", fmt.Errorf("%s does not look as it did", schema)
 	}

@@ -278,6 +278,33 @@ func describe(into *strings.Builder, peers int, ports []networkingv1.NetworkPoli
 	into.WriteString(string(rune('0'+peers)) + ":" + strings.Join(names, ",") + " ")
 }
 
+// TestAgentsGPUs checks that an agent that is to meter GPUs sees the driver and the node's processes, and no other agent does.
+func TestAgentsGPUs(t *testing.T) {
+	set, _, _ := agent(t, "--set", "agent.gpu.enabled=true")
+	spec := &set.Spec.Template.Spec
+	c := &spec.Containers[0]
+	mounted := slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool {
+		return m.MountPath == "/host/driver/usr" && m.ReadOnly
+	})
+	from := slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool {
+		return v.Name == "driver" && v.HostPath != nil && v.HostPath.Path == "/usr"
+	})
+	asks := slices.ContainsFunc(c.Env, func(e v1.EnvVar) bool {
+		return e.Name == "NVIDIA_VISIBLE_DEVICES" && e.Value == "all"
+	})
+	if !slices.Contains(c.Args, "--gpu-root=/host/driver") || !mounted || !from || !asks || !spec.HostPID ||
+		spec.RuntimeClassName == nil || *spec.RuntimeClassName != "nvidia" {
+		t.Errorf("flag %v, folder %v of %v, asked for GPUs %v, processes %v, class %v", c.Args, mounted, from, asks,
+			spec.HostPID, spec.RuntimeClassName)
+	}
+	set, _, _ = agent(t, "--set", "agent.gpu.dcgmURL=http://$(HOST_IP):9400/metrics")
+	spec = &set.Spec.Template.Spec
+	if spec.HostPID || spec.RuntimeClassName != nil ||
+		!slices.Contains(spec.Containers[0].Args, "--dcgm-url=http://$(HOST_IP):9400/metrics") {
+		t.Errorf("who asks the exporter gets %v", spec)
+	}
+}
+
 // TestAgentsSecrets checks that what is mounted is what the command line names, that only root reads it, and that the
 // kubelet's probes ask for what they can get.
 func TestAgentsSecrets(t *testing.T) {

@@ -11,7 +11,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/power"
+	"github.com/kubenergy/kubenergy/hardware"
 )
 
 // sleeps are values with which machines sleep.
@@ -175,4 +177,52 @@ func admits(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPol
 		}
 	}
 	return true
+}
+
+// TestControllerWritesLittleOnNodes evaluates the policy that pins what the controller writes on nodes.
+func TestControllerWritesLittleOnNodes(t *testing.T) {
+	documents, err := Template(t.Context(), "--set", "agent.enabled=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy admissionregistrationv1.ValidatingAdmissionPolicy
+	i := slices.IndexFunc(documents, func(d Document) bool {
+		return d.Name() == "ValidatingAdmissionPolicy/kubenergy-nodes-guard"
+	})
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(documents[i].Object.Object, &policy); err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{"zone": "a"}
+	for _, key := range hardware.ToldLabels {
+		told[key] = "x"
+	}
+	all, err := json.Marshal(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := `{"metadata": {"name": "n", "labels": {"zone": "a"}}, "spec": {"providerID": "x"}}`
+	full := `{"metadata": {"name": "n", "labels": ` + string(all) + `, "annotations": {"` + v1alpha1.AnnotationPowerGuess +
+		`": "100 W"}}, "spec": {"providerID": "x"}}`
+	for name, c := range map[string]struct {
+		before, after string
+		only          [2]string // of what is written
+		want          bool
+	}{
+		"what is told":         {before: bare, after: full, want: true},
+		"and no longer":        {before: full, after: bare, want: true},
+		"something else":       {before: full, after: full, only: [2]string{`"cpu-model":"x"`, `"cpu-model":"y"`}, want: true},
+		"another's label":      {before: bare, after: full, only: [2]string{`"zone":"a"`, `"zone":"b"`}},
+		"a profile":            {before: bare, after: full, only: [2]string{`"zone"`, `"kubenergy.io/power-profile":"p","zone"`}},
+		"that it may sleep":    {before: bare, after: full, only: [2]string{`"zone"`, `"kubenergy.io/may-sleep":"true","zone"`}},
+		"another's annotation": {before: bare, after: full, only: [2]string{`"100 W"`, `"100 W", "x": "y"`}},
+		"a book":               {before: bare, after: full, only: [2]string{`100 W`, strings.Repeat("w", 300)}},
+		"a taint":              {before: bare, after: full, only: [2]string{`"spec": {`, `"spec": {"taints": [{"key": "x"}], `}},
+		"a cordon":             {before: bare, after: full, only: [2]string{`"spec": {`, `"spec": {"unschedulable": true, `}},
+		"an owner":             {before: bare, after: full, only: [2]string{`"name": "n"`, `"name": "n", "ownerReferences": [{}]`}},
+		"a finalizer":          {before: bare, after: full, only: [2]string{`"name": "n"`, `"name": "n", "finalizers": ["x/y"]`}},
+	} {
+		if got := admits(t, &policy, c.before, strings.Replace(c.after, c.only[0], c.only[1], 1)); got != c.want {
+			t.Errorf("%s: admitted is %v", name, got)
+		}
+	}
 }

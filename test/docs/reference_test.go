@@ -3,6 +3,7 @@ package docs
 import (
 	"bytes"
 	"cmp"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -18,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/cli"
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/karmada"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/reference"
@@ -40,6 +42,17 @@ func help(t *testing.T) func(words ...string) string {
 func TestCommands(t *testing.T) {
 	reference.Hold(t, "docs/reference/cli.md", "./test/docs -run TestCommands",
 		reference.Commands(help(t), "kubenergy"), *rewrite)
+}
+
+// TestKarmadaFlags makes the table of docs/reference/karmada.md of the flags of kubenergy-karmada.
+func TestKarmadaFlags(t *testing.T) {
+	rows, set := newTable("flag", "", "default", "what it says"), flag.NewFlagSet("", flag.ContinueOnError)
+	new(karmada.Flags).Add(set)
+	set.VisitAll(func(f *flag.Flag) {
+		value, about := flag.UnquoteUsage(f)
+		rows.add(code("--"+f.Name), value, code(f.DefValue), about)
+	})
+	reference.Hold(t, "docs/reference/karmada.md", "./test/docs -run TestKarmadaFlags", rows.b.String(), *rewrite)
 }
 
 // A table is rows of Markdown.

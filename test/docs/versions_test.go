@@ -14,7 +14,7 @@ var (
 	image = regexp.MustCompile(`([\w./$-]*kubenergy[\w./$-]*):(v?\d+\.[\w.]+)`)
 	// What make images calls an image, without a registry or with that of our examples.
 	built = regexp.MustCompile(
-		`^(.*registry\.example\.(org|com)/kubenergy/)?(kubenergy(-scheduler|-controller|-karmada|-agent)?|\$name)$`)
+		`^(.*registry\.example\.(org|com)/kubenergy/)?(kubenergy(-scheduler|-controller|-karmada|-agent|-gpu)?|\$name)$`)
 )
 
 // TestImagesAreThoseBuilt compares the images that documents, examples and manifests name with what make images builds

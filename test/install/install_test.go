@@ -72,6 +72,10 @@ var valueSets = map[string][]string{
 		`agent.push.to=[{"ipBlock":{"cidr":"192.0.2.1/32"}}]`,
 		"--set-json", `networkPolicy.agentEgress=[{"ports":[{"port":8080,"protocol":"TCP"}]}]`,
 	},
+	"agent and GPUs": {
+		"--set", "agent.enabled=true,agent.gpu.enabled=true,agent.gpu.driverRoot=/run/nvidia/driver,agent.gpu.runtimeClassName=",
+		"--set", "agent.gpu.dcgmURL=http://$(HOST_IP):9400/metrics",
+	},
 	"agent, placed": {
 		"--set", "agent.enabled=true,agent.metrics.webConfigSecret=web,networkPolicy.enabled=false",
 		"--set-json", `agent.nodeSelector={"a":"b"}`, "--set-json", `agent.tolerations=[]`, "--set-json",

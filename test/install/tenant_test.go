@@ -401,6 +401,8 @@ func (w *world) testKubelet(t *testing.T) {
 		"what a profile selects":   {patch("example.com/rack-kind", `"frugal"`), false},
 		"another GPU":              {patch("nvidia.com/gpu.product", `"NVIDIA-H100"`), false},
 		"another CPU":              {patch("node.kubernetes.io/cpu-model", `"frugal"`), false},
+		"what an agent tells":      {patch(v1alpha1.LabelCPUModel, `"frugal"`), false},
+		"a CPU in an annotation":   {annotate("node.kubernetes.io/cpu-model", `"frugal"`), false},
 		"an instance type":         {patch(v1.LabelInstanceTypeStable, `"m7g.large"`), false},
 		"a better PUE":             {annotate("compute-gardener-scheduler.kubernetes.io/pue", `"1.0"`), false},
 		"live watts":               {annotate("energy.thesis.io/current-watts", `"1"`), false},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,7 +33,7 @@ func TestWithoutKarmada(t *testing.T) {
 	official := startOfficial(t, s.pki.pair())
 	estimator := listen(t)
 	driver := s.drive(karmada.Options{
-		Estimator: estimator, TLS: s.pki.pair(), Upstream: official.address, Moves: 30,
+		Estimator: estimator, TLS: s.pki.pair(), Upstream: official, Moves: 30,
 	})
 	t.Run("Estimator", func(t *testing.T) { s.estimator(t, estimator.Addr().String()) })
 	t.Run("Where", s.where)
@@ -320,15 +321,19 @@ spec: {resourceSelectors: [{apiVersion: batch/v1, kind: Job}]}
 	_, errCluster := objects.Resource(clusters).Patch(t.Context(), "north", types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 	errBinding := objects.Resource(bindings).Namespace(c.ns).Delete(t.Context(), "b-job", metav1.DeleteOptions{})
+	_, errService := client.CoreV1().Services("karmada-system").Create(t.Context(), &v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "karmada-scheduler-estimator-north"},
+		Spec:       v1.ServiceSpec{Type: v1.ServiceTypeExternalName, ExternalName: "elsewhere"},
+	}, metav1.CreateOptions{})
 	_, errMembers := member.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
 	for what, err := range map[string]error{
 		"reading secrets": errSecrets, "patching a policy": errPatch, "patching a Cluster": errCluster,
-		"reading a member's secrets": errMembers,
-		"deleting a binding":         errBinding,
-		"deleting a Job":             client.BatchV1().Jobs(c.ns).Delete(t.Context(), "b", metav1.DeleteOptions{}),
-		"deleting a member's node":   member.CoreV1().Nodes().Delete(t.Context(), "n0", metav1.DeleteOptions{}),
-		"suspending a Job":           merge(`{"spec":{"suspend":true}}`),
-		"changing a Job's size":      merge(`{"spec":{"parallelism":7}}`),
+		"reading a member's secrets": errMembers, "answering in an estimator's place": errService,
+		"deleting a binding":       errBinding,
+		"deleting a Job":           client.BatchV1().Jobs(c.ns).Delete(t.Context(), "b", metav1.DeleteOptions{}),
+		"deleting a member's node": member.CoreV1().Nodes().Delete(t.Context(), "n0", metav1.DeleteOptions{}),
+		"suspending a Job":         merge(`{"spec":{"suspend":true}}`),
+		"changing a Job's size":    merge(`{"spec":{"parallelism":7}}`),
 	} {
 		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			t.Errorf("%s: %v", what, err)

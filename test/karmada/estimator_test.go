@@ -29,14 +29,10 @@ func (plain) Unmarshal(data []byte, v any) error {
 
 func (plain) Name() string { return "proto" }
 
-// official is the official estimator of all clusters.
-type official struct{ at string }
-
 const officially = 7
 
-func (o *official) address(string) string { return o.at }
-
-func startOfficial(t *testing.T, config *tls.Config) *official {
+// startOfficial starts the official estimator of all clusters, and returns its address.
+func startOfficial(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.ForceServerCodec(plain{}),
 		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
@@ -50,7 +46,7 @@ func startOfficial(t *testing.T, config *tls.Config) *official {
 	l := listen(t)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
-	return &official{l.Addr().String()}
+	return l.Addr().String()
 }
 
 // message is a field of a message that holds bytes.
@@ -107,9 +103,12 @@ func (s *stage) estimator(t *testing.T, address string) {
 	if got, _ := call("GetUnschedulableReplicas", question("south", "2")); got != "7" {
 		t.Errorf("of unschedulable replicas: %s", got)
 	}
-	for _, garbage := range [][]byte{{0xff}, message(2, []byte{0x2a}), question("north", "much")} {
-		if got, code := call("MaxAvailableReplicas", garbage); code != codes.InvalidArgument {
-			t.Errorf("%x: %s, %v", garbage, got, code)
+	for garbage, want := range map[string]codes.Code{
+		"\xff": codes.Internal, string(message(2, []byte{0x2a})): codes.InvalidArgument,
+		string(question("north", "much")): codes.InvalidArgument,
+	} {
+		if got, code := call("MaxAvailableReplicas", []byte(garbage)); code != want {
+			t.Errorf("%x: %s, %v, want %v", garbage, got, code, want)
 		}
 	}
 	c.patch(t, bindings, c.ns, "w-job", `{"spec":{"clusters":[{"name":"north","replicas":1}]},"metadata":{"annotations":{`+

@@ -301,16 +301,22 @@ func (f *federation) scheduler() *kit.Process {
 func (f *federation) estimator(name string) *kit.Process {
 	f.t.Helper()
 	_, port, _ := net.SplitHostPort(kit.Address(f.t))
+	f.announce(name, port)
+	return f.program("scheduler-estimator", "--kubeconfig="+f.members[name].kubeconfig, "--cluster-name="+name,
+		"--server-port="+port, "--grpc-auth-cert-file="+f.pki.file("tls.crt"), "--grpc-auth-key-file="+f.pki.file("tls.key"),
+		"--insecure-skip-grpc-client-verify=true", "--metrics-bind-address="+kit.Address(f.t),
+		"--health-probe-bind-address="+kit.Address(f.t))
+}
+
+// announce makes the Service by which karmada-scheduler finds the estimator of a member.
+func (f *federation) announce(name, port string) {
+	f.t.Helper()
 	f.apply(f.t, fmt.Appendf(nil, `
 apiVersion: v1
 kind: Service
 metadata: {name: karmada-scheduler-estimator-%s, namespace: karmada-system}
 spec: {type: ExternalName, externalName: localhost, ports: [{name: grpc, port: 10352, targetPort: %s}]}
 `, name, port))
-	return f.program("scheduler-estimator", "--kubeconfig="+f.members[name].kubeconfig, "--cluster-name="+name,
-		"--server-port="+port, "--grpc-auth-cert-file="+f.pki.file("tls.crt"), "--grpc-auth-key-file="+f.pki.file("tls.key"),
-		"--insecure-skip-grpc-client-verify=true", "--metrics-bind-address="+kit.Address(f.t),
-		"--health-probe-bind-address="+kit.Address(f.t))
 }
 
 // standIn starts the karmada-scheduler that deploy/karmada/host.yaml has for when none of ours lives. It asks no

@@ -2,6 +2,7 @@ package karmada
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -55,9 +56,8 @@ func (f *federation) complete(namespace, name string) bool {
 	return false
 }
 
-// absence is how long a member is lost. Karmada takes ten seconds here to believe that it is, and ten that it is back,
-// where thirty are its default: in what happens meanwhile, ten minutes would be no different.
-const absence = time.Minute
+// Karmada takes ten seconds here to believe that a member is lost, and ten that it is back, where thirty are its default.
+var absence = flag.Duration("absence", 10*time.Minute, "for how long TestMemberLost loses a member")
 
 // A member cannot be reached for a while: what ran there goes on there, and is done once, but where its policy asks for
 // failover; new work goes to the other member; nothing is lost.
@@ -128,7 +128,7 @@ spec:
 		return true, nil
 	}, f.Process)
 	t.Logf("all that was to move had moved after %v", time.Since(lost).Round(time.Second))
-	time.Sleep(absence - time.Since(lost))
+	time.Sleep(*absence - time.Since(lost))
 	north.join(t)
 	kit.Await(t, 2*time.Minute, "all Jobs are complete", func(context.Context) (bool, error) {
 		for _, name := range all {

@@ -3,6 +3,7 @@ package karmada
 import (
 	"encoding/base64"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,10 +64,15 @@ users: [{name: u, user: {token: %s}}]
 contexts: [{name: c, context: {cluster: c, user: u}}]
 current-context: c
 `, config.Host, base64.StdEncoding.EncodeToString(config.CAData), config.BearerToken))
+	address := kit.Address(f.t)
+	_, port, _ := net.SplitHostPort(address)
+	for name := range f.members {
+		f.announce(name, port)
+	}
 	return kit.Start(f.t, f.dir, "kubenergy-karmada", exec.Command(kit.Build(f.t, "./cmd/kubenergy-karmada"),
 		append([]string{
 			"--kubeconfig=" + kubeconfig, "--metrics-bind-address=",
-			"--estimator-bind-address=" + kit.Address(f.t), "--estimator-service=localhost",
+			"--estimator-bind-address=" + address,
 			"--tls-cert-file=" + f.pki.file("tls.crt"), "--tls-private-key-file=" + f.pki.file("tls.key"),
 		}, args...)...))
 }
@@ -90,6 +96,7 @@ metadata: {name: default, namespace: kubenergy-system}
 spec: %s
 `, power, policy))
 	f.apply(f.t, f.file("federation.yaml"))
+	f.apply(f.t, f.file("guard.yaml"))
 	for _, m := range f.members {
 		m.apply(f.t, f.file("member.yaml"))
 	}

@@ -34,7 +34,7 @@ var (
 	upper  = slices.Concat(middle, []string{"sim", "ledger"})
 	known  = []string{"api", "hardware", "policy", "kube"} // what the wings in a cluster share
 	wings  = slices.Concat(upper, known, []string{
-		"report", "study", "central", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller",
+		"report", "study", "central", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller", "benchmark",
 	})
 	data = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
 )
@@ -45,6 +45,9 @@ var house = map[string]folder{
 	"energy":  {own: ground},
 	"grid":    {own: ground},
 	"mincost": {own: ground},
+
+	// How fast a machine is, and what it draws meanwhile.
+	"benchmark": {own: []string{"energy", "api", "hardware"}, outside: kinds},
 
 	// What our API and the hardware are called, before any client of Kubernetes.
 	"api":      {outside: kinds},
@@ -80,8 +83,8 @@ var house = map[string]folder{
 	"cmd":  {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: heavyInMain},
 	"test": {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: everything},
 
-	// Programs that build what is released.
-	"build": {outside: anything},
+	// Programs that build what is released. That of the hardware tables scores them as the catalogue reads them.
+	"build": {own: []string{"grid", "hardware"}, outside: anything},
 
 	// Folders of data, which may hold a file of Go that embeds them.
 	"scenarios":  {},
@@ -252,6 +255,11 @@ var bans = []ban{
 		"cmd/kubenergy-agent",
 		[]string{"k8s.io", "go.etcd.io/etcd", "sigs.k8s.io/controller-runtime"},
 		"the agent runs on every node, armv7 included, without rights in Kubernetes",
+	},
+	{
+		"cmd/kubenergy-agent",
+		[]string{"github.com/ebitengine/purego"},
+		"the agent is static: in its image there is no loader, which what links this needs (decision 34)",
 	},
 	{
 		"cmd/kubenergy-controller",

@@ -128,6 +128,7 @@ func TestLinkedRulesCanFail(t *testing.T) {
 		{main: "cmd/kubenergy", links: "k8s.io/kubernetesque", fine: true},
 		{main: "cmd/kubenergy", links: "k8s.io/client-go/rest", fine: true},
 		{main: "cmd/kubenergy-agent", links: "k8s.io/client-go/rest"},
+		{main: "cmd/kubenergy-agent", links: "github.com/ebitengine/purego"},
 		{main: "cmd/kubenergy-scheduler", links: "k8s.io/kubernetes/pkg/scheduler", fine: true},
 	} {
 		if got := checkLinked(c.main, []string{"fmt", c.links}); (got == "") != c.fine {

@@ -16,7 +16,8 @@ import (
 )
 
 var binaries = []string{
-	"kubenergy", "kubenergy-agent", "kubenergy-controller", "kubenergy-lab", "kubenergy-power", "kubenergy-scheduler",
+	"kubenergy", "kubenergy-agent", "kubenergy-controller", "kubenergy-karmada", "kubenergy-lab", "kubenergy-power",
+	"kubenergy-scheduler",
 }
 
 // folder is where the binaries are, once they are built.

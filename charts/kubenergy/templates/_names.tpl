@@ -91,3 +91,8 @@ secret: {secretName: {{ .Values.api.tlsSecret }}, defaultMode: 0444, items: [{ke
 configMap: {name: kubenergy-ca, optional: true}
 {{- end -}}
 {{- end -}}
+
+{{/* Labels of nodes that the controller writes as agents tell them. */}}
+{{- define "kubenergy.toldLabels" -}}
+kubenergy.io/cpu-model kubenergy.io/cpu-sockets kubenergy.io/cpu-cores kubenergy.io/gpu-model kubenergy.io/gpu-count kubenergy.io/machine kubenergy.io/cloud kubenergy.io/instance-type
+{{- end -}}

@@ -1,4 +1,4 @@
-package kubelet
+package child
 
 import (
 	"bufio"
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-const parentEnv = "KUBELET_TEST_PARENT"
+const parentEnv = "CHILD_TEST_PARENT"
 
 // TestNothingOutlivesKill kills a program that has started another as kill -9 does: the other ends too,
 // and does not when merely the goroutine that asked for it ends.
@@ -66,14 +66,14 @@ func ended(pid int) bool {
 
 // parent starts a child from a goroutine that ends, and waits to be killed.
 func parent(dir string) {
-	started := make(chan *process)
+	started := make(chan *Process)
 	go func() {
-		p, err := start(exec.Command("sleep", "60"), filepath.Join(dir, "log"))
+		p, err := Start(exec.Command("sleep", "60"), filepath.Join(dir, "log"))
 		if err != nil {
 			panic(err)
 		}
 		started <- p
 	}()
-	fmt.Println((<-started).cmd.Process.Pid)
+	fmt.Println((<-started).Cmd.Process.Pid)
 	select {}
 }

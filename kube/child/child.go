@@ -1,4 +1,5 @@
-package kubelet
+// Package child starts programs that end with this one, however it ends, where the system can see to it.
+package child
 
 import (
 	"errors"
@@ -8,16 +9,16 @@ import (
 	"syscall"
 )
 
-// process is a running program in a process group of its own.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{}
-	code int // valid after done
+// Process is a running program in a process group of its own.
+type Process struct {
+	Cmd  *exec.Cmd
+	Done chan struct{} // closed when it has ended
+	Code int           // valid after Done
 }
 
-// start runs a command with its output appended to a file. One thread of the operating system starts it and waits for
+// Start runs a command with its output appended to a file. One thread of the operating system starts it and waits for
 // it: Linux kills a child with a death signal when the thread that started it ends, not when the program does.
-func start(cmd *exec.Cmd, log string) (*process, error) {
+func Start(cmd *exec.Cmd, log string) (*Process, error) {
 	output, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -26,28 +27,28 @@ func start(cmd *exec.Cmd, log string) (*process, error) {
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
-	p := &process{cmd: cmd, done: make(chan struct{})}
+	p := &Process{Cmd: cmd, Done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		defer close(p.done)
+		defer close(p.Done)
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			p.code = exitCode(cmd.Wait())
+			p.Code = exitCode(cmd.Wait())
 		}
 	}()
 	return p, <-started
 }
 
-// signal reaches the process and those that it has started. An ended one is left alone: its number may be that
+// Signal reaches the process and those that it has started. An ended one is left alone: its number may be that
 // of another process.
-func (p *process) signal(s syscall.Signal) {
+func (p *Process) Signal(s syscall.Signal) {
 	select {
-	case <-p.done:
+	case <-p.Done:
 	default:
-		_ = syscall.Kill(-p.cmd.Process.Pid, s) // it may just have ended
+		_ = syscall.Kill(-p.Cmd.Process.Pid, s) // it may just have ended
 	}
 }
 

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/benchmark"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+const (
+	nvidiaGPU  = "nvidia.com/gpu"
+	watchEvery = 5 * time.Second
+	// fromReading is what a reading of a node covers at most: one that is younger than the load is of the load alone.
+	fromReading = 15 * time.Second
+)
+
+//go:embed benchmarkjob.yaml
+var benchmarkJob string
+
+// job returns the one that measures a node.
+func (f *benchmarkFlags) job(n *v1.Node) (*batchv1.Job, error) {
+	job := &batchv1.Job{}
+	if err := yaml.Unmarshal(fmt.Appendf(nil, benchmarkJob, n.Name, f.image), job); err != nil {
+		return nil, err
+	}
+	works, pod := slices.Clone(f.works), &job.Spec.Template.Spec
+	if gpus := n.Status.Allocatable[nvidiaGPU]; gpus.IsZero() {
+		works = slices.DeleteFunc(works, func(w string) bool { return w == benchmark.GPU })
+	}
+	if slices.Contains(works, benchmark.GPU) {
+		pod.Containers[0].Resources.Limits = v1.ResourceList{nvidiaGPU: resource.MustParse("1")}
+		if f.runtimeClass != "" {
+			pod.RuntimeClassName = &f.runtimeClass
+		}
+	}
+	pod.Containers[0].Args = []string{
+		"--workloads=" + strings.Join(works, ","), fmt.Sprint("--runs=", f.rules.Runs),
+		fmt.Sprint("--at-least=", f.rules.AtLeast),
+	}
+	return job, nil
+}
+
+// fleet measures the nodes of a cluster.
+type fleet struct {
+	cluster *cluster
+	central *centralUnit // nil: the controller is not there
+	drawn   map[string][]drawn
+}
+
+func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal) (all []*benchmark.Result, err error) {
+	fl := &fleet{drawn: map[string][]drawn{}}
+	if fl.cluster, err = f.open(t); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	nodes, err := fl.cluster.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: f.selector})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %s", because(err))
+	}
+	if fl.central, err = f.connect(ctx, t); err != nil {
+		fmt.Fprintf(t.err, "watts are those that nodes can tell themselves: %s\n", oneLine(err))
+	}
+	f.plan(t.err, count(len(nodes.Items), "node")+" at once")
+	jobs := map[string]string{} // by node
+	for i := range nodes.Items {
+		job, err := f.job(&nodes.Items[i])
+		if err == nil {
+			job, err = fl.cluster.BatchV1().Jobs(fl.cluster.namespace).Create(ctx, job, metav1.CreateOptions{})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("creating a Job for node %s: %s", nodes.Items[i].Name, because(err))
+		}
+		jobs[nodes.Items[i].Name] = job.Name
+	}
+	for {
+		fl.look(ctx)
+		maps.DeleteFunc(jobs, func(node, name string) bool {
+			result, ended, err := fl.collect(ctx, node, name)
+			if err != nil {
+				fmt.Fprintf(t.err, "node %s: %s\n", node, oneLine(err))
+			} else if ended {
+				all = append(all, result)
+			}
+			return ended
+		})
+		if len(jobs) == 0 {
+			break
+		}
+		if !kube.Pause(ctx, watchEvery) {
+			return nil, fmt.Errorf("%s did not end in time; they go on in namespace %s", count(len(jobs), "Job"),
+				fl.cluster.namespace)
+		}
+	}
+	slices.SortFunc(all, func(a, b *benchmark.Result) int { return strings.Compare(a.Node, b.Node) })
+	return all, nil
+}
+
+// look notes what nodes draw now.
+func (fl *fleet) look(ctx context.Context) {
+	if fl.central == nil {
+		return
+	}
+	nodes, err := fl.central.nodes(ctx)
+	if err != nil {
+		return // what is not seen is not in the means
+	}
+	for _, d := range nodes {
+		seen := fl.drawn[d.Name]
+		if !d.Stale && !d.Implausible && (len(seen) == 0 || seen[len(seen)-1].AsOf.Before(d.AsOf)) {
+			fl.drawn[d.Name] = append(seen, d)
+		}
+	}
+}
+
+// collect returns what a Job has measured, once it has ended.
+func (fl *fleet) collect(ctx context.Context, node, name string) (r *benchmark.Result, ended bool, err error) {
+	c := fl.cluster
+	job, err := c.BatchV1().Jobs(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, true, fmt.Errorf("its Job %s is gone", name)
+	case err != nil || job.Status.Succeeded+job.Status.Failed == 0:
+		return nil, false, nil //nolint:nilerr // a request that failed is repeated
+	}
+	pods, err := c.CoreV1().Pods(c.namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + name})
+	if err != nil || len(pods.Items) == 0 {
+		return nil, true, fmt.Errorf("the pod of its Job %s is gone", name)
+	}
+	text, err := c.CoreV1().Pods(c.namespace).GetLogs(pods.Items[0].Name, &v1.PodLogOptions{}).DoRaw(ctx)
+	if err != nil {
+		return nil, true, fmt.Errorf("reading what its Job %s wrote: %s", name, because(err))
+	}
+	var doc benchmarks
+	begin := max(0, bytes.Index(text, []byte("{\n"))) // what it says meanwhile comes before, in the same stream
+	if err := json.Unmarshal(text[begin:], &doc); err != nil || len(doc.Results) != 1 || doc.Results[0].Node != node {
+		return nil, true, fmt.Errorf("its Job %s failed: %s", name, printable(string(bytes.TrimSpace(text))))
+	}
+	fl.meter(doc.Results[0])
+	return doc.Results[0], true, nil
+}
+
+// meter puts the watts of the controller in place of those that a pod can know, where it told any.
+func (fl *fleet) meter(r *benchmark.Result) {
+	seen := fl.drawn[r.Node]
+	if len(seen) == 0 {
+		return
+	}
+	r.Source, r.Quality = seen[len(seen)-1].Source, energy.Measured
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		run.Watts = nil
+		sum, count := 0.0, 0
+		for _, d := range seen {
+			if d.AsOf.Add(-fromReading).Before(run.Start) || d.AsOf.After(run.End) {
+				continue
+			}
+			sum, count, r.Quality = sum+d.Watts, count+1, min(r.Quality, d.Quality)
+		}
+		if count > 0 {
+			run.Watts = &benchmark.Mean{Value: sum / float64(count), Count: count}
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/karmada"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/hold"
+	"github.com/kubenergy/kubenergy/scheduler/record"
+)
+
+// run runs knowledge, the driver of clusters, the hold loop and the recorder, until ctx ends or one of them fails.
+func run(ctx context.Context, f *karmada.Flags, api *rest.Config, log *slog.Logger) error {
+	objects, errObjects := kube.NewObjects(api, log)
+	o, errFlags := f.Options(api, log)
+	client, errClient := hold.NewClient(api)
+	recorder, errRecords := newRecorder(f, log)
+	if err := errors.Join(errObjects, errFlags, errClient, errRecords); err != nil {
+		return err
+	}
+	var loop *hold.Loop   // asks the driver, which tells it
+	o.View = objects.View // what it knows at first is nothing: Karmada decides alone
+	o.Started = func(job types.UID, room bool) { loop.Started(job, room) }
+	o.Record = func(r ledger.Record, on *sched.Snapshot) { recorder.Tell(&record.Entry{Record: r, Question: on}) }
+	driver, err := karmada.New(o)
+	if err != nil {
+		return err
+	}
+	loop = hold.New(hold.Config{
+		Client: client, View: objects.View, Namespace: v1alpha1.SystemNamespace, Sites: driver.Sites,
+		Record: recorder.Tell,
+		Stuck: func() { // the kubelet starts it anew
+			log.Error("the hold loop is stuck: ending")
+			os.Exit(1)
+		},
+	})
+	go func() { // all parts try again for ever, so this is said once
+		if _, err := client.Discovery().ServerVersion(); err != nil {
+			log.Error("asking Karmada's API server, and trying again: check --kubeconfig", "server", api.Host,
+				"error", err)
+		}
+	}()
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range []func(context.Context) error{objects.Run, recorder.Run, loop.Run, driver.Run} {
+		group.Go(func() error { return part(ctx) })
+	}
+	return group.Wait()
+}
+
+// newRecorder returns what tells the federation's controller of decisions; nil: it is told of none.
+func newRecorder(f *karmada.Flags, log *slog.Logger) (*record.Recorder, error) {
+	if f.Records.URL == "" {
+		return nil, nil
+	}
+	recorder, err := record.New(f.Records, log)
+	if err != nil {
+		return nil, fmt.Errorf("--kubenergy-record-url: %w", err)
+	}
+	return recorder, nil
+}

@@ -1,0 +1,143 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/hardware"
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// NodeLabels write on nodes what their agents tell of their hardware, and what the nodes are guessed to draw. The
+// replica that leads writes; it is also the one that agents talk to.
+type NodeLabels struct {
+	Client client.Client
+	Node   func(name string) *v1.Node // of the cache: read only
+	View   func() *kube.View
+	Leads  func() bool
+	Log    *slog.Logger
+
+	mu   sync.Mutex
+	told map[string]*batch.Hardware // that is not written yet, by node
+}
+
+const (
+	// Between two looks at what was told. What could not be written is tried again as soon.
+	labelLook = 15 * time.Second
+	// Between two nodes: an update of our agents must not keep the API server busy, and others of our requests wait.
+	labelPace = 100 * time.Millisecond
+	mostTold  = 20_000
+)
+
+// Told notes what the agent of a node tells. It never waits.
+func (l *NodeLabels) Told(node string, h *batch.Hardware) {
+	if l == nil || l.Node(node) == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told == nil {
+		l.told = map[string]*batch.Hardware{}
+	}
+	if len(l.told) < mostTold {
+		l.told[node] = h
+	}
+}
+
+// Run writes what is told until ctx ends.
+func (l *NodeLabels) Run(ctx context.Context) error {
+	look, pace := time.NewTicker(labelLook), time.NewTicker(labelPace)
+	defer look.Stop()
+	defer pace.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return nil
+		}
+		l.mu.Lock()
+		told := l.told
+		l.told = nil
+		l.mu.Unlock()
+		for name, h := range told {
+			if err := l.write(ctx, name, h); err != nil {
+				l.Log.WarnContext(ctx, "Labelling a node with its hardware", "node", name, "error", err)
+				l.again(name, h)
+			}
+			select {
+			case <-pace.C:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// again notes what could not be written, unless the agent has told something since.
+func (l *NodeLabels) again(name string, h *batch.Hardware) {
+	l.mu.Lock()
+	newer := l.told[name] != nil
+	l.mu.Unlock()
+	if !newer {
+		l.Told(name, h)
+	}
+}
+
+// write patches a node, if anything of it is to be changed.
+func (l *NodeLabels) write(ctx context.Context, name string, h *batch.Hardware) error {
+	n := l.Node(name)
+	if n == nil || !l.Leads() {
+		return nil
+	}
+	// What was told at first holds, as with all that makes a node believed: a machine that is broken into says what it
+	// likes. An administrator takes labels off whose machine was changed.
+	labels := hardware.Labels(h)
+	var other []string
+	maps.DeleteFunc(labels, func(key, value string) bool {
+		has, ok := n.Labels[key]
+		if ok && has != value {
+			other = append(other, key)
+		}
+		return ok
+	})
+	if len(other) > 0 {
+		slices.Sort(other)
+		l.Log.WarnContext(ctx, "An agent tells of other hardware than its node's labels: if the machine was changed, "+
+			"take the labels off", "node", name, "labels", other)
+	}
+	after := *n
+	after.Labels = maps.Clone(labels)
+	maps.Copy(after.Labels, n.Labels)
+	metadata := map[string]any{}
+	if len(labels) > 0 {
+		metadata["labels"] = labels
+	}
+	if guess := l.View().Guess(&after); guess != n.Annotations[v1alpha1.AnnotationPowerGuess] {
+		value := &guess
+		if guess == "" {
+			value = nil // JSON's null takes it off
+		}
+		metadata["annotations"] = map[string]*string{v1alpha1.AnnotationPowerGuess: value}
+	}
+	if len(metadata) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	node := &v1.Node{}
+	node.Name = name
+	return client.IgnoreNotFound(l.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)))
+}

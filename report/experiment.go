@@ -1,0 +1,240 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// ExperimentTrial is an arm of an experiment: one contestant in one round.
+type ExperimentTrial struct {
+	Contestant string
+	Round, Arm int // from 1; arms in the order in which they were run
+	Start      time.Time
+	Seconds    float64
+	Values     map[string]float64 // by metric; what is not known is absent
+	Others     float64            // share of this machine's processors that programs of no part in it used
+	Samples    []ExperimentSample
+}
+
+// ExperimentSample is a moment of an arm. What is not known is 0.
+type ExperimentSample struct {
+	Seconds          float64 // since the arm's measurement began
+	Watts            float64 // of all nodes
+	Cores, Scheduler float64 // that pods and the contestant use
+	Pods, Requests   int     // that are ready; that were answered since the last sample
+	P50, P99         float64 // milliseconds of these requests
+}
+
+// ExperimentMetrics are what is measured of an arm, in the order in which they are shown.
+var ExperimentMetrics = []string{
+	"energyJoules", "emissionsGrams", "schedulerCPUSeconds", "meanBusyCores", "schedulingP50Ms", "schedulingP99Ms",
+	"startP50Ms", "startP99Ms", "requestP50Ms", "requestP99Ms", "requestsFailedShare", "podsPending", "jobsFinished",
+	"makespanSeconds", "cpuEnergyCorrelation",
+}
+
+// Experiment is what an experiment has shown.
+type Experiment struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Name       string          `json:"name"`
+	Baseline   string          `json:"baseline"`
+	Rounds     int             `json:"rounds"`
+	NotJudged  []string        `json:"notJudged,omitempty"` // why not
+	Rows       []ExperimentRow `json:"rows"`
+	Notes      []string        `json:"notes"`
+
+	contestants []string
+	trials      []ExperimentTrial
+}
+
+// ExperimentRow is a metric of a contestant.
+type ExperimentRow struct {
+	Contestant string   `json:"contestant"`
+	Metric     string   `json:"metric"`
+	Arms       int      `json:"arms"` // in which it is known
+	Mean       Interval `json:"mean"`
+	// Difference is the mean difference from the baseline within rounds, as a share of the baseline's mean. It is
+	// absent for the baseline, and where that mean is 0 or not known.
+	Difference *Interval `json:"difference,omitempty"`
+	// Differs: the interval would not hold 0 either if it were wide enough to hold all true differences of the report
+	// at once in 95 of 100 experiments.
+	Differs bool `json:"differs"`
+
+	pairs []float64 // differences by round
+}
+
+// LeastRounds is from how many rounds on differences are judged.
+const LeastRounds = 3
+
+// NewExperiment sums arms up. contestants are in the order in which they are shown, and the first is the baseline.
+func NewExperiment(name string, contestants []string, trials []ExperimentTrial, notJudged, notes []string) *Experiment {
+	e := &Experiment{
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "ExperimentReport", Name: name, Baseline: contestants[0],
+		NotJudged: notJudged, contestants: contestants, trials: trials,
+	}
+	for i := range trials {
+		e.Rounds = max(e.Rounds, trials[i].Round)
+	}
+	if e.Rounds < LeastRounds {
+		e.NotJudged = append(e.NotJudged, fmt.Sprintf("it has %s, and differences are judged from %d on",
+			Plural(e.Rounds, "round", "rounds"), LeastRounds))
+	}
+	compared := 0.0
+	for _, c := range contestants {
+		for _, m := range ExperimentMetrics {
+			if row := e.row(c, m); row.Arms > 0 {
+				e.Rows = append(e.Rows, row)
+				if row.Difference != nil {
+					compared++
+				}
+			}
+		}
+	}
+	for i := range e.Rows {
+		if r := &e.Rows[i]; r.Difference != nil && len(e.NotJudged) == 0 {
+			all := meanOf(r.pairs, 0.05/compared)
+			r.Differs = *all.Low > 0 || *all.High < 0
+		}
+	}
+	for _, why := range e.NotJudged {
+		e.Notes = append(e.Notes, "Not judged: "+why+".")
+	}
+	e.Notes = append(append(e.Notes, notes...), "Intervals are of 95 % by Student's t, those of differences over "+
+		"pairs of arms of one round. A difference is marked where it would count at 95 % for all of them together.")
+	return e
+}
+
+func (e *Experiment) row(contestant, metric string) ExperimentRow {
+	row := ExperimentRow{Contestant: contestant, Metric: metric}
+	var all []float64
+	var base float64
+	for round := range e.Rounds {
+		v, known := e.value(contestant, metric, round+1)
+		b, paired := e.value(e.Baseline, metric, round+1)
+		if known {
+			all = append(all, v)
+		}
+		if known && paired {
+			row.pairs, base = append(row.pairs, v-b), base+b
+		}
+	}
+	if row.Arms = len(all); row.Arms > 0 {
+		row.Mean = meanOf(all, 0.05)
+	}
+	if n := len(row.pairs); contestant != e.Baseline && n > 1 && base != 0 {
+		floats.Scale(float64(n)/math.Abs(base), row.pairs)
+		row.Difference = new(meanOf(row.pairs, 0.05))
+	}
+	return row
+}
+
+func (e *Experiment) value(contestant, metric string, round int) (v float64, ok bool) {
+	for i := range e.trials {
+		if t := &e.trials[i]; t.Contestant == contestant && t.Round == round {
+			v, ok = t.Values[metric]
+		}
+	}
+	return v, ok && finite(v)
+}
+
+// meanOf is a mean and an interval that misses the true one in a share of all experiments.
+func meanOf(values []float64, beyond float64) Interval {
+	mean, deviation := stat.MeanStdDev(values, nil)
+	n := float64(len(values))
+	if n < 2 {
+		return Interval{Value: mean}
+	}
+	half := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(1-beyond/2) * deviation / math.Sqrt(n)
+	return Interval{mean, new(mean - half), new(mean + half)}
+}
+
+func (e *Experiment) title() string {
+	judged := ""
+	if len(e.NotJudged) > 0 {
+		judged = " (not judged)"
+	}
+	return fmt.Sprintf("%s: %s in %s, against %s%s", e.Name, strings.Join(e.contestants, ", "),
+		Plural(e.Rounds, "round", "rounds"), e.Baseline, judged)
+}
+
+func (e *Experiment) table() *Table {
+	t := &Table{Columns: []Column{
+		{Name: "Contestant", Field: "contestant", Words: true},
+		{Name: "Metric", Field: "metric", Words: true},
+		{Name: "Arms", Field: "arms"},
+		{Name: "Mean", Field: "mean", Show: Significant},
+		{Name: "from", Field: "meanLow", Show: Significant},
+		{Name: "to", Field: "meanHigh", Show: Significant},
+		{Name: "Difference", Field: "difference", Show: percent},
+		{Name: "from", Field: "differenceLow", Show: percent},
+		{Name: "to", Field: "differenceHigh", Show: percent},
+		{Name: "Differs", Field: "differs"},
+	}}
+	for i := range e.Rows {
+		r := &e.Rows[i]
+		cells := []any{r.Contestant, r.Metric, r.Arms, r.Mean.Value, r.Mean.Low, r.Mean.High, nil, nil, nil, nil}
+		if d := r.Difference; d != nil {
+			cells[6], cells[7], cells[8] = d.Value, d.Low, d.High
+		}
+		if r.Differs {
+			cells[9] = "yes"
+		}
+		t.Add(cells...)
+	}
+	return t
+}
+
+// Text implements [Document].
+func (e *Experiment) Text(wide, colours bool) string {
+	return e.title() + "\n" + e.table().Framed(wide, colours) + "\n" + strings.Join(e.Notes, "\n") + "\n"
+}
+
+// trialTable has a row for each arm.
+func (e *Experiment) trialTable() *Table {
+	t := Sheet(append([]string{"arm", "round", "contestant", "start", "seconds", "otherPrograms"},
+		ExperimentMetrics...)...)
+	for i := range e.trials {
+		trial := &e.trials[i]
+		cells := []any{trial.Arm, trial.Round, trial.Contestant, trial.Start, trial.Seconds, trial.Others}
+		for _, m := range ExperimentMetrics {
+			var cell any // empty where it is not known
+			if v, ok := trial.Values[m]; ok {
+				cell = v
+			}
+			cells = append(cells, cell)
+		}
+		t.Add(cells...)
+	}
+	return t
+}
+
+func (e *Experiment) sampleTable() *Table {
+	t := Sheet("arm", "contestant", "seconds", "watts", "busyCores", "schedulerCores", "pods", "requests",
+		"requestP50Ms", "requestP99Ms")
+	for i := range e.trials {
+		for _, s := range e.trials[i].Samples {
+			t.Add(e.trials[i].Arm, e.trials[i].Contestant, s.Seconds, s.Watts, s.Cores, s.Scheduler, s.Pods, s.Requests,
+				s.P50, s.P99)
+		}
+	}
+	return t
+}
+
+// WriteExperimentDir writes the report, its page and figures, all arms and samples, and the manifest into dir.
+func WriteExperimentDir(dir string, e *Experiment, command, program string, manifest any) (paths []string, err error) {
+	p := &page{Title: e.title(), Notes: e.Notes, Command: command, Program: program}
+	return p.write(dir, e.figures(), []*Table{e.table()}, map[string]func(io.Writer) error{
+		"experiment.json": func(w io.Writer) error { return WriteJSON(w, e) },
+		"experiment.csv":  e.table().CSV,
+		"arms.csv":        e.trialTable().CSV,
+		"samples.csv":     e.sampleTable().CSV,
+		"manifest.json":   func(w io.Writer) error { return WriteJSON(w, manifest) },
+	})
+}

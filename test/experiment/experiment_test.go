@@ -1,0 +1,241 @@
+// Package experiment holds the tests that experiments compare schedulers in a lab and in a cluster, and that nothing of
+// them is left, even of one that was killed.
+package experiment
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/lab/kubelet"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
+)
+
+// programs builds what an experiment starts, and returns the path of kubenergy, beside which all of it stands.
+func programs(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	kit.Build(t, "./cmd/kubenergy-lab")
+	kit.Build(t, "./cmd/kubenergy-scheduler")
+	return kit.Build(t, "./cmd/kubenergy")
+}
+
+// command is an experiment whose results go to out. It runs on a busy machine too.
+func command(t *testing.T, file, out string, more ...string) *exec.Cmd {
+	t.Helper()
+	args := append([]string{"experiment", "-f", "testdata/" + file, "--force", "--out", out}, more...)
+	return exec.Command(programs(t), args...)
+}
+
+// left returns the processes that were started for a folder: it stands in their command lines, or they run in it.
+func left(dir string) (names []string) {
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range processes {
+		line, _ := os.ReadFile(filepath.Join(p, "cmdline"))
+		where, _ := os.Readlink(filepath.Join(p, "cwd"))
+		if bytes.Contains(line, []byte(dir)) || strings.HasPrefix(where, dir) {
+			names = append(names, fmt.Sprintf("%s: %q", filepath.Base(p), line))
+		}
+	}
+	return names
+}
+
+func readReport(t *testing.T, out string) (e report.Experiment) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(out, "experiment.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &e)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func row(t *testing.T, e *report.Experiment, contestant, metric string) *report.ExperimentRow {
+	t.Helper()
+	i := slices.IndexFunc(e.Rows, func(r report.ExperimentRow) bool {
+		return r.Contestant == contestant && r.Metric == metric
+	})
+	if i < 0 {
+		t.Fatalf("the report has no %s of %s", metric, contestant)
+	}
+	return &e.Rows[i]
+}
+
+func TestInTheLab(t *testing.T) {
+	out := kit.Dir(t, "lab")
+	run := command(t, "lab.yaml", out)
+	if text, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	e := readReport(t, out)
+	for _, metric := range report.ExperimentMetrics {
+		for _, contestant := range []string{"stock", "ours"} {
+			r := row(t, &e, contestant, metric)
+			if r.Arms != 3 || metric != "requestsFailedShare" && metric != "podsPending" && r.Mean.Value <= 0 {
+				t.Errorf("%s of %s: %d arms, %v", metric, contestant, r.Arms, r.Mean.Value)
+			}
+		}
+	}
+	for _, contestant := range []string{"stock", "ours"} {
+		if done := row(t, &e, contestant, "jobsFinished").Mean.Value; done != 6 {
+			t.Errorf("%s: %v of 6 jobs have finished", contestant, done)
+		}
+		if failed := row(t, &e, contestant, "requestsFailedShare").Mean.Value; failed > 0.3 {
+			t.Errorf("%s: %v of the requests failed", contestant, failed)
+		}
+	}
+	// The machines that cost least per core have room for all; stock spreads over the others as well.
+	if d := row(t, &e, "ours", "energyJoules").Difference; d == nil || d.Value > -0.02 || *d.High >= 0 {
+		t.Errorf("ours does not need less energy than stock: %+v", d)
+	}
+	if notes := strings.Join(e.Notes, "\n"); !strings.Contains(notes, "modelled from the power profiles of 6 of 6 nodes") {
+		t.Errorf("the report does not say that energy is modelled:\n%s", notes)
+	}
+	if names := left(out); len(names) > 0 {
+		t.Errorf("left: %s", names)
+	}
+	for _, name := range []string{"lab", "work"} {
+		if _, err := os.Stat(filepath.Join(out, name)); err == nil {
+			t.Errorf("left: %s", name)
+		}
+	}
+}
+
+func TestOneThatWasKilledLeavesNothing(t *testing.T) {
+	out := kit.Dir(t, "killed")
+	p := kit.Start(t, kit.Dir(t, "log"), "experiment", command(t, "lab.yaml", out))
+	serving := func() bool { return strings.Contains(fmt.Sprint(left(out)), "serve") }
+	kit.Eventually(t, 2*time.Minute, "services run", serving, p)
+	p.Kill()
+	kit.Eventually(t, 20*time.Second, "all processes have ended", func() bool { return len(left(out)) == 0 })
+	if text, err := exec.Command(programs(t), "experiment", "--clean", "--out", out).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if files, err := os.ReadDir(out); err != nil || len(files) > 0 {
+		t.Errorf("left: %v, %v", files, err)
+	}
+}
+
+// In a cluster that others use, what an experiment makes stands in its namespaces, and the next run removes what one
+// that was killed has left there.
+func TestInACluster(t *testing.T) {
+	out := kit.Dir(t, "cluster")
+	binaries := filepath.Dir(programs(t))
+	c := cluster.Start(t, lab.Options{Processes: kubelet.Programs{Binaries: binaries, Images: lab.OurImages()}})
+	if err := c.StartStock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	marked := func() int {
+		all, err := c.Client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelExperiment})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all.Items)
+	}
+	args := []string{"--target", "cluster", "--kubeconfig", c.Kubeconfig()}
+	p := kit.Start(t, kit.Dir(t, "log"), "killed", command(t, "cluster.yaml", out, args...))
+	kit.Eventually(t, time.Minute, "an arm has begun", func() bool { return marked() > 0 }, p)
+	p.Kill()
+	if marked() == 0 {
+		t.Fatal("nothing was left to be removed")
+	}
+	if text, err := command(t, "cluster.yaml", out, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if n := marked(); n > 0 {
+		t.Errorf("%d namespaces are left", n)
+	}
+	e := readReport(t, out)
+	for _, contestant := range []string{"stock", "ours"} {
+		if done := row(t, &e, contestant, "jobsFinished").Mean.Value; done != 2 {
+			t.Errorf("%s: %v of 2 jobs have finished", contestant, done)
+		}
+		if p50 := row(t, &e, contestant, "requestP50Ms").Mean.Value; p50 <= 0 {
+			t.Errorf("%s: requests took %v ms", contestant, p50)
+		}
+	}
+}
+
+// faster is by how much the times of the shipped experiments are shorter, so that all of them take hours.
+var faster = map[string]string{"control": "1", "escheduler": "20", "hybrid": "30", "kubenergysched": "240", "stock": "1"}
+
+// One who repeats an experiment comes to the same: differences that are found have the same sign, and their intervals
+// overlap. Equal contestants do not differ.
+func TestShippedExperimentsAgree(t *testing.T) {
+	if os.Getenv("KUBENERGY_LONG") == "" {
+		t.Skip("KUBENERGY_LONG is not set: it takes three hours")
+	}
+	for name, factor := range faster {
+		t.Run(name, func(t *testing.T) {
+			if given := os.Getenv("KUBENERGY_FASTER"); given != "" {
+				factor = given
+			}
+			var runs [2]report.Experiment
+			for i := range runs {
+				out := filepath.Join(kit.Root, "out", "experiments", fmt.Sprintf("%s-%d", name, i+1))
+				run := exec.Command(programs(t), "experiment", "-f",
+					filepath.Join(kit.Root, "scenarios", "experiments", name+".yaml"), "--faster", factor,
+					"--seed", strconv.Itoa(i+1), "--out", out)
+				text, err := run.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v\n%s", err, text)
+				}
+				t.Logf("%s", text)
+				if runs[i] = readReport(t, out); len(runs[i].NotJudged) > 0 {
+					t.Skipf("not judged: %s", runs[i].NotJudged)
+				}
+				if name == "stock" {
+					noWorse(t, &runs[i])
+				}
+			}
+			for i := range runs[0].Rows {
+				agree(t, name, &runs[0].Rows[i], row(t, &runs[1], runs[0].Rows[i].Contestant, runs[0].Rows[i].Metric))
+			}
+		})
+	}
+}
+
+func agree(t *testing.T, name string, first, second *report.ExperimentRow) {
+	t.Helper()
+	differ := first.Differs || second.Differs
+	if name == "control" && differ {
+		t.Errorf("%s: equal contestants differ: %+v, %+v", first.Metric, first.Difference, second.Difference)
+	}
+	a, b := first.Difference, second.Difference
+	if !differ || a == nil || b == nil {
+		return
+	}
+	if a.Value*b.Value < 0 || *a.High < *b.Low || *b.High < *a.Low {
+		t.Errorf("%s of %s: %+v in one run, %+v in the other", first.Metric, first.Contestant, a, b)
+	}
+}
+
+// noWorse fails where ours costs more than stock by more than what two arms of stock may differ by.
+func noWorse(t *testing.T, e *report.Experiment) {
+	t.Helper()
+	for _, metric := range []string{"energyJoules", "schedulerCPUSeconds", "schedulingP99Ms"} {
+		ours, again := row(t, e, "ours", metric), row(t, e, "stock-again", metric)
+		if most := (*again.Difference.High - *again.Difference.Low) / 2; ours.Difference.Value > most {
+			t.Errorf("%s: ours %+.1f %% of stock's, and stock differs from itself by %.1f %% at most",
+				metric, 100*ours.Difference.Value, 100*most)
+		}
+	}
+}
