@@ -13,12 +13,15 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// accounts know whom the steps of jobs are charged to, by the control groups that slurmstepd makes for them: version 1
-// as /slurm/uid_1000/job_7/step_0, version 2 as /system.slice/slurmstepd.scope/job_7/step_0. Any number of goroutines
-// may ask.
+// accounts know whom steps of jobs, and their tasks, are charged to, by the control groups that slurmstepd makes for
+// them: version 1 as /slurm/uid_1000/job_7/step_0/task_1, version 2 as
+// /system.slice/slurmstepd.scope/job_7/step_0/user/task_1. Any number of goroutines may ask.
 type accounts struct {
-	mu sync.RWMutex
-	of map[int64]charged
+	mu    sync.Mutex
+	of    map[int64]charged
+	next  chan struct{}        // closed once jobs have been read again
+	asked chan struct{}        // that they are read again soon
+	vain  map[string]time.Time // by node: until when jobs of it that are not known are not looked for
 }
 
 // charged is what is known of a job that runs, or has run.
@@ -29,7 +32,7 @@ type charged struct {
 }
 
 // stepGroup is the part of a path that slurmstepd makes.
-var stepGroup = regexp.MustCompile(`/job_(\d+)/step_(\w+)`)
+var stepGroup = regexp.MustCompile(`/job_(\d+)/step_(\w+)(?:(?:/user)?/task_(\w+))?`)
 
 // remembered is for how long a job counts that slurmctld has forgotten: an agent may deliver late. Later, its energy is
 // booked under the control group.
@@ -53,23 +56,54 @@ func (a *accounts) saw(jobs []Job, now time.Time) {
 			delete(a.of, id)
 		}
 	}
+	close(a.next)
+	a.next = make(chan struct{})
 }
 
-// Account returns the step that a control group of a node is, and whom it is charged to; false: it is none, or of a job
-// that does not run there.
+// find returns what is known of a job of a node. An agent may know before us of one that began since the last look, so
+// Slurm is asked again; not for long, and not for each job of a node that says what is not so.
+func (a *accounts) find(node string, id int64) (c charged, ok bool) {
+	const (
+		looks    = 2 // the first may have begun before the job
+		patience = 5 * time.Second
+	)
+	began := time.Now()
+	for try := 0; ; try++ {
+		a.mu.Lock()
+		c, ok = a.of[id]
+		next := a.next
+		if late := time.Since(began) >= patience; !ok && (try == looks || late) {
+			a.vain[node] = time.Now().Add(2 * patience)
+		}
+		vain := time.Now().Before(a.vain[node])
+		a.mu.Unlock()
+		if ok || vain {
+			return c, ok
+		}
+		select {
+		case a.asked <- struct{}{}:
+		default:
+		}
+		select {
+		case <-next:
+		case <-time.After(patience - time.Since(began)):
+		}
+	}
+}
+
+// Account returns the step, or the task of one, that a control group of a node is, and whom it is charged to; false: it
+// is none, or of a job that does not run there. It may wait until Slurm has been asked.
 func (d *Driver) Account(node, path string) (step string, a ledger.Account, ok bool) {
 	m := stepGroup.FindStringSubmatch(path)
 	if m == nil {
 		return "", a, false
 	}
 	id, _ := strconv.ParseInt(m[1], 10, 64)
-	d.accounts.mu.RLock()
-	defer d.accounts.mu.RUnlock()
-	c, ok := d.accounts.of[id]
+	c, ok := d.accounts.find(node, id)
 	if !ok || !lists(c.hosts, node) {
 		return "", a, false
 	}
-	return c.account.Owner + "." + m[2], c.account, true
+	return strings.TrimSuffix(c.account.Owner+"."+m[2]+"."+m[3], "."), c.account, true
 }
 
 // lists reports whether a list of hosts, as n[1-3,07],login, has a node.

@@ -1,7 +1,9 @@
 package slurm_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -12,10 +14,12 @@ func TestAccounts(t *testing.T) {
 		w.add(id, "", func(j *job) { j.state, j.hosts = "RUNNING", hosts })
 	}
 	w.look()
+	go func() { _ = w.driver.Run(t.Context()) }() // looks again when a job is not known
 	const v1, v2 = "/slurm/uid_1000", "/system.slice/slurmstepd.scope"
 	for _, c := range []struct{ node, path, step string }{
 		{"n1", v1 + "/job_1/step_0", "slurm-1.0"},
-		{"n2", v2 + "/job_1/step_batch/user/task_0", "slurm-1.batch"},
+		{"n2", v2 + "/job_1/step_batch/user/task_0", "slurm-1.batch.0"},
+		{"n2", v1 + "/job_1/step_0/task_3", "slurm-1.0.3"},
 		{"n3", v2 + "/job_1/step_0", ""}, // it says that it runs what it does not
 		{"n11", v2 + "/job_1/step_0", ""},
 		{"n09", v2 + "/job_2/step_0", "slurm-2.0"},
@@ -37,5 +41,25 @@ func TestAccounts(t *testing.T) {
 		}); ok && a != want {
 			t.Errorf("charged to %+v", a)
 		}
+	}
+}
+
+// An agent may tell of a job that began since the last look: it is not booked under its control group.
+func TestAccountOfANewJob(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	go func() { _ = w.driver.Run(t.Context()) }()
+	if _, _, ok := w.driver.Account("n1", "/slurm/uid_0/job_7/step_0"); ok {
+		t.Error("a job that there is not is known")
+	}
+	w.add(7, "", func(j *job) { j.state, j.hosts = "RUNNING", "n2" })
+	if _, _, ok := w.driver.Account("n2", "/slurm/uid_0/job_7/step_0"); !ok {
+		t.Error("a job that has begun is not known")
+	}
+	began := time.Now()
+	for id := range 100 {
+		w.driver.Account("n1", fmt.Sprintf("/slurm/uid_0/job_%d/step_0", 100+id))
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("a node that invents jobs is answered after %v", took)
 	}
 }

@@ -90,17 +90,22 @@ type Job struct {
 	Deadline     number `json:"deadline"`   // by which it must have ended
 	TimeLimit    number `json:"time_limit"` // minutes
 	CPUs         number `json:"cpus"`
+	Nodes        number `json:"node_count"`
 	Tres         string `json:"tres_req_str"`
 	Hosts        string `json:"nodes"` // where it runs
 }
 
 // Node is what is read of one.
 type Node struct {
-	Name       string   `json:"name"`
-	CPUs       number   `json:"cpus"`
-	State      words    `json:"state"`
-	StateFlags words    `json:"state_flags"` // of old versions
-	Partitions []string `json:"partitions"`
+	Name        string   `json:"name"`
+	CPUs        number   `json:"cpus"`
+	AllocCPUs   number   `json:"alloc_cpus"`
+	Memory      number   `json:"real_memory"` // MiB, as the next
+	AllocMemory number   `json:"alloc_memory"`
+	Features    words    `json:"features"`
+	State       words    `json:"state"`
+	StateFlags  words    `json:"state_flags"` // of old versions
+	Partitions  []string `json:"partitions"`
 }
 
 // usable reports whether a node takes work, or would once it is woken.

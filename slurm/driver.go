@@ -33,6 +33,7 @@ type Options struct {
 	// RunNow reports whether somebody asked here that a job is to wait no longer.
 	RunNow func(account, name string) bool
 
+	Power      PowerOptions
 	State      string        // file in which it is remembered which BeginTimes are ours
 	Every      time.Duration // between two looks
 	Conf       string        // slurm.conf, to see whether age counts while a job waits; "": it is not looked at
@@ -57,6 +58,7 @@ type Driver struct {
 	accounts accounts
 	metrics  *metrics
 	told     map[string]string // what was logged last, by what it is about
+	sleepers map[string]*sleeper
 }
 
 // New returns a driver that has not looked yet.
@@ -66,8 +68,10 @@ func New(o Options) (*Driver, error) {
 		return nil, err
 	}
 	return &Driver{
-		o: o, memory: m, metrics: newMetrics(o.Registerer), told: map[string]string{},
-		accounts: accounts{of: map[int64]charged{}},
+		o: o, memory: m, metrics: newMetrics(o.Registerer), told: map[string]string{}, sleepers: map[string]*sleeper{},
+		accounts: accounts{
+			of: map[int64]charged{}, vain: map[string]time.Time{}, next: make(chan struct{}), asked: make(chan struct{}, 1),
+		},
 	}, nil
 }
 
@@ -90,10 +94,17 @@ func (d *Driver) Run(ctx context.Context) error {
 		began := time.Now()
 		d.tell("slurm.conf", checkConf(d.o.Conf))
 		d.tell("slurmrestd", d.Look(ctx))
+		pause := share * time.Since(began)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(max(d.o.Every, share*time.Since(began))):
+		case <-time.After(pause):
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.accounts.asked:
+		case <-time.After(d.o.Every - pause):
 		}
 	}
 }
@@ -133,6 +144,7 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 	d.forget(l.waiting)
 	d.metrics.show(l.states)
 	d.o.Show(l.held)
+	d.tell("nodes that may sleep", d.power(ctx, l.nodes, l.jobs))
 	return errors.Join(failed, d.memory.write())
 }
 
@@ -142,6 +154,8 @@ type look struct {
 	rules   *policy.Rules
 	now     time.Time
 	room    *room
+	nodes   []Node
+	jobs    []Job
 	waiting []*Job // that speak to us, or did, the oldest first
 	calls   []call
 	held    []Held
@@ -173,6 +187,7 @@ func (d *Driver) see(ctx context.Context) (*look, error) {
 	}
 	l := &look{
 		Driver: d, rules: rules, now: d.o.Now().UTC(), room: newRoom(nodes, jobs, d.o.Now()), states: map[string]int{},
+		nodes: nodes, jobs: jobs,
 	}
 	slices.SortFunc(jobs, func(a, b Job) int {
 		return cmp.Or(cmp.Compare(a.Submit, b.Submit), cmp.Compare(a.ID, b.ID))
@@ -201,6 +216,7 @@ func (l *look) tellSlurm(ctx context.Context) error {
 			failed, last = append(failed, c.job.name()), err
 			continue
 		}
+		c.job.Eligible = number(c.begin.Unix())
 		l.metrics.begins.Inc()
 		l.o.Log.Info("BeginTime given", "job", c.job.name(), "account", c.job.Account, "begin", c.begin, "why", c.why)
 		c.done()

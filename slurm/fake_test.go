@@ -48,17 +48,24 @@ type job struct {
 	flags                []string
 }
 
+// fakeNode is a node, of which some CPUs are taken.
+type fakeNode struct {
+	name, features, state string
+	taken                 int64
+}
+
 // fake is a slurmrestd of ours, in an old and in a young version.
 type fake struct {
 	version string
 	refuse  func(w http.ResponseWriter, r *http.Request) bool // answers in place of the fake
 
-	mu   sync.Mutex
-	now  time.Time
-	jobs map[int64]*job
-	cpus int64
-	sets []int64  // jobs whose BeginTime was set, in order
-	keys []string // of bodies
+	mu    sync.Mutex
+	now   time.Time
+	jobs  map[int64]*job
+	nodes []fakeNode
+	cpus  int64    // of each node
+	sets  []int64  // jobs whose BeginTime was set, in order
+	keys  []string // of bodies
 }
 
 func (f *fake) number(n int64) any {
@@ -95,9 +102,14 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	case path == "nodes":
-		answer["nodes"] = []any{map[string]any{
-			"name": "n1", "cpus": f.cpus, "state": f.word("IDLE"), "partitions": []string{"main"},
-		}}
+		var all []any
+		for _, n := range f.nodes {
+			all = append(all, map[string]any{
+				"name": n.name, "cpus": f.cpus, "state": f.word(n.state), "partitions": []string{"main"},
+				"features": f.word(n.features), "alloc_cpus": n.taken, "real_memory": 1000,
+			})
+		}
+		answer["nodes"] = all
 	case path == "jobs":
 		var all []any
 		for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
@@ -166,6 +178,7 @@ type world struct {
 	valley    time.Duration // after noon
 	maxDelay  time.Duration // of the cluster
 	runNow    map[string]bool
+	power     slurm.PowerOptions
 	log       strings.Builder
 	driver    *slurm.Driver
 	records   []ledger.Record
@@ -176,7 +189,9 @@ type world struct {
 func newWorld(t testing.TB, version string) *world {
 	t.Helper()
 	w := &world{
-		fake: &fake{version: version, now: noon, jobs: map[int64]*job{}, cpus: 64}, t: t, mode: v1alpha1.ModeEnforce,
+		fake: &fake{
+			version: version, now: noon, jobs: map[int64]*job{}, cpus: 64, nodes: []fakeNode{{name: "n1", state: "IDLE"}},
+		}, t: t, mode: v1alpha1.ModeEnforce,
 		signals: true, valley: valley, runNow: map[string]bool{}, state: filepath.Join(t.TempDir(), "slurm.json"),
 		token: filepath.Join(t.TempDir(), "token"),
 	}
@@ -198,7 +213,8 @@ func (w *world) restart() {
 		w.t.Fatal(err)
 	}
 	w.driver, err = slurm.New(slurm.Options{
-		Client: client, State: w.state, Now: func() time.Time { return w.now }, Registerer: prometheus.NewRegistry(),
+		Client: client, State: w.state, Every: time.Hour, Power: w.power, Registerer: prometheus.NewRegistry(),
+		Now: func() time.Time { return w.now },
 		Log: slog.New(slog.NewTextHandler(&w.log, nil)), Rules: w.rules,
 		Record: func(r ledger.Record, on *sched.Snapshot) {
 			w.records, w.questions = append(w.records, r), append(w.questions, on)

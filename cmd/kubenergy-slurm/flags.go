@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller"
+	"github.com/kubenergy/kubenergy/sched/sleep"
 	"github.com/kubenergy/kubenergy/slurm"
 )
 
@@ -21,6 +22,8 @@ type flags struct {
 	folder, listen string
 	conf           string
 	every          time.Duration
+	power          slurm.PowerOptions
+	powerRecord    string
 }
 
 // ofClusters are flags of the controller that only a cluster needs.
@@ -44,6 +47,12 @@ func (f *flags) parse(args []string, out io.Writer) error {
 	set.StringVar(&f.conf, "slurm-conf", "/etc/slurm/slurm.conf", "`file` in which it is looked up whether age counts "+
 		"while a job waits; empty: it is not")
 	set.DurationVar(&f.every, "slurm-interval", 10*time.Second, "`time` between two looks at Slurm's queue")
+	f.power.Policy = sleep.DefaultPolicy()
+	set.StringVar(&f.power.Program, "slurm-power-program", "", "`program` that has Slurm send nodes to sleep and wake "+
+		"them, as kubenergy-power.sh; empty: none sleeps")
+	set.IntVar(&f.power.Policy.MinAwake, "slurm-min-awake", 1, "`how many` nodes stay awake at least")
+	set.StringVar(&f.powerRecord, "slurm-power-record", "", "`file` for each decision about nodes that sleep, with what "+
+		"it depended on, as lines of JSON")
 	set.StringVar(&f.folder, "config-dir", "/etc/kubenergy/config", "`folder` of YAML files with GridZones, "+
 		"EnergyPolicies, EnergyBudgets and PowerProfiles")
 	set.StringVar(&f.listen, "objects-bind-address", "127.0.0.1:9444", "`address` of this machine on which commands "+

@@ -18,6 +18,8 @@ import (
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,6 +29,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/controller"
+	"github.com/kubenergy/kubenergy/controller/power"
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/standalone"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -69,11 +73,13 @@ func run(ctx context.Context, f *flags, log *slog.Logger) error {
 func newParts(f *flags, log *slog.Logger) (*parts, error) {
 	state := f.controller.State
 	token, err := ownToken(filepath.Join(state, "token"))
-	if err != nil {
+	reader, errReader := ownToken(filepath.Join(state, "reader-token"))
+	if err = errors.Join(err, errReader); err != nil {
 		return nil, err
 	}
 	store, err := standalone.New(standalone.Options{
-		Folder: f.folder, State: filepath.Join(state, "objects.json"), Token: token, API: f.ownAPI(), Log: log,
+		Folder: f.folder, State: filepath.Join(state, "objects.json"), Token: token, Reader: reader, API: f.ownAPI(),
+		Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -116,8 +122,25 @@ func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 		return nil, nil, nil, err
 	}
 	shown := mirror{store}
+	f.power.Profile = func(n *slurm.Node) *energy.Profile {
+		labels := map[string]string{v1.LabelHostname: n.Name}
+		for _, feature := range n.FeatureNames() {
+			labels[feature] = "true"
+		}
+		node, _ := objects.View().Node(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels}},
+			sched.Resources{MilliCPU: 1000 * int64(n.CPUs)}, sched.Resources{}, 0)
+		return node.Profile
+	}
+	if f.powerRecord != "" {
+		file, err := os.OpenFile(f.powerRecord, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("--slurm-power-record: %w", err)
+		}
+		f.power.Record = power.RecordTo(file, log)
+	}
 	driver, err := slurm.New(slurm.Options{
 		Client: client, State: filepath.Join(f.controller.State, "slurm.json"), Every: f.every, Conf: f.conf,
+		Power: f.power,
 		Rules: func() (*policy.Rules, bool) {
 			view := objects.View()
 			return &view.Rules, view.Settled()

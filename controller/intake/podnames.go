@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"hash/maphash"
 	"strings"
 	"time"
@@ -66,6 +67,7 @@ type resolution struct {
 func (d *Directory) resolve(b *batch.Batch, l *Limits, news *novelties, now time.Time) resolution {
 	node, shares := b.Stream.Node, b.Shares
 	r := resolution{consumers: make([]*ledger.Consumer, len(shares)), late: now.Sub(b.Start) > lateAfter}
+	groups := d.groups(node, shares)
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	var last *ledger.Consumer // the pod of the share before: shares are sorted
@@ -76,7 +78,7 @@ func (d *Directory) resolve(b *batch.Batch, l *Limits, news *novelties, now time
 		s, c := &shares[i], last
 		podUID, containerID, isPod := energy.PodOf(s.ID)
 		if !isPod {
-			r.consumers[i] = d.apart(s.ID, news, node, now)
+			r.consumers[i] = d.apart(s.ID, groups[s.ID], news, node, now)
 			if c := r.consumers[i]; r.late && c.Account.Kind == ledger.Workload {
 				c.Account.Kind = ledger.Late
 			}
@@ -123,19 +125,29 @@ func (d *Directory) pod(e *entry, key, node string, news *novelties, now time.Ti
 	return c
 }
 
-// apart returns who a consumer is that is no pod.
-func (d *Directory) apart(id string, news *novelties, node string, now time.Time) *ledger.Consumer {
-	c := &ledger.Consumer{Key: id}
-	if vm, ok := energy.VMOf(id); ok {
-		c.Account.Kind, c.Account.Owner = ledger.VM, vm
-	} else if path, ok := energy.CgroupOf(id); ok {
-		c.Account.Kind, c.Account.Owner = ledger.Cgroup, path
-		if d.o.Group != nil {
+// groups asks who control groups are. It may take time, so no lock is held.
+func (d *Directory) groups(node string, shares []energy.Share) map[string]*ledger.Consumer {
+	known := map[string]*ledger.Consumer{}
+	for i := range shares {
+		id := shares[i].ID
+		if path, ok := energy.CgroupOf(id); ok && d.o.Group != nil {
 			if name, a, ok := d.o.Group(node, path); ok {
-				c.Pod, c.Account = name, a
+				known[id] = &ledger.Consumer{Key: id, Pod: name, Account: a}
 			}
 		}
-	} else { // system and others
+	}
+	return known
+}
+
+// apart returns who a consumer is that is no pod; group is who it is as a control group, nil where that is not known.
+func (d *Directory) apart(id string, group *ledger.Consumer, news *novelties, node string, now time.Time,
+) *ledger.Consumer {
+	c := cmp.Or(group, &ledger.Consumer{Key: id})
+	if vm, ok := energy.VMOf(id); ok {
+		c.Account.Kind, c.Account.Owner = ledger.VM, vm
+	} else if path, ok := energy.CgroupOf(id); ok && group == nil {
+		c.Account.Kind, c.Account.Owner = ledger.Cgroup, path
+	} else if group == nil { // system and others
 		c.Account.Kind = ledger.System
 		return c
 	}

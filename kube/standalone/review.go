@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"cmp"
 	"net/http"
 	"path"
 
@@ -9,11 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// operator is who holds the token.
-const operator = "kubenergy-operator"
+// Who holds the tokens.
+const (
+	operator = "kubenergy-operator"
+	reader   = "kubenergy-reader"
+)
 
-// review answers who holds a token and what they may: the operator everything, all others nothing. A token that is
-// asked for is the operator's own. It reports whether the request was about that.
+// review answers who holds a token and what they may: the operator everything, the reader to list energy, all others
+// nothing. A token that is asked for is the operator's own. It reports whether the request was about that.
 func (s *Server) review(w http.ResponseWriter, r *http.Request) bool {
 	var (
 		token  authenticationv1.TokenReview
@@ -34,12 +38,14 @@ func (s *Server) review(w http.ResponseWriter, r *http.Request) bool {
 		answer(w, nil, err)
 		return true
 	}
-	if token.Spec.Token == s.o.Token {
-		token.Status.Authenticated, token.Status.Audiences = true, token.Spec.Audiences
-		token.Status.User.Username = operator
+	if who := map[string]string{s.o.Reader: reader, s.o.Token: operator}[token.Spec.Token]; token.Spec.Token != "" {
+		token.Status.Authenticated, token.Status.Audiences = who != "", token.Spec.Audiences
+		token.Status.User.Username = who
 	}
 	token.Spec.Token, asked.Status.Token = "", s.o.Token
-	access.Status.Allowed = access.Spec.User == operator
+	about := cmp.Or(access.Spec.ResourceAttributes, &authorizationv1.ResourceAttributes{})
+	access.Status.Allowed = access.Spec.User == operator ||
+		access.Spec.User == reader && about.Verb == "list" && about.Resource == "energy"
 	write(w, http.StatusCreated, into)
 	return true
 }

@@ -39,6 +39,7 @@ type Options struct {
 	Folder string       // of YAML files with our kinds
 	State  string       // file in which statuses and ConfigMaps are kept
 	Token  string       // who shows it may do everything
+	Reader string       // who shows it may read what jobs used; "": there is none
 	API    http.Handler // answers what is asked through the proxy of the controller's service
 	Log    *slog.Logger
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +47,7 @@ func begin(t *testing.T, folder, state string) *world {
 	w := &world{folder: folder, state: state}
 	var err error
 	if w.server, err = standalone.New(standalone.Options{
-		Folder: folder, State: state, Token: "secret", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Folder: folder, State: state, Token: "secret", Reader: "reader", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -230,5 +232,46 @@ func TestToken(t *testing.T) {
 		if !apierrors.IsUnauthorized(err) {
 			t.Errorf("with token %q: %v", token, err)
 		}
+	}
+}
+
+// The reader's token is good for what jobs used, and for nothing else.
+func TestReader(t *testing.T) {
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	defer w.end()
+	client, err := kubernetes.NewForConfig(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]string{
+		"reader": "kubenergy-reader", "secret": "kubenergy-operator", "": "", "x": "",
+	} {
+		review, err := client.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
+			Spec: authenticationv1.TokenReviewSpec{Token: token},
+		}, metav1.CreateOptions{})
+		is := review.Status
+		if err != nil || is.User.Username != want || is.Authenticated != (want != "") {
+			t.Errorf("%q is that of %q, %v: %v", token, is.User.Username, is.Authenticated, err)
+		}
+	}
+	for _, c := range []struct {
+		user, verb, resource string
+		want                 bool
+	}{
+		{"kubenergy-reader", "list", "energy", true}, {"kubenergy-reader", "list", "nodeenergy", false},
+		{"kubenergy-reader", "create", "records", false}, {"kubenergy-operator", "create", "records", true},
+		{"", "list", "energy", false},
+	} {
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: c.user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: c.verb, Resource: c.resource},
+			}}, metav1.CreateOptions{})
+		if err != nil || review.Status.Allowed != c.want {
+			t.Errorf("%+v: %v, %v", c, review.Status.Allowed, err)
+		}
+	}
+	w.config.BearerToken = "reader"
+	if _, err := w.zones(t).List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("the reader lists objects: %v", err)
 	}
 }

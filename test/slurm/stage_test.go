@@ -1,15 +1,17 @@
-// Package slurm shows kubenergy-slurm on Debian's real Slurm: slurmctld, two slurmd, slurmdbd on MariaDB, slurmrestd, all
-// on addresses of this machine, in a folder of their own.
+// Package slurm shows kubenergy-slurm on Debian's real Slurm: slurmctld, two slurmd, slurmdbd on MariaDB and slurmrestd,
+// all on addresses of this machine, in a folder of their own.
 package slurm
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ const packages = "apt-get install slurm-wlm slurmdbd slurmrestd slurm-wlm-jwt-pl
 
 const (
 	submitter = "nobody" // whose jobs there are
+	physicist = "daemon" // of another account
 	operator  = "games"  // our account in Slurm
 )
 
@@ -34,7 +37,10 @@ type stage struct {
 	conf  string
 	rest  string // address of slurmrestd
 	restd *kit.Process
+	api   string // address of our ledger
 	lua   string
+
+	metered bool // slurmd makes control groups, and counts energy
 }
 
 func long(t *testing.T) {
@@ -55,24 +61,33 @@ func long(t *testing.T) {
 	}
 }
 
-// newStage starts a Slurm that lives as long as the test.
-func newStage(t *testing.T) *stage {
+// newStage starts a Slurm that lives as long as the test, with these lines more in slurm.conf, where DIR is its folder.
+func newStage(t *testing.T, conf ...string) *stage {
 	t.Helper()
 	long(t)
-	s := &stage{t: t, dir: t.TempDir()}
+	s := &stage{t: t, dir: t.TempDir(), metered: slices.Equal(conf, metering)}
 	for _, folder := range []string{s.dir, filepath.Dir(s.dir)} { // daemons run under several accounts
 		if err := os.Chmod(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.conf = s.path("slurm.conf")
+	for _, script := range []string{"kubenergy-epilog.sh", "pm-counters.sh"} {
+		text, err := os.ReadFile(filepath.Join(kit.Root, "deploy", "slurm", script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.write(script, 0o755, string(text))
+	}
 	for _, name := range []string{"munge", "db", "state", "n1", "n2", "out"} {
 		if err := os.Mkdir(s.path(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.own("db", "mysql")
-	s.own("out", submitter)
+	if err := os.Chmod(s.path("out"), 0o777); err != nil { // jobs of two accounts write there
+		t.Fatal(err)
+	}
 	s.key("munge.key", 0o400)
 	s.key("jwt.key", 0o600)
 	s.start("munged", "--foreground", "--key-file="+s.path("munge.key"), "--socket="+s.path("munge/socket"),
@@ -118,7 +133,6 @@ SlurmdSpoolDir=%[3]s/%%n
 SlurmctldPidFile=%[3]s/slurmctld.pid
 SlurmdPidFile=%[3]s/slurmd-%%n.pid
 SlurmdParameters=config_overrides
-ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
 SelectType=select/cons_tres
@@ -132,9 +146,13 @@ AccountingStorageHost=127.0.0.1
 AccountingStoragePort=%[4]s
 AccountingStoragePass=%[3]s/munge/socket
 JobSubmitPlugins=lua
-NodeName=n[1-2] NodeHostname=%[1]s NodeAddr=127.0.0.1 Port=[%[5]s,%[6]s] CPUs=8 RealMemory=1000 State=UNKNOWN
+NodeName=n[1-2] NodeHostname=%[1]s NodeAddr=127.0.0.1 Port=[%[5]s,%[6]s] CPUs=8 RealMemory=1000 \
+	Features=may_sleep State=UNKNOWN
 PartitionName=main Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
-`, host, ctldPort, s.dir, dbdPort, port(kit.Address(t)), port(kit.Address(t))))
+%[7]s
+`, host, ctldPort, s.dir, dbdPort, port(kit.Address(t)), port(kit.Address(t)),
+		cmp.Or(strings.ReplaceAll(strings.Join(conf, "\n"), "DIR", s.dir), "ProctrackType=proctrack/linuxproc")))
+	s.write("cgroup.conf", 0o644, "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
 	lua, err := os.ReadFile(filepath.Join(kit.Root, "deploy", "slurm", "job_submit.lua"))
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +162,8 @@ PartitionName=main Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP OverSubscr
 	s.start("slurmdbd", "-D")
 	s.wait("sacctmgr", "-i", "show", "cluster", "-n")
 	for _, add := range []string{
-		"cluster test", "account team Cluster=test", "user root Account=team", "user " + submitter + " Account=team",
+		"cluster test", "account team,physics Cluster=test", "user root Account=team",
+		"user " + submitter + " Account=team", "user " + physicist + " Account=physics",
 		"user " + operator + " Account=team AdminLevel=Operator",
 	} {
 		s.run("sacctmgr", append([]string{"-i", "add"}, strings.Fields(add)...)...)
@@ -152,15 +171,15 @@ PartitionName=main Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP OverSubscr
 	s.start("slurmctld", "-D")
 	s.wait("scontrol", "ping")
 	for _, n := range []string{"n1", "n2"} {
-		s.start("slurmd", "-D", "-b", "-N", n)
+		s.startNode(n)
 	}
 	kit.Eventually(t, time.Minute, "two idle nodes", func() bool {
-		text, _ := s.output("sinfo", "-h", "-N", "-o", "%T")
+		text, _ := s.output("sinfo", "-h", "-N", "-p", "main", "-o", "%T")
 		return strings.Count(text, "idle") == 2
 	})
-	s.rest = kit.Address(t)
+	s.rest, s.api = kit.Address(t), kit.Address(t)
 	s.startRest()
-	t.Cleanup(func() { _, _ = s.output("scancel", "-u", submitter) }) // before the daemons end
+	t.Cleanup(func() { _, _ = s.output("scancel", "-u", submitter+","+physicist) }) // before the daemons end
 	return s
 }
 
@@ -202,11 +221,7 @@ func (s *stage) command(name string, args ...string) *exec.Cmd {
 // start runs a daemon in the foreground until the test ends.
 func (s *stage) start(name string, args ...string) *kit.Process {
 	s.t.Helper()
-	log := name
-	if name == "slurmd" {
-		log += "-" + args[len(args)-1]
-	}
-	return kit.Start(s.t, s.dir, log, s.command(name, args...))
+	return kit.Start(s.t, s.dir, name, s.command(name, args...))
 }
 
 func (s *stage) output(name string, args ...string) (string, error) {
@@ -258,9 +273,14 @@ func (s *stage) token(account string) {
 // submit submits a job that sleeps, and returns its number and what the submitter was told.
 func (s *stage) submit(seconds int, comment string, args ...string) (id int64, told string) {
 	s.t.Helper()
-	cmd := s.command("runuser", append(append([]string{
-		"-u", submitter, "--", "sbatch", "--parsable", "--output=/dev/null", "--time=5", "--comment=" + comment,
-	}, args...), "--wrap=sleep "+strconv.Itoa(seconds))...)
+	return s.sbatch(submitter, append([]string{
+		"--output=/dev/null", "--time=5", "--comment=" + comment, "--wrap=sleep " + strconv.Itoa(seconds),
+	}, args...)...)
+}
+
+func (s *stage) sbatch(account string, args ...string) (id int64, told string) {
+	s.t.Helper()
+	cmd := s.command("runuser", append([]string{"-u", account, "--", "sbatch", "--parsable"}, args...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
@@ -300,8 +320,23 @@ func (s *stage) jobs() map[int64]job {
 	return all
 }
 
+// startNode starts a slurmd. Where Slurm meters it, it has a /tmp of its own, as MPI wants, and pm_counters.
+func (s *stage) startNode(name string) {
+	slurmd := []string{"slurmd", "-D", "-b", "-N", name}
+	if s.metered {
+		slurmd = append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-ec", `own=$1 dir=$2
+shift 2
+mkdir -p $own/tmp $own$dir
+chmod 1777 $own/tmp
+mount --rbind $dir $own$dir
+mount --rbind $own/tmp /tmp
+exec "$@"`, "-", s.path("own-" + name), s.dir, s.path("pm-counters.sh"), "run", s.path("pm-" + name)}, slurmd...)
+	}
+	kit.Start(s.t, s.dir, "slurmd-"+name, s.command(slurmd[0], slurmd[1:]...))
+}
+
 // ours starts kubenergy-slurm. The grid is clean in one minute of four.
-func (s *stage) ours() *kit.Process {
+func (s *stage) ours(args ...string) *kit.Process {
 	s.t.Helper()
 	config := s.path("config")
 	if err := os.MkdirAll(config, 0o755); err != nil {
@@ -309,9 +344,14 @@ func (s *stage) ours() *kit.Process {
 	}
 	kit.Write(s.t, filepath.Join(config, "all.yaml"), `
 {apiVersion: kubenergy.io/v1alpha1, kind: GridZone, metadata: {name: de},
- spec: {zone: DE, default: true, carbon: {sources: [{file: {path: grid.csv}}]}}}
+ spec: {zone: DE, default: true, carbon: {sources: [{file: {path: grid.csv}}]},
+  price: {currency: EUR, sources: [{static: {value: 0.25}}]}}}
 ---
 {apiVersion: kubenergy.io/v1alpha1, kind: EnergyPolicy, metadata: {name: default}, spec: {mode: enforce}}
+---
+{apiVersion: kubenergy.io/v1alpha1, kind: PowerProfile, metadata: {name: node},
+ spec: {nodeSelector: {may_sleep: "true"}, idleWatts: 100, maxWatts: 200, sleepWatts: 0,
+ wakeUpJoules: 1000, bootSeconds: 5}}
 `)
 	if _, err := os.Stat(filepath.Join(config, "grid.csv")); err != nil {
 		var grid strings.Builder
@@ -326,11 +366,11 @@ func (s *stage) ours() *kit.Process {
 		}
 		kit.Write(s.t, filepath.Join(config, "grid.csv"), grid.String())
 	}
-	p, err := kit.Launch(s.dir, "kubenergy-slurm", exec.Command(kit.Build(s.t, "./cmd/kubenergy-slurm"),
+	p, err := kit.Launch(s.dir, "kubenergy-slurm", exec.Command(kit.Build(s.t, "./cmd/kubenergy-slurm"), append(args,
 		"--slurm-url=http://"+s.rest, "--slurm-token-file="+s.path("token"), "--slurm-conf="+s.conf,
 		"--slurm-interval=1s", "--config-dir="+config, "--data-dir="+config, "--state-dir="+s.path("ours"),
-		"--api-bind-address="+kit.Address(s.t), "--objects-bind-address="+kit.Address(s.t),
-		"--metrics-bind-address=0", "--health-probe-bind-address=0"))
+		"--api-bind-address="+s.api, "--objects-bind-address="+kit.Address(s.t),
+		"--metrics-bind-address=0", "--health-probe-bind-address=0")...))
 	if err != nil {
 		s.t.Fatal(err)
 	}

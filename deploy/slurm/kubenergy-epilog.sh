@@ -1,0 +1,59 @@
+#!/bin/sh
+# Adds to a job's output what it used: joules by node, grams, money; and the joules that Slurm counted, where it does.
+# slurm.conf: Epilog=/etc/slurm/kubenergy-epilog.sh. `kubenergy-epilog.sh JOB` prints the same.
+#
+# Beside it lies kubenergy-epilog.conf, for root alone: SERVER=https://HOST:9443 TOKEN=FILE CA=FILE, and if need be
+# KUBENERGY=PROGRAM and WAIT=SECONDS. It asks that long after the job's end, when agents have delivered; neither the job
+# nor the node waits. Whatever goes wrong, the Epilog itself succeeds, so that no node is drained.
+
+if [ -n "$SLURM_JOB_ID" ] && [ "$1" != later ]; then
+   setsid "$0" later < /dev/null > /dev/null 2>&1 & # slurmd kills what is left of its own session
+   exit 0
+fi
+WAIT=45 KUBENERGY=/usr/local/bin/kubenergy
+. "${0%.sh}.conf" || exit
+export LC_ALL=C SLURM_TIME_FORMAT=%s
+job=${SLURM_JOB_ID:-$1}
+
+show() { # a field of the job that begins a line
+   scontrol show job "$job" | sed -n "s/^ *$1=//p" | head -n 1
+}
+
+used() {
+   start=$(show StartTime)
+   rows=$("$KUBENERGY" report --server "$SERVER" --token-file "$TOKEN" --ca-file "$CA" --owner "Job/slurm-$job" \
+      --from "$(date -u -d "@$((${start%% *} - 600))" +%FT%TZ)" --group-by node -o csv 2>&1) ||
+      { echo "kubenergy: $rows"; return; }
+   echo "$rows" | awk -F, '
+      NR == 1 {
+         for (i = 1; i <= NF; i++) { column[$i] = i; if ($i ~ /^cost_/) cost = i }
+         unit = toupper(substr($cost, 6))
+         next
+      }
+      {
+         kwh = $column["energy_kwh"]; sum += kwh; grams += 1000 * $column["emissions_kg_average"]
+         if (cost) money += $cost
+         nodes = nodes sprintf("; %s %.0f J", $1, kwh * 3600000); quality = $column["quality"]
+      }
+      END {
+         if (!sum) { print "kubenergy: nothing is booked on this job"; exit }
+         printf "kubenergy: %.0f J (%s), %.3g gCO2e", sum * 3600000, quality, grams
+         print (cost ? sprintf(", %.3g %s", money, unit) : "") nodes
+      }'
+   sacct -n -P -j "$job" -o ConsumedEnergyRaw | awk '
+      $1 == "" { next }
+      $1 < 0 || $1 >= 9e18 { unknown = 1 } # -2, and 2^64 less a little
+      $1 > most { most = $1 }
+      END {
+         if (unknown) print "kubenergy: Slurm does not know what it counted"
+         else if (most) print "kubenergy: Slurm counted " most " J: all that nodes drew during its largest step"
+      }'
+}
+
+if [ "$1" != later ]; then
+   used
+elif [ "$(show BatchHost)" = "$SLURMD_NODENAME" ]; then
+   sleep "$WAIT"
+   # As the user: a link leads nowhere where the user may not write.
+   used | runuser -u "$SLURM_JOB_USER" -- sh -c '[ -f "$1" ] && exec cat >> "$1"' - "$(show StdOut)"
+fi

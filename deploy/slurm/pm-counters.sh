@@ -1,0 +1,39 @@
+#!/bin/sh
+# Gives Slurm what our agent counts, where it has no meter of its own: acct_gather_energy/pm_counters reads files of
+# /sys/cray/pm_counters, which no other node has. As root, one of each on a node:
+#
+#   pm-counters.sh feed FOLDER URL       writes them into FOLDER each second, from the agent's /metrics
+#   pm-counters.sh run FOLDER SLURMD…    runs slurmd so that it sees FOLDER there
+#
+# With AcctGatherEnergyType=acct_gather_energy/pm_counters in slurm.conf.
+set -eu
+verb=$1 folder=$2
+shift 2
+mkdir -p "$folder"
+case $verb in
+feed)
+   while sleep 1; do
+      curl -sf "$1" | awk -v folder="$folder" -v now="$(date +%s%6N)" '
+         /^kubenergy_node_energy_joules_total/ { joules += $NF }
+         /^kubenergy_node_power_watts/ { watts = $NF }
+         END {
+            if (joules == "") exit 1
+            printf "%d J %s us\n", joules, now > (folder "/.energy")
+            printf "%d W %s us\n", watts, now > (folder "/.power")
+         }' && mv "$folder/.power" "$folder/power" && mv "$folder/.energy" "$folder/energy" || : # it is asked again
+   done
+   ;;
+run)
+   [ -e "$folder/energy" ] || { echo "0 J 0 us" > "$folder/energy"; echo "0 W 0 us" > "$folder/power"; }
+   export folder sys="$folder.sys"
+   mkdir -p "$sys/cray/pm_counters"
+   exec unshare --mount --propagation private sh -ec '
+      for entry in /sys/*; do
+         mkdir -p "$sys/${entry##*/}"
+         mount --rbind "$entry" "$sys/${entry##*/}"
+      done
+      mount --bind "$folder" "$sys/cray/pm_counters"
+      mount --rbind "$sys" /sys
+      exec "$@"' - "$@"
+   ;;
+esac

@@ -1,0 +1,163 @@
+package slurm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sched/sleep"
+)
+
+// PowerOptions say how nodes sleep.
+type PowerOptions struct {
+	Program string // is run with suspend or resume, and names of nodes; "": no node sleeps
+	Policy  sleep.Policy
+	// Profile returns what a node draws and how it boots; nil: that is not known.
+	Profile func(*Node) *energy.Profile
+	// Record is told each decision and what it depended on; it must not keep them. nil: nothing is told.
+	Record func(*sleep.Snapshot, *sleep.Plan)
+}
+
+// MaySleep is the Feature of nodes that may.
+const MaySleep = "may_sleep"
+
+// sleeper is what is remembered of a node.
+type sleeper struct {
+	state sleep.State
+	busy  bool
+	since time.Time
+	down  []time.Time // when it was sent to sleep within a day
+}
+
+// power has Slurm send nodes to sleep and wake them as the core decides. Slurm itself wakes those that it gives work.
+func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
+	o := &d.o.Power
+	if o.Program == "" {
+		return nil
+	}
+	s := d.snapshot(nodes, jobs, d.o.Now().UTC())
+	plan := sleep.Decide(s)
+	if o.Record != nil {
+		o.Record(s, &plan)
+	}
+	names := map[sleep.Verb][]string{}
+	for i, v := range plan.Verdicts {
+		names[v.Do] = append(names[v.Do], s.Machines[i].Name)
+	}
+	for _, step := range []struct {
+		do   sleep.Verb
+		word string
+	}{{sleep.Wake, "resume"}, {sleep.Sleep, "suspend"}} {
+		list := names[step.do]
+		if len(list) == 0 {
+			continue
+		}
+		const patience = 30 * time.Second
+		limited, cancel := context.WithTimeout(ctx, patience)
+		said, err := exec.CommandContext(limited, o.Program, step.word, strings.Join(list, ",")).CombinedOutput()
+		cancel()
+		if err != nil {
+			return fmt.Errorf("%s %s %s: %w: %s", o.Program, step.word, strings.Join(list, ","), err,
+				strings.TrimSpace(string(said)))
+		}
+		d.o.Log.Info("nodes", "do", step.word, "names", list)
+		for _, name := range list {
+			if step.do == sleep.Sleep {
+				d.sleepers[name].down = append(d.sleepers[name].down, s.Now)
+			}
+		}
+	}
+	return nil
+}
+
+// snapshot is all that a decision about nodes depends on.
+func (d *Driver) snapshot(nodes []Node, jobs []Job, now time.Time) *sleep.Snapshot {
+	s := &sleep.Snapshot{Now: now, Policy: d.o.Power.Policy}
+	in := map[string][]string{} // nodes by partition
+	for i := range nodes {
+		n := &nodes[i]
+		s.Machines = append(s.Machines, d.machine(n, now))
+		for _, p := range n.Partitions {
+			in[p] = append(in[p], n.Name)
+		}
+	}
+	slices.SortFunc(s.Machines, func(a, b sleep.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range jobs {
+		j := &jobs[i]
+		one := j.onNode()
+		if recent := now.Sub(j.Submit.time()) < time.Hour; recent {
+			s.Largest = s.Largest.Max(one)
+		}
+		if !j.State.has("PENDING") || strings.HasPrefix(j.Reason, "JobHeld") || j.Reason == "Dependency" {
+			continue
+		}
+		need := sleep.Need{
+			Job: j.name(), At: j.Eligible.time(), Request: one, Machines: slices.Sorted(slices.Values(in[j.partition()])),
+			Duration: time.Duration(j.TimeLimit) * time.Minute,
+		}
+		if !need.At.After(now) {
+			need.At = time.Time{}
+		}
+		const mostNeeds = 256
+		for range min(max(int64(j.Nodes), 1), int64(mostNeeds-len(s.Needs))) {
+			s.Needs = append(s.Needs, need)
+		}
+	}
+	return s
+}
+
+// onNode is what a job takes of each of its nodes.
+func (j *Job) onNode() sched.Resources {
+	r, on := j.request(), max(int64(j.Nodes), 1)
+	return sched.Resources{MilliCPU: r.MilliCPU / on, Memory: r.Memory / on, GPU: r.GPU / on}
+}
+
+// machine returns a node as the policy sees it.
+func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
+	const mebi = 1 << 20
+	is, m := n.power(), d.sleepers[n.Name]
+	if m == nil || m.state != is || m.busy || n.AllocCPUs > 0 {
+		m = &sleeper{is, n.AllocCPUs > 0, now, cmp.Or(m, &sleeper{}).down}
+		d.sleepers[n.Name] = m
+	}
+	m.down = slices.DeleteFunc(m.down, func(at time.Time) bool { return now.Sub(at) > 24*time.Hour })
+	all := sched.Resources{MilliCPU: 1000 * int64(n.CPUs), Memory: mebi * int64(n.Memory)}
+	taken := sched.Resources{MilliCPU: 1000 * int64(n.AllocCPUs), Memory: mebi * int64(n.AllocMemory)}
+	machine := sleep.Machine{
+		Name: n.Name, Capacity: all, Free: all.Sub(taken), Jobs: min(int(n.AllocCPUs), 1), Profile: d.o.Power.Profile(n),
+		State: is, Since: m.since, Sleeps: len(m.down), Closed: !n.usable(),
+	}
+	switch {
+	case machine.Profile == nil || machine.Profile.BootSeconds == 0:
+		machine.Keep = "its power profile has no bootSeconds"
+		machine.Profile = cmp.Or(machine.Profile, &energy.Profile{Name: "unknown", Idle: 1, Max: 1})
+	case !slices.Contains(n.FeatureNames(), MaySleep):
+		machine.Keep = "it has no Feature " + MaySleep
+	case machine.Closed:
+		machine.Keep = "it takes no work"
+	}
+	return machine
+}
+
+// FeatureNames returns the Features of a node: one text in old versions.
+func (n *Node) FeatureNames() []string { return strings.Split(strings.Join(n.Features, ","), ",") }
+
+// power returns what a node does, by Slurm's own words.
+func (n *Node) power() sleep.State {
+	is := slices.Concat(n.State, n.StateFlags)
+	switch {
+	case is.has("POWERING_UP", "POWER_UP"):
+		return sleep.Booting
+	case is.has("POWERING_DOWN", "POWER_DOWN"):
+		return sleep.Stopping
+	case is.has("POWERED_DOWN"):
+		return sleep.Asleep
+	}
+	return sleep.Awake
+}

@@ -1,0 +1,69 @@
+package slurm_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/sched/sleep"
+	"github.com/kubenergy/kubenergy/slurm"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// Nodes that nothing needs sleep once a boot is won back, and wake before a job that waits for its BeginTime. A node
+// without the Feature, or one that the least number needs, stays.
+func TestNodesSleep(t *testing.T) {
+	for _, version := range []string{"v0.0.38", "v0.0.45"} {
+		t.Run(version, func(t *testing.T) {
+			w := newWorld(t, version)
+			said := filepath.Join(t.TempDir(), "said")
+			program := kit.Write(t, filepath.Join(t.TempDir(), "program"), "#!/bin/sh\necho $* >> "+said+"\n")
+			if err := os.Chmod(program, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			w.nodes = []fakeNode{{"a", "fast,may_sleep", "IDLE", 0}, {"b", "may_sleep", "IDLE", 4}, {"c", "fast", "IDLE", 0}}
+			var plans []sleep.Plan
+			w.power = slurm.PowerOptions{
+				Program: program, Policy: sleep.Policy{MinAwake: 1, Lead: time.Minute},
+				Profile: func(*slurm.Node) *energy.Profile {
+					return &energy.Profile{Idle: 100, Max: 200, WakeUp: 60_000, BootSeconds: 120}
+				},
+				Record: func(s *sleep.Snapshot, p *sleep.Plan) {
+					if diff := cmp.Diff(*p, sleep.Decide(s)); diff != "" {
+						t.Error(diff)
+					}
+					plans = append(plans, *p)
+				},
+			}
+			w.restart()
+			tell := func(want string) {
+				t.Helper()
+				w.look()
+				text, _ := os.ReadFile(said)
+				_ = os.Remove(said)
+				if got := strings.TrimSpace(string(text)); got != want {
+					t.Errorf("the program is told %q, want %q: %+v", got, want, plans[len(plans)-1])
+				}
+			}
+			tell("")
+			w.now = w.now.Add(9 * time.Minute) // a boot costs as much as ten minutes asleep save
+			tell("")
+			w.now = w.now.Add(2 * time.Minute)
+			tell("suspend a")
+			w.nodes[0].state = "POWERED_DOWN"
+			w.nodes[1].taken = 0
+			tell("")
+			for id := range int64(3) { // of which each takes a node
+				w.add(id, mayWait, func(j *job) { j.cpus = 64 })
+			}
+			tell("")
+			w.now = noon.Add(valley - 2*time.Minute)
+			tell("resume a")
+		})
+	}
+}

@@ -1,0 +1,371 @@
+package slurm
+
+import (
+	"crypto/sha256"
+	"encoding/csv"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// metering are lines of slurm.conf with which slurmd makes control groups, Slurm counts energy, and jobs are told.
+var metering = []string{
+	"ProctrackType=proctrack/cgroup", "JobAcctGatherType=jobacct_gather/cgroup",
+	"JobAcctGatherFrequency=task=1,energy=1", "AcctGatherNodeFreq=1",
+	"AcctGatherEnergyType=acct_gather_energy/pm_counters", "Epilog=DIR/kubenergy-epilog.sh",
+	"PartitionName=debug Nodes=n[1-2] MaxTime=INFINITE State=UP",
+}
+
+// What a node of the tests draws, beyond nothing: at rest, and for each second of CPU time.
+const (
+	idleWatts = 10.0
+	perSecond = 40.0
+	before    = 1_000_000 // microjoules that its counter has counted
+)
+
+// node is one of a Slurm's, as its meter and its agent see it: what Slurm runs there is all that runs.
+type node struct {
+	name    string
+	group   string // of version 1, that slurmd makes
+	counter string // file of RAPL
+	proc    string // folder with the CPU time of the node
+	agent   *kit.Process
+	page    string // URL of the agent's
+	stop    chan struct{}
+	final   chan int64 // microjoules that were fed, once it has stopped
+}
+
+func newNode(s *stage, name string) *node {
+	s.t.Helper()
+	n := &node{
+		name: name, group: "/sys/fs/cgroup/cpuacct/slurm_" + name, counter: s.path(name + "-rapl/intel-rapl:0/energy_uj"),
+		proc: s.path(name + "-proc"), stop: make(chan struct{}), final: make(chan int64, 1),
+	}
+	if err := os.MkdirAll(n.group, 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	for file, text := range map[string]string{
+		n.counter: idText(before) + "\n", filepath.Join(filepath.Dir(n.counter), "name"): "package-0\n",
+		filepath.Join(filepath.Dir(n.counter), "max_energy_range_uj"): "9223372036854775807\n",
+		filepath.Join(n.proc, "stat"):                                 procStat(0),
+	} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			s.t.Fatal(err)
+		}
+		kit.Write(s.t, file, text)
+	}
+	return n
+}
+
+// procStat is /proc/stat of a node of two CPUs that worked for some seconds.
+func procStat(seconds float64) string {
+	return fmt.Sprintf("cpu  %020.0f 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n", 100*seconds)
+}
+
+// watch starts the agent of a node and what feeds its counter to Slurm, and then the node's meter.
+func (n *node) watch(s *stage, groups string) {
+	s.t.Helper()
+	view, address := s.path(n.name+"-groups"), kit.Address(s.t)
+	if err := os.MkdirAll(view, 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Symlink(n.group, filepath.Join(view, "cpuacct")); err != nil {
+		s.t.Fatal(err)
+	}
+	n.page = "http://" + address
+	_, port, _ := net.SplitHostPort(s.api)
+	n.agent = kit.Start(s.t, s.dir, "agent-"+n.name, exec.Command(kit.Build(s.t, "./cmd/kubenergy-agent"),
+		"--node-name="+n.name, "--interval=250ms", "--meters=rapl", "--idle=apart", "--listen="+address,
+		"--powercap-root="+filepath.Dir(filepath.Dir(n.counter)), "--cgroup-root="+view, "--cgroup="+groups,
+		"--proc-root="+n.proc,
+		"--batch-interval=1s", "--push-url=https://localhost:"+port+"/api/v1/batches",
+		"--push-token-file="+kit.Write(s.t, s.path(n.name+"-token"), n.name+"-secret"),
+		"--push-ca-file="+s.path("ours/api.crt")))
+	kit.Eventually(s.t, time.Minute, "an agent's first tick", func() bool {
+		status, _ := kit.Get(s.t.Context(), http.DefaultClient, n.page+"/healthz", "")
+		return status == http.StatusOK
+	}, n.agent)
+	kit.Start(s.t, s.dir, "feed-"+n.name,
+		s.command(s.path("pm-counters.sh"), "feed", s.path("pm-"+n.name), n.page+"/metrics"))
+	go n.feed(s.t)
+}
+
+// feed counts what the node draws until it is stopped.
+func (n *node) feed(t *testing.T) {
+	counter, err := os.OpenFile(n.counter, os.O_WRONLY, 0)
+	stat, errStat := os.OpenFile(filepath.Join(n.proc, "stat"), os.O_WRONLY, 0)
+	if err != nil || errStat != nil {
+		t.Error(err, errStat)
+		return
+	}
+	defer counter.Close()
+	defer stat.Close()
+	began, first, last := time.Now(), n.cpu(t), int64(0)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		busy := n.cpu(t) - first
+		last = int64(1e6 * (idleWatts*time.Since(began).Seconds() + perSecond*busy))
+		_, _ = stat.WriteAt([]byte(procStat(busy)), 0) // in place, as the kernel's files are
+		_, _ = counter.WriteAt([]byte(idText(before+last)+"\n"), 0)
+		select {
+		case <-tick.C:
+		case <-n.stop:
+			tick.Stop()
+			n.final <- last
+			return
+		}
+	}
+}
+
+// cpu is the time in seconds that CPUs worked for what Slurm runs on the node.
+func (n *node) cpu(t *testing.T) float64 {
+	text, err := os.ReadFile(n.group + "/cpuacct.usage")
+	ns, errText := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+	if err != nil || errText != nil {
+		t.Errorf("%v, %v", err, errText)
+	}
+	return ns / 1e9
+}
+
+// settle ends the meter, has the agent deliver all that it has, and returns the microjoules that were fed.
+func (n *node) settle(s *stage) int64 {
+	s.t.Helper()
+	close(n.stop)
+	fed := <-n.final
+	time.Sleep(2 * time.Second) // the agent reads the counter once more
+	kit.Eventually(s.t, time.Minute, "all is delivered", func() bool {
+		answer, err := http.Post(n.page+"/forward-metrics", "", nil)
+		if err != nil {
+			return false
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
+	return fed
+}
+
+// meter starts all that meters a Slurm and two nodes of it.
+func (s *stage) meter(groups string) (nodes []*node) {
+	s.t.Helper()
+	s.token(operator)
+	var hosts strings.Builder
+	fmt.Fprintln(&hosts, "hosts:")
+	for _, name := range []string{"n1", "n2"} {
+		fmt.Fprintf(&hosts, "- {node: %s, tokenSHA256: %x}\n", name, sha256.Sum256([]byte(name+"-secret")))
+	}
+	p := s.ours("--host-tokens-file=" + kit.Write(s.t, s.path("hosts"), hosts.String()))
+	s.t.Cleanup(func() { p.End(s.t) })
+	kit.Eventually(s.t, 2*time.Minute, "the ledger answers", func() bool {
+		client, err := kit.Trusting(s.path("ours/api.crt"))
+		if err != nil {
+			return false
+		}
+		_, port, _ := net.SplitHostPort(s.api)
+		status, _ := kit.Get(s.t.Context(), client, "https://localhost:"+port+"/api/v1/ledger", s.reader())
+		return status == http.StatusOK
+	}, p)
+	s.write("kubenergy-epilog.conf", 0o600, fmt.Sprintf("SERVER=%s TOKEN=%s CA=%s KUBENERGY=%s WAIT=5\n",
+		s.server(), s.path("ours/reader-token"), s.path("ours/api.crt"), s.path("kubenergy")))
+	s.run("cp", kit.Build(s.t, "./cmd/kubenergy"), s.path("kubenergy")) // where slurmd has a /tmp of its own, too
+	for _, name := range []string{"n1", "n2"} {
+		n := newNode(s, name)
+		n.watch(s, groups)
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+func (s *stage) server() string {
+	_, port, _ := net.SplitHostPort(s.api)
+	return "https://localhost:" + port
+}
+
+func (s *stage) reader() string {
+	text, _ := os.ReadFile(s.path("ours/reader-token"))
+	return string(text)
+}
+
+// report runs kubenergy report with the reader's token, and returns its rows: keys, and microjoules.
+func (s *stage) report(group string, args ...string) (keys [][]string, joules []int64) {
+	s.t.Helper()
+	args = append([]string{
+		"report", "--server", s.server(), "--token-file", s.path("ours/reader-token"), "--ca-file",
+		s.path("ours/api.crt"), "--from", "-1h", "--group-by", group,
+	}, args...)
+	s.t.Log(s.run(kit.Build(s.t, "./cmd/kubenergy"), args...))
+	rows, err := csv.NewReader(strings.NewReader(s.run(kit.Build(s.t, "./cmd/kubenergy"), append(args, "-o", "csv")...))).
+		ReadAll()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	column := slices.Index(rows[0], "energy_kwh")
+	for _, row := range rows[1:] {
+		kwh, err := strconv.ParseFloat(row[column], 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		keys, joules = append(keys, row[:column]), append(joules, int64(math.Round(kwh*3.6e12)))
+	}
+	return keys, joules
+}
+
+// work submits a job that works for some time, and then prints the CPU time that it used.
+func (s *stage) work(account, partition, node string, seconds int) int64 {
+	id, _ := s.sbatch(account, "--output=%j.out", "--time=10", "--partition="+partition, "--nodelist="+node,
+		s.script(fmt.Sprintf(`#!/bin/bash
+end=$((SECONDS + %d))
+while [ $SECONDS -lt $end ]; do for ((i = 0; i < 100000; i++)); do :; done; done
+awk '{ print "CPU", ($14 + $15) / 100 }' /proc/$$/stat
+`, seconds)))
+	return id
+}
+
+// learn lasts until agents know what their nodes draw at rest.
+func (s *stage) learn() {
+	s.t.Helper()
+	for range 3 {
+		s.ended(s.work(submitter, "main", "n1", 8), s.work(submitter, "main", "n2", 8))
+		time.Sleep(15 * time.Second)
+	}
+}
+
+// script writes a script, and returns its file.
+func (s *stage) script(text string) string {
+	s.t.Helper()
+	name := fmt.Sprintf("script-%x.sh", sha256.Sum256([]byte(text)))
+	s.write(name, 0o755, text)
+	return s.path(name)
+}
+
+// cpuOf are the seconds of CPU time that processes of a job say they used, and all that its output holds.
+func (s *stage) cpuOf(id int64) (seconds []float64, out string) {
+	s.t.Helper()
+	text, err := os.ReadFile(s.path("out/" + idText(id) + ".out"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, said, ok := strings.Cut(strings.TrimSpace(line), "CPU "); ok {
+			f, err := strconv.ParseFloat(said, 64)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			seconds = append(seconds, f)
+		}
+	}
+	return seconds, string(text)
+}
+
+func (s *stage) ended(ids ...int64) {
+	s.t.Helper()
+	kit.Eventually(s.t, 10*time.Minute, "the jobs have run", func() bool {
+		all := s.jobs()
+		return !slices.ContainsFunc(ids, func(id int64) bool { return all[id].state != "COMPLETED" })
+	})
+}
+
+// Jobs, idle and unknown are what the counters counted, to the microjoule; each job has what was drawn for it within
+// 1 %, and finds it in its output, beside what Slurm counted.
+func TestEnergy(t *testing.T) {
+	s := newStage(t, metering...)
+	nodes := s.meter("/uid_*/job_*/step_*")
+	s.learn()
+	jobs := []int64{
+		s.work(submitter, "main", "n1", 90), s.work(physicist, "debug", "n2", 75), s.work(physicist, "main", "n1", 60),
+	}
+	s.ended(jobs...)
+	time.Sleep(20 * time.Second) // Epilogs ask once agents have delivered
+
+	fed := int64(0)
+	for _, n := range nodes {
+		is := n.settle(s)
+		fed += is
+		if _, joules := s.report("kind", "--node", n.name); sum(joules) != is {
+			t.Errorf("%s: %d µJ are booked of %d", n.name, sum(joules), is)
+		}
+	}
+	keys, joules := s.report("account,user,partition,kind")
+	if sum(joules) != fed {
+		t.Errorf("%d µJ are booked of %d", sum(joules), fed)
+	}
+	for _, want := range [][]string{
+		{"team", submitter, "Partition/main", "workload"}, {"physics", physicist, "Partition/debug", "workload"},
+		{"physics", physicist, "Partition/main", "workload"},
+	} {
+		if !slices.ContainsFunc(keys, func(key []string) bool { return slices.Equal(key, want) }) {
+			t.Errorf("no row of %v", want)
+		}
+	}
+	for _, id := range jobs {
+		_, joules := s.report("owner", "--owner", "Job/slurm-"+idText(id))
+		seconds, out := s.cpuOf(id)
+		if drawn, booked := perSecond*seconds[0], float64(sum(joules))/1e6; math.Abs(booked/drawn-1) > 0.01 {
+			t.Errorf("job %d: %.1f J are booked, and %.1f J were drawn for it", id, booked, drawn)
+		} else {
+			t.Logf("job %d: %.1f J are booked, and %.1f J were drawn for it", id, booked, drawn)
+		}
+		t.Log(out)
+		if said := fmt.Sprintf("kubenergy: %.0f J", float64(sum(joules))/1e6); !strings.Contains(out, said) ||
+			!strings.Contains(out, "gCO2e, ") || !strings.Contains(out, " EUR;") ||
+			!strings.Contains(out, "Slurm counted ") {
+			t.Errorf("job %d is not told %s:\n%s", id, said, out)
+		}
+	}
+}
+
+// A job of Open MPI on two nodes: what its ranks used is in the ratio of their CPU times, by node and by rank.
+func TestRanks(t *testing.T) {
+	s := newStage(t, metering...)
+	s.run("mpicc", "-O1", "-o", s.path("ranks"), filepath.Join(kit.Root, "test", "slurm", "testdata", "ranks.c"))
+	s.meter("/uid_*/job_*/step_*/task_*")
+	s.learn()
+	id, _ := s.sbatch(submitter, "--output=%j.out", "--time=10", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1",
+		s.script("#!/bin/sh\nOMPI_MCA_btl_tcp_if_include=lo exec srun --mpi=pmix "+s.path("ranks")+" 90\n"))
+	s.ended(id)
+	time.Sleep(20 * time.Second)
+	cpu, out := s.cpuOf(id)
+	t.Log(out)
+	if len(cpu) != 2 {
+		t.Fatal("want two ranks")
+	}
+	least, most := slices.Min(cpu), slices.Max(cpu)
+	if least/most > 0.7 {
+		t.Errorf("ranks that used %v are no test", cpu)
+	}
+	for group, keys := range map[string][]string{
+		"node": {"n1", "n2"}, "pod": {"slurm-" + idText(id) + ".0.0", "slurm-" + idText(id) + ".0.1"},
+	} {
+		found, joules := s.report(group, "--owner", "Job/slurm-"+idText(id))
+		var of []float64
+		for _, want := range keys {
+			for i, key := range found {
+				if key[0] == want {
+					of = append(of, float64(joules[i]))
+				}
+			}
+		}
+		if len(of) != 2 {
+			t.Fatalf("by %s: %v", group, found)
+		}
+		if is := slices.Max(of) / slices.Min(of); math.Abs(is*least/most-1) > 0.03 {
+			t.Errorf("by %s: joules %v are as %.3f, and CPU times %v as %.3f", group, of, is, cpu, most/least)
+		}
+	}
+}
+
+func sum(of []int64) (total int64) {
+	for _, v := range of {
+		total += v
+	}
+	return total
+}

@@ -1,0 +1,79 @@
+package slurm
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/controller/power"
+	"github.com/kubenergy/kubenergy/sched/sleep"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// slurmd processes end and begin by Slurm's own SuspendProgram and ResumeProgram as the core decides, while jobs come
+// and go: none fails, and what was decided is decided again from its record.
+func TestSleep(t *testing.T) {
+	s := newStage(t, "ProctrackType=proctrack/linuxproc", "SuspendProgram=DIR/suspend.sh", "ResumeProgram=DIR/resume.sh",
+		"SuspendTime=1000000", "SuspendTimeout=10", "ResumeTimeout=120", "SuspendRate=0", "ResumeRate=0", "DebugFlags=Power")
+	s.token(operator)
+	for name, todo := range map[string]string{
+		"suspend.sh": `kill $(cat DIR/slurmd-$n.pid); echo $n >> DIR/suspended`,
+		"resume.sh":  `sleep 3; setsid slurmd -b -N $n; echo $n >> DIR/resumed`, // the boot takes a while
+	} {
+		s.write(name, 0o755, strings.ReplaceAll("#!/bin/sh\nexport SLURM_CONF=DIR/slurm.conf\n"+
+			"for n in $(scontrol show hostnames \"$1\"); do "+todo+"; done > /dev/null 2>&1\n", "DIR", s.dir))
+	}
+	t.Cleanup(func() { _, _ = s.output("sh", "-c", "kill $(cat "+s.path("slurmd-n?.pid")+")") })
+	script := filepath.Join(kit.Root, "deploy", "slurm", "kubenergy-power.sh")
+	wrapper := s.path("power.sh") // kubenergy-slurm knows nothing of this slurm.conf
+	s.write("power.sh", 0o755, "#!/bin/sh\nexport SLURM_CONF="+s.conf+"\nexec "+script+" \"$@\"\n")
+	record := s.path("decisions")
+	p := s.ours("--slurm-power-program="+wrapper, "--slurm-power-record="+record, "--slurm-min-awake=0")
+	defer func() { p.End(t) }()
+
+	r := rand.New(rand.NewPCG(24, 3))
+	var ids []int64
+	for range 6 { // bursts of jobs, and rests in which nodes sleep
+		for range 1 + r.IntN(6) {
+			id, _ := s.submit(2+r.IntN(6), "plain", fmt.Sprintf("--cpus-per-task=%d", 1+r.IntN(8)))
+			ids = append(ids, id)
+			time.Sleep(time.Duration(r.IntN(4000)) * time.Millisecond)
+		}
+		time.Sleep(time.Duration(25+r.IntN(20)) * time.Second)
+	}
+	s.ended(ids...)
+	count := func(name string) int {
+		text, _ := os.ReadFile(s.path(name))
+		return strings.Count(string(text), "\n")
+	}
+	t.Logf("%d jobs; nodes slept %d times, and were woken %d times", len(ids), count("suspended"), count("resumed"))
+	if count("suspended") < 4 || count("resumed") < 3 {
+		t.Error("too few for a test of sleep")
+	}
+	text, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions := 0
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); decisions++ {
+		var recorded power.Recorded
+		if err := json.Unmarshal(lines.Bytes(), &recorded); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(*recorded.Plan, sleep.Decide(recorded.Snapshot)); diff != "" {
+			t.Errorf("decided otherwise: %s", diff)
+		}
+	}
+	if decisions < 4 {
+		t.Errorf("%d decisions are recorded", decisions)
+	}
+}
