@@ -4,8 +4,9 @@
 //
 // # What it may touch
 //
-// The BeginTime of pending jobs that ask for it, and nothing else: no hold, no priority, no QOS, no reservation, no
-// node. Slurm goes on deciding who runs where and in which order.
+// The BeginTime of pending jobs that ask for it, and nothing else of jobs: no hold, no priority, no QOS, no reservation,
+// no node. Slurm goes on deciding who runs where and in which order. Where [PowerOptions] name a program, it is told which
+// nodes are to sleep and to wake.
 //
 // # Invariants, and the tests that hold them
 //
@@ -16,6 +17,10 @@
 //   - A BeginTime that has come, or was taken back, is final: TestReleasedIsFinal.
 //   - Where anything is not known, nothing is changed: slurmrestd away, slow, of an unknown version, or refusing, as
 //     well as policies, signals and marks that make no sense (TestFailsOpen). The log and the metrics name the mend.
+//
+//   - A node with work is not sent to sleep, and one that planned work needs is awake by then: TestNodesSleep,
+//     `make slurm`.
+//   - A job that began since the last look is known when its energy comes: TestAccountOfANewJob.
 //
 // # What the caller must do
 //

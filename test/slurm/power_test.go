@@ -29,9 +29,11 @@ func TestSleep(t *testing.T) {
 		"suspend.sh": `kill $(cat DIR/slurmd-$n.pid); echo $n >> DIR/suspended`,
 		"resume.sh":  `sleep 3; setsid slurmd -b -N $n; echo $n >> DIR/resumed`, // the boot takes a while
 	} {
-		s.write(name, 0o755, strings.ReplaceAll("#!/bin/sh\nexport SLURM_CONF=DIR/slurm.conf\n"+
+		s.write(name, 0o755, strings.ReplaceAll("#!/bin/sh\n"+
+			"export SLURM_CONF=DIR/slurm.conf PATH=/usr/sbin:/usr/bin:/sbin:/bin\n"+
 			"for n in $(scontrol show hostnames \"$1\"); do "+todo+"; done > /dev/null 2>&1\n", "DIR", s.dir))
 	}
+	s.run("scontrol", "reconfigure") // Slurm wants programs that there are
 	t.Cleanup(func() { _, _ = s.output("sh", "-c", "kill $(cat "+s.path("slurmd-n?.pid")+")") })
 	script := filepath.Join(kit.Root, "deploy", "slurm", "kubenergy-power.sh")
 	wrapper := s.path("power.sh") // kubenergy-slurm knows nothing of this slurm.conf
@@ -42,9 +44,9 @@ func TestSleep(t *testing.T) {
 
 	r := rand.New(rand.NewPCG(24, 3))
 	var ids []int64
-	for range 6 { // bursts of jobs, and rests in which nodes sleep
-		for range 1 + r.IntN(6) {
-			id, _ := s.submit(2+r.IntN(6), "plain", fmt.Sprintf("--cpus-per-task=%d", 1+r.IntN(8)))
+	for range 6 { // bursts of jobs, and rests in which a node sleeps; the other has room for the next job
+		for range 3 + r.IntN(4) {
+			id, _ := s.submit(2+r.IntN(6), "plain", fmt.Sprintf("--cpus-per-task=%d", 3+r.IntN(6)))
 			ids = append(ids, id)
 			time.Sleep(time.Duration(r.IntN(4000)) * time.Millisecond)
 		}
@@ -56,7 +58,7 @@ func TestSleep(t *testing.T) {
 		return strings.Count(string(text), "\n")
 	}
 	t.Logf("%d jobs; nodes slept %d times, and were woken %d times", len(ids), count("suspended"), count("resumed"))
-	if count("suspended") < 4 || count("resumed") < 3 {
+	if count("suspended") < 3 || count("resumed") < 2 {
 		t.Error("too few for a test of sleep")
 	}
 	text, err := os.ReadFile(record)

@@ -22,7 +22,7 @@ import (
 
 // packages are what is to be installed.
 const packages = "apt-get install slurm-wlm slurmdbd slurmrestd slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin " +
-	"mariadb-server munge"
+	"mariadb-server munge openmpi-bin libopenmpi-dev"
 
 const (
 	submitter = "nobody" // whose jobs there are
@@ -53,7 +53,7 @@ func long(t *testing.T) {
 	}
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
 	for _, name := range []string{
-		"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "slurmrestd", "sacctmgr", "sbatch", "runuser",
+		"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "slurmrestd", "sacctmgr", "sbatch", "runuser", "mpicc",
 	} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skipf("no %s: %s", name, packages)
