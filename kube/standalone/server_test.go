@@ -258,8 +258,10 @@ func TestReader(t *testing.T) {
 		user, verb, resource string
 		want                 bool
 	}{
-		{"kubenergy-reader", "list", "energy", true}, {"kubenergy-reader", "list", "nodeenergy", false},
-		{"kubenergy-reader", "create", "records", false}, {"kubenergy-operator", "create", "records", true},
+		{"kubenergy-reader", "list", "energy", true},
+		{"kubenergy-reader", "list", "nodeenergy", false},
+		{"kubenergy-reader", "create", "records", false},
+		{"kubenergy-operator", "create", "records", true},
 		{"", "list", "energy", false},
 	} {
 		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(),

@@ -300,7 +300,8 @@ func TestEnergy(t *testing.T) {
 		t.Errorf("%d µJ are booked of %d", sum(joules), fed)
 	}
 	for _, want := range [][]string{
-		{"team", submitter, "Partition/main", "workload"}, {"physics", physicist, "Partition/debug", "workload"},
+		{"team", submitter, "Partition/main", "workload"},
+		{"physics", physicist, "Partition/debug", "workload"},
 		{"physics", physicist, "Partition/main", "workload"},
 	} {
 		if !slices.ContainsFunc(keys, func(key []string) bool { return slices.Equal(key, want) }) {
