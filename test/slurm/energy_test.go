@@ -311,10 +311,10 @@ func TestEnergy(t *testing.T) {
 	for _, id := range jobs {
 		_, joules := s.report("owner", "--owner", "Job/slurm-"+idText(id))
 		seconds, out := s.cpuOf(id)
-		if drawn, booked := perSecond*seconds[0], float64(sum(joules))/1e6; math.Abs(booked/drawn-1) > 0.01 {
-			t.Errorf("job %d: %.1f J are booked, and %.1f J were drawn for it", id, booked, drawn)
-		} else {
-			t.Logf("job %d: %.1f J are booked, and %.1f J were drawn for it", id, booked, drawn)
+		drawn, booked := perSecond*seconds[0], float64(sum(joules))/1e6
+		t.Logf("job %d: %.1f J are booked, and %.1f J were drawn for it", id, booked, drawn)
+		if math.Abs(booked/drawn-1) > 0.01 {
+			t.Errorf("job %d: off by more than 1 %%", id)
 		}
 		t.Log(out)
 		if said := fmt.Sprintf("kubenergy: %.0f J", float64(sum(joules))/1e6); !strings.Contains(out, said) ||
@@ -359,8 +359,10 @@ func TestRanks(t *testing.T) {
 		if len(of) != 2 {
 			t.Fatalf("by %s: %v", group, found)
 		}
-		if is := slices.Max(of) / slices.Min(of); math.Abs(is*least/most-1) > 0.03 {
-			t.Errorf("by %s: joules %v are as %.3f, and CPU times %v as %.3f", group, of, is, cpu, most/least)
+		is := slices.Max(of) / slices.Min(of)
+		t.Logf("by %s: microjoules %.0f are as %.3f, and CPU times %v as %.3f", group, of, is, cpu, most/least)
+		if math.Abs(is*least/most-1) > 0.03 {
+			t.Errorf("by %s: off by more than 3 %%", group)
 		}
 	}
 }
