@@ -18,7 +18,8 @@ var ToldLabels = []string{
 	v1alpha1.LabelGPUCount, v1alpha1.LabelMachine, v1alpha1.LabelCloud, v1alpha1.LabelInstanceType,
 }
 
-// Labels returns the labels of a node whose agent tells h. What cannot be a label is left out.
+// Labels returns the labels of a node whose agent tells h, which may be anything. What cannot be a label, or a number of
+// processors and boards, is left out.
 func Labels(h *batch.Hardware) map[string]string {
 	labels := map[string]string{}
 	name := func(key, value string) {
@@ -27,7 +28,7 @@ func Labels(h *batch.Hardware) map[string]string {
 		}
 	}
 	number := func(key string, value int) {
-		if value > 0 {
+		if value > 0 && value <= 1<<16 {
 			labels[key] = strconv.Itoa(value)
 		}
 	}

@@ -54,7 +54,7 @@ func readCPUs(h *batch.Hardware, cpuinfo string) {
 		if strings.TrimSpace(key) == "flags" {
 			h.Virtual = h.Virtual || slices.Contains(strings.Fields(value), "hypervisor")
 		}
-		switch value = ascii(value); strings.TrimSpace(key) {
+		switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
 		case "processor":
 			h.Threads++
 		case "model name":
@@ -121,17 +121,5 @@ func readGPUs(h *batch.Hardware, proc, sys string) {
 func readText(path ...string) string {
 	text, _ := os.ReadFile(filepath.Join(path...)) // what is not known is left out
 	line, _, _ := strings.Cut(string(text), "\n")
-	return ascii(line)
-}
-
-const maxName = 128 // bytes that are told
-
-// ascii returns a name with blanks in the place of what no header can have.
-func ascii(name string) string {
-	return strings.TrimSpace(strings.Map(func(c rune) rune {
-		if c < ' ' || c > '~' {
-			return ' '
-		}
-		return c
-	}, name[:min(len(name), maxName)]))
+	return strings.Trim(line, " \t\x00")
 }

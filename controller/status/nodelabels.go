@@ -28,8 +28,7 @@ type NodeLabels struct {
 	Leads  func() bool
 	Log    *slog.Logger
 
-	mu   sync.Mutex
-	told map[string]*batch.Hardware // that is not written yet, by node
+	told sync.Map // that is not written yet: by node, its [*batch.Hardware]
 }
 
 const (
@@ -37,61 +36,28 @@ const (
 	labelLook = 15 * time.Second
 	// Between two nodes: an update of our agents must not keep the API server busy, and others of our requests wait.
 	labelPace = 100 * time.Millisecond
-	mostTold  = 20_000
 )
 
 // Told notes what the agent of a node tells. It never waits.
 func (l *NodeLabels) Told(node string, h *batch.Hardware) {
-	if l == nil || l.Node(node) == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.told == nil {
-		l.told = map[string]*batch.Hardware{}
-	}
-	if len(l.told) < mostTold {
-		l.told[node] = h
+	if l != nil && l.Node(node) != nil {
+		l.told.Store(node, h)
 	}
 }
 
 // Run writes what is told until ctx ends.
 func (l *NodeLabels) Run(ctx context.Context) error {
-	look, pace := time.NewTicker(labelLook), time.NewTicker(labelPace)
-	defer look.Stop()
-	defer pace.Stop()
-	for {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return nil
-		}
-		l.mu.Lock()
-		told := l.told
-		l.told = nil
-		l.mu.Unlock()
-		for name, h := range told {
-			if err := l.write(ctx, name, h); err != nil {
-				l.Log.WarnContext(ctx, "Labelling a node with its hardware", "node", name, "error", err)
-				l.again(name, h)
+	for kube.Pause(ctx, labelLook) {
+		l.told.Range(func(node, told any) bool {
+			if err := l.write(ctx, node.(string), told.(*batch.Hardware)); err != nil {
+				l.Log.WarnContext(ctx, "Labelling a node with its hardware", "node", node, "error", err)
+			} else {
+				l.told.CompareAndDelete(node, told) // unless the agent has told something since
 			}
-			select {
-			case <-pace.C:
-			case <-ctx.Done():
-				return nil
-			}
-		}
+			return kube.Pause(ctx, labelPace)
+		})
 	}
-}
-
-// again notes what could not be written, unless the agent has told something since.
-func (l *NodeLabels) again(name string, h *batch.Hardware) {
-	l.mu.Lock()
-	newer := l.told[name] != nil
-	l.mu.Unlock()
-	if !newer {
-		l.Told(name, h)
-	}
+	return nil
 }
 
 // write patches a node, if anything of it is to be changed.
