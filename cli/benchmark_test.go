@@ -33,6 +33,7 @@ type bench struct {
 	began     time.Time // of the runs of the Job, each a minute long
 	job       batchv1.Job
 	logs      string
+	running   bool
 	refuseJob bool
 }
 
@@ -65,6 +66,9 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		b.job.Name, b.job.Status.Succeeded = "made", 1
 		answer = b.job
 	case strings.HasSuffix(path, "/jobs/made"):
+		if b.running {
+			b.job.Status.Succeeded = 0
+		}
 		answer = b.job
 	case strings.HasSuffix(path, "/log"):
 		_, _ = io.WriteString(w, b.logs)
@@ -120,11 +124,20 @@ func TestBenchmarkOfACluster(t *testing.T) {
 	}
 
 	b.logs = "there is no such image"
-	if code, _, stderr = a.run(t, "benchmark", "--image", "i"); code != 0 || !strings.Contains(stderr, "node n1: its Job made failed: there is no such image") {
+	if code, _, stderr = a.run(t, "benchmark", "--image", "i"); code != 1 ||
+		!strings.Contains(stderr, "node n1: its Job made failed: there is no such image") ||
+		!strings.Contains(stderr, "1 node could not be measured") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	// The Job does not end in time.
+	b.running = true
+	if code, _, stderr = a.run(t, "benchmark", "--image", "i", "--timeout", "1s"); code != 1 ||
+		!strings.Contains(stderr, "node n1: its Job made did not end in time; delete it in namespace") ||
+		*b.job.Spec.ActiveDeadlineSeconds != 1 {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	b.refuseJob = true
-	if code, _, stderr = a.run(t, "benchmark", "--image", "i"); code != 1 || !strings.Contains(stderr, "creating a Job for node n1: forbidden") {
+	if code, _, stderr = a.run(t, "benchmark", "--image", "i"); code != 1 || !strings.Contains(stderr, "node n1: creating its Job: forbidden") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 }

@@ -39,6 +39,7 @@ func (f *benchmarkFlags) job(n *v1.Node) (*batchv1.Job, error) {
 	if err := yaml.Unmarshal(fmt.Appendf(nil, benchmarkJob, n.Name, f.image), job); err != nil {
 		return nil, err
 	}
+	job.Spec.ActiveDeadlineSeconds = new(int64(f.timeout.Seconds())) // also where no image is found
 	works, pod := slices.Clone(f.works), &job.Spec.Template.Spec
 	if gpus := n.Status.Allocatable[nvidiaGPU]; gpus.IsZero() {
 		works = slices.DeleteFunc(works, func(w string) bool { return w == benchmark.GPU })
@@ -63,21 +64,29 @@ type fleet struct {
 	drawn   map[string][]drawn
 }
 
-func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal) (all []*benchmark.Result, err error) {
+// measureCluster returns the results of the nodes that could be measured, and how many others there are.
+func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal) (all []*benchmark.Result, failed int, err error) {
 	fl := &fleet{drawn: map[string][]drawn{}}
 	if fl.cluster, err = f.open(t); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	nodes, err := fl.cluster.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: f.selector})
-	if err != nil {
-		return nil, fmt.Errorf("listing nodes: %s", because(err))
+	switch {
+	case err != nil:
+		return nil, 0, fmt.Errorf("listing nodes: %s", because(err))
+	case len(nodes.Items) == 0:
+		return nil, 0, fmt.Errorf("no node has the labels %q", f.selector)
 	}
 	if fl.central, err = f.connect(ctx, t); err != nil {
 		fmt.Fprintf(t.err, "watts are those that nodes can tell themselves: %s\n", oneLine(err))
 	}
 	f.plan(t.err, count(len(nodes.Items), "node")+" at once")
+	fail := func(node string, err error) {
+		failed++
+		fmt.Fprintf(t.err, "node %s: %s\n", node, oneLine(err))
+	}
 	jobs := map[string]string{} // by node
 	for i := range nodes.Items {
 		job, err := f.job(&nodes.Items[i])
@@ -85,31 +94,32 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal) (all []
 			job, err = fl.cluster.BatchV1().Jobs(fl.cluster.namespace).Create(ctx, job, metav1.CreateOptions{})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("creating a Job for node %s: %s", nodes.Items[i].Name, because(err))
+			fail(nodes.Items[i].Name, fmt.Errorf("creating its Job: %s", because(err)))
+			continue
 		}
 		jobs[nodes.Items[i].Name] = job.Name
 	}
-	for {
+	for len(jobs) > 0 {
 		fl.look(ctx)
 		maps.DeleteFunc(jobs, func(node, name string) bool {
 			result, ended, err := fl.collect(ctx, node, name)
 			if err != nil {
-				fmt.Fprintf(t.err, "node %s: %s\n", node, oneLine(err))
+				fail(node, err)
 			} else if ended {
 				all = append(all, result)
 			}
 			return ended
 		})
-		if len(jobs) == 0 {
+		if len(jobs) > 0 && !kube.Pause(ctx, watchEvery) {
+			for node, name := range jobs {
+				fail(node, fmt.Errorf("its Job %s did not end in time; delete it in namespace %s", name,
+					fl.cluster.namespace))
+			}
 			break
-		}
-		if !kube.Pause(ctx, watchEvery) {
-			return nil, fmt.Errorf("%s did not end in time; they go on in namespace %s", count(len(jobs), "Job"),
-				fl.cluster.namespace)
 		}
 	}
 	slices.SortFunc(all, func(a, b *benchmark.Result) int { return strings.Compare(a.Node, b.Node) })
-	return all, nil
+	return all, failed, nil
 }
 
 // look notes what nodes draw now.
