@@ -63,18 +63,20 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		answer = v1.NodeList{Items: []v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: v1.NodeStatus{Allocatable: gpu}}}}
 	case strings.HasSuffix(path, "/jobs") && q.Method == http.MethodPost && !b.refuseJob:
 		b.read(body, &b.job)
-		b.job.Name, b.job.Status.Succeeded = "made", 1
+		b.job.Name = "made"
 		answer = b.job
-	case strings.HasSuffix(path, "/jobs/made"):
-		if b.running {
-			b.job.Status.Succeeded = 0
-		}
-		answer = b.job
-	case strings.HasSuffix(path, "/log"):
+	case strings.HasSuffix(path, "/pods/pod/log"):
 		_, _ = io.WriteString(w, b.logs)
 		return
 	case strings.HasSuffix(path, "/pods"):
-		answer = v1.PodList{Items: []v1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "pod"}}}}
+		pod := v1.Pod{Spec: b.job.Spec.Template.Spec, Status: v1.PodStatus{Phase: v1.PodSucceeded}}
+		pod.Name, pod.Namespace, pod.Labels = "pod", "team", map[string]string{batchv1.JobNameLabel: b.job.Name}
+		if b.running {
+			pod.Status.Phase = v1.PodRunning
+		}
+		former := *pod.DeepCopy() // of an earlier command
+		former.Name, former.Labels = "former", map[string]string{batchv1.JobNameLabel: "former"}
+		answer = v1.PodList{Items: []v1.Pod{former, pod}}
 	default:
 		w.WriteHeader(http.StatusForbidden)
 		answer = metav1.Status{Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: q.Method + " " + path}

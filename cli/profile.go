@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/hardware"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 )
 
@@ -213,14 +214,9 @@ func (p *profiler) look(ctx context.Context) error {
 func (p *profiler) recognise(n *v1.Node) profileRow {
 	row := profileRow{Node: n.Name, Label: n.Labels[v1alpha1.LabelPowerProfile], node: n}
 	capacity := n.Status.Capacity
-	gpus := int64(0)
-	for name, q := range capacity {
-		if name == "nvidia.com/gpu" || name == "amd.com/gpu" {
-			gpus += q.Value()
-		}
-	}
 	row.Profile, row.Kind, row.Known = p.catalogue.Detect(
-		n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(), capacity.Memory().Value(), gpus)
+		n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(), capacity.Memory().Value(),
+		policy.ResourcesOf(capacity).GPU)
 	if row.Known {
 		of := energy.Watts(row.Kind.Components.GPUs)
 		row.IdleWatts = float64(row.Profile.Idle + of*row.Profile.GPUIdle)
