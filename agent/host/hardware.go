@@ -89,31 +89,14 @@ var armParts = map[string]string{
 	"0x41 0xd4f": "ARM Neoverse V2", "0xc0 0xac3": "AmpereOne", "0xc0 0xac4": "AmpereOne",
 }
 
-// readGPUs counts boards by the names that NVIDIA's and AMD's drivers have for them. Those of a maker whose driver is
-// not there are called by their PCI numbers: that a board is there is known, and what it draws is not.
+// readGPUs counts boards by the names that NVIDIA's and AMD's drivers have for them. One without its driver does no work.
 func readGPUs(h *batch.Hardware, proc, sys string) {
-	devices, _ := filepath.Glob(filepath.Join(sys, "bus/pci/devices/*")) // the pattern is a valid one
-	for _, dir := range devices {
-		vendor, class := readText(dir, "vendor"), readText(dir, "class")
-		if !strings.HasPrefix(class, "0x03") && !strings.HasPrefix(class, "0x12") { // displays, accelerators
-			continue
+	nvidia, _ := filepath.Glob(filepath.Join(proc, "driver/nvidia/gpus/*/information")) // the patterns are valid ones
+	amd, _ := filepath.Glob(filepath.Join(sys, "bus/pci/devices/*/product_name"))
+	for _, path := range append(nvidia, amd...) {
+		if model := strings.TrimSpace(strings.TrimPrefix(readText(path), "Model:")); model != "" {
+			h.GPUs[model]++
 		}
-		model := ""
-		switch vendor {
-		case "0x10de":
-			_, model, _ = strings.Cut(readText(proc, "driver/nvidia/gpus", filepath.Base(dir), "information"), "Model:")
-			model = strings.TrimSpace(model)
-		case "0x1002":
-			if model = readText(dir, "product_name"); model == "" && strings.HasPrefix(class, "0x0300") {
-				continue // part of a CPU
-			}
-		default: // of the board, or part of a CPU
-			continue
-		}
-		if model == "" {
-			model = "PCI " + strings.TrimPrefix(vendor, "0x") + ":" + strings.TrimPrefix(readText(dir, "device"), "0x")
-		}
-		h.GPUs[model]++
 	}
 }
 
