@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +45,10 @@ func (d *detection) gpu() bool {
 		}
 		return false
 	default:
-		k.GPUModel, d.kind.GPUFrom = strings.Join(compact(f.models), mix), f.from
+		if f.models[0] == f.models[len(f.models)-1] {
+			f.models = f.models[:1] // of unlike ones, the mean depends on how many there are of each
+		}
+		k.GPUModel, d.kind.GPUFrom = strings.Join(f.models, mix), f.from
 		if f.share != 1 {
 			k.GPUShare = f.share
 		}
@@ -65,14 +67,6 @@ func (d *detection) noGPU() bool {
 		d.kind.note("%s says none, but the node has %d GPUs", d.kind.GPUFrom, d.gpus)
 	}
 	return d.gpus == 0
-}
-
-// compact leaves one of equal models, unless there are others: their mean depends on how many there are of each.
-func compact(models []string) []string {
-	if len(slices.Compact(slices.Clone(models))) == 1 {
-		return models[:1]
-	}
-	return models
 }
 
 // findGPU asks everything that may name GPUs, in order. unknown reports that one did, and that the catalogue does not
