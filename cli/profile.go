@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -27,8 +26,8 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 )
 
-// profileOwner is the field manager under which this command applies. The API server remembers who wrote what, which tells
-// our labels from others'.
+// profileOwner is the field manager under which this command applies. The API server remembers who wrote what, which
+// tells our labels from others'.
 const profileOwner = "kubenergy-profile"
 
 type profileFlags struct {
@@ -232,7 +231,7 @@ func (p *profiler) createProfiles(ctx context.Context) {
 		if !row.Known || slices.ContainsFunc(p.made, func(c profileChange) bool { return c.Name == row.Profile.Name }) {
 			continue
 		}
-		object := hardware.ToPowerProfile(row.Profile, p.commonPUE(row.Profile))
+		object := hardware.ToPowerProfile(row.Profile, p.catalogue.DefaultPUE) // a node's own comes first
 		done, could := "created", "would be created"
 		if p.existing[object.Name] {
 			done, could = "applied", "would be applied"
@@ -249,21 +248,6 @@ func (p *profiler) createProfiles(ctx context.Context) {
 		}
 		p.made = append(p.made, change)
 	}
-}
-
-// commonPUE is that of all nodes of a profile, or 0 where they differ: a profile cannot say it for them then.
-func (p *profiler) commonPUE(profile *energy.Profile) float64 {
-	pue := math.NaN()
-	for i := range p.rows {
-		switch row := &p.rows[i]; {
-		case row.Profile != profile:
-		case math.IsNaN(pue):
-			pue = row.Kind.PUE
-		case pue != row.Kind.PUE:
-			return 0
-		}
-	}
-	return pue
 }
 
 func (p *profiler) applyProfile(ctx context.Context, object *v1alpha1.PowerProfile) error {
