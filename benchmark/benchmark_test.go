@@ -80,7 +80,8 @@ func TestMeasure(t *testing.T) {
 // A driver that hangs does not keep the command from ending.
 func TestHangingGPU(t *testing.T) {
 	path := t.TempDir()
-	if err := os.WriteFile(filepath.Join(path, "kubenergy-gpu"), []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {
+	script := []byte("#!/bin/sh\nexec sleep 1000\n")
+	if err := os.WriteFile(filepath.Join(path, "kubenergy-gpu"), script, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", path+":"+os.Getenv("PATH"))

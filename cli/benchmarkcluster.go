@@ -64,7 +64,8 @@ type fleet struct {
 }
 
 // measureCluster returns the results of the nodes that could be measured, and how many others there are.
-func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal) (all []*benchmark.Result, failed int, err error) {
+func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal,
+) (all []*benchmark.Result, failed int, err error) {
 	fl := &fleet{drawn: map[string][]drawn{}}
 	if fl.cluster, err = f.open(t); err != nil {
 		return nil, 0, err

@@ -301,8 +301,8 @@ func (p *profiler) change(ctx context.Context, row *profileRow) {
 	}
 }
 
-// apply has a node carry the label, or not if it is "". What others have written stays, without --overwrite. A node that
-// is gone, and perhaps made anew, is left alone.
+// apply has a node carry the label, or not if it is "". What others have written stays, without --overwrite. A node
+// that is gone, and perhaps made anew, is left alone.
 func (p *profiler) apply(ctx context.Context, n *v1.Node, label string) (*v1.Node, error) {
 	nodes, o := p.client.CoreV1().Nodes(), p.options()
 	if label == "" && p.overwrite { // applying nothing takes off what was applied, and nothing else

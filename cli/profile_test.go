@@ -284,7 +284,8 @@ func TestProfileTellsWhatWasGivenUp(t *testing.T) {
 	stop()
 	p := &profiler{profileFlags: &profileFlags{label: true}, existing: map[string]bool{"p": true}}
 	p.client = kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:1"})
-	row := profileRow{Known: true, Profile: &energy.Profile{Name: "p"}, node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	row := profileRow{Known: true, Profile: &energy.Profile{Name: "p"}, node: node}
 	if p.change(ctx, &row); p.failures != 1 || !strings.HasPrefix(row.Change, "refused: ") {
 		t.Errorf("%+v", row)
 	}

@@ -18,8 +18,8 @@ var ToldLabels = []string{
 	v1alpha1.LabelGPUCount, v1alpha1.LabelMachine, v1alpha1.LabelCloud, v1alpha1.LabelInstanceType,
 }
 
-// Labels returns the labels of a node whose agent tells h, which may be anything. What cannot be a label, or a number of
-// processors and boards, is left out.
+// Labels returns the labels of a node whose agent tells h, which may be anything. What cannot be a label, or a number
+// of processors and boards, is left out.
 func Labels(h *batch.Hardware) map[string]string {
 	labels := map[string]string{}
 	name := func(key, value string) {

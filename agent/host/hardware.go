@@ -89,9 +89,11 @@ var armParts = map[string]string{
 	"0x41 0xd4f": "ARM Neoverse V2", "0xc0 0xac3": "AmpereOne", "0xc0 0xac4": "AmpereOne",
 }
 
-// readGPUs counts boards by the names that NVIDIA's and AMD's drivers have for them. One without its driver does no work.
+// readGPUs counts boards by the names that NVIDIA's and AMD's drivers have for them. One without its driver does no
+// work.
 func readGPUs(h *batch.Hardware, proc, sys string) {
-	nvidia, _ := filepath.Glob(filepath.Join(proc, "driver/nvidia/gpus/*/information")) // the patterns are valid ones
+	// The patterns are valid ones.
+	nvidia, _ := filepath.Glob(filepath.Join(proc, "driver/nvidia/gpus/*/information"))
 	amd, _ := filepath.Glob(filepath.Join(sys, "bus/pci/devices/*/product_name"))
 	for _, path := range append(nvidia, amd...) {
 		if model := strings.TrimSpace(strings.TrimPrefix(readText(path), "Model:")); model != "" {
