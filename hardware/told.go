@@ -3,7 +3,6 @@ package hardware
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -64,10 +63,6 @@ func labelValue(name string) string {
 
 // Untold returns the labels of a node without those that its agent's word stands in.
 func Untold(labels map[string]string) map[string]string {
-	told := func(key string) bool { _, is := labels[key]; return is }
-	if !slices.ContainsFunc(ToldLabels, told) {
-		return labels
-	}
 	labels = maps.Clone(labels)
 	for _, key := range ToldLabels {
 		delete(labels, key)
