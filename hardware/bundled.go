@@ -75,7 +75,7 @@ func (t *Tables) Catalog(file []byte) (*Catalog, error) {
 		c.errors[e.Basis] = e
 	}
 	for model, cpu := range t.CPUs {
-		cpu.CPU.basis = cpu.Basis
+		cpu.basis = cpu.Basis
 		c.CPUs[model] = cpu.CPU
 	}
 	for i := range c.generations {

@@ -45,10 +45,7 @@ func (d *detection) gpu() bool {
 		}
 		return false
 	default:
-		if f.models[0] == f.models[len(f.models)-1] {
-			f.models = f.models[:1] // of unlike ones, the mean depends on how many there are of each
-		}
-		k.GPUModel, d.kind.GPUFrom = strings.Join(f.models, mix), f.from
+		k.GPUModel, d.kind.GPUFrom = joined(f.models), f.from
 		if f.share != 1 {
 			k.GPUShare = f.share
 		}
@@ -67,6 +64,14 @@ func (d *detection) noGPU() bool {
 		d.kind.note("%s says none, but the node has %d GPUs", d.kind.GPUFrom, d.gpus)
 	}
 	return d.gpus == 0
+}
+
+// joined names the boards of a sorted list. Of unlike ones, the mean depends on how many there are of each.
+func joined(models []string) string {
+	if models[0] == models[len(models)-1] {
+		return models[0]
+	}
+	return strings.Join(models, mix)
 }
 
 // findGPU asks everything that may name GPUs, in order. unknown reports that one did, and that the catalogue does not

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -32,7 +33,8 @@ func TestHardware(t *testing.T) {
 	if value := batch.EncodeHardware(long); value != "" {
 		t.Errorf("%d bytes are sent", len(value))
 	}
-	if value := batch.EncodeHardware(&batch.Hardware{CPU: "a\nb\x00\xff"}); strings.ContainsAny(value, "\n\x00\xff") {
+	if value := batch.EncodeHardware(&batch.Hardware{CPU: "a\nb\x00\xff"}); strings.ContainsAny(value, "\n\x00") ||
+		!utf8.ValidString(value) {
 		t.Errorf("%q is sent", value)
 	}
 	for _, bad := range []string{"", "[]", `{"cpu":7}`, `{"threads":1e30}`, strings.Repeat(" ", 5000) + "{}"} {
