@@ -23,8 +23,12 @@ var (
 	//go:embed schema/4.sql
 	gpuColumns string
 
+	//go:embed schema/5.sql
+	temperatures string
+
 	migrations = []migration{
 		{text: tables}, {text: reachesInTable}, {text: outbox, additive: true}, {text: gpuColumns, additive: true},
+		{text: temperatures, additive: true},
 	}
 )
 
