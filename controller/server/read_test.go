@@ -135,6 +135,7 @@ func (nothingBooked) Query(_ context.Context, q *ledger.Query) (*ledger.Answer, 
 }
 
 func (nothingBooked) Series(context.Context, *ledger.Query) ([]ledger.Point, error) { return nil, nil }
+
 func (nothingBooked) Temperatures(context.Context, time.Time, time.Time, string) ([]ledger.Temperature, error) {
 	return nil, nil
 }

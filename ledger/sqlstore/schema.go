@@ -27,8 +27,7 @@ var (
 	temperatures string
 
 	migrations = []migration{
-		{text: tables}, {text: reachesInTable}, {text: outbox, additive: true}, {text: gpuColumns, additive: true},
-		{text: temperatures, additive: true},
+		{tables, false}, {reachesInTable, false}, {outbox, true}, {gpuColumns, true}, {temperatures, true},
 	}
 )
 
