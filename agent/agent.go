@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -67,12 +68,12 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 			return nil
 		})
 	}
+	group.Go(func() error {
+		a.watchTemperatures(ctx)
+		return nil
+	})
 	if o.Listen != "0" {
 		group.Go(func() error { return a.serve(ctx) })
-		group.Go(func() error {
-			a.watchTemperatures(ctx)
-			return nil
-		})
 	}
 	return group.Wait()
 }
@@ -92,6 +93,7 @@ type agent struct {
 	page        *exposition.Exporter
 	publisher   *guests.Publisher // nil: not a hypervisor
 	gpus        gpus
+	hottest     atomic.Pointer[energy.Celsius] // of CPUs and GPUs; nil: not known, or told already
 
 	sweep       host.Sweep
 	readings    []energy.Reading
@@ -193,6 +195,7 @@ func (a *agent) openDelivery() error {
 		a.gpus.names.Store(&names)
 	}
 	push.Hardware = func() *batch.Hardware { return host.Hardware(o.Host.Proc, "/sys") }
+	push.Temperature = func() *energy.Celsius { return a.hottest.Swap(nil) }
 	a.pusher, err = delivery.NewPusher(push, a.queue, a.log)
 	return err
 }
@@ -234,11 +237,16 @@ func (a *agent) close() {
 // for them.
 func (a *agent) watchTemperatures(ctx context.Context) {
 	sensors, ok := meter.Of[*meter.Hwmon](a.meters)
-	if !ok {
-		return
-	}
 	for tick := time.NewTicker(temperaturePeriod); ; {
-		a.page.SetTemperatures(sensors.Temperatures(nil))
+		var all []meter.Temperature
+		if ok {
+			all = sensors.Temperatures(all)
+		}
+		if a.gpus.meter != nil {
+			all = a.gpus.meter.Temperatures(host.Now(), all)
+		}
+		a.page.SetTemperatures(all)
+		a.hottest.Store(meter.Hottest(all))
 		select {
 		case <-ctx.Done():
 			return

@@ -1,10 +1,12 @@
 package agent_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -38,7 +40,13 @@ func TestGPUs(t *testing.T) {
 	t.Setenv(nvmltest.PID, strconv.Itoa(worker.PID()))
 
 	sink := &sinktest.Sink{}
-	server := httptest.NewServer(sink)
+	var hot atomic.Pointer[string]
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if value := r.Header.Get(batch.TemperatureHeader); value != "" {
+			hot.Store(&value)
+		}
+		sink.ServeHTTP(w, r)
+	}))
 	defer server.Close()
 	a := start(t, "--push-url", server.URL, "--batch-interval", "1s", "--cgroup-root", mount, "--powercap-root",
 		powercap(t), "--meters", "rapl,nvml", "--gpu-root", root)
@@ -55,6 +63,10 @@ func TestGPUs(t *testing.T) {
 		return slices.ContainsFunc(sink.Batches(), func(b *batch.Batch) bool { return gpuOf(b) > 0 })
 	})
 	time.Sleep(6 * time.Second)
+	await(t, "the temperature", func() bool { return hot.Load() != nil })
+	if got := *hot.Load(); got != "78.0" {
+		t.Errorf("the agent tells %s °C, want those of the hotter board", got)
+	}
 	a.stop(syscall.SIGTERM)
 	if breaches := sink.Breaches(); breaches != nil {
 		t.Errorf("breaches: %v", breaches)

@@ -126,7 +126,7 @@ func (m *Machine) run(ctx context.Context, name string, rules Rules) (r Run, err
 	var asked, got time.Duration
 	m.Power() // since now
 	r = Run{Work: name, Start: time.Now()}
-	busy, own := NodeBusy(), CPUTime()
+	usage := ReadUsage()
 	narrow := func() bool { return meanOf(rates).narrow() && meanOf(watts).narrow() }
 	for len(rates) < rules.Most && (len(rates) < rules.Least || time.Since(r.Start) < rules.AtLeast || !narrow()) {
 		began := time.Now()
@@ -140,11 +140,10 @@ func (m *Machine) run(ctx context.Context, name string, rules Rules) (r Run, err
 			watts = append(watts, float64(drawn))
 		}
 	}
+	r.Others = usage.Others()
 	r.End, r.Watts, r.Got = time.Now(), meanOf(watts), got.Seconds()/asked.Seconds()
 	if rate := meanOf(rates); rate.Value > 0 {
 		r.Rate = rate
 	}
-	all := r.End.Sub(r.Start).Seconds() * float64(m.CPUs)
-	r.Others = max(0, (NodeBusy()-busy-CPUTime()+own).Seconds()/all)
 	return r, nil
 }

@@ -77,6 +77,42 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// A driver that hangs does not keep the command from ending.
+func TestHangingGPU(t *testing.T) {
+	path := t.TempDir()
+	script := []byte("#!/bin/sh\nexec sleep 1000\n")
+	if err := os.WriteFile(filepath.Join(path, "kubenergy-gpu"), script, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", path+":"+os.Getenv("PATH"))
+	ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer end()
+	m := &Machine{CPUs: 1, Power: func() (energy.Watts, bool) { return 0, false }}
+	if _, err := m.Measure(ctx, []string{GPU}, short, func(Run) {}); err == nil {
+		t.Error("it answered")
+	}
+}
+
+// What a program that this one has started computes is not what others do.
+func TestUsageOfDescendants(t *testing.T) {
+	before := ReadUsage()
+	child := exec.Command("sh", "-c", "while :; do :; done")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = child.Wait() }()
+	defer func() { _ = child.Process.Kill() }()
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		now := ReadUsage()
+		if own := CPUTime().Seconds(); now.ours-before.ours > own+0.2 && now.busy > before.busy {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("%+v became %+v", before, now)
+		}
+	}
+}
+
 // resultOf has runs of each work, all alike but for a factor.
 func resultOf(quality energy.Quality, factors ...float64) *Result {
 	r := &Result{Node: "pc", CPUs: 4, Source: "wall (shelly2)", Quality: quality}

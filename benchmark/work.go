@@ -57,17 +57,15 @@ func (m *Machine) load(ctx context.Context, name string, rep time.Duration) (loa
 // loadGPU starts the program that loads a GPU: it needs libraries of the driver, which a program that runs everywhere
 // cannot link. It reads rounds, and writes seconds and the work done.
 func loadGPU(ctx context.Context) (load, error) {
-	command := exec.Command("kubenergy-gpu")
-	command.Stderr = os.Stderr
+	command := exec.CommandContext(ctx, "kubenergy-gpu")
+	command.Stderr, command.WaitDelay = os.Stderr, time.Second // then it is killed: its driver hangs
 	in, errIn := command.StdinPipe()
 	out, errOut := command.StdoutPipe()
+	command.Cancel = in.Close // it ends at the end of its input
 	if err := errors.Join(errIn, errOut, command.Start()); err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, func() {
-		_ = in.Close() // it ends at the end of its input
-		_ = command.Wait()
-	})
+	context.AfterFunc(ctx, func() { _ = command.Wait() })
 	return func(rounds int) (done float64, took time.Duration, err error) {
 		var seconds float64
 		if _, err = fmt.Fprintln(in, rounds); err == nil {
@@ -179,16 +177,4 @@ func newTriad() worker {
 		}
 		return 3 * 8 * n / 1e9
 	}
-}
-
-// NodeBusy returns the CPU time that the node has used since its boot; 0: not known.
-func NodeBusy() time.Duration {
-	text, _ := os.ReadFile("/proc/stat")
-	var ticks [7]int64 // user, nice, system, idle, iowait, irq, softirq: guests' are in the first two
-	_, err := fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d",
-		&ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4], &ticks[5], &ticks[6])
-	if err != nil {
-		return 0
-	}
-	return time.Duration(ticks[0]+ticks[1]+ticks[2]+ticks[5]+ticks[6]) * (time.Second / 100)
 }

@@ -105,14 +105,14 @@ func (f *benchmarkFlags) run(ctx context.Context, t terminal) (err error) {
 	if err := f.check(); err != nil {
 		return usageError{err}
 	}
-	doc := &benchmarks{}
+	doc, failed := &benchmarks{}, 0
 	switch {
 	case f.local:
 		var one *benchmark.Result
 		one, err = f.measure(ctx, t)
 		doc.Results = append(doc.Results, one)
 	case f.image != "":
-		doc.Results, err = f.measureCluster(ctx, t)
+		doc.Results, failed, err = f.measureCluster(ctx, t)
 	}
 	for _, name := range f.results {
 		var more benchmarks
@@ -126,9 +126,14 @@ func (f *benchmarkFlags) run(ctx context.Context, t terminal) (err error) {
 	case err != nil:
 		return err
 	case f.output.value == "yaml":
-		return doc.objects(t.out)
+		err = doc.objects(t.out)
+	default:
+		err = t.print(doc, f.output.value)
 	}
-	return t.print(doc, f.output.value)
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%s could not be measured", count(failed, "node"))
+	}
+	return err
 }
 
 // plan returns the works in the order in which they are run, and says how long that takes at least.
@@ -177,7 +182,8 @@ func openMeters(config meter.Config, log *slog.Logger) (*localMeter, error) {
 
 // power returns the mean power since it was asked for last.
 func (m *localMeter) power() (all energy.Watts, ok bool) {
-	tick := meter.Tick{Now: host.Now, Busy: benchmark.NodeBusy(), CPUs: float64(runtime.NumCPU())}
+	busy := time.Duration(benchmark.Busy() * float64(time.Second))
+	tick := meter.Tick{Now: host.Now, Busy: busy, CPUs: float64(runtime.NumCPU())}
 	m.read = m.read[:0]
 	for _, one := range m.meters {
 		m.read, _ = meter.ReadSafely(one, tick, m.read) // what cannot be read is missing in the root

@@ -33,6 +33,7 @@ type bench struct {
 	began     time.Time // of the runs of the Job, each a minute long
 	job       batchv1.Job
 	logs      string
+	running   bool
 	refuseJob bool
 }
 
@@ -62,15 +63,20 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		answer = v1.NodeList{Items: []v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: v1.NodeStatus{Allocatable: gpu}}}}
 	case strings.HasSuffix(path, "/jobs") && q.Method == http.MethodPost && !b.refuseJob:
 		b.read(body, &b.job)
-		b.job.Name, b.job.Status.Succeeded = "made", 1
+		b.job.Name = "made"
 		answer = b.job
-	case strings.HasSuffix(path, "/jobs/made"):
-		answer = b.job
-	case strings.HasSuffix(path, "/log"):
+	case strings.HasSuffix(path, "/pods/pod/log"):
 		_, _ = io.WriteString(w, b.logs)
 		return
 	case strings.HasSuffix(path, "/pods"):
-		answer = v1.PodList{Items: []v1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "pod"}}}}
+		pod := v1.Pod{Spec: b.job.Spec.Template.Spec, Status: v1.PodStatus{Phase: v1.PodSucceeded}}
+		pod.Name, pod.Namespace, pod.Labels = "pod", "team", map[string]string{batchv1.JobNameLabel: b.job.Name}
+		if b.running {
+			pod.Status.Phase = v1.PodRunning
+		}
+		former := *pod.DeepCopy() // of an earlier command
+		former.Name, former.Labels = "former", map[string]string{batchv1.JobNameLabel: "former"}
+		answer = v1.PodList{Items: []v1.Pod{former, pod}}
 	default:
 		w.WriteHeader(http.StatusForbidden)
 		answer = metav1.Status{Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: q.Method + " " + path}
@@ -120,11 +126,20 @@ func TestBenchmarkOfACluster(t *testing.T) {
 	}
 
 	b.logs = "there is no such image"
-	if code, _, stderr = a.run(t, "benchmark", "--image", "i"); code != 0 || !strings.Contains(stderr, "node n1: its Job made failed: there is no such image") {
+	if code, _, stderr = a.run(t, "benchmark", "--image", "i"); code != 1 ||
+		!strings.Contains(stderr, "node n1: its Job made failed: there is no such image") ||
+		!strings.Contains(stderr, "1 node could not be measured") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	// The Job does not end in time.
+	b.running = true
+	if code, _, stderr = a.run(t, "benchmark", "--image", "i", "--timeout", "1s"); code != 1 ||
+		!strings.Contains(stderr, "node n1: its Job made did not end in time; delete it in namespace") ||
+		*b.job.Spec.ActiveDeadlineSeconds != 1 {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	b.refuseJob = true
-	if code, _, stderr = a.run(t, "benchmark", "--image", "i"); code != 1 || !strings.Contains(stderr, "creating a Job for node n1: forbidden") {
+	if code, _, stderr = a.run(t, "benchmark", "--image", "i"); code != 1 || !strings.Contains(stderr, "node n1: creating its Job: forbidden") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 }

@@ -5,15 +5,14 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -39,6 +38,7 @@ func (f *benchmarkFlags) job(n *v1.Node) (*batchv1.Job, error) {
 	if err := yaml.Unmarshal(fmt.Appendf(nil, benchmarkJob, n.Name, f.image), job); err != nil {
 		return nil, err
 	}
+	job.Spec.ActiveDeadlineSeconds = new(int64(f.timeout.Seconds())) // also where no image is found
 	works, pod := slices.Clone(f.works), &job.Spec.Template.Spec
 	if gpus := n.Status.Allocatable[nvidiaGPU]; gpus.IsZero() {
 		works = slices.DeleteFunc(works, func(w string) bool { return w == benchmark.GPU })
@@ -63,21 +63,30 @@ type fleet struct {
 	drawn   map[string][]drawn
 }
 
-func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal) (all []*benchmark.Result, err error) {
+// measureCluster returns the results of the nodes that could be measured, and how many others there are.
+func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal,
+) (all []*benchmark.Result, failed int, err error) {
 	fl := &fleet{drawn: map[string][]drawn{}}
 	if fl.cluster, err = f.open(t); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	nodes, err := fl.cluster.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: f.selector})
-	if err != nil {
-		return nil, fmt.Errorf("listing nodes: %s", because(err))
+	switch {
+	case err != nil:
+		return nil, 0, fmt.Errorf("listing nodes: %s", because(err))
+	case len(nodes.Items) == 0:
+		return nil, 0, fmt.Errorf("no node has the labels %q", f.selector)
 	}
 	if fl.central, err = f.connect(ctx, t); err != nil {
 		fmt.Fprintf(t.err, "watts are those that nodes can tell themselves: %s\n", oneLine(err))
 	}
 	f.plan(t.err, count(len(nodes.Items), "node")+" at once")
+	fail := func(node string, err error) {
+		failed++
+		fmt.Fprintf(t.err, "node %s: %s\n", node, oneLine(err))
+	}
 	jobs := map[string]string{} // by node
 	for i := range nodes.Items {
 		job, err := f.job(&nodes.Items[i])
@@ -85,31 +94,33 @@ func (f *benchmarkFlags) measureCluster(ctx context.Context, t terminal) (all []
 			job, err = fl.cluster.BatchV1().Jobs(fl.cluster.namespace).Create(ctx, job, metav1.CreateOptions{})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("creating a Job for node %s: %s", nodes.Items[i].Name, because(err))
+			fail(nodes.Items[i].Name, fmt.Errorf("creating its Job: %s", because(err)))
+			continue
 		}
 		jobs[nodes.Items[i].Name] = job.Name
 	}
-	for {
+	for len(jobs) > 0 {
 		fl.look(ctx)
-		maps.DeleteFunc(jobs, func(node, name string) bool {
-			result, ended, err := fl.collect(ctx, node, name)
+		for _, pod := range fl.ended(ctx, jobs) {
+			node := pod.Spec.NodeName
+			result, err := fl.collect(ctx, &pod)
 			if err != nil {
-				fmt.Fprintf(t.err, "node %s: %s\n", node, oneLine(err))
-			} else if ended {
+				fail(node, fmt.Errorf("its Job %s failed: %w", jobs[node], err))
+			} else {
 				all = append(all, result)
 			}
-			return ended
-		})
-		if len(jobs) == 0 {
-			break
+			delete(jobs, node)
 		}
-		if !kube.Pause(ctx, watchEvery) {
-			return nil, fmt.Errorf("%s did not end in time; they go on in namespace %s", count(len(jobs), "Job"),
-				fl.cluster.namespace)
+		if len(jobs) > 0 && !kube.Pause(ctx, watchEvery) {
+			for node, name := range jobs {
+				fail(node, fmt.Errorf("its Job %s did not end in time; delete it in namespace %s", name,
+					fl.cluster.namespace))
+			}
+			break
 		}
 	}
 	slices.SortFunc(all, func(a, b *benchmark.Result) int { return strings.Compare(a.Node, b.Node) })
-	return all, nil
+	return all, failed, nil
 }
 
 // look notes what nodes draw now.
@@ -129,32 +140,33 @@ func (fl *fleet) look(ctx context.Context) {
 	}
 }
 
-// collect returns what a Job has measured, once it has ended.
-func (fl *fleet) collect(ctx context.Context, node, name string) (r *benchmark.Result, ended bool, err error) {
-	c := fl.cluster
-	job, err := c.BatchV1().Jobs(c.namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, true, fmt.Errorf("its Job %s is gone", name)
-	case err != nil || job.Status.Succeeded+job.Status.Failed == 0:
-		return nil, false, nil //nolint:nilerr // a request that failed is repeated
-	}
-	pods, err := c.CoreV1().Pods(c.namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + name})
-	if err != nil || len(pods.Items) == 0 {
-		return nil, true, fmt.Errorf("the pod of its Job %s is gone", name)
-	}
-	text, err := c.CoreV1().Pods(c.namespace).GetLogs(pods.Items[0].Name, &v1.PodLogOptions{}).DoRaw(ctx)
+// ended returns the pods of Jobs that have ended.
+func (fl *fleet) ended(ctx context.Context, jobs map[string]string) []v1.Pod {
+	pods, err := fl.cluster.CoreV1().Pods(fl.cluster.namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + ",app.kubernetes.io/name=kubenergy-benchmark"})
 	if err != nil {
-		return nil, true, fmt.Errorf("reading what its Job %s wrote: %s", name, because(err))
+		return nil // it is asked again
+	}
+	return slices.DeleteFunc(pods.Items, func(p v1.Pod) bool {
+		return p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed ||
+			jobs[p.Spec.NodeName] != p.Labels[batchv1.JobNameLabel]
+	})
+}
+
+// collect returns what a pod that has ended measured.
+func (fl *fleet) collect(ctx context.Context, pod *v1.Pod) (*benchmark.Result, error) {
+	text, err := fl.cluster.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &v1.PodLogOptions{}).DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading what it wrote: %s", because(err))
 	}
 	var doc benchmarks
 	begin := max(0, bytes.Index(text, []byte("{\n"))) // what it says meanwhile comes before, in the same stream
-	if err := json.Unmarshal(text[begin:], &doc); err != nil || len(doc.Results) != 1 || doc.Results[0].Node != node {
-		return nil, true, fmt.Errorf("its Job %s failed: %s", name, printable(string(bytes.TrimSpace(text))))
+	if err := json.Unmarshal(text[begin:], &doc); err != nil || len(doc.Results) != 1 ||
+		doc.Results[0].Node != pod.Spec.NodeName {
+		return nil, errors.New(printable(string(bytes.TrimSpace(text))))
 	}
 	fl.meter(doc.Results[0])
-	return doc.Results[0], true, nil
+	return doc.Results[0], nil
 }
 
 // meter puts the watts of the controller in place of those that a pod can know, where it told any.

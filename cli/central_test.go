@@ -172,10 +172,13 @@ func runCentral(t *testing.T, args ...string) (code int, stdout, stderr string) 
 func (c *fakeUnit) draw() {
 	at := func(ago time.Duration) time.Time { return testNow.Add(-ago) }
 	c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{
-		{Node: "a", Watts: 120.25, AsOf: at(10 * time.Second), Quality: energy.Measured, Source: "psys (rapl)"},
+		{
+			Node: "a", Watts: 120.25, AsOf: at(10 * time.Second), Quality: energy.Measured, Source: "psys (rapl)",
+			Temperature: sched.Heat{Celsius: 61.5, Limit: 85, AsOf: at(time.Minute)},
+		},
 		{
 			Node: "b", Watts: 310, AsOf: at(50 * time.Second), Quality: energy.Estimated, Source: "profile",
-			Implausible: true,
+			Implausible: true, Temperature: sched.Heat{Celsius: 91, Limit: 85, AsOf: at(time.Minute), Hot: true},
 		},
 		{Node: "c", Watts: 9, AsOf: at(45 * time.Second), Quality: energy.Derived, Source: "evil\x1b[2J"},
 		{Node: "d", Watts: 5, AsOf: at(10 * time.Second), Quality: energy.Estimated, Source: "model", PowerState: "asleep"},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/kubenergy/kubenergy/benchmark"
 	"github.com/kubenergy/kubenergy/cli/experiment"
 	"github.com/kubenergy/kubenergy/report"
 )
@@ -148,7 +149,9 @@ func (f *experimentFlags) announce(t terminal, file *experiment.File) (notJudged
 	fmt.Fprintf(t.err, "%s: %s of %s, %s each: about %s, and up to 0.5 GB in %s until it ends\n", file.Name,
 		report.Plural(file.Rounds, "round", "rounds"), strings.Join(file.Names(), ", "),
 		report.Span(file.Duration.Seconds()), report.Rounded(file.Takes()), f.out)
-	share := experiment.Busy(2 * time.Second)
+	before := benchmark.ReadUsage()
+	time.Sleep(2 * time.Second)
+	share := before.Others()
 	if share <= experiment.MostOthers {
 		return nil, nil
 	}

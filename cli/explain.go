@@ -70,7 +70,8 @@ func newExplain(t terminal) *cobra.Command {
 not, which settings hold for it and where each comes from, what a start now compares to, which signals that rests on,
 and which nodes are ranked how. Of a CronJob it says what its next Job will meet, of a Deployment how its pods are
 placed, and of a namespace what its mode, policy and budgets ask. It reads with your own rights; what you may not see
-is named. Nodes are ruled out by a model of feasibility: the real scheduler checks more.`,
+is named. Where a PowerProfile limits the temperature of nodes, the controller is asked how hot they are. Nodes are
+ruled out by a model of feasibility: the real scheduler checks more.`,
 		Example: `  kubenergy explain job nightly-report -n reports
   kubenergy explain pod/train-7 -o yaml
   kubenergy explain cronjob nightly-report -n reports

@@ -14,7 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 const podPath = "/api/v1/namespaces/ns/pods"
@@ -139,6 +141,30 @@ func TestExplainAHeldJob(t *testing.T) {
 	}
 	if a.writes > 0 {
 		t.Errorf("explain wrote %d times", a.writes)
+	}
+}
+
+// A node that is too hot is out, and why is told; where the controller cannot be asked, so is that.
+func TestExplainAHotNode(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, podPath, markedPod("train"))
+	limited := profile("small", map[string]string{"kind": "small"}, 20, 60)
+	limited.Spec.MaxTemperatureCelsius = 85
+	a.add(t, profilePath, limited)
+	x := explained(t, a, "pod/train")
+	if !slices.ContainsFunc(x.Unseen, func(s string) bool { return strings.HasPrefix(s, "temperatures of nodes") }) ||
+		len(x.Placement.Ranked) != 3 {
+		t.Errorf("without a controller: %q, %+v", x.Unseen, x.Placement)
+	}
+	hot := sched.Heat{Celsius: 91.4, Limit: 85, AsOf: testNow.Add(-time.Minute), Hot: true}
+	old := sched.Heat{Celsius: 99, Limit: 85, AsOf: testNow.Add(-time.Hour), Hot: true}
+	a.central = map[string]any{"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{
+		{Node: "fr-small", Temperature: hot}, {Node: "de-small", Temperature: old}, {Node: "de-big"},
+	}}}
+	x = explained(t, a, "pod/train")
+	want := nodeOut{Node: "fr-small", Why: "is too hot, 91 °C: the limit is 85 °C, and it takes pods again at 80 °C"}
+	if !slices.Contains(x.Placement.Out, want) || len(x.Placement.Ranked) != 2 || len(x.Unseen) > 0 {
+		t.Errorf("%+v, unseen %q", x.Placement, x.Unseen)
 	}
 }
 

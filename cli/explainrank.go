@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
@@ -33,7 +36,9 @@ func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 	}
 	one := *job
 	one.Request = policy.PodRequest(s.pod) // a Job's pods are placed one by one
-	ask := &kube.Placement{Now: e.now, View: e.view, Pod: s.pod, Job: &one, Settings: settings}
+	ask := &kube.Placement{
+		Now: e.now, View: e.view, Pod: s.pod, Job: &one, Settings: settings, Hot: e.hot(ctx, nodes.Items),
+	}
 	var feasible []*sched.Node
 	for i := range nodes.Items {
 		load := used[nodes.Items[i].Name]
@@ -66,6 +71,23 @@ func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 		}
 		p.Ranked = append(p.Ranked, shown)
 	}
+}
+
+// hot asks the central unit which nodes are too hot, where a PowerProfile limits that.
+func (e *explainer) hot(ctx context.Context, nodes []v1.Node) map[string]sched.Heat {
+	if !slices.ContainsFunc(nodes, func(n v1.Node) bool { return e.view.Hottest(&n) > 0 }) {
+		return nil
+	}
+	var power api.NodesPower
+	now := e.now // by the controller's clock
+	c, err := throughProxy(ctx, e.config, v1alpha1.SystemNamespace, "", func() time.Time { return e.now })
+	if err == nil {
+		now, err = c.get(ctx, "/api/v1/nodes/power", nil, &power)
+	}
+	if err != nil {
+		e.unseen("temperatures of nodes, so that none counts as too hot: " + because(err))
+	}
+	return power.Hot(e.now, e.now.Sub(now))
 }
 
 // requested adds up what is bound to each node.

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,18 +15,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/hardware"
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 )
 
-// profileOwner is the field manager under which this command writes. The API server remembers who wrote a label last:
-// that tells ours from others'.
+// profileOwner is the field manager under which this command applies. The API server remembers who wrote what, which
+// tells our labels from others'.
 const profileOwner = "kubenergy-profile"
 
 type profileFlags struct {
@@ -214,14 +213,9 @@ func (p *profiler) look(ctx context.Context) error {
 func (p *profiler) recognise(n *v1.Node) profileRow {
 	row := profileRow{Node: n.Name, Label: n.Labels[v1alpha1.LabelPowerProfile], node: n}
 	capacity := n.Status.Capacity
-	gpus := int64(0)
-	for name, q := range capacity {
-		if name == "nvidia.com/gpu" || name == "amd.com/gpu" {
-			gpus += q.Value()
-		}
-	}
 	row.Profile, row.Kind, row.Known = p.catalogue.Detect(
-		n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(), capacity.Memory().Value(), gpus)
+		n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(), capacity.Memory().Value(),
+		policy.ResourcesOf(capacity).GPU)
 	if row.Known {
 		of := energy.Watts(row.Kind.Components.GPUs)
 		row.IdleWatts = float64(row.Profile.Idle + of*row.Profile.GPUIdle)
@@ -237,13 +231,13 @@ func (p *profiler) createProfiles(ctx context.Context) {
 		if !row.Known || slices.ContainsFunc(p.made, func(c profileChange) bool { return c.Name == row.Profile.Name }) {
 			continue
 		}
-		object := hardware.ToPowerProfile(row.Profile, p.commonPUE(row.Profile))
+		object := hardware.ToPowerProfile(row.Profile, p.catalogue.DefaultPUE) // a node's own comes first
 		done, could := "created", "would be created"
 		if p.existing[object.Name] {
 			done, could = "applied", "would be applied"
 		}
 		change := profileChange{object.Name, p.tense(done, could)}
-		if err := p.apply(ctx, object); err != nil {
+		if err := p.applyProfile(ctx, object); err != nil {
 			p.failures++
 			change.Change = "refused: " + because(err)
 			if apierrors.IsConflict(err) {
@@ -256,22 +250,7 @@ func (p *profiler) createProfiles(ctx context.Context) {
 	}
 }
 
-// commonPUE is that of all nodes of a profile, or 0 where they differ: a profile cannot say it for them then.
-func (p *profiler) commonPUE(profile *energy.Profile) float64 {
-	pue := math.NaN()
-	for i := range p.rows {
-		switch row := &p.rows[i]; {
-		case row.Profile != profile:
-		case math.IsNaN(pue):
-			pue = row.Kind.PUE
-		case pue != row.Kind.PUE:
-			return 0
-		}
-	}
-	return pue
-}
-
-func (p *profiler) apply(ctx context.Context, object *v1alpha1.PowerProfile) error {
+func (p *profiler) applyProfile(ctx context.Context, object *v1alpha1.PowerProfile) error {
 	// The empty status is left out: applying it would claim its fields.
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": object.APIVersion, "kind": object.Kind, "metadata": map[string]any{"name": object.Name},
@@ -280,19 +259,15 @@ func (p *profiler) apply(ctx context.Context, object *v1alpha1.PowerProfile) err
 	if err != nil {
 		return err
 	}
-	request := p.client.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath(resourcePath+"powerprofiles",
-		object.Name).
-		Param("fieldManager", profileOwner).Param("force", strconv.FormatBool(p.overwrite)).Body(body)
-	if p.dryRunServer {
-		request = request.Param("dryRun", metav1.DryRunAll)
-	}
-	return request.Do(ctx).Error()
+	return p.client.Discovery().RESTClient().Patch(types.ApplyPatchType).
+		AbsPath(resourcePath+"powerprofiles", object.Name).
+		SpecificallyVersionedParams(new(p.options().ToPatchOptions()), scheme.ParameterCodec, v1.SchemeGroupVersion).
+		Body(body).Do(ctx).Error()
 }
 
 // change labels a node, or takes its label off.
 func (p *profiler) change(ctx context.Context, row *profileRow) {
-	var want *string
-	done, could := "label removed", "label would be removed"
+	want, done, could := "", "label removed", "label would be removed"
 	switch {
 	case p.remove:
 		if row.Label == "" {
@@ -312,65 +287,42 @@ func (p *profiler) change(ctx context.Context, row *profileRow) {
 		p.failures++
 		return
 	default:
-		want, done, could = &row.Profile.Name, "labelled", "would be labelled"
-	}
-	if row.Label != "" && !wroteLabel(row.node) && !p.overwrite {
-		row.Change = "kept: others wrote its label"
-		return
+		want, done, could = row.Profile.Name, "labelled", "would be labelled"
 	}
 	row.Change = p.tense(done, could)
-	if err := p.patch(ctx, row.node, want); err != nil {
+	after, err := p.apply(ctx, row.node, want)
+	switch {
+	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict),
+		err == nil && after.Labels[v1alpha1.LabelPowerProfile] != want:
+		row.Change = "kept: others wrote its label"
+	case err != nil:
 		p.failures++
 		row.Change = "refused: " + because(err)
 	}
 }
 
-// patch writes the label, or removes it, unless it has changed since the node was read. Kubelets write to
-// their nodes all the time, so a conflict alone says nothing.
-func (p *profiler) patch(ctx context.Context, n *v1.Node, value *string) error {
-	options := metav1.PatchOptions{FieldManager: profileOwner}
-	if p.dryRunServer {
-		options.DryRun = []string{metav1.DryRunAll}
+// apply has a node carry the label, or not if it is "". What others have written stays, without --overwrite. A node
+// that is gone, and perhaps made anew, is left alone.
+func (p *profiler) apply(ctx context.Context, n *v1.Node, label string) (*v1.Node, error) {
+	nodes, o := p.client.CoreV1().Nodes(), p.options()
+	if label == "" && p.overwrite { // applying nothing takes off what was applied, and nothing else
+		return nodes.Patch(ctx, n.Name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelPowerProfile),
+			metav1.PatchOptions{FieldManager: o.FieldManager, DryRun: o.DryRun})
 	}
-	label := n.Labels[v1alpha1.LabelPowerProfile]
-	return kube.Retry(retry.DefaultRetry, apierrors.IsConflict, func() error {
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"resourceVersion": n.ResourceVersion, "labels": map[string]*string{v1alpha1.LabelPowerProfile: value},
-		}})
-		if err != nil {
-			return err
-		}
-		_, conflict := p.client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, options)
-		if !apierrors.IsConflict(conflict) {
-			return conflict
-		}
-		if n, err = p.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		if n.Labels[v1alpha1.LabelPowerProfile] != label {
-			return errors.New("its label has changed meanwhile")
-		}
-		return conflict
-	})
+	with := corev1.Node(n.Name).WithUID(n.UID)
+	if label != "" {
+		with.WithLabels(map[string]string{v1alpha1.LabelPowerProfile: label})
+	}
+	return nodes.Apply(ctx, with, o)
 }
 
-// wroteLabel reports whether this command was the last to write a node's label.
-func wroteLabel(n *v1.Node) bool {
-	return slices.ContainsFunc(n.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
-		if m.Manager != profileOwner || m.FieldsV1 == nil {
-			return false
-		}
-		var fields struct {
-			Metadata struct {
-				Labels map[string]any `json:"f:labels"`
-			} `json:"f:metadata"`
-		}
-		if err := json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields); err != nil {
-			return false
-		}
-		_, ours := fields.Metadata.Labels["f:"+v1alpha1.LabelPowerProfile]
-		return ours
-	})
+func (p *profiler) options() metav1.ApplyOptions {
+	o := metav1.ApplyOptions{FieldManager: profileOwner, Force: p.overwrite}
+	if p.dryRunServer {
+		o.DryRun = []string{metav1.DryRunAll}
+	}
+	return o
 }
 
 func (p *profiler) tense(done, could string) string {

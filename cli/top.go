@@ -43,6 +43,8 @@ type drawn struct {
 	Stale       bool           `json:"stale"`
 	Implausible bool           `json:"implausible,omitempty"`
 	PowerState  string         `json:"powerState,omitempty"` // of a node whose machine is not awake
+	Celsius     *float64       `json:"celsius,omitempty"`
+	TooHot      bool           `json:"tooHot,omitempty"`
 }
 
 var topOrders = map[string]func(a, b *drawn) int{
@@ -75,8 +77,9 @@ func newTopOf(t terminal, kind string) *cobra.Command {
 		Short:   "Show what " + kind + " draw now, with source, quality and age",
 		Long: "Show what " + kind + ` draw now at the node, without PUE, with the source of the figure, its quality and
 its age. What is older than 45 seconds is marked as stale: nothing is decided by it. Of nodes, "implausible" marks what
-a model of the hardware contradicts, "guest of" a virtual machine whose host's figure includes its own, and "asleep",
-"booting" or "stopping" a machine that is not awake. In a federation, CLUSTER/NODE is a node of another cluster; pods
+a model of the hardware contradicts, "guest of" a virtual machine whose host's figure includes its own, "asleep",
+"booting" or "stopping" a machine that is not awake, and "too hot" one above the temperature of its PowerProfile, which
+takes no pods. In a federation, CLUSTER/NODE is a node of another cluster; pods
 are those of the cluster that is asked.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t, kind) },
@@ -137,10 +140,15 @@ func (c *centralUnit) nodes(ctx context.Context) ([]drawn, error) {
 	}
 	all := []drawn{}
 	for _, n := range slices.Concat(answer.Nodes, answer.Members) {
-		all = append(all, aged(drawn{
+		d := drawn{
 			Name: n.Node, Host: n.Host, Watts: n.Watts, Source: n.Source, Quality: n.Quality, AsOf: n.AsOf,
 			Implausible: n.Implausible, PowerState: n.PowerState,
-		}, now))
+		}
+		if !n.Temperature.AsOf.IsZero() {
+			d.Celsius = new(float64(n.Temperature.Celsius))
+			_, d.TooHot = n.Temperature.Refuses(now)
+		}
+		all = append(all, aged(d, now))
 	}
 	return all, nil
 }
@@ -192,6 +200,9 @@ func (d *drawn) age() string {
 	if d.PowerState != "" {
 		marks = append(marks, d.PowerState)
 	}
+	if d.TooHot {
+		marks = append(marks, "too hot")
+	}
 	return strings.TrimSpace(text + " " + strings.Join(marks, ", "))
 }
 
@@ -206,20 +217,23 @@ type powerList struct {
 
 // Text shows the list as kubectl top does.
 func (l *powerList) Text(bool, bool) string {
-	t := report.Heads(8, "NAMESPACE", "POD", "NODE", "WATTS", "IDLE", "SOURCE", "QUALITY", "AGE")
+	t := report.Heads(9, "NAMESPACE", "POD", "NODE", "WATTS", "IDLE", "°C", "SOURCE", "QUALITY", "AGE")
 	if !l.pods {
 		t.Columns[2].Name, t.Columns[4].Name = "", ""
 		t.Columns[1].Name = "NODE"
 	}
+	if !slices.ContainsFunc(l.Items, func(d drawn) bool { return d.Celsius != nil }) {
+		t.Columns[5].Name = ""
+	}
 	if !l.namespaces {
 		t.Columns[0].Name = ""
 	}
-	for _, c := range []*report.Column{&t.Columns[3], &t.Columns[4]} {
+	for _, c := range []*report.Column{&t.Columns[3], &t.Columns[4], &t.Columns[5]} {
 		c.Show = func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 	}
 	for i := range l.Items {
 		d := &l.Items[i]
-		t.Add(printable(d.Namespace), printable(d.Name), printable(d.Node), d.Watts, d.IdleWatts,
+		t.Add(printable(d.Namespace), printable(d.Name), printable(d.Node), d.Watts, d.IdleWatts, d.Celsius,
 			printable(d.Source), d.Quality, d.age())
 	}
 	return t.Plain()
@@ -228,11 +242,11 @@ func (l *powerList) Text(bool, bool) string {
 // CSV writes everything that is known.
 func (l *powerList) CSV(w io.Writer) error {
 	t := report.Sheet("namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of",
-		"age_s", "stale", "implausible", "power_state", "host")
+		"age_s", "stale", "implausible", "power_state", "host", "celsius", "too_hot")
 	for i := range l.Items {
 		d := &l.Items[i]
 		t.Add(d.Namespace, d.Name, d.Node, d.Owner, d.Watts, d.IdleWatts, d.Source, d.Quality, d.AsOf, d.AgeSeconds,
-			d.Stale, d.Implausible, d.PowerState, d.Host)
+			d.Stale, d.Implausible, d.PowerState, d.Host, d.Celsius, d.TooHot)
 	}
 	return t.CSV(w)
 }

@@ -159,6 +159,7 @@ func (u *unit) addIntake(p *process) error {
 			l := envelope(node, ledger.Seen{})
 			return l.Modelled && power > intake.Tolerance*l.MaxPower || u.batches.Implausible(node)
 		},
+		Hottest: func(node string) energy.Celsius { return p.objects.View().Hottest(p.nodes.Node(node)) },
 	})
 	u.ledger.OnBooked(u.live.Booked)
 	return p.registry.Register(panics.Collector(p.log,

@@ -36,9 +36,6 @@ func (g *Integrator) Resume(last Reading) {
 	g.last.Quality = g.quality
 }
 
-// Break makes the next reading begin a new run.
-func (g *Integrator) Break() { g.broken = true }
-
 // Next returns the reading at an instant at which the meter shows w. Samples that are not later than the last are
 // ignored: the last reading comes again. So are samples that are no power, and the next good one begins a new run; a
 // meter had better leave such out.

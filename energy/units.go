@@ -14,6 +14,9 @@ type Watts float64
 // Grams is a mass of emitted CO2 equivalents.
 type Grams float64
 
+// Celsius is a temperature in degrees.
+type Celsius float64
+
 // JoulesPerKWh is how many make the unit that electricity is billed in.
 const JoulesPerKWh = 3.6e6
 

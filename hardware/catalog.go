@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +34,7 @@ type Catalog struct {
 
 	warnings    []string
 	errors      map[string]*Errors // of profiles, by what they rest on
-	generations []generation
+	generations []Generation
 	cpus        map[string]string // spellings of a name → key of CPUs; "" where several models share one
 	gpus        map[string]string
 	instances   map[string]map[string]string // provider → type in lower case → type
@@ -72,12 +71,6 @@ type CPU struct {
 	// What it rests on: model (results of this one), TDP and generation (results of that), TDP, threads (watts of its
 	// generation by the thread), family, or stand-in (watts of another generation); "": it was written by hand.
 	basis string
-}
-
-// generation names the architecture of CPUs whose models have no profile of their own.
-type generation struct {
-	names        *regexp.Regexp // whole, as cpuSpellings has them
-	architecture string
 }
 
 // GPU is the power model of one board.

@@ -310,7 +310,7 @@ func (c *Catalog) mapped(model string) string {
 	}
 	for _, g := range c.generations {
 		if g.names.MatchString(Spell(model)) {
-			return g.architecture
+			return g.Architecture
 		}
 	}
 	return model

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +45,7 @@ func (d *detection) gpu() bool {
 		}
 		return false
 	default:
-		k.GPUModel, d.kind.GPUFrom = strings.Join(compact(f.models), mix), f.from
+		k.GPUModel, d.kind.GPUFrom = joined(f.models), f.from
 		if f.share != 1 {
 			k.GPUShare = f.share
 		}
@@ -67,12 +66,12 @@ func (d *detection) noGPU() bool {
 	return d.gpus == 0
 }
 
-// compact leaves one of equal models, unless there are others: their mean depends on how many there are of each.
-func compact(models []string) []string {
-	if len(slices.Compact(slices.Clone(models))) == 1 {
-		return models[:1]
+// joined names the boards of a sorted list. Of unlike ones, the mean depends on how many there are of each.
+func joined(models []string) string {
+	if models[0] == models[len(models)-1] {
+		return models[0]
 	}
-	return models
+	return strings.Join(models, mix)
 }
 
 // findGPU asks everything that may name GPUs, in order. unknown reports that one did, and that the catalogue does not

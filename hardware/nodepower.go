@@ -1,10 +1,10 @@
 package hardware
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/energy"
 )
@@ -12,31 +12,13 @@ import (
 // ParseNodePower reads the idle and full power of one node as Compute Gardener's environment NODE_POWER_CONFIG_<node>
 // has it: "idle:50,max:300", in watts.
 func ParseNodePower(text string) (idle, full energy.Watts, err error) {
-	values := map[string]energy.Watts{}
-	for part := range strings.SplitSeq(text, ",") {
-		key, number, _ := strings.Cut(part, ":")
-		key = strings.TrimSpace(key)
-		if _, twice := values[key]; twice {
-			return 0, 0, fmt.Errorf("node power %s: %s appears twice", quoted(text), key)
-		}
-		if key != "idle" && key != "max" {
-			return 0, 0, fmt.Errorf("node power %s: want idle:watts,max:watts", quoted(text))
-		}
-		w, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("node power %s: %s is not a number of watts", quoted(text), key)
-		}
-		values[key] = energy.Watts(w)
+	var p struct{ Idle, Max *energy.Watts }
+	err = yaml.UnmarshalStrict([]byte("{"+strings.ReplaceAll(text, ":", ": ")+"}"), &p)
+	if err != nil || p.Idle == nil || p.Max == nil || *p.Max <= 0 {
+		return 0, 0, fmt.Errorf("node power %s: want idle:watts,max:watts, and more than 0 as max", quoted(text))
 	}
-	if len(values) != 2 {
-		return 0, 0, fmt.Errorf("node power %s: want both idle and max", quoted(text))
-	}
-	idle, full = values["idle"], values["max"]
-	if full <= 0 {
-		return 0, 0, errors.New("node power: max is not above 0 W")
-	}
-	if err := checkPower(idle, full); err != nil {
+	if err := checkPower(*p.Idle, *p.Max); err != nil {
 		return 0, 0, fmt.Errorf("node power %s: %w", quoted(text), err)
 	}
-	return idle, full, nil
+	return *p.Idle, *p.Max, nil
 }

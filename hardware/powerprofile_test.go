@@ -76,13 +76,13 @@ func TestParseNodePower(t *testing.T) {
 		"max: 300.5, idle: 50": {idle: 50, full: 300.5},
 		"idle:0,max:5":         {full: 5},
 		"":                     {wrong: "want idle:watts,max:watts"},
-		"idle:50":              {wrong: "want both"},
-		"idle:50,idle:60":      {wrong: "twice"},
+		"idle:50":              {wrong: "want idle:watts,max:watts"},
+		"idle:50,idle:60":      {wrong: "want idle:watts,max:watts"},
 		"idle:50,max:40":       {wrong: "max power is 40"},
 		"idle:-1,max:40":       {wrong: "idle power is -1"},
-		"idle:NaN,max:40":      {wrong: "idle power is NaN"},
-		"idle:x,max:40":        {wrong: "idle is not a number"},
-		"idle:0,max:0":         {wrong: "not above 0"},
+		"idle:NaN,max:40":      {wrong: "want idle:watts,max:watts"},
+		"idle:x,max:40":        {wrong: "want idle:watts,max:watts"},
+		"idle:0,max:0":         {wrong: "more than 0 as max"},
 		"idle:1,max:2,gpu:3":   {wrong: "want idle:watts,max:watts"},
 	} {
 		idle, full, err := ParseNodePower(text)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,14 +15,15 @@ import (
 // made is a catalogue of one model and one generation.
 func made(t *testing.T) *Catalog {
 	t.Helper()
-	c, err := FromTables(fstest.MapFS{
-		"hardware.yaml": {Data: []byte("gpuProfiles: {}\ncpuProfiles: {Board: {idlePower: 1, maxPower: 2}}\n")},
-		"errors.csv":    {Data: []byte("basis,results,idleErrorMedian,maxErrorMedian\nmodel,12,0.3,0.4\n")},
-		"architectures.csv": {Data: []byte("architecture,names,idleWattsPerThread,maxWattsPerThread,basis,source\n" +
-			`Made Lake,made lake \d{4},1,3,threads,made up` + "\n")},
-		"cpus.csv":      {Data: []byte("cpu,cores,idleWatts,maxWatts,basis,from\nMade Lake 1234,8,40,200,model,5\n")},
-		"instances.csv": {Data: []byte("provider,type,vcpus,memoryGiB,architectures,gpu,gpus\n")},
-	})
+	tables := &Tables{
+		Errors:      []*Errors{{Basis: "model", Results: 12, IdleMedian: 0.3, FullMedian: 0.4}},
+		Generations: []Generation{{Models: `made lake \d{4}`, Architecture: "Made Lake"}},
+		CPUs: map[string]TableCPU{
+			"Made Lake":      {CPU{IdlePower: 1, MaxPower: 3, NumCores: 1, ThreadsPerCore: 1}, "threads"},
+			"Made Lake 1234": {CPU{IdlePower: 40, MaxPower: 200, NumCores: 8}, "model"},
+		},
+	}
+	c, err := tables.Catalog([]byte("cpuProfiles: {Board: {idlePower: 1, maxPower: 2}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestReadResultsRefuses(t *testing.T) {
 	}
 }
 
-// The errors that profiles carry are those of errors.csv; here is what the bundled catalogue, made of all results,
+// The errors that profiles carry are those of tables.json; here is what the bundled catalogue, made of all results,
 // leaves of the newest ones. More than that on results that it knows means that the tables are broken.
 func TestScoreOfSPECpower(t *testing.T) {
 	text, err := grid.ReadFile("../../shared/data/power/ccf/SPECpower-2023-05-23.csv.gz")

@@ -3,7 +3,6 @@ package hardware
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +17,8 @@ var ToldLabels = []string{
 	v1alpha1.LabelGPUCount, v1alpha1.LabelMachine, v1alpha1.LabelCloud, v1alpha1.LabelInstanceType,
 }
 
-// Labels returns the labels of a node whose agent tells h. What cannot be a label is left out.
+// Labels returns the labels of a node whose agent tells h, which may be anything. What cannot be a label, or a number
+// of processors and boards, is left out.
 func Labels(h *batch.Hardware) map[string]string {
 	labels := map[string]string{}
 	name := func(key, value string) {
@@ -27,7 +27,7 @@ func Labels(h *batch.Hardware) map[string]string {
 		}
 	}
 	number := func(key string, value int) {
-		if value > 0 {
+		if value > 0 && value <= 1<<16 {
 			labels[key] = strconv.Itoa(value)
 		}
 	}
@@ -63,10 +63,6 @@ func labelValue(name string) string {
 
 // Untold returns the labels of a node without those that its agent's word stands in.
 func Untold(labels map[string]string) map[string]string {
-	told := func(key string) bool { _, is := labels[key]; return is }
-	if !slices.ContainsFunc(ToldLabels, told) {
-		return labels
-	}
 	labels = maps.Clone(labels)
 	for _, key := range ToldLabels {
 		delete(labels, key)

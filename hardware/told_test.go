@@ -104,6 +104,15 @@ func TestToldHardware(t *testing.T) {
 		"an unknown CPU": {
 			told: batch.Hardware{CPU: "Loongson-3A5000"}, node: node{cpus: 4, memory: gb}, note: "Loongson-3A5000",
 		},
+		"nonsense": {
+			told: batch.Hardware{
+				CPU: "\x00a\nb ü", Sockets: 1 << 17, Cores: -1, Product: strings.Repeat("p", 99),
+				GPUs: map[string]int{"\x7f": -1},
+			},
+			node:   node{cpus: 4, memory: gb},
+			labels: map[string]string{v1alpha1.LabelCPUModel: "a-b", v1alpha1.LabelMachine: strings.Repeat("p", 63)},
+			note:   "a-b",
+		},
 	} {
 		labels := Labels(&c.told)
 		for key, value := range labels {

@@ -213,7 +213,10 @@ func readProfile(it *item, p *v1alpha1.PowerProfile) {
 		it.refuse(err)
 		return
 	}
-	node := &NodeProfile{Profile: *profile, Selector: p.Spec.NodeSelector, PUE: pue, Benchmarks: hardware.Benchmarks(p)}
+	node := &NodeProfile{
+		Profile: *profile, Selector: p.Spec.NodeSelector, PUE: pue, Benchmarks: hardware.Benchmarks(p),
+		Hottest: energy.Celsius(p.Spec.MaxTemperatureCelsius),
+	}
 	for _, b := range p.Spec.Benchmarks {
 		// Where a knowledge base tells work on GPUs apart, this profile does not.
 		if onGPU := hardware.OnGPU(b.Class); node.Benchmarks[onGPU] == (energy.Benchmark{}) {

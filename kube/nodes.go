@@ -86,6 +86,20 @@ func (v *View) Trusted(n *v1.Node) *energy.Profile {
 	return profile
 }
 
+// Hottest returns how hot a node may be and take pods, as its PowerProfile says; 0: there is no limit, or no node.
+func (v *View) Hottest(n *v1.Node) energy.Celsius {
+	if n == nil {
+		return 0
+	}
+	profile := v.facts(n).profile
+	for _, p := range v.profiles {
+		if &p.Profile == profile {
+			return p.Hottest
+		}
+	}
+	return 0
+}
+
 // Hardware returns the power profile of a node, or nil, and what told it, for people.
 func (v *View) Hardware(n *v1.Node) (profile *energy.Profile, from string) {
 	f := v.facts(n)

@@ -210,3 +210,28 @@ func TestPodsLackWhatTheyAskFor(t *testing.T) {
 		}
 	}
 }
+
+// The limit of a temperature is that of the PowerProfile that is the node's, and of no other.
+func TestHottest(t *testing.T) {
+	c := hardwareContents(t, 300)
+	c.Profiles[0].Hottest = 70
+	c.Profiles = append(c.Profiles, &NodeProfile{
+		Profile: energy.Profile{Name: "rack", Idle: 10, Max: 20, Sleep: 10}, Selector: map[string]string{"rack": "1"},
+		Hottest: 85,
+	})
+	v := viewOf(t, c)
+	for _, tc := range []struct {
+		labels map[string]string
+		want   energy.Celsius
+	}{
+		{map[string]string{"rack": "1"}, 85},
+		{map[string]string{"rack": "1", v1alpha1.LabelPowerProfile: "small"}, 70},
+		{nil, 70},
+		{map[string]string{v1alpha1.LabelPowerProfile: "gone"}, 0},
+		{map[string]string{v1.LabelInstanceTypeStable: "m5.large"}, 0}, // its hardware is known, and so not the default's
+	} {
+		if got := v.Hottest(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: tc.labels}}); got != tc.want {
+			t.Errorf("%v: %v, want %v", tc.labels, got, tc.want)
+		}
+	}
+}

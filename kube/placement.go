@@ -24,6 +24,7 @@ type Placement struct {
 	Settings *policy.Settings
 	// Live is what nodes draw now; of others it is what the hybrid scheduler's monitor wrote on them.
 	Live map[string]energy.Watts
+	Hot  map[string]sched.Heat // nodes that are too hot
 }
 
 // Ranked is a node that could take the pod. What running it there adds is estimated from the power profile.
@@ -47,6 +48,9 @@ func (p *Placement) Consider(n *v1.Node, load *Load) (node *sched.Node, why stri
 		return nil, "not enough " + lacking
 	}
 	if why, ok := p.Job.Admits(&found, p.Settings.MaxPower, p.Settings.MinEfficiency); !ok {
+		return nil, why
+	}
+	if why, hot := p.Hot[n.Name].Refuses(p.Now); hot {
 		return nil, why
 	}
 	return &found, ""

@@ -46,6 +46,7 @@ type NodeProfile struct {
 	energy.Profile
 	Selector   map[string]string // labels of its nodes
 	PUE        float64           // 0: that of the site
+	Hottest    energy.Celsius    // that its nodes may be and take pods; 0: there is no limit
 	Benchmarks map[string]energy.Benchmark
 }
 

@@ -29,6 +29,8 @@ type Booking struct {
 	Agentless bool
 	// Power is Asleep or Booting where the node's machine was not awake: what no consumer used is charged to that.
 	Power Kind
+	// Temperature is how hot the node was when the batch was received, as its agent says; nil: not known.
+	Temperature *energy.Celsius
 	// Forward is what the store's outbox keeps of it, by [Booking.Pack]; nil: it is not forwarded.
 	Forward []byte
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
@@ -23,6 +24,8 @@ type Store interface {
 	Query(ctx context.Context, q *Query) (*Answer, error)
 	// Series returns the power of what a query selects, window by window; GroupBy is ignored.
 	Series(ctx context.Context, q *Query) ([]Point, error)
+	// Temperatures returns how hot nodes were, or one that is named, hour by hour.
+	Temperatures(ctx context.Context, from, to time.Time, node string) ([]Temperature, error)
 	Record(ctx context.Context, records []Record) error
 	Records(ctx context.Context, q *RecordQuery) ([]Record, error)
 	// Keep drops what is older than it is kept for. A clock that is far ahead of what was booked is not believed.
@@ -65,6 +68,15 @@ func (s Seen) Add(now Seen) Seen {
 		Made: s.Made, Cores: cmp.Or(s.Cores, now.Cores), GPUs: cmp.Or(s.GPUs, now.GPUs),
 		Bytes: cmp.Or(s.Bytes, now.Bytes),
 	}
+}
+
+// Temperature is how hot a node was in an hour, as its agent told with each batch.
+type Temperature struct {
+	Hour    time.Time      `json:"hour"` // its beginning
+	Node    string         `json:"node"`
+	Mean    energy.Celsius `json:"meanCelsius"`
+	Max     energy.Celsius `json:"maxCelsius"`
+	Samples int64          `json:"samples"`
 }
 
 // Retention says for how long things are kept. 0: for good.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/mincost"
+	"github.com/kubenergy/kubenergy/mincost/mincosttest"
 )
 
 // sizings are what a share of a device may count as when a whole one counts as 6,000: of no set of shares that fit on
@@ -164,7 +165,7 @@ func (c *openbCluster) byPrices(t *testing.T) (p openbPlacement, bound energy.Wa
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := packed.Certify(&problem); err != nil {
+	if err := mincosttest.Certify(&problem, packed); err != nil {
 		t.Fatal(err)
 	}
 	waiting := make([][]int, len(c.shapes)) // pods by shape

@@ -32,9 +32,10 @@ func newClient(o *PushOptions) (*central.Client, error) {
 	})
 }
 
-// send makes one request and returns the acknowledgement, which is yet to be compared with the batch. A panic is a
-// failure: what the central unit answers does not end metering.
-func (p *poster) send(ctx context.Context, b *batch.Batch, hardware string) (ack *batch.Ack, err error) {
+// send makes one request and returns the acknowledgement, which is yet to be compared with the batch. What is told of
+// the node are headers, where it is not empty. A panic is a failure: what the central unit answers does not end
+// metering.
+func (p *poster) send(ctx context.Context, b *batch.Batch, told map[string]string) (ack *batch.Ack, err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			p.zip = nil // whatever state it is in
@@ -46,8 +47,10 @@ func (p *poster) send(ctx context.Context, b *batch.Batch, hardware string) (ack
 		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
 	}
 	header := map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
-	if hardware != "" {
-		header[batch.HardwareHeader] = hardware
+	for name, value := range told {
+		if value != "" {
+			header[name] = value
+		}
 	}
 	answer, err := p.client.Do(ctx, &central.Request{
 		Method: http.MethodPost, Body: body, Most: batch.MaxAckBytes, Header: header,

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
@@ -32,6 +33,8 @@ type PushOptions struct {
 
 	// Hardware, if set, returns what the node is made of. It is told with the first batch, and each hour again.
 	Hardware func() *batch.Hardware
+	// Temperature, if set, returns how hot the node is, once for each time that it was read; nil: there is no news.
+	Temperature func() *energy.Celsius
 
 	transport http.RoundTripper // of tests
 }
@@ -214,11 +217,16 @@ func (p *Pusher) drain(ctx context.Context, all bool) error {
 
 // send delivers one batch.
 func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
-	hardware := ""
+	hardware, temperature := "", ""
 	if p.opts.Hardware != nil && time.Since(p.told) >= tellAgain {
 		hardware = batch.EncodeHardware(p.opts.Hardware())
 	}
-	ack, err := p.post.send(ctx, b, hardware)
+	if p.opts.Temperature != nil {
+		temperature = batch.EncodeTemperature(p.opts.Temperature())
+	}
+	ack, err := p.post.send(ctx, b, map[string]string{
+		batch.HardwareHeader: hardware, batch.TemperatureHeader: temperature,
+	})
 	if err != nil {
 		return err
 	}

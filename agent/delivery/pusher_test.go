@@ -667,6 +667,36 @@ func TestHardwareIsTold(t *testing.T) {
 	})
 }
 
+// How hot the node is is told with a batch wherever there is news of it.
+func TestTemperatureIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		m := meter(t, QueueOptions{}, PushOptions{
+			Temperature: func() *energy.Celsius {
+				if minutes := int(time.Since(began).Minutes()); minutes != 1 {
+					return new(energy.Celsius(70 + minutes))
+				}
+				return nil
+			},
+		})
+		told := map[string]int{}
+		var lock sync.Mutex
+		m.pusher.post.client = clientOf(t, wire{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			lock.Lock()
+			defer lock.Unlock()
+			told[r.Header.Get(batch.TemperatureHeader)]++
+			m.sink.ServeHTTP(w, r)
+		})})
+		m.run(func(context.Context) {
+			m.seconds(170)
+		})
+		if len(told) != 3 || told["70.0"] < 3 || told[""] < 3 || told["72.0"] < 3 {
+			t.Errorf("told: %v", told)
+		}
+		m.exact()
+	})
+}
+
 func clientOf(t *testing.T, transport http.RoundTripper) *central.Client {
 	client, err := newClient(&PushOptions{URL: "http://sink.example/batches", transport: transport})
 	if err != nil {

@@ -158,7 +158,7 @@ func (e *Exporter) appendStatus(t *text) {
 	}
 	for _, s := range e.temperatures {
 		t.sample("kubenergy_node_temperature_celsius", e.labels("chip", s.Chip, "sensor", s.Sensor),
-			"").float(s.Celsius)
+			"").float(float64(s.Celsius))
 	}
 
 	t.head("kubenergy_agent_build_info", "Version of the agent.")

@@ -17,6 +17,7 @@ type Board struct {
 	At          time.Duration  `json:"at"` // since boot
 	Millijoules *uint64        `json:"mJ,omitempty"`
 	Milliwatts  *uint32        `json:"mW,omitempty"`
+	Celsius     *uint32        `json:"C,omitempty"`
 	Parts       []Part         `json:"parts"`
 	Reading     energy.Reading `json:"-"` // of its counter, or of its power over time, as a meter makes it
 }

@@ -54,7 +54,7 @@ func readCPUs(h *batch.Hardware, cpuinfo string) {
 		if strings.TrimSpace(key) == "flags" {
 			h.Virtual = h.Virtual || slices.Contains(strings.Fields(value), "hypervisor")
 		}
-		switch value = ascii(value); strings.TrimSpace(key) {
+		switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
 		case "processor":
 			h.Threads++
 		case "model name":
@@ -89,31 +89,16 @@ var armParts = map[string]string{
 	"0x41 0xd4f": "ARM Neoverse V2", "0xc0 0xac3": "AmpereOne", "0xc0 0xac4": "AmpereOne",
 }
 
-// readGPUs counts boards by the names that NVIDIA's and AMD's drivers have for them. Those of a maker whose driver is
-// not there are called by their PCI numbers: that a board is there is known, and what it draws is not.
+// readGPUs counts boards by the names that NVIDIA's and AMD's drivers have for them. One without its driver does no
+// work.
 func readGPUs(h *batch.Hardware, proc, sys string) {
-	devices, _ := filepath.Glob(filepath.Join(sys, "bus/pci/devices/*")) // the pattern is a valid one
-	for _, dir := range devices {
-		vendor, class := readText(dir, "vendor"), readText(dir, "class")
-		if !strings.HasPrefix(class, "0x03") && !strings.HasPrefix(class, "0x12") { // displays, accelerators
-			continue
+	// The patterns are valid ones.
+	nvidia, _ := filepath.Glob(filepath.Join(proc, "driver/nvidia/gpus/*/information"))
+	amd, _ := filepath.Glob(filepath.Join(sys, "bus/pci/devices/*/product_name"))
+	for _, path := range append(nvidia, amd...) {
+		if model := strings.TrimSpace(strings.TrimPrefix(readText(path), "Model:")); model != "" {
+			h.GPUs[model]++
 		}
-		model := ""
-		switch vendor {
-		case "0x10de":
-			_, model, _ = strings.Cut(readText(proc, "driver/nvidia/gpus", filepath.Base(dir), "information"), "Model:")
-			model = strings.TrimSpace(model)
-		case "0x1002":
-			if model = readText(dir, "product_name"); model == "" && strings.HasPrefix(class, "0x0300") {
-				continue // part of a CPU
-			}
-		default: // of the board, or part of a CPU
-			continue
-		}
-		if model == "" {
-			model = "PCI " + strings.TrimPrefix(vendor, "0x") + ":" + strings.TrimPrefix(readText(dir, "device"), "0x")
-		}
-		h.GPUs[model]++
 	}
 }
 
@@ -121,17 +106,5 @@ func readGPUs(h *batch.Hardware, proc, sys string) {
 func readText(path ...string) string {
 	text, _ := os.ReadFile(filepath.Join(path...)) // what is not known is left out
 	line, _, _ := strings.Cut(string(text), "\n")
-	return ascii(line)
-}
-
-const maxName = 128 // bytes that are told
-
-// ascii returns a name with blanks in the place of what no header can have.
-func ascii(name string) string {
-	return strings.TrimSpace(strings.Map(func(c rune) rune {
-		if c < ' ' || c > '~' {
-			return ' '
-		}
-		return c
-	}, name[:min(len(name), maxName)]))
+	return strings.Trim(line, " \t\x00")
 }

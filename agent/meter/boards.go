@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	boardMax  = energy.Watts(5_000)
-	maxBoards = 64
+	boardMax   = energy.Watts(5_000)
+	maxCelsius = 200
+	maxBoards  = 64
 )
 
 // Boards makes readings of what is read of boards with GPUs: of their energy counters, or of their power where they
@@ -41,6 +42,17 @@ func (b *Boards) Domains() []energy.Domain { return b.domains }
 
 // Boards returns those that the last Read read.
 func (b *Boards) Boards() []gpu.Board { return b.known }
+
+// Temperatures appends those of boards that were read lately. It may be called beside Read.
+func (b *Boards) Temperatures(now time.Duration, into []Temperature) []Temperature {
+	latest, _ := b.latest()
+	for i := range latest {
+		if board := &latest[i]; board.Celsius != nil && now-board.At <= b.stale {
+			into = append(into, Temperature{Chip: b.name, Sensor: board.ID, Celsius: energy.Celsius(*board.Celsius)})
+		}
+	}
+	return into
+}
 
 // Resume implements Meter.
 func (b *Boards) Resume(last []energy.Reading) { b.resumed = append(b.resumed, last...) }

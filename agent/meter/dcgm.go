@@ -32,6 +32,7 @@ func NewDCGM(c Config, log *slog.Logger) (*Boards, error) {
 const (
 	dcgmEnergy      = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" // mJ
 	dcgmPower       = "DCGM_FI_DEV_POWER_USAGE"              // W
+	dcgmTemperature = "DCGM_FI_DEV_GPU_TEMP"                 // °C
 	dcgmUtilization = "DCGM_FI_DEV_GPU_UTIL"                 // %; not of instances
 	dcgmActive      = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"        // share; also of instances
 	dcgmMemory      = "DCGM_FI_DEV_FB_USED"                  // MB
@@ -39,7 +40,7 @@ const (
 	dcgmBlank = math.MaxInt64 - 100 // this and more stand for: there is no value
 )
 
-var dcgmFields = []string{dcgmEnergy, dcgmPower, dcgmUtilization, dcgmActive, dcgmMemory}
+var dcgmFields = []string{dcgmEnergy, dcgmPower, dcgmTemperature, dcgmUtilization, dcgmActive, dcgmMemory}
 
 func readDCGM(body io.Reader) (page, error) {
 	var p page
@@ -99,6 +100,8 @@ func useDCGM(boards *[]gpu.Board, s *sample, v float64) error {
 		b.Millijoules = new(uint64(v))
 	case s.name == dcgmPower:
 		b.Milliwatts = new(uint32(math.Round(min(v*1000, math.MaxUint32)))) // so much is no power to a meter
+	case s.name == dcgmTemperature:
+		b.Celsius = new(uint32(min(v, maxCelsius)))
 	case s.name == dcgmActive:
 		part.Busy = v
 	case s.name == dcgmUtilization && math.IsNaN(part.Busy):

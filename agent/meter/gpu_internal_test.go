@@ -88,19 +88,28 @@ func TestNVML(t *testing.T) {
 			t.Errorf("%+v: %.1f W, want %v of %s", later[i], watts, want, name)
 		}
 	}
+	shown := []Temperature{
+		{"nvml", "GPU-AAAAAAAA-0000-4000-8000-000000000000", 78}, {"nvml", "GPU-bbbbbbbb-0000-4000-8000-000000000001", 41},
+	}
+	if got := m.Temperatures(sinceBoot(), nil); !slices.Equal(got, shown) {
+		t.Errorf("temperatures: %v", got)
+	}
+	if old := m.Temperatures(sinceBoot()+time.Hour, nil); old != nil {
+		t.Errorf("temperatures of an hour ago: %v", old)
+	}
 	boards := slices.Clone(m.Boards())
 	for i := range boards {
 		boards[i].At, boards[i].Millijoules, boards[i].Reading = 0, nil, energy.Reading{}
 	}
 	want := []gpu.Board{
 		{
-			ID: "GPU-AAAAAAAA-0000-4000-8000-000000000000", Milliwatts: new(uint32(300_000)),
+			ID: "GPU-AAAAAAAA-0000-4000-8000-000000000000", Milliwatts: new(uint32(300_000)), Celsius: new(uint32(78)),
 			Parts: []gpu.Part{{SMs: 1, Busy: 0.9, Told: true, Uses: []gpu.Use{
 				{PID: 4101, SM: 0.6, Memory: 5 << 30}, {PID: 4102, SM: 0.3},
 			}}},
 		},
 		{
-			ID: "GPU-bbbbbbbb-0000-4000-8000-000000000001", Milliwatts: new(uint32(200_000)),
+			ID: "GPU-bbbbbbbb-0000-4000-8000-000000000001", Milliwatts: new(uint32(200_000)), Celsius: new(uint32(41)),
 			Parts: []gpu.Part{
 				{Instance: "2/0", SMs: 3. / 7, Busy: 1, Uses: []gpu.Use{{PID: 4103, Memory: 5 << 30}}},
 				{Instance: "9/0", SMs: 1. / 7},
@@ -248,6 +257,9 @@ DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-1",pod="b",namespace="n",
 	}
 	if b := dcgmPage(t, `DCGM_FI_DEV_POWER_USAGE{UUID="GPU-1"} 9e18`+"\n"); *b[0].Milliwatts != math.MaxUint32 {
 		t.Errorf("more power than there is: %d mW", *b[0].Milliwatts)
+	}
+	if b := dcgmPage(t, `DCGM_FI_DEV_GPU_TEMP{UUID="GPU-1"} 63`+"\n"); b[0].Celsius == nil || *b[0].Celsius != 63 {
+		t.Errorf("its temperature: %+v", b[0])
 	}
 	uids := `DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="a"} 1
 DCGM_FI_DEV_FB_USED{UUID="GPU-1",pod_uid="b"} 2

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,8 +75,21 @@ type wallSensor struct {
 // A Temperature is what a sensor shows.
 type Temperature struct {
 	Chip    string // the driver's name, as "coretemp"
-	Sensor  string // its label, as "Package id 0", or its key, as "temp1"
-	Celsius float64
+	Sensor  string // its label, as "Package id 0", or its key, as "temp1"; of a GPU that NVML or DCGM read, its UUID
+	Celsius energy.Celsius
+}
+
+// processors are the drivers of sensors in CPUs and GPUs. Others show the air, the board, its disks, or nothing.
+var processors = regexp.MustCompile(`^(coretemp|k10temp|zenpower|nouveau|radeon|nvml|dcgm)$|cpu|gpu|soc_thermal`)
+
+// Hottest returns what the hottest sensor of a CPU or a GPU shows; nil: there is none.
+func Hottest(all []Temperature) (most *energy.Celsius) {
+	for i := range all {
+		if t := &all[i]; processors.MatchString(t.Chip) && (most == nil || t.Celsius > *most) {
+			most = &t.Celsius
+		}
+	}
+	return most
 }
 
 type tempSensor struct {
@@ -333,8 +347,8 @@ func (h *Hwmon) Temperatures(into []Temperature) []Temperature {
 			continue
 		}
 		// Sensors without a probe show -128 or 255 degrees: no hardware survives those.
-		if v, err := parseInt(text); err == nil && v > -60_000 && v < 200_000 {
-			into = append(into, Temperature{Chip: s.chip, Sensor: s.sensor, Celsius: float64(v) / 1000})
+		if v, err := parseInt(text); err == nil && v > -60_000 && v < maxCelsius*1000 {
+			into = append(into, Temperature{Chip: s.chip, Sensor: s.sensor, Celsius: energy.Celsius(v) / 1000})
 		}
 	}
 	return into

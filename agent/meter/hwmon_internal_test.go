@@ -199,6 +199,17 @@ func TestHwmonTemperatures(t *testing.T) {
 	if got := h.Temperatures(nil); !slices.Equal(got, want) { // not the one of -128 °C, which has no probe
 		t.Errorf("have %v, want %v", got, want)
 	}
+	if most := Hottest(h.Temperatures(nil)); most == nil || *most != 55 {
+		t.Errorf("the hottest is at %v", most)
+	}
+	if most := Hottest([]Temperature{{"nvme", "Composite", 70}, {"acpitz", "temp1", 90}}); most != nil {
+		t.Errorf("a disk or the air makes the node %v hot", *most)
+	}
+	for _, chip := range []string{"k10temp", "cpu_thermal", "cpu0_thermal", "amdgpu", "nvml"} {
+		if most := Hottest([]Temperature{{"coretemp", "Core 0", -4}, {chip, "a", -3}, {chip, "b", -5}}); *most != -3 {
+			t.Errorf("with %s the hottest is at %v", chip, *most)
+		}
+	}
 	put(t, filepath.Join(root, "hwmon1/temp1_input"), "hot")
 	if got := h.Temperatures(nil); !slices.Equal(got, want[1:]) {
 		t.Errorf("have %v, want %v", got, want[1:])

@@ -133,6 +133,9 @@ func (l *library) board(device uintptr, id string) gpu.Board {
 		Millijoules: read[uint64](l, "nvmlDeviceGetTotalEnergyConsumption", device),
 		Milliwatts:  read[uint32](l, "nvmlDeviceGetPowerUsage", device),
 	}
+	if celsius := new(uint32); l.call("nvmlDeviceGetTemperature", device, uint32(0), celsius) == success {
+		b.Celsius = celsius // of the GPU itself, which sensor 0 is
+	}
 	mig, pending := new(uint32), new(uint32)
 	if l.call("nvmlDeviceGetMigMode", device, mig, pending) == success && *mig == 1 {
 		b.Parts = l.instances(device)

@@ -95,6 +95,12 @@ type PowerProfileSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MemoryWatts float64 `json:"memoryWatts,omitempty"`
+	// Degrees Celsius of the hottest sensor of its CPUs and GPUs, above which a node takes no pods that our scheduler
+	// places, until it is 5 degrees below; by default there is no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=150
+	MaxTemperatureCelsius int32 `json:"maxTemperatureCelsius,omitempty"`
 	// How many times the energy of the node itself the facility draws for it; by default that of its zone.
 	// +optional
 	// +kubebuilder:validation:Minimum=1

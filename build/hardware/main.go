@@ -4,8 +4,8 @@
 // some series run on, is not in those lists; it is said below, as the clouds document it.
 //
 // It also builds the catalogue without the results of the last two years, scores it on them, shows the errors of each
-// kind of profile, and writes them into errors.csv. It runs where the data lie beside the project; the tables are
-// checked in because they rarely do.
+// kind of profile, and writes them beside. It runs where the data lie beside the project; tables.json is checked in
+// because they rarely do.
 package main
 
 import (
@@ -25,11 +25,10 @@ import (
 
 const data = "../../shared/data/power"
 
-const attribution = `# Derived from SPECpower_ssj2008 results and instance tables of Cloud Carbon Footprint,
-# github.com/cloud-carbon-footprint/ccf-coefficients at b0032d92, Copyright Thoughtworks, Inc., Apache License 2.0, and
-# TDPs of CodeCarbon, github.com/mlco2/codecarbon at b05965e4, MIT License; rearranged, and extended as build/hardware
-# says. Do not edit.
-`
+const attribution = "Derived from SPECpower_ssj2008 results and instance tables of Cloud Carbon Footprint, " +
+	"github.com/cloud-carbon-footprint/ccf-coefficients at b0032d92, Copyright Thoughtworks, Inc., Apache License 2.0, " +
+	"and TDPs of CodeCarbon, github.com/mlco2/codecarbon at b05965e4, MIT License; rearranged, and extended as " +
+	"build/hardware says. Do not edit."
 
 // cpuOf says which architecture the CPU names of the instance tables belong to. The first pattern that fits counts.
 var cpuOf = []struct {
@@ -140,12 +139,13 @@ var gpus = []struct {
 	{"azure", regexp.MustCompile(`^N[CDPV]`), "?", 0},
 }
 
-// instance is one row of instances.csv.
+// instance is a type of virtual machine.
 type instance struct {
 	provider, name string
 	cpus           int64
 	gib            float64
 	architectures  []string // several: any of them may be got
+	gpu            string
 	gpus           int64
 }
 
@@ -157,7 +157,7 @@ func main() {
 	}
 	results, tdps, machines := readResults(), readTDPs(), instances()
 	newest := slices.MaxFunc(results, func(a, b hardware.Result) int { return a.Published.Compare(b.Published) }).Published
-	var measured [][]string // of the last of these pairs of years
+	var measured []*hardware.Errors // of the last of these pairs of years
 	for _, years := range []int{6, 4, 2} {
 		cut, end := newest.AddDate(-years, 0, 0), newest.AddDate(2-years, 0, 0)
 		var old, late []hardware.Result
@@ -173,25 +173,19 @@ func main() {
 			end.Format("2006-01"))
 		measured = fit(old, tdps, cut).score(machines, late)
 	}
-	for name, text := range fit(results, tdps, newest).tables(measured, machines) {
-		if err := os.WriteFile(name, text.Data, 0o644); err != nil { //nolint:gosec // for all who may read the folder
-			log.Fatal(err)
-		}
+	if err := write(fit(results, tdps, newest).tables(measured, machines)); err != nil {
+		log.Fatal(err)
 	}
 }
 
-func instances() (rows [][]string) {
-	all := slices.Concat(aws(), gcp(), azure())
-	slices.SortFunc(all, func(a, b instance) int {
-		return strings.Compare(a.provider+"/"+a.name, b.provider+"/"+b.name)
-	})
-	for _, i := range all {
-		gpu, known := "", true
+func instances() (all []instance) {
+	for _, i := range slices.Concat(aws(), gcp(), azure()) {
+		known := true
 		for _, g := range gpus {
 			if plain := strings.ReplaceAll(strings.TrimPrefix(i.name, "Standard_"), "_",
 				" "); g.provider == i.provider && g.pattern.MatchString(plain) {
 				if known = g.model != "?"; known {
-					gpu = g.model
+					i.gpu = g.model
 					if g.count > 0 {
 						i.gpus = g.count
 					}
@@ -199,19 +193,11 @@ func instances() (rows [][]string) {
 				break
 			}
 		}
-		if !known || len(i.architectures) == 0 || (i.gpus > 0) != (gpu != "") {
-			continue
+		if known && len(i.architectures) > 0 && (i.gpus > 0) == (i.gpu != "") {
+			all = append(all, i)
 		}
-		n := ""
-		if i.gpus > 0 {
-			n = strconv.FormatInt(i.gpus, 10)
-		}
-		rows = append(rows, []string{
-			i.provider, i.name, strconv.FormatInt(i.cpus, 10), number(i.gib, 3), strings.Join(i.architectures, ";"),
-			gpu, n,
-		})
 	}
-	return rows
+	return all
 }
 
 func aws() (all []instance) {
@@ -344,9 +330,4 @@ func decimal(text string) float64 {
 		log.Fatalf("%q is not a number", text)
 	}
 	return v
-}
-
-func number(v float64, digits int) string {
-	text := strconv.FormatFloat(v, 'f', digits, 64)
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }

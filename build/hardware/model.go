@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"log"
 	"maps"
@@ -14,9 +14,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing/fstest"
 	"time"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/hardware"
 )
@@ -311,49 +311,98 @@ func (m *model) coresOf(c cpu) float64 {
 	return cmp.Or(m.cores[c.spelling][0], ratio*c.tdp)
 }
 
-// tables returns the files of the catalogue.
-func (m *model) tables(measured, machines [][]string) fstest.MapFS {
-	var threads, cpus [][]string
-	for _, a := range architectures {
-		watts, basis, source := m.thread(a)
-		threads = append(threads, []string{a.name, a.names, number(watts[0], 4), number(watts[1], 4), basis, source})
+// tables returns what the catalogue knows by the model.
+func (m *model) tables(measured []*hardware.Errors, machines []instance) *hardware.Tables {
+	t := &hardware.Tables{
+		Attribution: attribution, Errors: measured, CPUs: map[string]hardware.TableCPU{},
+		Instances: map[string]map[string]hardware.Instance{},
 	}
-	for spelling, t := range m.tdps {
-		c := m.cpu(t.name)
-		basis, from := "TDP", number(t.watts, 1)
+	for _, a := range architectures {
+		// A socket of one thread: which models of the generation clouds rent out, and how many threads those have, is
+		// not known.
+		watts, basis, source := m.thread(a)
+		cpu := entry(watts, 4, "per hardware thread, "+source, basis)
+		cpu.NumCores, cpu.ThreadsPerCore, cpu.Generic = 1, 1, basis == "family"
+		t.CPUs[a.name] = cpu
+		if a.names != "" {
+			t.Generations = append(t.Generations, hardware.Generation{Models: a.names, Architecture: a.name})
+		}
+	}
+	for spelling, known := range m.tdps {
+		c := m.cpu(known.name)
+		basis, source := "TDP", fmt.Sprintf("SPECpower_ssj2008 by a TDP of %v W", known.watts)
 		if n := m.counts[spelling]; n > 0 {
-			basis, from = "model", strconv.Itoa(n)
+			basis, source = "model", fmt.Sprintf("%d results of SPECpower_ssj2008", n)
 		} else if m.counts[c.name] > 0 {
 			basis = "TDP and generation"
 		}
-		watts, cores := m.socket(c), strconv.FormatFloat(m.coresOf(c), 'f', 0, 64)
-		cpus = append(cpus, []string{t.name, cores, number(watts[0], 1), number(watts[1], 1), basis, from})
+		cpu := entry(m.socket(c), 1, source, basis)
+		cpu.NumCores = int64(math.RoundToEven(m.coresOf(c))) // of models of none, machines have one socket
+		t.CPUs[known.name] = cpu
 	}
-	slices.SortFunc(cpus, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
-	yaml, err := os.ReadFile("hardware.yaml")
-	if err != nil {
-		log.Fatal(err)
+	for _, i := range machines {
+		if t.Instances[i.provider] == nil {
+			t.Instances[i.provider] = map[string]hardware.Instance{}
+		}
+		t.Instances[i.provider][i.name] = hardware.Instance{
+			CPUModel: mixed(t.CPUs, i.architectures), NumCPUs: i.cpus, MemoryType: "DDR4",
+			TotalMemory: int64(rounded(i.gib, 3) * 1024), GPUModel: i.gpu, NumGPUs: i.gpus,
+		}
 	}
-	return fstest.MapFS{
-		"hardware.yaml":     {Data: yaml},
-		"architectures.csv": table("architecture,names,idleWattsPerThread,maxWattsPerThread,basis,source", threads),
-		"cpus.csv":          table("cpu,cores,idleWatts,maxWatts,basis,from", cpus),
-		"instances.csv":     table("provider,type,vcpus,memoryGiB,architectures,gpu,gpus", machines),
-		"errors.csv":        table("basis,results,idleErrorMedian,maxErrorMedian", measured),
-	}
+	return t
 }
 
-func table(head string, rows [][]string) *fstest.MapFile {
-	b := bytes.NewBufferString(attribution + head + "\n")
-	if err := csv.NewWriter(b).WriteAll(rows); err != nil {
-		log.Fatal(err)
+func entry(watts power, digits int, source, basis string) hardware.TableCPU {
+	return hardware.TableCPU{Basis: basis, CPU: hardware.CPU{
+		IdlePower: energy.Watts(rounded(watts[0], digits)), MaxPower: energy.Watts(rounded(watts[1], digits)),
+		Source: source,
+	}}
+}
+
+// mixed returns the model that stands for hardware of any of some architectures, which is their mean: an order of such
+// an instance gets the one or the other.
+func mixed(cpus map[string]hardware.TableCPU, architectures []string) string {
+	name := strings.Join(architectures, " or ")
+	if _, known := cpus[name]; known {
+		return name
 	}
-	return &fstest.MapFile{Data: b.Bytes()}
+	mean := entry(power{}, 0, "mean of what the provider may give, per hardware thread", "threads")
+	mean.NumCores, mean.ThreadsPerCore = 1, 1
+	share := 1 / energy.Watts(len(architectures))
+	for _, a := range architectures {
+		cpu, ok := cpus[a]
+		if !ok {
+			log.Fatalf("unknown architecture %q", a)
+		}
+		mean.IdlePower += share * cpu.IdlePower
+		mean.MaxPower += share * cpu.MaxPower
+	}
+	cpus[name] = mean
+	return name
+}
+
+func rounded(v float64, digits int) float64 {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'f', digits, 64), 64) // which was just written
+	return v
+}
+
+// write writes tables with a line for each entry.
+func write(t *hardware.Tables) error {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	lines := bytes.ReplaceAll(text, []byte("},"), []byte("},\n"))
+	return os.WriteFile("tables.json", append(lines, '\n'), 0o644) //nolint:gosec // for all who may read the folder
 }
 
 // score measures the catalogue on results that it was built without, and shows how far it is off.
-func (m *model) score(machines [][]string, results []hardware.Result) (rows [][]string) {
-	c, err := hardware.FromTables(m.tables(nil, machines))
+func (m *model) score(machines []instance, results []hardware.Result) (measured []*hardware.Errors) {
+	byHand, err := os.ReadFile("hardware.yaml")
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := m.tables(nil, machines).Catalog(byHand)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -383,12 +432,14 @@ func (m *model) score(machines [][]string, results []hardware.Result) (rows [][]
 		for _, e := range s.Errors {
 			log.Printf("  %-35s%4d: idle %.3f (90 %%: %.3f), full %.3f (%.3f)", e.Basis, e.Results, e.IdleMedian, e.IdleP90,
 				e.FullMedian, e.FullP90)
-			seen := slices.ContainsFunc(rows, func(r []string) bool { return r[0] == e.Basis })
+			seen := slices.ContainsFunc(measured, func(o *hardware.Errors) bool { return o.Basis == e.Basis })
 			if e.Basis != "all" && e.Results >= enough && !seen {
-				rows = append(rows,
-					[]string{e.Basis, strconv.Itoa(e.Results), number(e.IdleMedian, 3), number(e.FullMedian, 3)})
+				measured = append(measured, &hardware.Errors{
+					Basis: e.Basis, Results: e.Results, IdleMedian: rounded(e.IdleMedian, 3),
+					FullMedian: rounded(e.FullMedian, 3),
+				})
 			}
 		}
 	}
-	return rows
+	return measured
 }

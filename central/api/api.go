@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // NodesPower is the answer of GET /api/v1/nodes/power.
@@ -29,8 +30,27 @@ type NodePower struct {
 	Implausible bool `json:"implausible,omitempty"`
 	// PowerState is what its machine does: asleep, booting or stopping; empty: it is awake.
 	PowerState string `json:"powerState,omitempty"`
+	// Temperature is that of the hottest sensor of its CPUs and GPUs, by its agent.
+	Temperature sched.Heat `json:"temperature,omitzero"`
 	// Fresh are UIDs of pods whose energy was seen for the first time in the last minutes: the value includes theirs.
 	Fresh []string `json:"fresh,omitempty"`
+}
+
+// Hot returns the nodes that are too hot to take pods now, by name, by a clock that is ahead by skew.
+func (p *NodesPower) Hot(now time.Time, skew time.Duration) map[string]sched.Heat {
+	hot := map[string]sched.Heat{}
+	for _, n := range p.Nodes {
+		n.Temperature.AsOf = n.Temperature.AsOf.Add(skew)
+		if _, refuses := n.Temperature.Refuses(now); refuses {
+			hot[n.Node] = n.Temperature
+		}
+	}
+	return hot
+}
+
+// NodesTemperature is the answer of GET /api/v1/nodes/temperature.
+type NodesTemperature struct {
+	Hours []ledger.Temperature `json:"hours"` // by hour and node
 }
 
 // WorkloadsPower is the answer of GET /api/v1/workloads/power.

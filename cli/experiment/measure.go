@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/benchmark"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
@@ -270,7 +271,7 @@ func (a *arm) readNodes(ctx context.Context) error {
 // sample measures until ctx ends.
 func (a *arm) sample(ctx context.Context, trial *report.ExperimentTrial) error {
 	every := max(time.Second, (a.File.Duration.Duration / 900).Round(time.Second))
-	before, last := readUsage(), a.began
+	before, last := benchmark.ReadUsage(), a.began
 	cpu := a.process.cpu()
 	for more := true; more; {
 		more = kube.Pause(ctx, every)
@@ -299,7 +300,7 @@ func (a *arm) sample(ctx context.Context, trial *report.ExperimentTrial) error {
 	// Neither a meter nor a model knows what is 0.
 	maps.DeleteFunc(trial.Values, func(_ string, sum float64) bool { return sum == 0 })
 	trial.Seconds = last.Sub(a.began).Seconds()
-	trial.Others = before.others(last.Sub(a.began))
+	trial.Others = before.Others()
 	return nil
 }
 

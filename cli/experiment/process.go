@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -81,50 +80,5 @@ func program(name string) (string, error) {
 	return path, nil
 }
 
-// usage is what the machine's processors have done, in seconds: all of it, and for this process and its descendants.
-type usage struct{ busy, ours float64 }
-
-// readUsage returns zeros where that cannot be known.
-func readUsage() (u usage) {
-	machine, err := procfs.NewDefaultFS()
-	if err != nil {
-		return u
-	}
-	if s, err := machine.Stat(); err == nil {
-		c := s.CPUTotal
-		u.busy = c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
-	}
-	processes, _ := machine.AllProcs()
-	all := map[int]procfs.ProcStat{}
-	for _, p := range processes {
-		if s, err := p.Stat(); err == nil {
-			all[s.PID] = s
-		}
-	}
-	const ticks = 100 // a second, as Linux tells CPU time on all architectures
-	for pid, s := range all {
-		for up := pid; up > 1; up = all[up].PPID {
-			if up == os.Getpid() {
-				u.ours += float64(int(s.UTime+s.STime)+s.CUTime+s.CSTime) / ticks
-				break
-			}
-		}
-	}
-	return u
-}
-
-// others returns the share of the machine's processors that other programs have used since.
-func (u usage) others(length time.Duration) float64 {
-	now := readUsage()
-	return max(0, now.busy-u.busy-(now.ours-u.ours)) / length.Seconds() / float64(runtime.NumCPU())
-}
-
 // MostOthers is the share of the machine's processors from which on it is too busy for a judgement.
 const MostOthers = 0.15
-
-// Busy measures for so long which share of the machine's processors other programs use.
-func Busy(length time.Duration) float64 {
-	before := readUsage()
-	time.Sleep(length)
-	return before.others(length)
-}

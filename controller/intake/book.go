@@ -32,7 +32,8 @@ func (h *Handler) acked(ctx context.Context, n *node, b *batch.Batch) (uint64, e
 }
 
 // book corrects, checks, names, prices and books a batch, which becomes the handler's.
-func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless bool) (ledger.Receipt, []named, error) {
+func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, heat *energy.Celsius, agentless bool,
+) (ledger.Receipt, []named, error) {
 	now := h.c.Now()
 	h.correct(b, now)
 	h.parent(n, b, now)
@@ -52,7 +53,7 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	booking := &ledger.Booking{
 		Batch: b, Received: now, NodeSince: since, Consumers: r.consumers,
 		Rates:     h.c.Rates(b.Stream.Node, b.Start, b.End),
-		Agentless: agentless,
+		Agentless: agentless, Temperature: heat,
 	}
 	if h.c.Power != nil {
 		switch h.c.Power(b.Stream.Node) {

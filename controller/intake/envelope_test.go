@@ -565,3 +565,27 @@ func TestHardwareOfAnAgent(t *testing.T) {
 		t.Error(w.logged.String())
 	}
 }
+
+// How hot a node is is booked with its batch, and a batch is booked whatever is told.
+func TestTemperatureOfAnAgent(t *testing.T) {
+	w := newWorld(t)
+	send := func(number uint64, value string) *energy.Celsius {
+		t.Helper()
+		r := post("token-a", bytes.NewReader(w.encoded(of("a", number))), "")
+		r.Header.Set(batch.TemperatureHeader, value)
+		if answer := w.do(r); answer.Code != http.StatusOK {
+			t.Fatalf("%d %s", answer.Code, answer.Body)
+		}
+		booked := w.store.Booked()
+		return booked[len(booked)-1].Temperature
+	}
+	if got := send(1, "71.5"); got == nil || *got != 71.5 {
+		t.Errorf("booked: %v", got)
+	}
+	if got := send(2, ""); got != nil {
+		t.Errorf("nothing was told, and booked is %v", *got)
+	}
+	if got := send(3, "999"); got != nil || !strings.Contains(w.logged.String(), "temperature makes no sense") {
+		t.Errorf("booked: %v; logged: %s", got, w.logged)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -192,7 +193,13 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	if err != nil {
 		return refused("malformed", http.StatusUnprocessableEntity, err.Error())
 	}
-	return h.take(r.Context(), from, n, b)
+	var heat *energy.Celsius // a batch does not depend on it
+	if told := r.Header.Get(batch.TemperatureHeader); told != "" {
+		if heat, err = batch.DecodeTemperature(told); err != nil {
+			h.tell("what an agent tells of its node's temperature makes no sense", "node", from.node, "error", err)
+		}
+	}
+	return h.take(r.Context(), from, n, b, heat)
 }
 
 // hardware passes on what an agent tells of its node. A batch does not depend on it.
@@ -206,7 +213,7 @@ func (h *Handler) hardware(from *sender, told string) {
 }
 
 // take books a batch of a node whose sender is known, and says what to answer.
-func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batch) *reply {
+func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batch, heat *energy.Celsius) *reply {
 	if b.Stream.Node != from.node {
 		h.tell("a node has sent a batch of another node", "node", from.node, "user", from.user, "of", b.Stream.Node,
 			"from", from.address)
@@ -226,7 +233,7 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 		return later("streams", http.StatusTooManyRequests, min(wait, mostAfter),
 			"too many streams of this node, or gaps in them")
 	}
-	receipt, names, err := h.book(ctx, n, b, false)
+	receipt, names, err := h.book(ctx, n, b, heat, false)
 	if !receipt.New { // another controller may have booked what was before it
 		undo()
 	}
@@ -289,7 +296,7 @@ func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) err
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	own := *b // what is corrected is not the caller's
-	_, _, err := h.book(ctx, h.node(keyOf(own.Stream.Node, agentless)), &own, agentless)
+	_, _, err := h.book(ctx, h.node(keyOf(own.Stream.Node, agentless)), &own, nil, agentless)
 	result := "local"
 	if err != nil {
 		result = "local_failed"

@@ -129,6 +129,11 @@ func (s *LateStore) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point
 	return ask(s, func(l ledger.Store) ([]ledger.Point, error) { return l.Series(ctx, q) })
 }
 
+// Temperatures implements [ledger.Store].
+func (s *LateStore) Temperatures(ctx context.Context, from, to time.Time, node string) ([]ledger.Temperature, error) {
+	return ask(s, func(l ledger.Store) ([]ledger.Temperature, error) { return l.Temperatures(ctx, from, to, node) })
+}
+
 // Record implements [ledger.Store].
 func (s *LateStore) Record(ctx context.Context, records []ledger.Record) error {
 	_, err := ask(s, func(l ledger.Store) (any, error) { return nil, l.Record(ctx, records) })

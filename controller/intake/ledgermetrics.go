@@ -75,7 +75,8 @@ func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	states := map[string]int{"live": 0, "stale": 0, "implausible": 0}
 	now := m.Now()
-	for _, n := range m.Nodes().Nodes {
+	nodes := m.Nodes()
+	for _, n := range nodes.Nodes {
 		switch {
 		case now.Sub(n.AsOf) > staleAfter:
 			states["stale"]++
@@ -85,6 +86,8 @@ func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
 			states["live"]++
 		}
 	}
+	show(gauge, float64(len(nodes.Hot(now, 0))), "kubenergy_hot_nodes",
+		"Nodes that are above the temperature of their PowerProfile, and take no pods that our scheduler places.")
 	for state, n := range states {
 		show(gauge, float64(n), "kubenergy_metered_nodes",
 			"Nodes that have been metered lately, by whether their watts are decided by.", "state", state)

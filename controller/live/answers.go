@@ -48,7 +48,7 @@ func (s *State) listNodes(now time.Time) api.NodesPower {
 		}
 		p := api.NodePower{
 			Node: name, Host: n.host, Watts: rounded(float64(v.power)), AsOf: v.asOf.UTC().Truncate(time.Millisecond),
-			Quality: v.quality, Source: v.source, Implausible: v.implausible,
+			Quality: v.quality, Source: v.source, Implausible: v.implausible, Temperature: n.heat,
 		}
 		for _, f := range n.fresh {
 			if now.Sub(f.since) <= freshFor && !f.since.After(v.asOf) {

@@ -11,6 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // Options are what a State needs.
@@ -20,6 +21,8 @@ type Options struct {
 	Container func(podUID, containerID string) string
 	// Implausible reports whether a model of a node's hardware contradicts a value. It is asked about every value.
 	Implausible func(node string, power energy.Watts) bool
+	// Hottest returns how hot a node may be and take pods; 0: there is no limit.
+	Hottest func(node string) energy.Celsius
 }
 
 const (
@@ -80,6 +83,7 @@ type node struct {
 	agentless bool   // it is the latter
 	host      string // whose virtual machine it is, by its agent; "": none is known
 	wall      value  // by a meter on the network, which knows better
+	heat      sched.Heat
 	heard     time.Time
 	met       bool            // batches have told of its pods before
 	pods      map[string]*pod // by UID
@@ -112,6 +116,10 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	defer s.mu.Unlock()
 	s.sweep(now)
 	n := s.node(b.Batch.Stream.Node)
+	if b.Temperature != nil {
+		n.heat = n.heat.Next(*b.Temperature, s.o.Hottest(b.Batch.Stream.Node), b.Received.UTC())
+		s.changes++
+	}
 	current := now.Sub(n.asOf) <= maxAge
 	if current && (b.Agentless && !n.agentless || asOf.Before(n.asOf)) {
 		return // something better, or younger, is known

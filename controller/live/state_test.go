@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -547,4 +548,37 @@ func BenchmarkNodes5000(b *testing.B) {
 			s.Nodes()
 		}
 	})
+}
+
+// A node that is hotter than its profile allows is shown as such, until it is well below.
+func TestHotNodes(t *testing.T) {
+	w := &watch{noon}
+	s := state(Options{Now: w.Now, Hottest: func(node string) energy.Celsius {
+		return map[string]energy.Celsius{"limited": 80}[node]
+	}})
+	tell := func(celsius energy.Celsius) (limited, free sched.Heat) {
+		t.Helper()
+		w.now = w.now.Add(tick)
+		for _, node := range []string{"limited", "free"} {
+			b := booking(w, node, 80)
+			b.Temperature = &celsius
+			s.Booked(b, booked)
+		}
+		s.Booked(booking(w, "silent", 80), booked)
+		all := nodes(s)
+		if !all["silent"].Temperature.AsOf.IsZero() {
+			t.Error("a temperature is made up")
+		}
+		return all["limited"].Temperature, all["free"].Temperature
+	}
+	for _, step := range []struct {
+		celsius energy.Celsius
+		hot     bool
+	}{{79, false}, {81, true}, {77, true}, {75, false}} {
+		limited, free := tell(step.celsius)
+		want := sched.Heat{Celsius: step.celsius, Limit: 80, AsOf: w.now, Hot: step.hot}
+		if diff := cmp.Diff(want, limited); diff != "" || free.Hot || free.Celsius != step.celsius {
+			t.Errorf("at %v: %+v, %s", step.celsius, free, diff)
+		}
+	}
 }

@@ -20,6 +20,7 @@ import (
 type Ledger interface {
 	Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error)
 	Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error)
+	Temperatures(ctx context.Context, from, to time.Time, node string) ([]ledger.Temperature, error)
 	Record(ctx context.Context, records []ledger.Record) error
 	Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error)
 	Audit(ctx context.Context, from time.Time) (*ledger.Findings, error)

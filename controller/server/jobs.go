@@ -223,9 +223,10 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 		return expected
 	}
 	wanted.Request = policy.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec})
+	power := s.Live.Nodes()
 	expected.choose(&kube.Placement{
 		Now: now, View: view, Pod: &v1.Pod{Spec: job.Spec.Template.Spec}, Job: &wanted, Settings: &settings,
-		Live: s.liveNow(now),
+		Live: s.liveNow(now), Hot: power.Hot(now, 0),
 	}, nodes)
 	return expected
 }

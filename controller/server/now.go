@@ -11,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // Nodes is the answer of GET /api/v1/nodes.
@@ -56,6 +58,7 @@ type NodeNow struct {
 	Quality     energy.Quality `json:"quality"`
 	Source      string         `json:"source"`
 	Implausible bool           `json:"implausible,omitempty"` // a model contradicts
+	Temperature sched.Heat     `json:"temperature,omitzero"`
 }
 
 // PodPower is the answer of GET /api/v1/namespaces/{namespace}/pods/{pod}/power.
@@ -74,7 +77,7 @@ func (s *server) serveNodes(w http.ResponseWriter, r *http.Request, _ *query) er
 	}
 	now := map[string]*NodeNow{}
 	for _, n := range s.Live.Nodes().Nodes {
-		now[n.Node] = &NodeNow{n.Watts, n.AsOf, n.Quality, n.Source, n.Implausible}
+		now[n.Node] = &NodeNow{n.Watts, n.AsOf, n.Quality, n.Source, n.Implausible, n.Temperature}
 	}
 	view := s.View()
 	answer := Nodes{Nodes: []Node{}}
@@ -110,6 +113,23 @@ func (s *server) serveNodesPower(w http.ResponseWriter, r *http.Request, _ *quer
 		answer.Nodes[i].PowerState = s.Power(answer.Nodes[i].Node)
 	}
 	return writeTagged(w, r, answer)
+}
+
+func (s *server) serveNodesTemperature(w http.ResponseWriter, r *http.Request, q *query) error {
+	from, to := q.span()
+	if err := q.err(); err != nil {
+		return err
+	}
+	done, err := s.turn(r.Context(), false)
+	if err != nil {
+		return err
+	}
+	defer done()
+	hours, err := s.Ledger.Temperatures(r.Context(), from, to, q.text("node"))
+	if err != nil {
+		return askedBadly(err)
+	}
+	return writeJSON(w, http.StatusOK, api.NodesTemperature{Hours: some(hours)})
 }
 
 func (s *server) serveWorkloadsPower(w http.ResponseWriter, r *http.Request, _ *query) error {

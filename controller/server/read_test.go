@@ -26,6 +26,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 func TestNodes(t *testing.T) {
@@ -65,6 +67,32 @@ func TestPowerStates(t *testing.T) {
 	}
 }
 
+func TestTemperatures(t *testing.T) {
+	w := newWorld(t)
+	celsius := energy.Celsius(71.5)
+	for i, node := range []string{"worker1", "worker2"} {
+		b := ledgertest.World{Nodes: 1, Pods: 1, Epoch: node}.Booking(0, 1)
+		b.Batch.Stream.Node, b.Received, b.Temperature = node, noon.Add(-time.Minute-time.Duration(i)*time.Hour), &celsius
+		ledgertest.MustBook(t, w.store, b)
+	}
+	w.live.nodes[0].Temperature = sched.Heat{Celsius: celsius, Limit: 70, AsOf: w.config.Now(), Hot: true}
+	h := w.handler()
+	now := get[Nodes](t, h, "/api/v1/nodes").Nodes[0].Now.Temperature
+	if !now.Hot || now.Celsius != celsius {
+		t.Errorf("now %+v", now)
+	}
+	all := get[api.NodesTemperature](t, h, "/api/v1/nodes/temperature").Hours
+	if len(all) != 2 || all[0].Node != "worker2" || all[1].Mean != celsius || all[1].Max != celsius {
+		t.Errorf("%+v", all)
+	}
+	if one := get[api.NodesTemperature](t, h, "/api/v1/nodes/temperature?from=-1d&node=worker1").Hours; len(one) != 1 {
+		t.Errorf("of one node %+v", one)
+	}
+	if answer := ask(t, h, "GET", "/api/v1/nodes/temperature?from=yesterday", admin, ""); answer.Code != 400 {
+		t.Errorf("%d %s", answer.Code, answer.Body)
+	}
+}
+
 func TestZones(t *testing.T) {
 	got := get[Zones](t, newWorld(t).handler(), "/api/v1/zones").Zones
 	if len(got) != 1 || got[0].Name != "de" || got[0].Price != nil {
@@ -85,7 +113,8 @@ func TestNothingKnown(t *testing.T) {
 	h := w.handler()
 	for target, want := range map[string]string{
 		"/api/v1/nodes": `{"nodes":[]}`, "/api/v1/nodes/power": `{"nodes":[]}`,
-		"/api/v1/workloads/power": `{"workloads":[]}`, "/api/v1/pods": `{"pods":[]}`,
+		"/api/v1/nodes/temperature": `{"hours":[]}`,
+		"/api/v1/workloads/power":   `{"workloads":[]}`, "/api/v1/pods": `{"pods":[]}`,
 		"/api/v1/namespaces/a/pods": `{"pods":[]}`, "/api/v1/zones": `{"zones":[]}`, "/api/v1/jobs": `"jobs":[]`,
 		"/api/v1/ledger": `"rows":[]`, "/api/v1/ledger?groupBy=day": `"rows":[]`,
 		"/api/v1/decisions": `{"decisions":[]}`, "/api/v1/ledger/audit": `"problems":[]`,
@@ -106,7 +135,11 @@ func (nothingBooked) Query(_ context.Context, q *ledger.Query) (*ledger.Answer, 
 }
 
 func (nothingBooked) Series(context.Context, *ledger.Query) ([]ledger.Point, error) { return nil, nil }
-func (nothingBooked) Record(context.Context, []ledger.Record) error                 { return nil }
+
+func (nothingBooked) Temperatures(context.Context, time.Time, time.Time, string) ([]ledger.Temperature, error) {
+	return nil, nil
+}
+func (nothingBooked) Record(context.Context, []ledger.Record) error { return nil }
 func (nothingBooked) Records(context.Context, *ledger.RecordQuery) ([]ledger.Record, error) {
 	return nil, nil
 }

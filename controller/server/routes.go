@@ -167,6 +167,11 @@ func andOfNamespace(rt route, about string) []route {
 const sameOfNamespace = "The same of a namespace."
 
 func nowRoutes() []route {
+	temperatures := ofNodes("/api/v1/nodes/temperature",
+		"Mean and maximum of nodes' temperatures, hour by hour, as their agents told: of the hottest sensor of CPUs "+
+			"and GPUs.", api.NodesTemperature{}, (*server).serveNodesTemperature)
+	temperatures.query = append(span(),
+		parameter{name: "node", about: "only of this one", kind: kindText, example: "worker1"})
 	all := []route{
 		ofNodes("/api/v1/nodes",
 			"All nodes: where they are, what they are modelled as, what is requested of them, and "+
@@ -174,6 +179,7 @@ func nowRoutes() []route {
 		ofNodes("/api/v1/nodes/power",
 			"What nodes draw now. Ask with If-None-Match. What is older than 45 s by asOf is "+
 				"not to be decided by.", api.NodesPower{}, (*server).serveNodesPower),
+		temperatures,
 		ofNodes("/api/v1/workloads/power", "What one pod of each owner draws, smoothed. Ask with If-None-Match.",
 			api.WorkloadsPower{}, (*server).serveWorkloadsPower),
 	}

@@ -2,7 +2,6 @@ package status
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"maps"
 	"slices"
@@ -10,7 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -28,8 +27,7 @@ type NodeLabels struct {
 	Leads  func() bool
 	Log    *slog.Logger
 
-	mu   sync.Mutex
-	told map[string]*batch.Hardware // that is not written yet, by node
+	told sync.Map // that is not written yet: by node, its [*batch.Hardware]
 }
 
 const (
@@ -37,61 +35,28 @@ const (
 	labelLook = 15 * time.Second
 	// Between two nodes: an update of our agents must not keep the API server busy, and others of our requests wait.
 	labelPace = 100 * time.Millisecond
-	mostTold  = 20_000
 )
 
 // Told notes what the agent of a node tells. It never waits.
 func (l *NodeLabels) Told(node string, h *batch.Hardware) {
-	if l == nil || l.Node(node) == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.told == nil {
-		l.told = map[string]*batch.Hardware{}
-	}
-	if len(l.told) < mostTold {
-		l.told[node] = h
+	if l != nil && l.Node(node) != nil {
+		l.told.Store(node, h)
 	}
 }
 
 // Run writes what is told until ctx ends.
 func (l *NodeLabels) Run(ctx context.Context) error {
-	look, pace := time.NewTicker(labelLook), time.NewTicker(labelPace)
-	defer look.Stop()
-	defer pace.Stop()
-	for {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return nil
-		}
-		l.mu.Lock()
-		told := l.told
-		l.told = nil
-		l.mu.Unlock()
-		for name, h := range told {
-			if err := l.write(ctx, name, h); err != nil {
-				l.Log.WarnContext(ctx, "Labelling a node with its hardware", "node", name, "error", err)
-				l.again(name, h)
+	for kube.Pause(ctx, labelLook) {
+		l.told.Range(func(node, told any) bool {
+			if err := l.write(ctx, node.(string), told.(*batch.Hardware)); err != nil {
+				l.Log.WarnContext(ctx, "Labelling a node with its hardware", "node", node, "error", err)
+			} else {
+				l.told.CompareAndDelete(node, told) // unless the agent has told something since
 			}
-			select {
-			case <-pace.C:
-			case <-ctx.Done():
-				return nil
-			}
-		}
+			return kube.Pause(ctx, labelPace)
+		})
 	}
-}
-
-// again notes what could not be written, unless the agent has told something since.
-func (l *NodeLabels) again(name string, h *batch.Hardware) {
-	l.mu.Lock()
-	newer := l.told[name] != nil
-	l.mu.Unlock()
-	if !newer {
-		l.Told(name, h)
-	}
+	return nil
 }
 
 // write patches a node, if anything of it is to be changed.
@@ -102,42 +67,26 @@ func (l *NodeLabels) write(ctx context.Context, name string, h *batch.Hardware) 
 	}
 	// What was told at first holds, as with all that makes a node believed: a machine that is broken into says what it
 	// likes. An administrator takes labels off whose machine was changed.
-	labels := hardware.Labels(h)
+	after := n.DeepCopy()
 	var other []string
-	maps.DeleteFunc(labels, func(key, value string) bool {
-		has, ok := n.Labels[key]
-		if ok && has != value {
+	for key, value := range hardware.Labels(h) {
+		if has, ok := n.Labels[key]; !ok {
+			metav1.SetMetaDataLabel(&after.ObjectMeta, key, value)
+		} else if has != value {
 			other = append(other, key)
 		}
-		return ok
-	})
+	}
 	if len(other) > 0 {
 		slices.Sort(other)
 		l.Log.WarnContext(ctx, "An agent tells of other hardware than its node's labels: if the machine was changed, "+
 			"take the labels off", "node", name, "labels", other)
 	}
-	after := *n
-	after.Labels = maps.Clone(labels)
-	maps.Copy(after.Labels, n.Labels)
-	metadata := map[string]any{}
-	if len(labels) > 0 {
-		metadata["labels"] = labels
+	delete(after.Annotations, v1alpha1.AnnotationPowerGuess)
+	if guess := l.View().Guess(after); guess != "" {
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.AnnotationPowerGuess, guess)
 	}
-	if guess := l.View().Guess(&after); guess != n.Annotations[v1alpha1.AnnotationPowerGuess] {
-		value := &guess
-		if guess == "" {
-			value = nil // JSON's null takes it off
-		}
-		metadata["annotations"] = map[string]*string{v1alpha1.AnnotationPowerGuess: value}
-	}
-	if len(metadata) == 0 {
+	if maps.Equal(after.Labels, n.Labels) && maps.Equal(after.Annotations, n.Annotations) {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return err
-	}
-	node := &v1.Node{}
-	node.Name = name
-	return client.IgnoreNotFound(l.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)))
+	return client.IgnoreNotFound(l.Client.Patch(ctx, after, client.MergeFrom(n)))
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -26,6 +28,7 @@ func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, er
 		"names":              names,
 		"time of nodes":      toldTime,
 		"guests":             guests,
+		"temperatures":       temperatures,
 		"two at once":        twoAtOnce,
 		"several folders":    severalFolders,
 	} {
@@ -312,5 +315,47 @@ func guests(t *testing.T, open func() (ledger.Store, error)) {
 	MustBook(t, s, host)
 	if have := total(); have != host.Batch.Measured {
 		t.Errorf("a guest and its host: %d, want %d", have, host.Batch.Measured)
+	}
+}
+
+// temperatures are the mean and the most of each hour, of what came with bookings that are new.
+func temperatures(t *testing.T, open func() (ledger.Store, error)) {
+	s := opened(t, open)
+	w := World{Nodes: 2, Pods: 1, Epoch: "hot"}
+	book := func(node int, number uint64, after time.Duration, celsius energy.Celsius) {
+		t.Helper()
+		b := w.Booking(node, number)
+		b.Received, b.Temperature = Noon.Add(after), &celsius
+		MustBook(t, s, b)
+	}
+	for range 2 { // what is booked again counts once
+		book(0, 1, 0, 60)
+		book(0, 2, 20*time.Minute, -10.5)
+		book(0, 3, 59*time.Minute, 71.3)
+		book(0, 4, 60*time.Minute, 90)
+		book(1, 1, 10*time.Minute, 40)
+	}
+	MustBook(t, s, w.Booking(1, 2)) // that tells nothing
+	first, second := w.Booking(0, 1).Batch.Stream.Node, w.Booking(1, 1).Batch.Stream.Node
+	hour := Noon.UTC()
+	all := []ledger.Temperature{
+		{Hour: hour, Node: first, Mean: 40.267, Max: 71.3, Samples: 3},
+		{Hour: hour, Node: second, Mean: 40, Max: 40, Samples: 1},
+		{Hour: hour.Add(time.Hour), Node: first, Mean: 90, Max: 90, Samples: 1},
+	}
+	for _, c := range []struct {
+		from, to time.Time
+		node     string
+		want     []ledger.Temperature
+	}{
+		{Noon, Noon.Add(2 * time.Hour), "", all},
+		{Noon.Add(59 * time.Minute), Noon.Add(time.Hour), "", all[:2]},
+		{Noon, Noon.Add(2 * time.Hour), second, all[1:2]},
+		{Noon.Add(2 * time.Hour), Noon.Add(3 * time.Hour), "", nil},
+	} {
+		got, err := s.Temperatures(t.Context(), c.from, c.to, c.node)
+		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+			t.Errorf("from %v to %v, of %v: %v %s", c.from, c.to, c.node, err, diff)
+		}
 	}
 }

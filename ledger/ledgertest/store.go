@@ -6,11 +6,13 @@ package ledgertest
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -177,6 +179,39 @@ func (s *Store) Booked() []*ledger.Booking {
 
 // Fold has nothing to do.
 func (s *Store) Fold(context.Context) (int, error) { return 0, nil }
+
+// Temperatures adds up anew what was booked.
+func (s *Store) Temperatures(_ context.Context, from, to time.Time, node string) ([]ledger.Temperature, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	type key struct {
+		hour time.Time
+		node string
+	}
+	told := map[key][]energy.Celsius{}
+	for _, b := range s.booked {
+		k := key{b.Received.Truncate(time.Hour).UTC(), b.Batch.Stream.Node}
+		if b.Temperature != nil && (node == "" || node == k.node) && k.hour.Before(to) &&
+			!k.hour.Before(from.Truncate(time.Hour)) {
+			told[k] = append(told[k], *b.Temperature)
+		}
+	}
+	var all []ledger.Temperature
+	for k, of := range told {
+		var sum energy.Celsius
+		for _, t := range of {
+			sum += t
+		}
+		all = append(all, ledger.Temperature{
+			Hour: k.hour, Node: k.node, Max: slices.Max(of), Samples: int64(len(of)),
+			Mean: energy.Celsius(math.Round(float64(sum)*1000/float64(len(of)))) / 1000,
+		})
+	}
+	slices.SortFunc(all, func(a, b ledger.Temperature) int {
+		return cmp.Or(a.Hour.Compare(b.Hour), cmp.Compare(a.Node, b.Node))
+	})
+	return all, nil
+}
 
 // Record keeps decisions; one that is there stays as it is.
 func (s *Store) Record(ctx context.Context, records []ledger.Record) error {

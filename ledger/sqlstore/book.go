@@ -291,6 +291,9 @@ func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, er
 	if e.gpus() {
 		_, err = b.s.exec(ctx, demandGPUs)
 	}
+	if err == nil && booking.Temperature != nil {
+		err = b.warms(ctx, node, booking)
+	}
 	return e, err
 }
 

@@ -176,7 +176,7 @@ func (k *keeper) hours(before int64) error {
 			return err
 		}
 		for hour := day; hour < day+aDay; hour += anHour {
-			if err := k.dropSums(hour, "account_hours", "node_hours"); err != nil {
+			if err := k.dropSums(hour, "account_hours", "node_hours", "temperatures"); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
@@ -35,7 +36,12 @@ func TestKeep(t *testing.T) {
 		b.Batch.Stream.Node, b.Batch.Start, b.Batch.End = node, at, at.Add(time.Minute)
 		return b
 	}
-	both(t, s, oracle, []*ledger.Booking{on("recent", now.Add(-time.Hour))})
+	warm := func(node string, at time.Time) *ledger.Booking {
+		b := on(node, at)
+		b.Received, b.Temperature = at, new(energy.Celsius(70))
+		return b
+	}
+	both(t, s, oracle, []*ledger.Booking{warm("recent", now.Add(-time.Hour)), warm("long ago", start)})
 	fill := func() {
 		for range 6 {
 			var all []*ledger.Booking
@@ -70,6 +76,9 @@ func TestKeep(t *testing.T) {
 		for _, q := range whole() {
 			ask(t, s, oracle, q, false)
 		}
+	}
+	if hot, err := s.Temperatures(t.Context(), start, now, ""); err != nil || len(hot) != 1 || hot[0].Node != "recent" {
+		t.Errorf("temperatures that are kept: %+v, %v", hot, err)
 	}
 	pods := &ledger.Query{From: start, To: start.Add(days), GroupBy: []ledger.Dimension{ledger.ByPod}}
 	if _, err := s.Query(t.Context(), pods); !errors.Is(err, ledger.ErrQuery) {

@@ -108,7 +108,8 @@ func TestMigrations(t *testing.T) {
 func TestReachesOfVersion1(t *testing.T) {
 	d := openPlain(t, nil)
 	for _, statement := range []string{
-		"DROP TABLE reaches", "DROP TABLE outbox", "UPDATE meta SET value = '1' WHERE key IN ('schema', 'oldest')",
+		"DROP TABLE reaches", "DROP TABLE outbox", "DROP TABLE temperatures",
+		"UPDATE meta SET value = '1' WHERE key IN ('schema', 'oldest')",
 		"INSERT INTO meta (key, value) VALUES ('long/17/1793000000', '1793099999'), ('long/4/-600', '-1')",
 	} {
 		if _, err := d.writes.ExecContext(t.Context(), statement); err != nil {

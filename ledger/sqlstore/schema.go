@@ -23,8 +23,11 @@ var (
 	//go:embed schema/4.sql
 	gpuColumns string
 
+	//go:embed schema/5.sql
+	temperatures string
+
 	migrations = []migration{
-		{text: tables}, {text: reachesInTable}, {text: outbox, additive: true}, {text: gpuColumns, additive: true},
+		{tables, false}, {reachesInTable, false}, {outbox, true}, {gpuColumns, true}, {temperatures, true},
 	}
 )
 

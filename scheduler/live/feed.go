@@ -33,6 +33,7 @@ type Feed struct {
 
 	reserved reservations // and the readings
 	expected atomic.Pointer[workloadTable]
+	hot      atomic.Pointer[map[string]sched.Heat] // nodes that are too hot; nil: no answer has come
 }
 
 // New checks the options. Files are read when they are needed: they may come later.
@@ -80,6 +81,7 @@ func (f *Feed) Ask(ctx context.Context) bool {
 	var table *nodeTable
 	if news {
 		table = readNodes(&nodes, skew, now)
+		f.hot.Store(new(nodes.Hot(now, skew)))
 	}
 	reserved, age := f.reserved.update(table, now)
 	provisional.WithLabelValues().Set(float64(reserved))
@@ -106,6 +108,17 @@ func readNodes(answer *api.NodesPower, skew time.Duration, now time.Time) *nodeT
 // model of the hardware contradicts is none, even where another source tells one.
 func (f *Feed) Fill(nodes []sched.Node) {
 	f.reserved.fill(nodes, f.now().Add(-maxAge).UnixNano())
+}
+
+// AnyHot reports whether some node may be too hot.
+func (f *Feed) AnyHot() bool { return f != nil && f.hot.Load() != nil && len(*f.hot.Load()) > 0 }
+
+// TooHot reports whether a node is too hot to take pods, and why.
+func (f *Feed) TooHot(node string) (why string, tooHot bool) {
+	if !f.AnyHot() {
+		return "", false
+	}
+	return (*f.hot.Load())[node].Refuses(f.now())
 }
 
 // Expected returns what a pod of one of some owners is expected to draw; they are tried in their order. The fewer of

@@ -161,7 +161,9 @@ func (e *Energy) ask(r *request, nodes []fwk.NodeInfo) {
 	}
 	for i, n := range nodes {
 		copied.Objects[i] = n.Node()
-		copied.Slots[i] = n.GetAllocatable().GetAllowedPodNumber() - len(n.GetPods())
+		if _, hot := e.live.TooHot(n.Node().Name); !hot {
+			copied.Slots[i] = n.GetAllocatable().GetAllowedPodNumber() - len(n.GetPods())
+		}
 	}
 	e.book.open(r.view, nodes)
 	e.copyNodes(&e.scratch.all, nodes, copied.At)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/batch"
 )
@@ -250,5 +251,37 @@ func TestRoom(t *testing.T) {
 		if got := hasRoom(m, tc.requests); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// A plan has no nodes that are too hot.
+func TestPlansLeaveHotNodesOut(t *testing.T) {
+	m := newMeters(t)
+	plan := func() (f *following) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBatched(t, 200)
+			b.live = m.feed
+			x, y := planPod("x"), planPod("y")
+			b.waits(t, x, y)
+			_, state := b.cycle(x)
+			f = followed(state)
+		})
+		return f
+	}
+	before := plan()
+	hot := sched.Heat{Celsius: 90, Limit: 80, AsOf: m.now, Hot: true}
+	var all []api.NodePower
+	for _, name := range append(before.Next, before.Node) {
+		all = append(all, api.NodePower{Node: name, Temperature: hot})
+	}
+	m.tell(t, all...)
+	after := plan()
+	for _, n := range all {
+		if after.leads(n.Node) {
+			t.Errorf("%s, which is too hot, is in the plan %+v", n.Node, after.Step)
+		}
+	}
+	if after.Node == "" {
+		t.Error("the others are not planned on")
 	}
 }

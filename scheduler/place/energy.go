@@ -29,9 +29,9 @@ const EnergyName = "KubEnergy"
 // Energy scores nodes for marked pods with a strategy of package sched. For all other pods, and where the strategy
 // has no opinion, it skips, and the scores are stock's.
 //
-// It filters only for what a pod asks for by name, its largest power and least efficiency; otherwise a pod is bound
-// wherever a node fits. Pods that are not ours pay for one map lookup in each of SignPod, PreFilter, PreScore and
-// Reserve.
+// It filters only for what a pod asks for by name, its largest power and least efficiency, and for nodes that are too
+// hot by their PowerProfile; otherwise a pod is bound wherever a node fits. Pods that are not ours pay for one map
+// lookup in each of SignPod, PreFilter, PreScore and Reserve.
 type Energy struct {
 	args   EnergyArgs
 	wheres map[string]*sched.Greedy // that decide on one pod, by name; read only
@@ -219,7 +219,7 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if narrowed := e.narrowToCheapest(r, pod, nodes); narrowed != nil {
 		return narrowed, nil
 	}
-	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 {
+	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 && !e.live.AnyHot() {
 		return nil, skip
 	}
 	return nil, nil

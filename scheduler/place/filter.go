@@ -13,7 +13,7 @@ var (
 	metrics = &instruments.Set{}
 
 	filteredNodes = metrics.Counter("kubenergy_filtered_nodes_total",
-		"Nodes refused for what a pod asked of its node's power or efficiency.", "reason")
+		"Nodes refused for what a pod asked of its node's power or efficiency, or because they are too hot.", "reason")
 	shortlisted = metrics.Counter("kubenergy_shortlisted_cycles_total", "Cycles that were narrowed to the nodes of "+
 		"least cost, and of these those in vain: the pods were tried again on all nodes.", "outcome")
 )
@@ -24,9 +24,9 @@ const (
 	outcomeRetried = "retried"
 )
 
-// Filter refuses nodes that draw more than the pod allows, or are less efficient than it wants. It is not called for
-// pods that say nothing of the kind. Nodes of unknown power pass: a pod must not be unschedulable for want of
-// knowledge.
+// Filter refuses nodes that are too hot, draw more than the pod allows, or are less efficient than it wants. It is not
+// called for pods that say nothing of the kind while no node is too hot. Nodes of unknown power or temperature pass: a
+// pod must not be unschedulable for want of knowledge.
 func (e *Energy) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, n fwk.NodeInfo) (status *fwk.Status) {
 	data, err := state.Read(requestKey)
 	if err != nil {
@@ -34,6 +34,10 @@ func (e *Energy) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, n fw
 	}
 	defer e.rescue.from("Filter", func() { status = nil })
 	r := data.(*request)
+	if why, hot := e.live.TooHot(n.Node().Name); hot {
+		filteredNodes.WithLabelValues("max-temperature").Inc()
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
 	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 { // the cycle is narrowed, and so not skipped
 		return nil
 	}

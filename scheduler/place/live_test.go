@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/live"
 )
 
@@ -380,4 +381,58 @@ func BenchmarkLive1000Nodes(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A node that the central unit calls too hot takes none of our pods while that is known, and all others do.
+func TestHotNodesAreRefused(t *testing.T) {
+	m := newMeters(t)
+	e, nodes := metered(t, m), twoAlike()
+	passes := func(pod *v1.Pod) string {
+		t.Helper()
+		state := newCycle()
+		_, status := e.PreFilter(t.Context(), state, pod, nodes)
+		if !status.IsSuccess() && !status.IsSkip() {
+			t.Fatal(status)
+		}
+		var pass []string
+		for _, n := range nodes {
+			status := status
+			if !status.IsSkip() {
+				status = e.Filter(t.Context(), state, pod, n)
+			}
+			if status.IsSuccess() || status.IsSkip() {
+				pass = append(pass, n.Node().Name)
+			} else if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "is too hot, 91") {
+				t.Errorf("refused: %v", status)
+			}
+		}
+		return strings.Join(pass, " ")
+	}
+	ours := newPod(v1alpha1.AnnotationStrategy, "carbon")
+	check := func(when, want string) {
+		t.Helper()
+		if got := passes(ours); got != want {
+			t.Errorf("%s: %q pass, want %q", when, got, want)
+		}
+	}
+	check("before the first answer", "a b c")
+	hot := func(name string, asOf time.Time) api.NodePower {
+		return api.NodePower{Node: name, Temperature: sched.Heat{Celsius: 91, Limit: 85, AsOf: asOf, Hot: true}}
+	}
+	warm := api.NodePower{Node: "b", Temperature: sched.Heat{Celsius: 99, AsOf: m.now}}
+	m.tell(t, hot("a", m.now), warm, hot("c", m.now.Add(-4*time.Minute)))
+	check("a is too hot, b has no limit, c was long ago", "b c")
+	if got := passes(newPod("team", "x")); got != "a b c" {
+		t.Errorf("of another's pod, %q pass", got)
+	}
+	m.broken = true
+	m.now = m.now.Add(179 * time.Second)
+	check("the central unit is away", "b c")
+	m.now = m.now.Add(2 * time.Second)
+	check("for too long", "a b c")
+	m.broken = false
+	m.tell(t, hot("a", m.now), hot("b", m.now), hot("c", m.now))
+	check("all are too hot", "")
+	m.tell(t, warm)
+	check("they have cooled down", "a b c")
 }

@@ -2,9 +2,8 @@
 // intensities, and how long each job runs. What a policy saves is measured against that.
 //
 // Where capacity never binds and power is proportional to what jobs ask for, jobs do not touch each other, and the
-// least is found exactly, job by job: [NonPreemptive], [Interruptible] and, with work that is lost at every resume,
-// [WithRestarts]. [Least] adds the jobs of a scenario up, and refuses scenarios for which the sum would be no
-// optimum.
+// least is found exactly, job by job: [NonPreemptive] and [Interruptible]. [Least] adds the jobs of a scenario up, and
+// refuses scenarios for which the sum would be no optimum.
 //
 // Where capacity binds, the exact least of jobs that are not suspended is NP-hard. [Fluid] and [Capacity.Bound] are
 // never above it, [Capacity.Schedule] is never below it, and what lies between is reported as the gap.

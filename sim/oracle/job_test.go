@@ -120,7 +120,7 @@ func TestWithRestartsAgainstAllSchedules(t *testing.T) {
 		j := drawJob(t, 3*minute, 4)
 		j.Duration = min(j.Duration, 18*minute)
 		j.RestartCost = time.Duration(rapid.IntRange(0, 7).Draw(t, "restart")) * minute
-		got := oracle.WithRestarts(c, &j, step)
+		got := withRestarts(c, &j, step)
 		_, once := oracle.NonPreemptive(c, &j)
 		want := min(once, cheapestOnGrid(c, &j, step))
 		if !near(got, want) {
@@ -163,7 +163,7 @@ func TestTheOraclesAreInOrder(t *testing.T) {
 		last := oracle.Interruptible(c, &j)
 		for _, restart := range []time.Duration{0, minute, 4 * minute, 30 * minute, 1000 * time.Hour} {
 			j.RestartCost = restart
-			cost := oracle.WithRestarts(c, &j, step)
+			cost := withRestarts(c, &j, step)
 			if cost < last && !near(cost, last) {
 				t.Fatalf("with resumes of %v it is %v, less than the %v without", restart, cost, last)
 			}
@@ -184,7 +184,7 @@ func TestWithRestartsOnItsOwnGridIsInterruptible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawSeries(t, 10*minute, 30)
 		j := drawJob(t, 10*minute, 10)
-		if got, want := oracle.WithRestarts(c, &j, 10*minute), oracle.Interruptible(c, &j); !near(got, want) {
+		if got, want := withRestarts(c, &j, 10*minute), oracle.Interruptible(c, &j); !near(got, want) {
 			t.Fatalf("%v, want %v", got, want)
 		}
 	})
@@ -206,7 +206,7 @@ func TestConstantIntensityAndZeroDelay(t *testing.T) {
 		_, once := oracle.NonPreemptive(c, &j)
 		for name, cost := range map[string]float64{
 			"non-preemptive": once, "interruptible": oracle.Interruptible(c, &j),
-			"with restarts": oracle.WithRestarts(c, &j, 3*minute),
+			"with restarts": withRestarts(c, &j, 3*minute),
 		} {
 			if !near(cost, now) {
 				t.Errorf("%s: %v, want the cost of an immediate start, %v", name, cost, now)

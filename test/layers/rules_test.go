@@ -84,7 +84,7 @@ var house = map[string]folder{
 	"test": {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: everything},
 
 	// Programs that build what is released. That of the hardware tables scores them as the catalogue reads them.
-	"build": {own: []string{"grid", "hardware"}, outside: anything},
+	"build": {own: []string{"energy", "grid", "hardware"}, outside: anything},
 
 	// Folders of data, which may hold a file of Go that embeds them.
 	"scenarios":  {},

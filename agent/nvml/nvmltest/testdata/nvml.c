@@ -57,6 +57,12 @@ int nvmlDeviceGetTotalEnergyConsumption(device *d, unsigned long long *mJ) {
 
 int nvmlDeviceGetPowerUsage(device *d, unsigned int *mW) { *mW = d->index ? 200000 : 300000; return 0; }
 
+int nvmlDeviceGetTemperature(device *d, int sensor, unsigned int *celsius) {
+	if (sensor) return 2;
+	*celsius = d->index ? 41 : 78;
+	return 0;
+}
+
 int nvmlDeviceGetUtilizationRates(device *d, nvmlUtilization_t *u) {
 	if (d->index) return 3;
 	u->gpu = 90;

@@ -1,4 +1,4 @@
-package oracle
+package oracle_test
 
 import (
 	"math"
@@ -6,9 +6,10 @@ import (
 
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim/oracle"
 )
 
-// WithRestarts is [Interruptible] where each resume, though not the first start, costs j.RestartCost: work that is done
+// withRestarts is [oracle.Interruptible] where each resume, though not the first start, costs j.RestartCost: work that is done
 // once more, which takes power and is taken from the time that j may be kept waiting.
 //
 // It is the least over all schedules that start, suspend and resume j at submission plus multiples of step, and over
@@ -18,9 +19,9 @@ import (
 //
 // The dynamic programme is over the steps that j has run, the steps that it has paused, how often it was resumed, and
 // whether it runs.
-func WithRestarts(c *grid.Series, j *sched.Job, step time.Duration) float64 {
+func withRestarts(c *grid.Series, j *sched.Job, step time.Duration) float64 {
 	slack := j.LatestStart().Sub(j.Submitted)
-	_, best := NonPreemptive(c, j)
+	_, best := oracle.NonPreemptive(c, j)
 	p := restarts{c: c, from: j.Submitted, length: j.Duration, slack: slack, cost: max(0, j.RestartCost), step: step}
 	return min(best, p.solve())
 }

@@ -1,0 +1,54 @@
+package benchmark
+
+import (
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// Usage is what the machine's processors have done at a moment: all of it, and for this process and its descendants.
+type Usage struct {
+	at         time.Time
+	busy, ours float64 // seconds
+}
+
+// Busy returns the seconds of CPU time that the machine has used since its boot; 0: not known.
+func Busy() float64 {
+	machine, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0
+	}
+	s, _ := machine.Stat() // zeros
+	c := s.CPUTotal
+	return c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
+}
+
+// ReadUsage returns zeros where that cannot be known.
+func ReadUsage() (u Usage) {
+	u.at, u.busy = time.Now(), Busy()
+	processes, _ := procfs.AllProcs()
+	all := map[int]procfs.ProcStat{}
+	for _, p := range processes {
+		if s, err := p.Stat(); err == nil {
+			all[s.PID] = s
+		}
+	}
+	const ticks = 100 // a second, as Linux tells CPU time on all architectures
+	for pid, s := range all {
+		for up := pid; up > 1; up = all[up].PPID {
+			if up == os.Getpid() {
+				u.ours += float64(int(s.UTime+s.STime)+s.CUTime+s.CSTime) / ticks
+				break
+			}
+		}
+	}
+	return u
+}
+
+// Others returns the share of the machine's processors that other programs have used since.
+func (u Usage) Others() float64 {
+	now := ReadUsage()
+	return max(0, now.busy-u.busy-(now.ours-u.ours)) / now.at.Sub(u.at).Seconds() / float64(runtime.NumCPU())
+}
