@@ -70,7 +70,8 @@ func New(o Options) (*Driver, error) {
 	return &Driver{
 		o: o, memory: m, metrics: newMetrics(o.Registerer), told: map[string]string{}, sleepers: map[string]*sleeper{},
 		accounts: accounts{
-			of: map[int64]charged{}, vain: map[string]time.Time{}, next: make(chan struct{}), asked: make(chan struct{}, 1),
+			of: map[int64]charged{}, vain: map[string]time.Time{},
+			next: make(chan struct{}), asked: make(chan struct{}, 1),
 		},
 	}, nil
 }

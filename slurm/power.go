@@ -98,7 +98,8 @@ func (d *Driver) snapshot(nodes []Node, jobs []Job, now time.Time) *sleep.Snapsh
 			continue
 		}
 		need := sleep.Need{
-			Job: j.name(), At: j.Eligible.time(), Request: one, Machines: slices.Sorted(slices.Values(in[j.partition()])),
+			Job: j.name(), At: j.Eligible.time(), Request: one,
+			Machines: slices.Sorted(slices.Values(in[j.partition()])),
 			Duration: time.Duration(j.TimeLimit) * time.Minute,
 		}
 		if !need.At.After(now) {
@@ -130,8 +131,9 @@ func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
 	all := sched.Resources{MilliCPU: 1000 * int64(n.CPUs), Memory: mebi * int64(n.Memory)}
 	taken := sched.Resources{MilliCPU: 1000 * int64(n.AllocCPUs), Memory: mebi * int64(n.AllocMemory)}
 	machine := sleep.Machine{
-		Name: n.Name, Capacity: all, Free: all.Sub(taken), Jobs: min(int(n.AllocCPUs), 1), Profile: d.o.Power.Profile(n),
-		State: is, Since: m.since, Sleeps: len(m.down), Closed: !n.usable(),
+		Name: n.Name, Capacity: all, Free: all.Sub(taken), Jobs: min(int(n.AllocCPUs), 1),
+		Profile: d.o.Power.Profile(n),
+		State:   is, Since: m.since, Sleeps: len(m.down), Closed: !n.usable(),
 	}
 	switch {
 	case machine.Profile == nil || machine.Profile.BootSeconds == 0:

@@ -51,8 +51,8 @@ func (f *flags) parse(args []string, out io.Writer) error {
 	set.StringVar(&f.power.Program, "slurm-power-program", "", "`program` that has Slurm send nodes to sleep and wake "+
 		"them, as kubenergy-power.sh; empty: none sleeps")
 	set.IntVar(&f.power.Policy.MinAwake, "slurm-min-awake", 1, "`how many` nodes stay awake at least")
-	set.StringVar(&f.powerRecord, "slurm-power-record", "", "`file` for each decision about nodes that sleep, with what "+
-		"it depended on, as lines of JSON")
+	set.StringVar(&f.powerRecord, "slurm-power-record", "", "`file` for each decision about nodes that sleep, with "+
+		"what it depended on, as lines of JSON")
 	set.StringVar(&f.folder, "config-dir", "/etc/kubenergy/config", "`folder` of YAML files with GridZones, "+
 		"EnergyPolicies, EnergyBudgets and PowerProfiles")
 	set.StringVar(&f.listen, "objects-bind-address", "127.0.0.1:9444", "`address` of this machine on which commands "+
