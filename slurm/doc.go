@@ -5,8 +5,8 @@
 // # What it may touch
 //
 // The BeginTime of pending jobs that ask for it, and nothing else of jobs: no hold, no priority, no QOS, no
-// reservation, no node. Slurm goes on deciding who runs where and in which order. Where [PowerOptions] name a program, it is told
-// which nodes are to sleep and to wake.
+// reservation, no node. Slurm goes on deciding who runs where and in which order. Where [PowerOptions] name a
+// program, it is told which nodes are to sleep and to wake.
 //
 // # Invariants, and the tests that hold them
 //
