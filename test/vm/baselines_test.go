@@ -55,7 +55,7 @@ func (b *baselines) look(t *testing.T) map[string][]use {
 		add("guest", page1, of("vm"), "vm", `vm="`+n.name+`"`)
 		inside := page(t.Context(), n.page)
 		for _, service := range services {
-			add(service, inside, of("cgroup"), "cgroup", `cgroup="`+service+`"`)
+			add(service, inside, of("cgroup"), "cgroup", `cgroup="`+service[1:]+`"`)
 		}
 		add("pods", inside, of("container"), "container")
 		add("kernel and the rest", inside, of("system"), "system")

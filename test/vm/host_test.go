@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -41,9 +40,10 @@ type host struct {
 	guests string // folder
 	meter  string // in words
 
-	mu      sync.Mutex
-	pids    []int           // of the guests
-	written map[uint64]bool // what the counter stood at, unless it is the machine's
+	tree *killtest.Powercap // the counter, unless it is the machine's
+
+	mu   sync.Mutex // held while the counter stands still
+	pids []int      // of the guests
 }
 
 // startHost runs the agent in hypervisor mode, with the machine's RAPL or one that follows the guests' CPU time.
@@ -55,41 +55,37 @@ func startHost(t *testing.T, dir string) *host {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	address := kit.Address(t)
-	h := &host{
-		url: "http://" + address + "/metrics", guests: folder, meter: "the machine's RAPL", written: map[uint64]bool{},
-	}
+	h := &host{url: "http://" + address + "/metrics", guests: folder, meter: "the machine's RAPL"}
 	args := []string{
 		"--node-name", hostName, "--vms", "--guests-dir", folder, "--meters", "rapl", "--listen", address,
 	}
-	var tree *killtest.Powercap
 	if _, err := os.Stat("/sys/class/powercap/intel-rapl:0/energy_uj"); err != nil {
-		if tree, err = killtest.NewPowercap(filepath.Join(folder, "..", filepath.Base(folder)+"-powercap")); err != nil {
+		if h.tree, err = killtest.NewPowercap(folder + "-powercap"); err != nil {
 			t.Fatal(err)
 		}
-		tree.Roomy = true
-		t.Cleanup(func() { _, _ = tree.Close(), os.RemoveAll(tree.Root) })
-		args = append(args, "--powercap-root", tree.Root)
+		h.tree.Roomy = true
+		t.Cleanup(func() { _, _ = h.tree.Close(), os.RemoveAll(h.tree.Root) })
+		args = append(args, "--powercap-root", h.tree.Root)
 		h.meter = fmt.Sprintf("a counter of %d W and %d W for each core that the guests keep busy", restWatts, coreWatts)
 	}
 	h.agent = kit.Start(t, dir, "agent", exec.Command(kit.Build(t, "./cmd/kubenergy-agent"), args...))
-	kit.Eventually(t, 20*time.Second, "the host's agent has a page", func() bool {
-		_, found := kit.Metric(t, h.page(t.Context()), "kubenergy_node_energy_joules_total")
-		return found
+	kit.Eventually(t, 20*time.Second, "the host's agent has read its meter", func() bool {
+		ticks, _ := kit.Metric(t, h.page(t.Context()), "kubenergy_agent_tick_duration_seconds_count")
+		return ticks > 1
 	}, h.agent)
-	if tree != nil {
-		h.feed(t, tree)
+	if h.tree != nil {
+		h.feed(t)
 	}
 	t.Logf("the host's meter is %s", h.meter)
 	return h
 }
 
 // feed has the counter run until the test ends.
-func (h *host) feed(t *testing.T, tree *killtest.Powercap) {
+func (h *host) feed(t *testing.T) {
 	done := make(chan struct{})
 	var feeder sync.WaitGroup
 	feeder.Go(func() {
-		last, before := time.Now(), time.Duration(0)
-		for {
+		for last, before := time.Now(), time.Duration(0); ; {
 			select {
 			case <-done:
 				return
@@ -100,9 +96,9 @@ func (h *host) feed(t *testing.T, tree *killtest.Powercap) {
 			for _, pid := range h.pids {
 				used += cpuTime(pid)
 			}
-			busy := max(0, used-before).Seconds() // a guest that has ended takes its time with it
-			tree.Add(uint64(1e6 * (restWatts*now.Sub(last).Seconds() + coreWatts*busy)))
-			last, before, h.written[tree.Used()] = now, used, true
+			seconds := min(now.Sub(last), time.Second).Seconds() // it may have been made to stand still
+			h.tree.Add(uint64(1e6 * (restWatts*seconds + coreWatts*max(0, used-before).Seconds())))
+			last, before = now, used
 			h.mu.Unlock()
 		}
 	})
@@ -161,45 +157,6 @@ func (h *host) counter(t *testing.T, name string) energy.Microjoules {
 		t.Fatal(err)
 	}
 	return energy.Microjoules(v)
-}
-
-// hold stops the agent when its page and the guests' counters say the same, and returns the page. resume lets it go on.
-func (h *host) hold(t *testing.T, names []string) (page string, resume func()) {
-	t.Helper()
-	signal := func(s syscall.Signal) {
-		if err := h.agent.Cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kit.Await(t, 30*time.Second, "the host's page and the guests' counters say the same",
-		func(ctx context.Context) (bool, error) {
-			page = h.page(ctx)
-			signal(syscall.SIGSTOP)
-			for _, name := range names {
-				said, stands := total(t, page, fmt.Sprintf(ofParts, "vm"), `vm="`+name+`"`), h.counter(t, name)
-				if said != stands {
-					signal(syscall.SIGCONT)
-					return false, fmt.Errorf("%s: %v on the page, %v in its folder", name, said, stands)
-				}
-			}
-			return true, nil
-		})
-	return page, func() { signal(syscall.SIGCONT) }
-}
-
-// checkSum holds a page of the host against its counter.
-func (h *host) checkSum(t *testing.T, page string) energy.Microjoules {
-	t.Helper()
-	node := total(t, page, nodeEnergy)
-	if all := sum(t, page); all != node {
-		t.Errorf("the host's parts are %v, its energy is %v", all, node)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.written) > 0 && !h.written[uint64(node)] {
-		t.Errorf("the host's energy is %v, which its counter never stood at", node)
-	}
-	return node
 }
 
 // add starts a guest whose counter the host meters, and listens to it.
@@ -279,14 +236,14 @@ func (l *listener) used(end string) (time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for path, used := range l.cpu {
-		if strings.HasSuffix(path, end) && (end != "/" || path == "/") {
+		if strings.HasSuffix(path, end) {
 			return used, nil
 		}
 	}
 	return 0, errors.New("the probe says nothing of " + end)
 }
 
-// cpuTime is what a process has used; nothing where it has ended.
+// cpuTime is what a process and those that it started have used; nothing where it has ended.
 func cpuTime(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -295,5 +252,12 @@ func cpuTime(pid int) time.Duration {
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	user, _ := strconv.Atoi(fields[11])
 	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * (time.Second / 100)
+	used := time.Duration(user+system) * (time.Second / 100)
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)) // virtiofsd works in one
+	for child := range strings.FieldsSeq(string(children)) {
+		if pid, err := strconv.Atoi(child); err == nil {
+			used += cpuTime(pid)
+		}
+	}
+	return used
 }

@@ -88,9 +88,9 @@ func written() (at time.Time, err error) {
 	return info.ModTime(), nil
 }
 
-// used says what the machine, its services and its containers have used.
+// used says what the machine's services and containers have used. Of the whole machine the kernel has only samples.
 func used() (lines []byte) {
-	groups := []string{cgroups}
+	var groups []string
 	for _, pattern := range []string{"system.slice/*.service", "kubepods.slice/*/cri-*", "kubepods.slice/*/*/cri-*"} {
 		found, _ := filepath.Glob(filepath.Join(cgroups, pattern)) // the patterns are good
 		groups = append(groups, found...)
@@ -99,7 +99,7 @@ func used() (lines []byte) {
 		text, _ := os.ReadFile(filepath.Join(group, "cpu.stat")) // it may have gone, or the machine has none
 		if rest, ok := bytes.CutPrefix(text, []byte("usage_usec ")); ok {
 			usage, _, _ := bytes.Cut(rest, []byte("\n"))
-			lines = fmt.Appendf(lines, "cpu %s/ %s\n", strings.TrimPrefix(group, cgroups), usage)
+			lines = fmt.Appendf(lines, "cpu %s %s\n", strings.TrimPrefix(group, cgroups), usage)
 		}
 	}
 	return lines
