@@ -74,8 +74,10 @@ func TestAge(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Legend.Top, p.Y.Max = true, 1.3*p.Y.Max
-	if err := p.Save(6*vg.Inch, 3.5*vg.Inch, filepath.Join(out(t), "age.svg")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"age.svg", "age.png"} {
+		if err := p.Save(6*vg.Inch, 3.5*vg.Inch, filepath.Join(out(t), name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

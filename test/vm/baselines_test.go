@@ -4,6 +4,8 @@ package vm
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,8 +40,11 @@ func (b *baselines) look(t *testing.T) map[string][]use {
 	t.Helper()
 	all := map[string][]use{}
 	add := func(name, page, joules, cpu string, labels ...string) {
-		j, _ := kit.Metric(t, page, joules, labels...)
-		s := 0.0
+		s, dynamic := 0.0, labels
+		if cpu != "" && cpu != "vm" { // what pods and services draw because they compute
+			dynamic = append(labels, `mode="dynamic"`)
+		}
+		j, _ := kit.Metric(t, page, joules, dynamic...)
 		for _, part := range parts {
 			if cpu == "" || cpu == part {
 				used, _ := kit.Metric(t, page, "kubenergy_"+part+"_cpu_seconds_total", labels...)
@@ -98,16 +103,16 @@ func (b *baselines) measure(t *testing.T, state string) {
 		before = now
 	}
 	add := func(table *report.Table, name, shown string, metered bool) {
-		if len(cores[name]) == 0 {
-			return
+		if len(cores[name]) == 0 || slices.Max(cores[name]) == 0 {
+			return // there is none, or the guest's kernel missed it
 		}
 		row := []any{state, shown, nil, nil, nil}
 		if metered {
 			w := report.MeanOf(watts[name], 0.05)
-			row = []any{state, shown, w.Value, *w.Low, *w.High}
+			row = []any{state, shown, w.Value, max(0, *w.Low), *w.High}
 		}
 		c := report.MeanOf(cores[name], 0.05)
-		table.Add(append(row, c.Value, *c.Low, *c.High)...)
+		table.Add(append(row, c.Value, max(0, *c.Low), *c.High)...)
 	}
 	add(b.nodes, "host", "host", true)
 	add(b.nodes, "guest", "guest", true)
@@ -117,7 +122,7 @@ func (b *baselines) measure(t *testing.T, state string) {
 	add(b.components, "virtiofsd", "virtiofsd of a guest", false)
 	add(b.components, "guest", "QEMU of a guest", true)
 	for _, service := range services {
-		add(b.components, service, "in a guest: "+service, true)
+		add(b.components, service, "in a guest: "+filepath.Base(service), true)
 	}
 	add(b.components, "pods", "in a guest: pods", true)
 	add(b.components, "kernel and the rest", "in a guest: kernel and the rest", true)
