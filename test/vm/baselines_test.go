@@ -54,11 +54,18 @@ func (b *baselines) look(t *testing.T) map[string][]use {
 		all[name] = append(all[name], use{time.Now(), j, s})
 	}
 	of := func(part string) string { return fmt.Sprintf(ofParts, part) }
-	page1 := b.host.page(t.Context())
-	add("host", page1, nodeEnergy, "")
+	ask := func(url string) (text string) {
+		kit.Eventually(t, time.Minute, "a page comes from "+url, func() bool {
+			text = page(t.Context(), url)
+			return text != ""
+		})
+		return text
+	}
+	outside := ask(b.host.url)
+	add("host", outside, nodeEnergy, "")
 	for _, n := range b.guests {
-		add("guest", page1, of("vm"), "vm", `vm="`+n.name+`"`)
-		inside := page(t.Context(), n.page)
+		add("guest", outside, of("vm"), "vm", `vm="`+n.name+`"`)
+		inside := ask(n.page)
 		for _, service := range services {
 			add(service, inside, of("cgroup"), "cgroup", `cgroup="`+service[1:]+`"`)
 		}

@@ -165,10 +165,10 @@ func (n *node) awaitReady(t *testing.T, w *world) {
 	}, n.On(), w.host.agent)
 }
 
-// startPrometheus has one scrape all agents each second.
+// startPrometheus has one scrape all agents every two seconds.
 func (w *world) startPrometheus(t *testing.T) {
 	t.Helper()
-	config := "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: agents\n" +
+	config := "global: {scrape_interval: 2s, scrape_timeout: 2s}\nscrape_configs:\n- job_name: agents\n" +
 		"  static_configs: [{targets: [" + address(w.host.url)
 	for _, n := range w.guests {
 		config += ", " + address(n.page)
@@ -226,16 +226,17 @@ func (w *world) awaitPods(t *testing.T, n *node) {
 				return false, err
 			}
 			j, err := w.joules(ctx, n, fmt.Sprintf("kubenergy_container_energy_joules_total{pod_uid=%q}", p.UID))
-			return j > 0, errors.Join(err, errors.New("Prometheus has no joules of it"))
+			return j > 0, err
 		}, n.On(), w.host.agent)
 	}
 }
 
 func (p *pod) group() string { return "cri-containerd-" + p.container + ".scope" }
 
-// joules adds up what Prometheus has of a guest.
+// joules adds up what Prometheus has of a guest: nothing, after a scrape that took too long.
 func (w *world) joules(ctx context.Context, n *node, expr string) (all energy.Microjoules, err error) {
 	series, err := kit.Query(ctx, w.prometheus, expr)
+	found := false
 	for _, s := range series {
 		if s.Labels["node"] != n.name {
 			continue
@@ -244,7 +245,10 @@ func (w *world) joules(ctx context.Context, n *node, expr string) (all energy.Mi
 		if _, err := fmt.Sscan(s.Value, &v); err != nil {
 			return 0, err
 		}
-		all += energy.Joules(v).Microjoules()
+		all, found = all+energy.Joules(v).Microjoules(), true
+	}
+	if err == nil && !found {
+		err = fmt.Errorf("there is nothing in Prometheus of %s: %s", n.name, expr)
 	}
 	return all, err
 }
@@ -396,18 +400,22 @@ func (w *world) uses(t *testing.T, n *node) (uses []use) {
 		groups[0] = append(groups[0], p.group())
 		groups = append(groups, []string{p.group()})
 	}
-	for i, expr := range exprs {
-		joules, err := w.joules(t.Context(), n, expr)
-		u := use{joules: float64(joules.Joules())}
-		for _, group := range groups[i] {
-			used, unknown := n.used(group)
-			err, u.cpu = errors.Join(err, unknown), u.cpu+used.Seconds()
+	kit.Await(t, time.Minute, "all is known of "+n.name, func(ctx context.Context) (bool, error) {
+		uses = nil
+		for i, expr := range exprs {
+			joules, err := w.joules(ctx, n, expr)
+			u := use{joules: float64(joules.Joules())}
+			for _, group := range groups[i] {
+				used, unknown := n.used(group)
+				err, u.cpu = errors.Join(err, unknown), u.cpu+used.Seconds()
+			}
+			if err != nil {
+				return false, err
+			}
+			uses = append(uses, u)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		uses = append(uses, u)
-	}
+		return true, nil
+	}, n.On())
 	return uses
 }
 
