@@ -204,6 +204,10 @@ e2e-real: ## Meter real pods: kubelet, containerd and runc on this machine, as r
 power-real: ## Send a QEMU guest with a real kubelet to sleep and wake it for a Job: emulated where there is no KVM, as root.
 	KUBENERGY_REAL=1 go test ./test/guest -run . -v -count=1 -timeout 90m
 
+# VMS= is the largest number of guests whose readings' age is measured, 16 if it is not given: each takes 250 MB.
+e2e-vm: prometheus ## Meter pods inside two QEMU guests from the host's meter to a Prometheus outside, as root; ages and baselines to out/vm.
+	KUBENERGY_REAL=1 KUBENERGY_VMS=$(VMS) go test ./test/vm -run . -v -count=1 -timeout 90m
+
 # Seeded: the same SEED tries the same places of the same code. Two hours; N= tries fewer.
 mutants: ## Change one thing at a time in what decides, attributes and books, and list the changes that no test notices.
 	go run ./build/mutants -p $(JOBS) -n $(or $(N),600) -seed $(or $(SEED),1) energy sched policy scheduler/hold controller/intake ledger \

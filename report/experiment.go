@@ -99,7 +99,7 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 	}
 	for i := range e.Rows {
 		if r := &e.Rows[i]; r.Difference != nil && len(e.NotJudged) == 0 {
-			all := meanOf(r.pairs, 0.05/compared)
+			all := MeanOf(r.pairs, 0.05/compared)
 			r.Differs = *all.Low > 0 || *all.High < 0
 		}
 	}
@@ -126,11 +126,11 @@ func (e *Experiment) row(contestant, metric string) ExperimentRow {
 		}
 	}
 	if row.Arms = len(all); row.Arms > 0 {
-		row.Mean = meanOf(all, 0.05)
+		row.Mean = MeanOf(all, 0.05)
 	}
 	if n := len(row.pairs); contestant != e.Baseline && n > 1 && base != 0 {
 		floats.Scale(float64(n)/math.Abs(base), row.pairs)
-		row.Difference = new(meanOf(row.pairs, 0.05))
+		row.Difference = new(MeanOf(row.pairs, 0.05))
 	}
 	return row
 }
@@ -144,8 +144,8 @@ func (e *Experiment) value(contestant, metric string, round int) (v float64, ok 
 	return v, ok && finite(v)
 }
 
-// meanOf is a mean and an interval that misses the true one in a share of all experiments.
-func meanOf(values []float64, beyond float64) Interval {
+// MeanOf is a mean and an interval that misses the true one in a share of all experiments.
+func MeanOf(values []float64, beyond float64) Interval {
 	mean, deviation := stat.MeanStdDev(values, nil)
 	n := float64(len(values))
 	if n < 2 {

@@ -47,6 +47,7 @@ var parts = []part{
 	{"conservation", 10 * time.Minute, "go test ./energy -run TestConservation -rapid.checks=10000 -v -timeout 2h"},
 	{"e2e-real", 10 * time.Minute, "make e2e-real"},
 	{"power-real", 10 * time.Minute, "make power-real"},
+	{"e2e-vm", 20 * time.Minute, "make e2e-vm"},
 	{"browser", 10 * time.Minute, "make browser"},
 	{"storm", 30 * time.Minute, "make storm"},
 	{"sleep-lab", 45 * time.Minute, "make sleep-lab"},

@@ -2,12 +2,10 @@ package grafana
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,7 +34,6 @@ type prometheus struct {
 
 func startPrometheus(t *testing.T, w *world) *prometheus {
 	t.Helper()
-	program, dir := kit.Prometheus(t, "prometheus"), t.TempDir()
 	controller, scheduler, agents := w.programs(t)
 	job := func(name, scheme string, targets ...map[string]any) map[string]any {
 		return map[string]any{
@@ -49,7 +46,7 @@ func startPrometheus(t *testing.T, w *world) *prometheus {
 	}
 	withToken := job("kubenergy-controller", "https", target(controller, nil))
 	withToken["authorization"] = map[string]any{
-		"credentials_file": kit.Write(t, filepath.Join(dir, "token"), w.scraper(t)),
+		"credentials_file": kit.Write(t, filepath.Join(t.TempDir(), "token"), w.scraper(t)),
 	}
 	var nodes []map[string]any
 	for node, address := range agents {
@@ -69,36 +66,20 @@ func startPrometheus(t *testing.T, w *world) *prometheus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := kit.Address(t)
-	p := &prometheus{url: "http://" + address}
-	p.Process = kit.Start(t, w.Dir, "prometheus", exec.Command(program,
-		"--config.file="+kit.Write(t, filepath.Join(dir, "prometheus.yml"), config),
-		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address))
-	kit.Eventually(t, time.Minute, "Prometheus answers", func() bool {
-		status, _ := kit.Get(t.Context(), http.DefaultClient, p.url+"/-/ready", "")
-		return status == http.StatusOK
-	}, p.Process)
+	p := &prometheus{}
+	p.Process, p.url = kit.StartPrometheus(t, w.Dir, config)
 	return p
 }
 
 // query returns how many series an expression gives now that are numbers.
 func (p *prometheus) query(ctx context.Context, expr string) (n int, err error) {
-	var answer struct {
-		Error string
-		Data  struct {
-			Result []struct{ Value [2]any }
-		}
-	}
-	status, body := kit.Get(ctx, http.DefaultClient, p.url+"/api/v1/query?"+url.Values{"query": {expr}}.Encode(), "")
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK {
-		return 0, fmt.Errorf("%s: %d %s%s", expr, status, answer.Error, body[:min(len(body), 200)])
-	}
-	for _, r := range answer.Data.Result {
-		if r.Value[1] != "NaN" {
+	samples, err := kit.Query(ctx, p.url, expr)
+	for _, s := range samples {
+		if s.Value != "NaN" {
 			n++
 		}
 	}
-	return n, nil
+	return n, err
 }
 
 // asGrafana fills in what Grafana does: its variables with All, and times.

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/power"
@@ -35,9 +33,11 @@ import (
 	"github.com/kubenergy/kubenergy/sched/sleep"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
+	"github.com/kubenergy/kubenergy/test/kit/guest"
 )
 
 const (
+	nodeName  = "guest"
 	otherUUID = "5ca1ab1e-0000-4000-8000-0000000000ff" // of another machine
 	password  = "of-the-test"
 )
@@ -53,7 +53,7 @@ type world struct {
 
 // TestRealMachineSleeps has the guest shut down when nothing runs on it, and started when a Job waits for it.
 func TestRealMachineSleeps(t *testing.T) {
-	d := makeDisk(t, require(t))
+	d := guest.MakeDisk(t, guest.Require(t, "power-real"))
 	w := start(t, d)
 	boot := w.boot(t)
 	daemon := w.runDaemon(t)
@@ -73,18 +73,17 @@ func TestRealMachineSleeps(t *testing.T) {
 }
 
 // start makes a world in which the guest is off.
-func start(t *testing.T, d disk) *world {
+func start(t *testing.T, d guest.Disk) *world {
 	t.Helper()
-	w := &world{Cluster: cluster.Start(t, lab.Options{}), patient: 1}
+	w := &world{Cluster: cluster.Start(t, lab.Options{})}
 	ctx := t.Context()
 	if err := w.AddKinds(ctx); err != nil {
 		t.Fatal(err)
 	}
-	w.guest = newMachine(t, d, w.Dir, w.kubeconfigOfGuest(t))
-	bootSeconds := 40
-	if !w.guest.kvm {
-		w.patient, bootSeconds = 5, 240
-	}
+	w.guest = &machine{Machine: guest.New(t, d, w.Dir, guest.Options{
+		Name: nodeName, UUID: systemUUID, Kubeconfig: w.GuestKubeconfig(t, nodeName),
+	})}
+	w.patient = w.guest.Patience()
 	// What it draws is invented; a boot pays after five seconds of sleep.
 	err := w.Apply(ctx, fmt.Appendf(nil, `{apiVersion: v1, kind: Namespace, metadata: {name: %s}}
 ---
@@ -92,7 +91,7 @@ apiVersion: %s
 kind: PowerProfile
 metadata: {name: guest}
 spec: {default: true, idleWatts: 60, maxWatts: 160, sleepWatts: 2, wakeUpJoules: 290, bootSeconds: %d}
-`, v1alpha1.SystemNamespace, v1alpha1.GroupVersion, bootSeconds), nil)
+`, v1alpha1.SystemNamespace, v1alpha1.GroupVersion, 40*w.patient), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,31 +107,6 @@ spec: {default: true, idleWatts: 60, maxWatts: 160, sleepWatts: 2, wakeUpJoules:
 	w.keys = signal.KeyFolder(t.TempDir())
 	kit.Write(t, filepath.Join(string(w.keys), "bmc"), password)
 	return w
-}
-
-// kubeconfigOfGuest writes the kubeconfig of the guest's kubelet: it has the rights of its node, and reaches this
-// machine as its gateway.
-func (w *world) kubeconfigOfGuest(t *testing.T) string {
-	t.Helper()
-	config, err := clientcmd.LoadFromFile(w.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range config.Clusters {
-		at, err := url.Parse(c.Server)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Server, c.TLSServerName = "https://10.0.2.2:"+at.Port(), "localhost"
-	}
-	for _, user := range config.AuthInfos {
-		user.Impersonate, user.ImpersonateGroups = "system:node:"+nodeName, []string{"system:nodes", "system:authenticated"}
-	}
-	path := filepath.Join(w.Dir, "guest.kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func (w *world) node(ctx context.Context) (*corev1.Node, error) {
@@ -168,10 +142,10 @@ func isAsleep(n *corev1.Node) bool {
 func (w *world) boot(t *testing.T) time.Duration {
 	t.Helper()
 	begin := time.Now()
-	if err := w.guest.start(); err != nil {
+	if err := w.guest.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ready := w.await(t, 2*time.Minute, "the guest's node is Ready", isReady, w.guest.on())
+	ready := w.await(t, 2*time.Minute, "the guest's node is Ready", isReady, w.guest.On())
 	n, err := w.node(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +168,7 @@ func podSpec(args ...string) corev1.PodSpec {
 		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 		TerminationGracePeriodSeconds: new(int64(1)),
 		Containers: []corev1.Container{{
-			Name: "burn", Image: image, ImagePullPolicy: corev1.PullNever, Args: args,
+			Name: "burn", Image: guest.Image, ImagePullPolicy: corev1.PullNever, Args: args,
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("500m"),
 			}},
@@ -291,7 +265,7 @@ func (w *world) staysOn(t *testing.T, why, configured, says string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if asked := w.guest.requests(); len(asked) > 0 || isAsleep(n) || w.guest.on() == nil {
+	if asked := w.guest.requests(); len(asked) > 0 || isAsleep(n) || w.guest.On() == nil {
 		t.Errorf("with %s: asked for %v, taints %v", why, asked, n.Spec.Taints)
 	}
 	delete(kept, "")
@@ -304,7 +278,7 @@ func (w *world) staysOn(t *testing.T, why, configured, says string) {
 // awaitOff waits until the guest, which has been empty since begin, is off.
 func (w *world) awaitOff(t *testing.T, begin time.Time) {
 	t.Helper()
-	on := w.guest.on()
+	on := w.guest.On()
 	tainted := w.await(t, time.Minute, "the node has the taint", isAsleep)
 	kit.Eventually(t, w.patient*2*time.Minute, "the machine is off", on.Ended)
 	off := time.Now()
@@ -348,8 +322,8 @@ func (w *world) submit(t *testing.T) (job *batchv1.Job, created time.Time) {
 // awaitDone waits until the guest is on and the Job has run there.
 func (w *world) awaitDone(t *testing.T, job *batchv1.Job, created time.Time) {
 	t.Helper()
-	kit.Eventually(t, time.Minute, "the machine is on", func() bool { return w.guest.on() != nil })
-	ready := w.await(t, 2*time.Minute, "the node is Ready", isReady, w.guest.on())
+	kit.Eventually(t, time.Minute, "the machine is on", func() bool { return w.guest.On() != nil })
+	ready := w.await(t, 2*time.Minute, "the node is Ready", isReady, w.guest.On())
 	free := w.await(t, time.Minute, "the taint is gone", func(n *corev1.Node) bool {
 		return !isAsleep(n) && n.Labels[v1alpha1.LabelPowerState] == ""
 	})

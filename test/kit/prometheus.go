@@ -1,10 +1,16 @@
 package kit
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // Prometheus returns the path of prometheus or promtool: the one that is installed, or that make prometheus has
@@ -19,4 +25,46 @@ func Prometheus(t testing.TB, program string) string {
 		t.Skipf("there is no %s: make prometheus unpacks Debian's, where there is apt", program)
 	}
 	return path
+}
+
+// StartPrometheus runs a Prometheus until the test ends, and returns the address of its API.
+func StartPrometheus(t testing.TB, dir string, config []byte) (p *Process, address string) {
+	t.Helper()
+	program, listen := Prometheus(t, "prometheus"), Address(t)
+	address = "http://" + listen
+	p = Start(t, dir, "prometheus", exec.Command(program,
+		"--config.file="+Write(t, filepath.Join(dir, "prometheus.yml"), config),
+		"--storage.tsdb.path="+filepath.Join(dir, "prometheus"), "--web.listen-address="+listen))
+	Eventually(t, time.Minute, "Prometheus answers", func() bool {
+		status, _ := Get(t.Context(), http.DefaultClient, address+"/-/ready", "")
+		return status == http.StatusOK
+	}, p)
+	return p, address
+}
+
+// Sample is a series of Prometheus at an instant; its value is as Prometheus writes it.
+type Sample struct {
+	Labels map[string]string
+	Value  string
+}
+
+// Query returns what an expression of Prometheus gives now.
+func Query(ctx context.Context, address, expr string) (samples []Sample, err error) {
+	var answer struct {
+		Error string
+		Data  struct {
+			Result []struct {
+				Metric map[string]string
+				Value  [2]any
+			}
+		}
+	}
+	status, body := Get(ctx, http.DefaultClient, address+"/api/v1/query?"+url.Values{"query": {expr}}.Encode(), "")
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK {
+		return nil, fmt.Errorf("%s: %d %s%s", expr, status, answer.Error, body[:min(len(body), 200)])
+	}
+	for _, r := range answer.Data.Result {
+		samples = append(samples, Sample{r.Metric, fmt.Sprint(r.Value[1])})
+	}
+	return samples, nil
 }

@@ -4,6 +4,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,6 +132,31 @@ func (c *Cluster) Account(t testing.TB, account string) (path string, config *re
 		t.Fatal(err)
 	}
 	return path, config
+}
+
+// GuestKubeconfig writes the kubeconfig of a kubelet in a guest of QEMU and returns its path: the kubelet has the rights
+// of its node, and reaches this machine as its gateway.
+func (c *Cluster) GuestKubeconfig(t testing.TB, node string) (path string) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range config.Clusters {
+		at, err := url.Parse(one.Server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.Server, one.TLSServerName = "https://10.0.2.2:"+at.Port(), "localhost"
+	}
+	for _, user := range config.AuthInfos {
+		user.Impersonate, user.ImpersonateGroups = "system:node:"+node, []string{"system:nodes", "system:authenticated"}
+	}
+	path = filepath.Join(c.Dir, node+".kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // Token returns a token of one of our service accounts for our controller, bound to a pod if there is one.

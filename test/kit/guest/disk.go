@@ -17,11 +17,12 @@ import (
 // tools are what must be installed.
 var tools = []string{"qemu-system-x86_64", "qemu-img", "mmdebstrap", "mkfs.ext4", "go"}
 
-// require skips where no guest can be made, and returns the release of Debian that this machine has.
-func require(t *testing.T) (release string) {
+// Require skips where no guest can be made, and returns the release of Debian that this machine has. make is the target
+// that runs the test.
+func Require(t *testing.T, make string) (release string) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_REAL") == "" {
-		t.Skip("makes and runs a virtual machine as root: set KUBENERGY_REAL=1, or make power-real")
+		t.Skipf("makes and runs virtual machines as root: set KUBENERGY_REAL=1, or make %s", make)
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make the disk of a virtual machine")
@@ -50,21 +51,21 @@ func require(t *testing.T) (release string) {
 
 const (
 	packages = "systemd-sysv,udev,dbus,iproute2,linux-image-cloud-amd64,containerd,runc,containernetworking-plugins"
-	image    = "localhost/kubenergy/burner:guest"
-	nodeName = "guest"
+	// Image is that of all pods: of test/real/testdata/burner.
+	Image = "localhost/kubenergy/burner:guest"
 )
 
 // enabled are the guest's services.
-var enabled = []string{"systemd-networkd", "containerd", "images", "kubelet"}
+var enabled = []string{"systemd-networkd", "containerd", "images", "extras", "kubelet"}
 
 // files are those that the guest's disk has beside Debian's.
 var files = map[string]string{
-	"etc/hostname":                      nodeName + "\n",
+	"etc/hostname":                      "guest\n",
 	"etc/fstab":                         "/dev/vda / ext4 defaults 0 1\n",
 	"etc/systemd/network/guest.network": "[Match]\nName=en*\n[Network]\nDHCP=ipv4\n",
 	"etc/containerd/config.toml": `version = 2
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "` + image + `"
+  sandbox_image = "` + Image + `"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
@@ -82,6 +83,16 @@ Requires=containerd.service
 Type=oneshot
 RemainAfterExit=yes
 ExecStart=ctr -n k8s.io images import /dev/vdb
+[Install]
+WantedBy=multi-user.target
+`,
+	// An archive, unpacked at each start: what is tested besides pods need not be on the disk.
+	"etc/systemd/system/extras.service": `[Unit]
+ConditionPathExists=/dev/vdc
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=sh -euc 'tar -xf /dev/vdc -C /; systemctl daemon-reload; systemctl start --no-block $(cat /etc/extras)'
 [Install]
 WantedBy=multi-user.target
 `,
@@ -112,11 +123,12 @@ shutdownGracePeriodCriticalPods: 3s
 `,
 }
 
-// disk is what a guest starts from: a file system, and the kernel on it.
-type disk struct{ root, kernel, initrd string }
+// Disk is what a guest starts from: a file system, and the kernel on it. Modules is a folder with those that a guest
+// without a disk needs to read what its host shares.
+type Disk struct{ root, kernel, initrd, Modules string }
 
-// makeDisk returns the disk of this kubelet, made when it was first asked for; disks of others are removed then.
-func makeDisk(t *testing.T, release string) disk {
+// MakeDisk returns the disk of this kubelet, made when it was first asked for; disks of others are removed then.
+func MakeDisk(t *testing.T, release string) Disk {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -128,9 +140,12 @@ func makeDisk(t *testing.T, release string) disk {
 		t.Fatal(err)
 	}
 	hash := sha256.New()
-	fmt.Fprint(hash, release, packages, enabled, files, sha256.Sum256(program)) // maps are printed in the order of keys
+	fmt.Fprint(hash, release, packages, enabled, files, pack, sha256.Sum256(program)) // maps are printed in the order of keys
 	dir := filepath.Join(cache, "kubenergy", fmt.Sprintf("guest-%.6x", hash.Sum(nil)))
-	d := disk{filepath.Join(dir, "root.ext4"), filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd")}
+	d := Disk{
+		filepath.Join(dir, "root.ext4"), filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd"),
+		filepath.Join(dir, "modules"),
+	}
 	if _, err := os.Stat(dir); err == nil {
 		return d
 	}
@@ -153,21 +168,26 @@ func makeDisk(t *testing.T, release string) disk {
 	}
 	defer os.RemoveAll(draft)
 	makeRoot(t, release, filepath.Join(draft, "root"), kubelet)
-	command(t, "sh", "-euc", `cd "$1"
-mv root/boot/vmlinuz-* vmlinuz
-mv root/boot/initrd.img-* initrd
-mkfs.ext4 -q -d root root.ext4 3G
-rm -r root`, "sh", draft)
+	Command(t, "sh", "-euc", pack, "sh", draft)
 	if err := os.Rename(draft, dir); err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
+// pack makes a disk of the folder root.
+const pack = `cd "$1"
+mv root/boot/vmlinuz-* vmlinuz
+mv root/boot/initrd.img-* initrd
+mkdir modules
+cp root/lib/modules/*/kernel/drivers/virtio/*.ko root/lib/modules/*/kernel/fs/fuse/*.ko modules
+mkfs.ext4 -q -d root root.ext4 3G
+rm -r root`
+
 // makeRoot installs the guest's operating system in a folder.
 func makeRoot(t *testing.T, release, root, kubelet string) {
 	t.Helper()
-	command(t, "mmdebstrap", "--quiet", "--variant=minbase", "--include="+packages, release, root)
+	Command(t, "mmdebstrap", "--quiet", "--variant=minbase", "--include="+packages, release, root)
 	for name, text := range files {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -177,11 +197,12 @@ func makeRoot(t *testing.T, release, root, kubelet string) {
 			t.Fatal(err)
 		}
 	}
-	command(t, "install", "-D", kubelet, filepath.Join(root, "usr/local/bin/kubelet"))
-	command(t, "chroot", append([]string{root, "systemctl", "--quiet", "enable"}, enabled...)...)
+	Command(t, "install", "-D", kubelet, filepath.Join(root, "usr/local/bin/kubelet"))
+	Command(t, "chroot", append([]string{root, "systemctl", "--quiet", "enable"}, enabled...)...)
 }
 
-func command(t *testing.T, name string, args ...string) {
+// Command runs a program, which must succeed.
+func Command(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)

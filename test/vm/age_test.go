@@ -1,0 +1,178 @@
+//go:build linux && amd64
+
+package vm
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/guest"
+)
+
+const (
+	// most machines are started, unless KUBENERGY_VMS says another number.
+	most     = 16
+	watching = 30 * time.Second
+	young    = time.Second // that 99 of 100 readings are to be
+)
+
+// TestAge starts one guest after another, each of a kernel that does nothing but read its counter by virtiofs, and
+// measures how old readings are: from when the host wrote the counter until the host is told.
+func TestAge(t *testing.T) {
+	d := guest.MakeDisk(t, guest.Require(t, "e2e-vm"))
+	n := most
+	if text := os.Getenv("KUBENERGY_VMS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil || n < 1 {
+			t.Fatalf("KUBENERGY_VMS is %q: want how many machines to start", text)
+		}
+	}
+	machine := kit.WatchMachine(t)
+	dir := kit.Dir(t, "kubenergy-age")
+	h, initrd := startHost(t, dir), writeInitrd(t, d, dir)
+	table := &report.Table{Columns: []report.Column{
+		{Name: "Machines", Field: "machines"}, {Name: "Readings", Field: "readings"},
+		{Name: "p50\n(s)", Field: "p50Seconds", Show: report.Significant},
+		{Name: "p99\n(s)", Field: "p99Seconds", Show: report.Significant},
+		{Name: "Oldest\n(s)", Field: "oldestSeconds", Show: report.Significant},
+	}}
+	var lines [3]plotter.XYs
+	var listeners []*listener
+	for _, count := range counts(n) {
+		for len(listeners) < count {
+			listeners = append(listeners, startSmall(t, h, d, dir, initrd, fmt.Sprint("vm-", len(listeners)+1)))
+		}
+		ages := watch(listeners)
+		row := []any{count, len(ages)}
+		for i, q := range []float64{0.5, 0.99, 1} {
+			age := report.Quantile(ages, q)
+			row, lines[i] = append(row, age), append(lines[i], plotter.XY{X: float64(count), Y: age})
+		}
+		table.Add(row...)
+		if p99 := lines[1][len(lines[1])-1].Y; p99 > young.Seconds() {
+			machine.TooSlow("with %d machines 99 of 100 readings are younger than %.2f s", count, p99)
+		}
+	}
+	write(t, "age.csv", table)
+	p := plot.New()
+	p.X.Label.Text, p.Y.Label.Text, p.Y.Min, p.X.Min = "Virtual machines", "Age of a reading (s)", 0, 0
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(report.NumberTicks), plot.TickerFunc(report.NumberTicks)
+	if err := plotutil.AddLinePoints(p, "half are younger", lines[0], "99 of 100 are younger", lines[1], "oldest",
+		lines[2]); err != nil {
+		t.Fatal(err)
+	}
+	p.Legend.Top, p.Y.Max = true, 1.3*p.Y.Max
+	for _, name := range []string{"age.svg", "age.png"} {
+		if err := p.Save(6*vg.Inch, 3.5*vg.Inch, filepath.Join(out(t), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// counts are numbers of machines, up to the most.
+func counts(most int) (all []int) {
+	for n := 1; n < most; n += max(1, n/2) {
+		all = append(all, n)
+	}
+	return append(all, most)
+}
+
+// startSmall starts a guest of a kernel, and waits until its counter is there.
+func startSmall(t *testing.T, h *host, d guest.Disk, dir, initrd, name string) *listener {
+	t.Helper()
+	own := filepath.Join(dir, name)
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, args := h.share(t, own, name, "128M")
+	m := guest.Bare(t, d, own, name, append(args, "-m", "128M", "-nic", "none", "-initrd", initrd,
+		"-append", "console=ttyS0 quiet panic=-1")...)
+	l := h.add(t, m)
+	kit.Eventually(t, m.Patience()*30*time.Second, name+" reads its counter", func() bool {
+		return len(l.told()) > 0
+	}, m.On(), h.agent)
+	return l
+}
+
+// watch returns how old readings of all guests are, in seconds.
+func watch(listeners []*listener) (ages []float64) {
+	for _, l := range listeners {
+		l.forget()
+	}
+	time.Sleep(watching)
+	for _, l := range listeners {
+		for _, age := range l.told() {
+			ages = append(ages, age.Seconds())
+		}
+	}
+	return ages
+}
+
+// writeInitrd writes what a small guest starts from: the probe and the modules that it loads.
+func writeInitrd(t *testing.T, d guest.Disk, dir string) (path string) {
+	t.Helper()
+	var archive bytes.Buffer
+	add := func(name string, mode int, content []byte) {
+		pad := func() { archive.Write(make([]byte, -archive.Len()&3)) }
+		fmt.Fprintf(&archive, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%s\x00", 0, mode, 0, 0, 1, 0,
+			len(content), 0, 0, 0, 0, len(name)+1, 0, name)
+		pad()
+		archive.Write(content)
+		pad()
+	}
+	const folder, program = 0o040755, 0o100755
+	files := map[string]string{"init": kit.Build(t, "./test/vm/testdata/probe")}
+	modules, err := filepath.Glob(filepath.Join(d.Modules, "*.ko"))
+	if err != nil || len(modules) == 0 {
+		t.Fatal("the guest's disk has no modules", err)
+	}
+	add("dev", folder, nil)
+	add("modules", folder, nil)
+	for _, m := range modules {
+		files["modules/"+filepath.Base(m)] = m
+	}
+	for name, path := range files {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(name, program, content)
+	}
+	add("TRAILER!!!", 0, nil)
+	return kit.Write(t, filepath.Join(dir, "initrd"), archive.Bytes())
+}
+
+// out is where tables and plots go.
+func out(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(kit.Root, "out", "vm")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// write writes a table as CSV, and shows it.
+func write(t *testing.T, name string, table *report.Table) {
+	t.Helper()
+	var csv bytes.Buffer
+	if err := table.CSV(&csv); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(out(t), name), csv.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s\n%s", name, table.Framed(true, false))
+}
