@@ -122,7 +122,7 @@ func makeDisk(t *testing.T, release string) disk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubelet := kit.Kubelet(t)
+	kubelet := kit.Kubernetes(t, "kubelet")
 	program, err := os.ReadFile(kubelet)
 	if err != nil {
 		t.Fatal(err)
