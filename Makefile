@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real power-real fuzz fuzz-short mutants nightly experiments benchmark
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly experiments benchmark
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -199,6 +199,16 @@ gpu-real: ## Meter a real GPU for half a minute, and say what is missing where t
 
 e2e-real: ## Meter real pods: kubelet, containerd and runc on this machine, as root.
 	KUBENERGY_REAL=1 go test ./test/real/... -run . -v -count=1 -timeout $(TIMEOUT)
+
+# Unpacked, nothing is installed; an installed one is used first.
+qemu:
+	@if command -v qemu-arm-static >/dev/null || [ -e out/qemu/usr/bin/qemu-arm-static ]; then exit 0; fi; \
+	  mkdir -p out/qemu; cd out/qemu; \
+	  { command -v apt-get >/dev/null && { apt-get -qq download qemu-user-static || { apt-get -qq update && apt-get -qq download qemu-user-static; }; } && dpkg -x qemu-user-static_*.deb .; } \
+	    || echo "== no emulator of other machines: images for them are not run"
+
+e2e-nodes: qemu ## Install our images by our manifests on two real kubelets, meter a Job, run an experiment, and images for ARM; as root.
+	KUBENERGY_REAL=1 go test ./test/nodes -run . -v -count=1 -timeout 60m
 
 # The first time makes the disk of a virtual machine: two minutes more. Where it is emulated, all takes ten times as long.
 power-real: ## Send a QEMU guest with a real kubelet to sleep and wake it for a Job: emulated where there is no KVM, as root.

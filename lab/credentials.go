@@ -39,7 +39,7 @@ type credentials struct {
 }
 
 // newCredentials writes everything but the kubeconfig, which needs the port.
-func newCredentials(dir string) (*credentials, error) {
+func newCredentials(dir, address string) (*credentials, error) {
 	c := &credentials{
 		servingCert: filepath.Join(dir, "apiserver.crt"),
 		servingKey:  filepath.Join(dir, "apiserver.key"),
@@ -51,7 +51,7 @@ func newCredentials(dir string) (*credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.servingBytes, err = selfSigned(key); err != nil {
+	if c.servingBytes, err = selfSigned(key, address); err != nil {
 		return nil, fmt.Errorf("making the serving certificate: %w", err)
 	}
 	if err := os.WriteFile(c.servingCert, c.servingBytes, 0o600); err != nil {
@@ -93,7 +93,7 @@ func writeKey(path string) (crypto.Signer, error) {
 	return key.(crypto.Signer), os.WriteFile(path, text, 0o600)
 }
 
-func selfSigned(key crypto.Signer) ([]byte, error) {
+func selfSigned(key crypto.Signer, address string) ([]byte, error) {
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
@@ -109,6 +109,9 @@ func selfSigned(key crypto.Signer) ([]byte, error) {
 			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 			"kubernetes.default.svc.cluster.local",
 		},
+	}
+	if address != "" {
+		template.IPAddresses = append(template.IPAddresses, net.ParseIP(address))
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type Options struct {
 	// not exist, closed to other users, and must not hold an earlier cluster. It is not removed by
 	// Stop. Keep it short: etcd's socket is in it.
 	Dir string
+	// Address is where kube-apiserver listens; by default 127.0.0.1. Nodes of other network namespaces need another.
+	Address string
 	// APIServerArgs are further flags of kube-apiserver.
 	APIServerArgs []string
 	// ControllerManagerArgs are further flags of kube-controller-manager, such as
@@ -111,14 +114,14 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 
 func (c *Cluster) start(ctx context.Context, o Options) error {
 	var err error
-	if c.creds, err = newCredentials(c.dir); err != nil {
+	if c.creds, err = newCredentials(c.dir, o.Address); err != nil {
 		return fmt.Errorf("making credentials: %w", err)
 	}
 	etcd, endpoint, err := startEtcd(ctx, c.dir, c.logs)
 	if err := c.add(etcd, err); err != nil {
 		return fmt.Errorf("starting etcd: %w", err)
 	}
-	if err := c.startAPIServer(ctx, endpoint, o.APIServerArgs); err != nil {
+	if err := c.startAPIServer(ctx, endpoint, o); err != nil {
 		return fmt.Errorf("starting kube-apiserver: %w", err)
 	}
 	if o.ControlPlaneOnly {
@@ -142,9 +145,9 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	return nil
 }
 
-func (c *Cluster) startAPIServer(ctx context.Context, etcd string, args []string) error {
+func (c *Cluster) startAPIServer(ctx context.Context, etcd string, o Options) error {
 	// Bound here, not in the options, so that the port is known and cannot be taken in between.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", cmp.Or(o.Address, "127.0.0.1")+":0")
 	if err != nil {
 		return err
 	}
@@ -154,7 +157,7 @@ func (c *Cluster) startAPIServer(ctx context.Context, etcd string, args []string
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	server, err := runAPIServer(ctx, l, etcd, c.creds, c.network.DialContext, args)
+	server, err := runAPIServer(ctx, l, etcd, c.creds, c.network.DialContext, o.APIServerArgs)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

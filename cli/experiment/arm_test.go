@@ -99,6 +99,43 @@ func TestDeploy(t *testing.T) {
 	}
 }
 
+// A contestant's image runs in a namespace of its own, with all rights; ours with the shipped profile.
+func TestImagesAreRun(t *testing.T) {
+	for _, c := range []Contestant{
+		{Name: "theirs", Image: "theirs:1", Args: []string{`--say="x"`}, SchedulerName: "their-scheduler"},
+		{Name: "ours", Image: "kubenergy-scheduler:1", Strategy: "energy"},
+	} {
+		a := armOf(&File{target: TargetCluster})
+		a.Contestant, a.Runner.run = &c, "now"
+		if err := a.startScheduler(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d, err := a.client.AppsV1().Deployments("arm-scheduler").Get(t.Context(), "scheduler", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := a.client.CoreV1().ConfigMaps("arm-scheduler").Get(t.Context(), "config", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantName, wantArgs, wantConfig := c.SchedulerName, c.Args, ""
+		if c.Strategy != "" {
+			wantName, wantConfig = "experiment-ours", string(schedulerConfig("experiment-ours", "", c.Strategy))
+			wantArgs = []string{"--config=/etc/scheduler/config.yaml", "--secure-port=0", "--leader-elect=false"}
+		}
+		if got := d.Spec.Template.Spec.Containers[0]; a.scheduler != wantName || got.Image != c.Image ||
+			!cmp.Equal(got.Args, wantArgs) || config.Data["config.yaml"] != wantConfig {
+			t.Errorf("%s: %s runs %q with %q and %q", c.Name, a.scheduler, got.Image, got.Args, config.Data)
+		}
+		rights, err := a.client.RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{
+			LabelSelector: v1alpha1.LabelExperiment, // by which they are removed
+		})
+		if err != nil || len(rights.Items) != 1 || rights.Items[0].Subjects[0].Namespace != "arm-scheduler" {
+			t.Errorf("%s: %+v, %v", c.Name, rights.Items, err)
+		}
+	}
+}
+
 // The lab is told plain digits of seconds, however slow a node is: it takes no exponents.
 func TestTellsHowLongASlowNodeTakes(t *testing.T) {
 	f := &File{Load: []Load{{Name: "train", jobs: []sched.Job{{}}}}}

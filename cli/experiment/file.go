@@ -44,13 +44,15 @@ type File struct {
 	err          error    // what is wrong with it
 }
 
-// Contestant is a scheduler: ours with a strategy, a program of this machine, or one that runs already. One of which
-// nothing is said is stock: in the lab kube-scheduler's own profile, elsewhere the cluster's own scheduler.
+// Contestant is a scheduler: ours with a strategy, a program of this machine, an image that a cluster runs, or one that
+// runs already. One of which nothing is said is stock: in the lab kube-scheduler's own profile, elsewhere the cluster's
+// own scheduler.
 type Contestant struct {
 	Name          string   `json:"name"`
 	Strategy      string   `json:"strategy,omitempty"`
 	Binary        string   `json:"binary,omitempty"`
-	Args          []string `json:"args,omitempty"`          // of a binary; $(KUBECONFIG) is a kubeconfig
+	Image         string   `json:"image,omitempty"`         // in a cluster; with a strategy one of kubenergy-scheduler
+	Args          []string `json:"args,omitempty"`          // of either; a binary's $(KUBECONFIG) is a kubeconfig
 	SchedulerName string   `json:"schedulerName,omitempty"` // that pods ask for
 }
 
@@ -166,10 +168,14 @@ func (f *File) checkContestant(c *Contestant) {
 	_, err := sched.New(cmp.Or(c.Strategy, "energy"))
 	f.refuse(err != nil, "contestants: %s: %w", c.Name, err)
 	f.refuse(c.Strategy != "" && c.Binary != "", "contestants: %s: want a strategy or a binary", c.Name)
-	f.refuse(c.Binary != "" && c.SchedulerName == "",
+	f.refuse(c.Image != "" && (c.Binary != "" || f.target == TargetLab),
+		"contestants: %s: image goes with --target cluster, and with no binary", c.Name)
+	theirs := c.Strategy == "" && c.Binary+c.Image != ""
+	f.refuse(theirs && c.SchedulerName == "",
 		"contestants: %s: schedulerName is missing: which pods does it schedule?", c.Name)
-	f.refuse(c.SchedulerName != "" && (c.Strategy != "" || c.Binary == "" && f.target == TargetLab),
-		"contestants: %s: schedulerName is of a binary, or of a scheduler that runs in the cluster already", c.Name)
+	f.refuse(c.SchedulerName != "" && (c.Strategy != "" || !theirs && f.target == TargetLab),
+		"contestants: %s: schedulerName is of a binary, of an image, or of a scheduler that runs in the cluster already",
+		c.Name)
 }
 
 // checkLoad finds what is wrong with an entry that comes after others.

@@ -57,6 +57,8 @@ func TestWrongFiles(t *testing.T) {
 		{"strategy: exec", "strategy: exec, binary: ./s", "a strategy or a binary"},
 		{"strategy: exec", "binary: ./s", "schedulerName is missing"},
 		{"strategy: exec", "strategy: exec, schedulerName: x", "schedulerName is of a binary"},
+		{"strategy: exec", "image: theirs:1", "schedulerName is missing"},
+		{"strategy: exec", "image: theirs:1, binary: ./s, schedulerName: x", "with no binary"},
 		{"utilisation: 1", "utilisation: 1.5", "a utilisation of 1 or less"},
 		{"utilisation: 1", "utilisation: 1, requestsPerSecond: 1", "requestsPerSecond, of services"},
 		{"seed: 7", "nodes: [{name: vm, cpu: 1}]", "nodes: vm: want cpu and memory"},

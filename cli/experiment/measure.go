@@ -74,7 +74,7 @@ func (a *arm) run(ctx context.Context) (*report.ExperimentTrial, error) {
 		return nil, err
 	}
 	defer func() { a.process.stop() }()
-	if err := a.startScheduler(); err != nil {
+	if err := a.startScheduler(ctx); err != nil {
 		return nil, err
 	}
 	a.pods, a.answers = map[types.UID]*pod{}, map[string]int{}

@@ -191,11 +191,13 @@ func (r *Runner) addNodes(ctx context.Context) error {
 }
 
 // startScheduler starts a contestant, unless it runs already.
-func (a *arm) startScheduler() (err error) {
+func (a *arm) startScheduler(ctx context.Context) (err error) {
 	c := a.Contestant
 	a.scheduler = cmp.Or(c.SchedulerName, corev1.DefaultSchedulerName)
 	var args []string
 	switch {
+	case c.Image != "":
+		return a.startImage(ctx)
 	case c.Binary != "":
 		args = []string{a.File.beside(c.Binary)}
 		for _, arg := range c.Args {
@@ -246,6 +248,8 @@ func Clean(ctx context.Context, client kubernetes.Interface) error {
 				err = cmp.Or(err, client.CoreV1().Namespaces().Delete(ctx, n.Name, metav1.DeleteOptions{}))
 			}
 		}
+		err = cmp.Or(err, client.RbacV1().ClusterRoleBindings().DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{LabelSelector: v1alpha1.LabelExperiment}))
 		return len(all.Items) == 0, unless(apierrors.IsNotFound, err)
 	})
 }

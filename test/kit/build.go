@@ -62,8 +62,8 @@ func BuildTo(path, pkg string, args ...string) error {
 	return nil
 }
 
-// Kubelet builds the kubelet of the Kubernetes that this module uses, and returns the path of the program.
-func Kubelet(t testing.TB) string {
+// Kubernetes builds a program of the Kubernetes that this module uses ("kubelet"), and returns its path.
+func Kubernetes(t testing.TB, name string) string {
 	t.Helper()
 	version, err := Go("list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {
@@ -72,8 +72,8 @@ func Kubelet(t testing.TB) string {
 	version = strings.TrimSpace(version)
 	number := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	const variables = "-X k8s.io/component-base/version.git"
-	path := filepath.Join(Root, "out", "test", "kubelet")
-	if err := BuildTo(path, "k8s.io/kubernetes/cmd/kubelet", "-ldflags",
+	path := filepath.Join(Root, "out", "test", name)
+	if err := BuildTo(path, "k8s.io/kubernetes/cmd/"+name, "-ldflags",
 		variables+"Version="+version+" "+variables+"Major="+number[0]+" "+variables+"Minor="+number[1]); err != nil {
 		t.Fatal(err)
 	}

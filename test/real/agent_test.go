@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/node"
 )
 
 // profile is of a small server. Which one it is does not matter: joules are compared with joules.
@@ -32,13 +33,13 @@ type agent struct {
 // startAgent runs the agent as it comes, besides a model of power where there may be no meter.
 func (w *world) startAgent(t *testing.T) *agent {
 	t.Helper()
-	write(t, filepath.Join(w.dir, "profile.json"), profile)
-	write(t, filepath.Join(w.dir, "token"), token+"\n")
+	kit.Write(t, filepath.Join(w.dir, "profile.json"), profile)
+	kit.Write(t, filepath.Join(w.dir, "token"), token+"\n")
 	a := &agent{sink: newSink(t, w.client)}
 	address := kit.Address(t)
 	a.url = "http://" + address
 	a.daemon = start(t, w.dir, "agent", exec.Command(kit.Build(t, "./cmd/kubenergy-agent"),
-		"--node-name", nodeName, "--cgroup-root", cgroupRoot, "--meters", "model", "--profile",
+		"--node-name", nodeName, "--cgroup-root", node.Groups, "--meters", "model", "--profile",
 		filepath.Join(w.dir, "profile.json"),
 		"--listen", address, "--batch-interval", "5s", "--state-dir", filepath.Join(w.dir, "state-of-agent"),
 		"--push-url", a.sink.url, "--push-token-file", filepath.Join(w.dir, "token")))

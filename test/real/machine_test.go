@@ -38,7 +38,7 @@ func build(t *testing.T) *world {
 	t.Helper()
 	w := &world{dir: kit.Dir(t, "kubenergy-real")}
 	w.burner, w.lab = kit.Build(t, "./test/real/testdata/burner"), kit.Build(t, "./cmd/kubenergy-lab")
-	w.kubelet = kit.Kubelet(t)
+	w.kubelet = kit.Kubernetes(t, "kubelet")
 	return w
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/node"
 )
 
 const (
@@ -27,9 +28,9 @@ func TestRealPods(t *testing.T) {
 	require(t)
 	w := build(t)
 	w.startControlPlane(t)
-	w.group = makeGroup(t)
+	w.group = node.MakeGroup(t, "kubenergy-real-")
 	w.startNode(t)
-	pods := watch(t, filepath.Join(cgroupRoot, "cpuacct", w.group))
+	pods := watch(t, filepath.Join(node.Groups, "cpuacct", w.group, "kubepods")) // the rest is the node itself
 	a := w.startAgent(t)
 	half, fifth := w.submit(t, "half", 500, true), w.submit(t, "fifth", 200, false)
 	w.awaitRunning(t, half)

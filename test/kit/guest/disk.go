@@ -134,7 +134,7 @@ func MakeDisk(t *testing.T, release string) Disk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubelet := kit.Kubelet(t)
+	kubelet := kit.Kubernetes(t, "kubelet")
 	program, err := os.ReadFile(kubelet)
 	if err != nil {
 		t.Fatal(err)

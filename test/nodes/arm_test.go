@@ -1,0 +1,57 @@
+//go:build linux
+
+package nodes
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// emulator finds one of QEMU's programs that run those of another machine: an installed one, or what make e2e-nodes has
+// unpacked.
+func emulator(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	return exec.LookPath(filepath.Join(kit.Root, "out", "qemu", "usr", "bin", name))
+}
+
+// testArchitectures has containerd run the images for other machines by an emulator, which the container is given: to
+// make it known to the kernel would change this machine.
+func (w *world) testArchitectures(t *testing.T) {
+	for _, c := range []struct{ platform, emulator, images string }{
+		{"linux/arm64", "qemu-aarch64-static", strings.Join(images, " ")},
+		{"linux/arm/v7", "qemu-arm-static", "kubenergy-agent"},
+	} {
+		t.Run(c.platform, func(t *testing.T) {
+			path, err := emulator(c.emulator)
+			if err != nil {
+				t.Skip("no emulator (Debian: apt-get install qemu-user-static): ", err)
+			}
+			ctr := func(args ...string) string {
+				t.Helper()
+				args = append([]string{"--address", filepath.Join(w.nodes[0].Dir, "containerd.sock"), "-n", "arm"}, args...)
+				out, err := exec.CommandContext(t.Context(), "ctr", args...).CombinedOutput()
+				if err != nil {
+					t.Fatalf("ctr %s: %v\n%s", strings.Join(args, " "), err, out)
+				}
+				return string(out)
+			}
+			for image := range strings.FieldsSeq(c.images) {
+				ctr("images", "import", "--snapshotter", "native", "--platform", c.platform, archive(image))
+				said := ctr("run", "--rm", "--snapshotter", "native", "--platform", c.platform, "--read-only",
+					"--fifo-dir", w.nodes[0].Dir, // both see it
+					"--mount", "type=bind,src="+path+",dst=/etc/group,options=rbind:ro", // a file that the image has
+					registry+"/"+image+":"+tag, "arm", "/etc/group", "/"+image, "--help")
+				if !strings.Contains(said, "\n  -") {
+					t.Errorf("%s for %s says: %s", image, c.platform, said)
+				}
+				t.Logf("%s for %s: %d bytes of help", image, c.platform, len(said))
+			}
+		})
+	}
+}

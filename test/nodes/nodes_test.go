@@ -1,0 +1,310 @@
+//go:build linux
+
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
+)
+
+const patience = 4 * time.Minute // for what starts on a machine that others use
+
+// inside is the test in its own namespaces.
+func inside(t *testing.T) {
+	w := start(t)
+	t.Run("install", w.testInstall)
+	if t.Failed() {
+		w.tell(t)
+		return
+	}
+	t.Run("security contexts", w.testSecurityContexts)
+	t.Run("a Job is placed, metered and booked", w.testJob)
+	t.Run("experiment", w.testExperiment)
+	t.Run("other architectures", w.testArchitectures)
+	if t.Failed() {
+		w.tell(t)
+	}
+}
+
+// run runs a program of ours as a user of the cluster and returns what it prints.
+func (w *world) run(program string, args ...string) (string, error) {
+	cmd := exec.Command(filepath.Join(kit.Root, "out", "test", program), args...)
+	cmd.Dir, cmd.Env = kit.Root, append(os.Environ(), "KUBECONFIG="+w.Kubeconfig())
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, exit.Stderr)
+	}
+	return string(out), err
+}
+
+// shell runs commands of a document, with kubectl.
+func (w *world) shell(t *testing.T, commands string) {
+	t.Helper()
+	programs := filepath.Join(w.Dir, "bin")
+	if err := os.MkdirAll(programs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(kit.Root, "out/test/kubenergy-lab"),
+		filepath.Join(programs, "kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-euc", commands)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig(), "PATH="+programs+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil || commands == "" {
+		t.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+}
+
+func (w *world) kubectl(t *testing.T, args ...string) {
+	t.Helper()
+	if _, err := w.run("kubenergy-lab", append([]string{"kubectl"}, args...)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// volume is what a cluster has for the ledger: a folder of one node, which belongs to root.
+const volume = `{apiVersion: v1, kind: PersistentVolume, metadata: {name: ledger}, spec: {
+capacity: {storage: 20Gi}, accessModes: [ReadWriteOnce], local: {path: DIR}, nodeAffinity: {required: {nodeSelectorTerms: [
+{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [real1]}]}]}}}}`
+
+// testInstall installs as deploy/hold/README.md and docs/reference/agent.md say, with images of the registry.
+func (w *world) testInstall(t *testing.T) {
+	dir := filepath.Join(w.nodes[0].Dir, "ledger")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	apply := func(file string, change *strings.Replacer) {
+		text, err := os.ReadFile(filepath.Join(kit.Root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.kubectl(t, "apply", "-f", kit.Write(t, filepath.Join(w.Dir, "manifest.yaml"), change.Replace(string(text))))
+	}
+	pulled := strings.NewReplacer("image: kubenergy", "image: "+registry+"/kubenergy")
+	w.kubectl(t, "apply", "-f", kit.Write(t, filepath.Join(w.Dir, "volume.yaml"), strings.Replace(volume, "DIR", dir, 1)))
+	w.kubectl(t, "apply", "--server-side", "-f", "charts/kubenergy/crds")
+	apply("deploy/kubenergy.yaml", pulled)
+	apply("deploy/agent/daemonset.yaml", pulled)
+	page, err := os.ReadFile(filepath.Join(kit.Root, "docs/reference/agent.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, commands, _ := strings.Cut(string(page), "## Install it")
+	_, commands, _ = strings.Cut(commands, "```sh test=TestNodes\n")
+	commands, _, _ = strings.Cut(commands, "```")
+	w.shell(t, commands)
+	w.kubectl(t, "-n", v1alpha1.SystemNamespace, "rollout", "status", "deployment/kubenergy-scheduler", "--timeout=10m")
+	w.kubectl(t, "-n", v1alpha1.SystemNamespace, "rollout", "status", "deployment/kubenergy-controller", "--timeout=10m")
+	w.kubectl(t, "-n", cluster.AgentNamespace, "rollout", "status", "daemonset/kubenergy-agent", "--timeout=10m")
+	apply("deploy/hold/admission.yaml", pulled)
+	for program, want := range map[string]int{"scheduler": 2, "controller": 1, "agent": 2} {
+		if got := len(w.pods(t, program)); got != want {
+			t.Errorf("%d ready pods of %s, want %d", got, program, want)
+		}
+	}
+}
+
+// pods are those of one of our programs that are ready.
+func (w *world) pods(t *testing.T, program string) (ready []corev1.Pod) {
+	t.Helper()
+	all, err := w.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/name=kubenergy-" + program,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all.Items {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				ready = append(ready, p)
+			}
+		}
+	}
+	return ready
+}
+
+// tell shows what pods say, through the API server and the kubelets.
+func (w *world) tell(t *testing.T) {
+	t.Helper()
+	all, err := w.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all.Items {
+		status, _ := json.Marshal(p.Status.ContainerStatuses)
+		log, err := w.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+		t.Logf("%s on %s, %s: %s\n%s%v", p.Name, p.Spec.NodeName, p.Status.Phase, status, log[max(0, len(log)-3000):], err)
+	}
+	events, err := w.Client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		if e.Type == corev1.EventTypeWarning {
+			t.Logf("%s %s: %s", e.InvolvedObject.Name, e.Reason, e.Message)
+		}
+	}
+}
+
+// contained is what the kernel holds a container's first process to.
+type contained struct {
+	User, Group, Capabilities, Bounding, NoNewPrivileges, Seccomp, Root, Program string
+}
+
+// process finds the first process of a container: all are visible from here.
+func process(t *testing.T, container string) (c contained) {
+	t.Helper()
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		read := func(name string) string {
+			text, _ := os.ReadFile(filepath.Join(p, name)) // it may just have ended
+			return string(text)
+		}
+		if !strings.Contains(read("cgroup"), container) {
+			continue
+		}
+		status := map[string]string{}
+		for line := range strings.Lines(read("status")) {
+			key, value, _ := strings.Cut(line, ":")
+			value, _, _ = strings.Cut(strings.TrimSpace(value), "\t")
+			status[key] = value
+		}
+		for line := range strings.Lines(read("mountinfo")) {
+			if f := strings.Fields(line); len(f) > 5 && f[4] == "/" {
+				c.Root, _, _ = strings.Cut(f[5], ",")
+			}
+		}
+		c.Program, _, _ = strings.Cut(read("cmdline"), "\x00")
+		c.User, c.Group, c.Capabilities, c.Bounding = status["Uid"], status["Gid"], status["CapEff"], status["CapBnd"]
+		c.NoNewPrivileges, c.Seccomp = status["NoNewPrivs"], status["Seccomp"]
+		return c
+	}
+	t.Fatalf("no process of container %s", container)
+	return c
+}
+
+func (w *world) testSecurityContexts(t *testing.T) {
+	const none, filtered = "0000000000000000", "2"
+	for program, user := range map[string]string{"scheduler": "65532", "controller": "65532", "agent": "0"} {
+		for _, p := range w.pods(t, program) {
+			_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
+			want := contained{user, user, none, none, "1", filtered, "ro", "/kubenergy-" + program}
+			if diff := cmp.Diff(want, process(t, id)); diff != "" {
+				t.Errorf("%s on %s:\n%s", p.Name, p.Spec.NodeName, diff)
+			}
+			if log, err := w.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{}).
+				DoRaw(t.Context()); err != nil || len(log) == 0 {
+				t.Errorf("the log of %s, which its kubelet has: %q, %v", p.Name, log, err)
+			}
+		}
+	}
+}
+
+// job has a pod that our scheduler places, and that uses half a core.
+const job = `{apiVersion: batch/v1, kind: Job, metadata: {name: burn, namespace: default}, spec: {template: {spec: {
+schedulerName: kubenergy, restartPolicy: Never, securityContext: {runAsNonRoot: true}, containers: [{name: burn,
+image: "IMAGE", args: [stress, --cpu=500m, --duration=20s], resources: {requests: {cpu: 500m, memory: 64Mi}}}]}}}}`
+
+func (w *world) testJob(t *testing.T) {
+	// Agents deliver when the kubelet has brought them the controller's certificate, a minute after it was there.
+	kit.Await(t, patience, "kubenergy top says what both nodes draw", func(context.Context) (bool, error) {
+		nodes, err := w.top("nodes")
+		return len(nodes) == 2 && metered(nodes), fmt.Errorf("%+v: %w", nodes, err)
+	})
+	var burn batchv1.Job
+	if err := yaml.UnmarshalStrict([]byte(strings.Replace(job, "IMAGE", w.image(t), 1)), &burn); err != nil {
+		t.Fatal(err)
+	}
+	before := w.drawn()
+	if _, err := w.Client.BatchV1().Jobs("default").Create(t.Context(), &burn, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	kit.Await(t, patience, "kubenergy top says what the Job's pod draws", func(context.Context) (bool, error) {
+		pods, err := w.top("pods", "-n", "default")
+		return len(pods) == 1 && pods[0].Owner == "Job/burn" && metered(pods), fmt.Errorf("%+v: %w", pods, err)
+	})
+	kit.Await(t, patience, "the Job has ended", func(ctx context.Context) (bool, error) {
+		j, err := w.Client.BatchV1().Jobs("default").Get(ctx, "burn", metav1.GetOptions{})
+		return err == nil && j.Status.Succeeded == 1, fmt.Errorf("%+v: %w", j, err)
+	})
+	kit.Await(t, patience, "kubenergy report says what the Job used", func(context.Context) (bool, error) {
+		out, err := w.run("kubenergy", "report", "--group-by", "owner", "--owner", "Job/burn", "-o", "json")
+		var r struct {
+			Total struct {
+				EnergyKWh, CPUHours, EstimatedShare float64
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &r)
+		}
+		cpu, joules := 3600*r.Total.CPUHours, 3.6e6*r.Total.EnergyKWh
+		if cpu < 9 { // half of 20 s, but for what a busy machine does not leave it
+			return false, fmt.Errorf("%s: %w", out, err)
+		}
+		t.Logf("Job/burn: %.0f J for %.1f s of CPU time; all nodes drew %.0f J", joules, cpu, w.drawn()-before)
+		if joules < cpu || joules > w.drawn()-before || r.Total.EstimatedShare > 0 {
+			t.Errorf("%s", out)
+		}
+		return true, nil
+	})
+}
+
+// power is an entry of kubenergy top.
+type power struct {
+	Name, Node, Owner, Source, Quality string
+	Watts                              float64
+	Stale                              bool
+}
+
+// metered reports whether all figures are of the nodes' counters, and fresh.
+func metered(all []power) bool {
+	return !slices.ContainsFunc(all, func(p power) bool {
+		return !strings.Contains(p.Source, "rapl") || p.Quality == "estimated" || p.Stale || p.Watts <= 0
+	})
+}
+
+func (w *world) top(what string, args ...string) ([]power, error) {
+	var list struct{ Items []power }
+	out, err := w.run("kubenergy", append([]string{"top", what, "-o", "json"}, args...)...)
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &list)
+	}
+	return list.Items, err
+}
+
+// drawn is what all nodes have drawn.
+func (w *world) drawn() (joules float64) {
+	for _, n := range w.nodes {
+		joules += float64(n.energy.Load()) / 1e6
+	}
+	return joules
+}
+
+// image is the reference of the command line's image.
+func (w *world) image(t *testing.T) string {
+	t.Helper()
+	p := w.pods(t, "controller")
+	return strings.Replace(p[0].Spec.Containers[0].Image, "kubenergy-controller", "kubenergy", 1)
+}
