@@ -46,6 +46,7 @@ var parts = []part{
 	{"agent-long", 10 * time.Minute, "make agent-long"},
 	{"conservation", 10 * time.Minute, "go test ./energy -run TestConservation -rapid.checks=10000 -v -timeout 2h"},
 	{"e2e-real", 10 * time.Minute, "make e2e-real"},
+	{"e2e-nodes", 10 * time.Minute, "make e2e-nodes"},
 	{"power-real", 10 * time.Minute, "make power-real"},
 	{"e2e-vm", 20 * time.Minute, "make e2e-vm"},
 	{"browser", 10 * time.Minute, "make browser"},

@@ -174,7 +174,7 @@ func (f *File) checkContestant(c *Contestant) {
 	f.refuse(theirs && c.SchedulerName == "",
 		"contestants: %s: schedulerName is missing: which pods does it schedule?", c.Name)
 	f.refuse(c.SchedulerName != "" && (c.Strategy != "" || !theirs && f.target == TargetLab),
-		"contestants: %s: schedulerName is of a binary, of an image, or of a scheduler that runs in the cluster already",
+		"contestants: %s: schedulerName is of a binary, an image, or a scheduler that runs in the cluster already",
 		c.Name)
 }
 
