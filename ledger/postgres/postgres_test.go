@@ -282,7 +282,7 @@ func TestReachesOfVersion1(t *testing.T) {
 	for _, sums := range []string{"account_hours", "account_days", "node_hours", "node_days"} {
 		run(t, db, "ALTER TABLE "+sums+" DROP COLUMN gpu")
 	}
-	run(t, db, "DROP TABLE reaches", "DROP TABLE outbox",
+	run(t, db, "DROP TABLE reaches", "DROP TABLE outbox", "DROP TABLE temperatures",
 		"UPDATE meta SET value = '1' WHERE key IN ('schema', 'oldest')",
 		"INSERT INTO meta (key, value) VALUES ('long/17/1793000000', '1793099999'), ('long/4/-600', '-1')")
 	open(t, source)

@@ -43,7 +43,8 @@ func TestAge(t *testing.T) {
 	dir := kit.Dir(t, "kubenergy-age")
 	h, initrd := startHost(t, dir), writeInitrd(t, d, dir)
 	table := &report.Table{Columns: []report.Column{
-		{Name: "Machines", Field: "machines"}, {Name: "Readings", Field: "readings"},
+		{Name: "Machines", Field: "machines"},
+		{Name: "Readings", Field: "readings"},
 		{Name: "p50\n(s)", Field: "p50Seconds", Show: report.Significant},
 		{Name: "p99\n(s)", Field: "p99Seconds", Show: report.Significant},
 		{Name: "Oldest\n(s)", Field: "oldestSeconds", Show: report.Significant},

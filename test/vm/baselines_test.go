@@ -84,7 +84,8 @@ func (b *baselines) measure(t *testing.T, state string) {
 	if b.nodes == nil {
 		for _, table := range []**report.Table{&b.nodes, &b.components} {
 			*table = &report.Table{Columns: []report.Column{
-				{Name: "State", Field: "state", Words: true}, {Name: "Of", Field: "of", Words: true},
+				{Name: "State", Field: "state", Words: true},
+				{Name: "Of", Field: "of", Words: true},
 				{Name: "Power\n(W)", Field: "watts", Show: report.Significant},
 				{Name: "from", Field: "wattsLow", Show: report.Significant},
 				{Name: "to", Field: "wattsHigh", Show: report.Significant},

@@ -116,10 +116,7 @@ func packExtras(t *testing.T, dir string) (path string) {
 	if err := os.Mkdir(filepath.Join(stage, "etc/default"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	args := "--listen=:2112 --interval=500ms"
-	for _, s := range services {
-		args += " --cgroup=" + s
-	}
+	args := "--listen=:2112 --interval=500ms --cgroup=" + strings.Join(services, " --cgroup=")
 	kit.Write(t, filepath.Join(stage, "etc/default/kubenergy-agent"), "KUBENERGY_AGENT_ARGS=\""+args+"\"\n")
 	kit.Write(t, filepath.Join(stage, "etc/extras"), "var-scaphandre.mount kubenergy-agent probe\n")
 	path = filepath.Join(dir, "extras.tar")
@@ -169,11 +166,12 @@ func (n *node) awaitReady(t *testing.T, w *world) {
 // startPrometheus has one scrape all agents every five seconds.
 func (w *world) startPrometheus(t *testing.T) {
 	t.Helper()
-	config := "global: {scrape_interval: 5s, scrape_timeout: 5s}\nscrape_configs:\n- job_name: agents\n" +
-		"  static_configs: [{targets: [" + address(w.host.url)
+	pages := []string{address(w.host.url)}
 	for _, n := range w.guests {
-		config += ", " + address(n.page)
+		pages = append(pages, address(n.page))
 	}
+	config := "global: {scrape_interval: 5s, scrape_timeout: 5s}\nscrape_configs:\n- job_name: agents\n" +
+		"  static_configs: [{targets: [" + strings.Join(pages, ", ")
 	var p *kit.Process
 	p, w.prometheus = kit.StartPrometheus(t, w.Dir, []byte(config+"]}]\n"))
 	w.processes = append(w.processes, p)
@@ -360,7 +358,8 @@ func (w *world) checkShares(t *testing.T) {
 	}
 	time.Sleep(working)
 	table := &report.Table{Columns: []report.Column{
-		{Name: "Pod", Field: "pod", Words: true}, {Name: "of", Field: "guest", Words: true},
+		{Name: "Pod", Field: "pod", Words: true},
+		{Name: "of", Field: "guest", Words: true},
 		{Name: "Energy\n(J)", Field: "joules", Show: report.Significant},
 		{Name: "CPU time\n(s)", Field: "cpuSeconds", Show: report.Significant},
 		{Name: "of pods'\nenergy", Field: "energyShare", Show: report.Significant},

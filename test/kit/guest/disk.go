@@ -17,12 +17,12 @@ import (
 // tools are what must be installed.
 var tools = []string{"qemu-system-x86_64", "qemu-img", "mmdebstrap", "mkfs.ext4", "go"}
 
-// Require skips where no guest can be made, and returns the release of Debian that this machine has. make is the target
-// that runs the test.
-func Require(t *testing.T, make string) (release string) {
+// Require skips where no guest can be made, and returns the release of Debian that this machine has. target is that of
+// make which runs the test.
+func Require(t *testing.T, target string) (release string) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_REAL") == "" {
-		t.Skipf("makes and runs virtual machines as root: set KUBENERGY_REAL=1, or make %s", make)
+		t.Skipf("makes and runs virtual machines as root: set KUBENERGY_REAL=1, or make %s", target)
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make the disk of a virtual machine")
