@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"gonum.org/v1/gonum/stat"
@@ -93,6 +94,17 @@ type Machine struct {
 // Measure runs works in turn, so that what changes slowly, as the room's temperature, meets all of them. tell hears of
 // each run.
 func (m *Machine) Measure(ctx context.Context, works []string, rules Rules, tell func(Run)) (runs []Run, err error) {
+	if slices.Contains(works, GPU) { // whose program or driver may be missing: better found out before minutes of others
+		looking, end := context.WithCancel(ctx)
+		defer end()
+		do, err := loadGPU(looking)
+		if err == nil {
+			_, _, err = do(1)
+		}
+		if end(); err != nil {
+			return nil, fmt.Errorf("running %s: %w", GPU, err)
+		}
+	}
 	for range rules.Runs {
 		for _, name := range works {
 			r, err := m.run(ctx, name, rules)

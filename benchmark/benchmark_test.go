@@ -66,8 +66,16 @@ func TestMeasure(t *testing.T) {
 	if g := runs[len(runs)-1]; math.Abs(g.Rate.Value-100) > 1e-6 {
 		t.Errorf("the GPU does %v a second, want 100: its time is its own", g.Rate.Value)
 	}
+	none := func(r Run) { t.Errorf("%s was run", r.Work) } // the GPU is looked for first
+	script = "#!/bin/sh\nread n; echo 'kubenergy-gpu: no driver' >&2; exit 1\n"
+	if err := os.WriteFile(filepath.Join(path, "kubenergy-gpu"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Measure(t.Context(), works, short, none); err == nil || err.Error() != "running gpu: kubenergy-gpu: no driver" {
+		t.Errorf("without a driver: %v", err)
+	}
 	t.Setenv("PATH", "")
-	if _, err := m.Measure(t.Context(), []string{GPU}, short, func(Run) {}); !errors.Is(err, exec.ErrNotFound) {
+	if _, err := m.Measure(t.Context(), works, short, none); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("without the program: %v", err)
 	}
 	ended, end := context.WithCancel(t.Context())

@@ -124,6 +124,19 @@ func (r *Result) Benchmarks() (all []v1alpha1.Benchmark) {
 	return all
 }
 
+// NotJudged returns the classes of the works that were run which [Result.Benchmarks] leaves out.
+func (r *Result) NotJudged() (missing []string) {
+	judged := r.Benchmarks()
+	for _, f := range r.Figures() {
+		for _, class := range classes[f.Work] {
+			if !slices.ContainsFunc(judged, func(b v1alpha1.Benchmark) bool { return b.Class == class }) {
+				missing = append(missing, class)
+			}
+		}
+	}
+	return missing
+}
+
 // known are the works whose figures may be used.
 func (r *Result) known() map[string]*Figures {
 	known := map[string]*Figures{}

@@ -1,11 +1,12 @@
 package benchmark
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"sync"
@@ -58,18 +59,24 @@ func (m *Machine) load(ctx context.Context, name string, rep time.Duration) (loa
 // cannot link. It reads rounds, and writes seconds and the work done.
 func loadGPU(ctx context.Context) (load, error) {
 	command := exec.CommandContext(ctx, "kubenergy-gpu")
-	command.Stderr, command.WaitDelay = os.Stderr, time.Second // then it is killed: its driver hangs
+	var said bytes.Buffer
+	command.Stderr, command.WaitDelay = &said, time.Second // then it is killed: its driver hangs
 	in, errIn := command.StdinPipe()
 	out, errOut := command.StdoutPipe()
 	command.Cancel = in.Close // it ends at the end of its input
 	if err := errors.Join(errIn, errOut, command.Start()); err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, func() { _ = command.Wait() })
+	wait := sync.OnceFunc(func() { _ = command.Wait() })
+	context.AfterFunc(ctx, wait)
 	return func(rounds int) (done float64, took time.Duration, err error) {
 		var seconds float64
 		if _, err = fmt.Fprintln(in, rounds); err == nil {
 			_, err = fmt.Fscanln(out, &seconds, &done)
+		}
+		if err != nil { // it has ended, and has said why
+			wait()
+			err = errors.New(cmp.Or(string(bytes.TrimSpace(said.Bytes())), err.Error()))
 		}
 		return done, max(1, time.Duration(seconds*float64(time.Second))), err
 	}, nil

@@ -117,8 +117,12 @@ func (f *benchmarkFlags) run(ctx context.Context, t terminal) (err error) {
 	for _, name := range f.results {
 		var more benchmarks
 		text, errRead := os.ReadFile(name)
-		if err := cmp.Or(errRead, json.Unmarshal(text, &more)); err != nil {
-			return usageError{fmt.Errorf("--results %s: %s", name, oneLine(err))}
+		if errRead == nil && (json.Unmarshal(text, &more) != nil || len(more.Results) == 0 ||
+			slices.Contains(more.Results, nil)) {
+			errRead = errors.New("it is not what benchmark -o json printed")
+		}
+		if errRead != nil {
+			return usageError{fmt.Errorf("--results %s: %s", name, oneLine(errRead))}
 		}
 		doc.Results = append(doc.Results, more.Results...)
 	}
@@ -126,7 +130,7 @@ func (f *benchmarkFlags) run(ctx context.Context, t terminal) (err error) {
 	case err != nil:
 		return err
 	case f.output.value == "yaml":
-		err = doc.objects(t.out)
+		err = doc.objects(t)
 	default:
 		err = t.print(doc, f.output.value)
 	}
@@ -204,18 +208,26 @@ type benchmarks struct {
 	Results []*benchmark.Result `json:"results"`
 }
 
-// objects writes the knowledge base and PowerProfiles, as far as they are known.
-func (b *benchmarks) objects(w io.Writer) error {
+// objects writes the knowledge base and PowerProfiles, as far as they are judged, and says what is left out. An empty
+// knowledge base would take the place of the one that is there.
+func (b *benchmarks) objects(t terminal) error {
 	base, err := benchmark.KnowledgeBase(b.Results)
-	all := []any{base}
+	all, judged := []any{base}, 0
 	for _, r := range b.Results {
+		if missing := r.NotJudged(); len(missing) > 0 {
+			fmt.Fprintf(t.err, "node %s: not judged, so left out: %s\n", r.Node, strings.Join(missing, ", "))
+		}
+		judged += len(r.Benchmarks())
 		if p := r.PowerProfile(); p != nil {
 			all = append(all, p)
 		}
 	}
+	if judged == 0 {
+		return errors.New("nothing is judged, so there is no knowledge base: without -o yaml it says why")
+	}
 	for _, object := range all {
 		text, errText := yaml.Marshal(object)
-		_, errWrite := fmt.Fprintf(w, "---\n%s", text)
+		_, errWrite := fmt.Fprintf(t.out, "---\n%s", text)
 		err = errors.Join(err, errText, errWrite)
 	}
 	return err

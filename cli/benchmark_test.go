@@ -186,6 +186,16 @@ func TestWattsOfTheController(t *testing.T) {
 	if want := (energy.Benchmark{Rate: 10, Power: 100, Idle: 50}); err != nil || byClass["training"]["n1"] != want {
 		t.Errorf("the knowledge base says %+v, %v", byClass["training"], err)
 	}
+	// What is not judged is left out by name; where that is all, there is nothing to apply.
+	r.Runs[len(r.Runs)-1].Rate.Value = 20
+	if runs, err = json.Marshal(doc); err != nil || os.WriteFile(filepath.Join(dir, "wide.json"), runs, 0o600) != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr = (&apiServer{}).run(t, "benchmark", "--results", filepath.Join(dir, "wide.json"), "-o", "yaml")
+	if code != 1 || stdout != "" || !strings.Contains(stderr, "node n1: not judged, so left out: training, inference\n") ||
+		!strings.Contains(stderr, "there is no knowledge base") {
+		t.Errorf("exit %d: %s\n%s", code, stdout, stderr)
+	}
 	var p v1alpha1.PowerProfile
 	if err := yaml.UnmarshalStrict([]byte(objects[2]), &p); err != nil || p.Name != "n1" || len(p.Spec.Curve) != 2 ||
 		p.Spec.Quality != "derived" {
@@ -221,6 +231,10 @@ func TestBenchmarkOfThisMachine(t *testing.T) {
 }
 
 func TestBenchmarkMistakes(t *testing.T) {
+	empty, text := filepath.Join(t.TempDir(), "empty.json"), filepath.Join(t.TempDir(), "text.json")
+	if os.WriteFile(empty, []byte(`{}`), 0o600) != nil || os.WriteFile(text, []byte("idle took 5s"), 0o600) != nil {
+		t.Fatal("no files")
+	}
 	for args, want := range map[string]string{
 		"":                             "give one of --local, --image and --results",
 		"--local --image i":            "give one of --local, --image and --results",
@@ -229,6 +243,8 @@ func TestBenchmarkMistakes(t *testing.T) {
 		"--local --at-least -1s":       "--runs 5, --at-least -1s: want 1 or more, and a time",
 		"--local --meters plug":        `--meters: there is no "plug"`,
 		"--results /nowhere/runs.json": "no such file",
+		"--results " + empty:           "it is not what benchmark -o json printed",
+		"--results " + text:            "it is not what benchmark -o json printed",
 	} {
 		a := &apiServer{}
 		if code, _, stderr := a.run(t, append([]string{"benchmark"}, strings.Fields(args)...)...); code != 2 ||

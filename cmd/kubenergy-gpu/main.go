@@ -12,6 +12,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/agent/nvml"
@@ -21,6 +22,11 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("kubenergy-gpu: ")
+	const usage = "want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s; or nothing"
+	if len(os.Args) == 2 && slices.Contains([]string{"-h", "-help", "--help"}, os.Args[1]) {
+		fmt.Println("kubenergy-gpu is started by kubenergy-agent and kubenergy benchmark:", usage)
+		return
+	}
 	switch len(os.Args) {
 	case 1:
 		if err := work(); !errors.Is(err, io.EOF) {
@@ -33,7 +39,7 @@ func main() {
 		}
 		log.Fatal(nvml.Serve(os.Stdout, os.Args[1], interval))
 	default:
-		log.Fatal("want the driver's library and an interval, as: kubenergy-gpu libnvidia-ml.so.1 1s; or nothing")
+		log.Fatal(usage)
 	}
 }
 
