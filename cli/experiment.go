@@ -73,6 +73,9 @@ func (f *experimentFlags) run(cmd *cobra.Command, t terminal) error {
 	if err != nil {
 		return usageError{err}
 	}
+	if err := file.Programs(); err != nil {
+		return err
+	}
 	notJudged, err := f.announce(t, file)
 	if err != nil {
 		return err

@@ -141,6 +141,9 @@ func wrongType(e *json.UnmarshalTypeError) string {
 	}[is]; ok {
 		is = words
 	}
+	if is == "a number" && e.Type.Kind() == reflect.String {
+		return field + " is a number: want text, a time as 30s"
+	}
 	return field + " is " + is + ": want " + inWords(e.Type)
 }
 

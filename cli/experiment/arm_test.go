@@ -160,6 +160,40 @@ func TestTellsHowLongASlowNodeTakes(t *testing.T) {
 	}
 }
 
+// A mistyped class would run as long on every node.
+func TestUnknownClass(t *testing.T) {
+	a := armOf(&File{target: TargetLab, Load: []Load{{Name: "web"}, {Name: "train", Class: "traning"}}})
+	a.nodes = []sched.Node{{}, {Benchmarks: map[string]energy.Benchmark{"training": {Rate: 1}}}}
+	want := `load: train: no node has a benchmark of the class "traning" (did you mean training?)`
+	if err := a.checkClasses(); err == nil || err.Error() != want {
+		t.Error(err)
+	}
+	a.File.Load[1].Class = "training"
+	if err := a.checkClasses(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where pods do not become ready, it is said what keeps them, and what keeps the contestant.
+func TestWhatPodsWaitFor(t *testing.T) {
+	full, image := podOf("web", "", ""), podOf("web", "", "n")
+	full.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/9 nodes are available"},
+	}
+	image.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Image: "theirs:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
+	}}
+	a := armOf(&File{}, full)
+	image.Namespace = "arm-scheduler"
+	if err := a.client.(*fake.Clientset).Tracker().Add(image); err != nil {
+		t.Fatal(err)
+	}
+	want := "; pods wait: 0/9 nodes are available; pods wait: ErrImagePull theirs:1"
+	if got := a.waiting(t.Context()); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // Energy follows from what pods use: services from their requests, stress from its utilisation, classes from benchmarks.
 func TestPower(t *testing.T) {
 	f := &File{Load: []Load{
@@ -192,7 +226,7 @@ func TestSchedulerConfig(t *testing.T) {
 			PluginConfig  []struct{ Args map[string]any }
 		}
 	}
-	text := schedulerConfig("experiment-ours", `/a "folder"/kubeconfig`, "energy+window")
+	text := schedulerConfig("experiment-ours", `/a "folder"/kubeconfig`, "energy")
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		t.Fatal(err)
 	}

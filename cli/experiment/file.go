@@ -6,9 +6,12 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -97,11 +100,11 @@ type Disturbance struct {
 
 // Read reads an experiment file strictly. All its times are made so many times shorter; rates of requests stay.
 func Read(path, target string, faster float64) (*File, error) {
-	f := &File{path: path, target: target}
+	f := &File{target: target, Rounds: report.LeastRounds}
 	if err := sim.ReadDocument(path, "Experiment", f); err != nil {
 		return nil, err
 	}
-	f.Rounds = cmp.Or(f.Rounds, report.LeastRounds)
+	f.path, _ = filepath.Abs(path)
 	times := []*metav1.Duration{&f.Duration, &f.WarmUp, &f.Kill.Every, &f.Scale.Every}
 	for i := range f.Load {
 		times = append(times, &f.Load[i].Run, &f.Load[i].Every)
@@ -110,14 +113,14 @@ func Read(path, target string, faster float64) (*File, error) {
 		d.Duration = time.Duration(float64(d.Duration) / faster)
 	}
 	f.check()
+	f.checkTarget()
 	for i := range f.Contestants {
 		f.checkContestant(&f.Contestants[i])
 	}
 	for i := range f.Load {
 		f.checkLoad(&f.Load[i], f.Load[:i])
-		if f.err == nil {
-			f.err = f.Load[i].plan(f, faster)
-		}
+		err := f.Load[i].plan(f, faster)
+		f.refuse(err != nil, "%w", err)
 	}
 	if f.err != nil {
 		return nil, fmt.Errorf("%s: %w", path, f.err)
@@ -125,10 +128,14 @@ func Read(path, target string, faster float64) (*File, error) {
 	return f, nil
 }
 
-// refuse keeps the first error.
+// refuse adds to what is wrong.
 func (f *File) refuse(wrong bool, format string, args ...any) {
-	if wrong && f.err == nil {
-		f.err = fmt.Errorf(format, args...)
+	err := fmt.Errorf(format, args...)
+	switch {
+	case wrong && f.err == nil:
+		f.err = err
+	case wrong:
+		f.err = fmt.Errorf("%w; %w", f.err, err)
 	}
 }
 
@@ -137,17 +144,15 @@ var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
 // checkName refuses a name that is none, or that another of its kind has.
 func (f *File) checkName(of, name string) {
 	f.refuse(!nameForm.MatchString(name) || slices.Contains(f.names, of+name),
-		"%s: the name %q comes twice, or is none: want letters, digits and -", of, name)
+		"%s: the name %q comes twice, or is none: want at most 30 lower-case letters, digits and -, a letter first and "+
+			"no - last", of, name)
 	f.names = append(f.names, of+name)
 }
 
 func (f *File) check() {
 	f.refuse(len(f.Contestants) < 2, "contestants: want two or more")
 	f.refuse(len(f.Load) == 0, "load is missing: want services, stress, Jobs or a trace")
-	f.refuse(f.target == TargetLab && len(f.Nodes) == 0, "nodes are missing: the lab simulates them")
-	f.refuse(f.target == TargetCluster && f.Image == "",
-		"image is missing: the cluster needs one of the kubenergy program")
-	f.refuse(f.Duration.Duration < time.Second, "want a duration of a second or more")
+	f.refuse(f.Duration.Duration < time.Second, "want a duration of a second or more, after --faster")
 	f.refuse(f.WarmUp.Duration < 0 || f.Rounds < 1, "want rounds, 1 or more, and warmUp, 0s or more")
 	k, s := &f.Kill, &f.Scale
 	f.refuse(k.Pods < 0 || k.Every.Duration < 0 || (k.Pods > 0) != (k.Every.Duration > 0),
@@ -163,19 +168,44 @@ func (f *File) check() {
 	}
 }
 
+// checkTarget refuses what the target would not read: an experiment that leaves something out is another one.
+func (f *File) checkTarget() {
+	if f.target == TargetCluster {
+		f.refuse(f.Image == "", "image is missing: the cluster needs one of the kubenergy program")
+		f.refuse(len(f.Nodes) > 0 || f.Objects != "" || f.Monitor,
+			"nodes, objects and monitor are of the lab: leave them out, or --target cluster")
+		return
+	}
+	f.refuse(f.target == TargetLab && len(f.Nodes) == 0, "nodes are missing: the lab simulates them")
+	f.refuse(f.Image != "", "image: the lab runs no images; leave it out, or give --target cluster")
+	if f.Objects != "" {
+		_, err := os.Stat(f.beside(f.Objects))
+		f.refuse(err != nil, "objects: %w", err)
+	}
+}
+
 func (f *File) checkContestant(c *Contestant) {
 	f.checkName("contestants", c.Name)
-	_, err := sched.New(cmp.Or(c.Strategy, "energy"))
+	where, _, waits := strings.Cut(c.Strategy, "+")
+	f.refuse(waits, "contestants: %s: want the strategy %q without +: what waits is not compared here", c.Name, where)
+	_, err := sched.New(cmp.Or(where, "energy"))
 	f.refuse(err != nil, "contestants: %s: %w", c.Name, err)
-	f.refuse(c.Strategy != "" && c.Binary != "", "contestants: %s: want a strategy or a binary", c.Name)
-	f.refuse(c.Image != "" && (c.Binary != "" || f.target == TargetLab),
-		"contestants: %s: image goes with --target cluster, and with no binary", c.Name)
 	theirs := c.Strategy == "" && c.Binary+c.Image != ""
+	f.refuse(c.Binary != "" && c.Strategy+c.Image != "", "contestants: %s: a binary goes with no strategy or image",
+		c.Name)
+	f.refuse(c.Image != "" && f.target == TargetLab,
+		"contestants: %s: image: the lab runs no images; give binary, or --target cluster", c.Name)
 	f.refuse(theirs && c.SchedulerName == "",
 		"contestants: %s: schedulerName is missing: which pods does it schedule?", c.Name)
-	f.refuse(c.SchedulerName != "" && (c.Strategy != "" || !theirs && f.target == TargetLab),
-		"contestants: %s: schedulerName is of a binary, an image, or a scheduler that runs in the cluster already",
+	f.refuse(!theirs && len(c.Args) > 0, "contestants: %s: args are of a binary, or of an image without a strategy",
 		c.Name)
+	f.refuse(c.SchedulerName != "" && c.Strategy != "", "contestants: %s: schedulerName goes with no strategy", c.Name)
+	f.refuse(c.SchedulerName != "" && c.Strategy == "" && !theirs && f.target == TargetLab,
+		"contestants: %s: a schedulerName without binary or image needs --target cluster", c.Name)
+	if c.Binary != "" {
+		_, err := exec.LookPath(f.beside(c.Binary))
+		f.refuse(err != nil, "contestants: %s: binary: %w", c.Name, err)
+	}
 }
 
 // checkLoad finds what is wrong with an entry that comes after others.
@@ -192,6 +222,11 @@ func (f *File) checkLoad(l *Load, before []Load) {
 	f.refuse(l.Trace == "" && l.CPU.Sign() <= 0, "load: %s: want cpu, as 250m", l.Name)
 	f.refuse(l.PerSecond < 0 || l.Work.Duration < 0 || l.PerSecond > 0 && l.Replicas == 0 || l.Utilisation > 1,
 		"load: %s: want requestsPerSecond, of services, and work, 0 or more, and a utilisation of 1 or less", l.Name)
+	f.refuse(l.Run.Duration <= 0 && (l.Every.Duration != 0 || l.Class+l.After+l.Image != ""),
+		"load: %s: every, class, after and image are of Jobs, which have run", l.Name)
+	f.refuse(l.Image != "" && f.target == TargetLab,
+		"load: %s: image: the lab runs no images; leave it out, or give --target cluster", l.Name)
+	f.refuse(l.Image == "" && len(l.Args) > 0, "load: %s: args are of an image", l.Name)
 	f.refuse(l.After != "" && !slices.ContainsFunc(before, func(o Load) bool {
 		return o.Name == l.After && l.Run.Duration > 0 && len(o.jobs) >= l.Count
 	}), "load: %s: there are not as many Jobs called %q before it", l.Name, l.After)
@@ -232,6 +267,19 @@ func (f *File) beside(name string) string {
 		return name
 	}
 	return filepath.Join(filepath.Dir(f.path), name)
+}
+
+// Programs fails where one of ours is missing that the experiment starts.
+func (f *File) Programs() (err error) {
+	if f.target == TargetLab {
+		_, err = program("kubenergy-lab")
+	}
+	for _, c := range f.Contestants {
+		if err == nil && c.Binary+c.Image == "" && (c.Strategy != "" || f.target == TargetLab) {
+			_, err = program("kubenergy-scheduler")
+		}
+	}
+	return err
 }
 
 // Names returns the contestants' names.

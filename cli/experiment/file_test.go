@@ -54,11 +54,19 @@ func TestWrongFiles(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"name: ours, strategy: energy", "name: ours, strategy: enrgy", "energy"},
 		{"name: third", "name: ours", "comes twice"},
-		{"strategy: exec", "strategy: exec, binary: ./s", "a strategy or a binary"},
-		{"strategy: exec", "binary: ./s", "schedulerName is missing"},
-		{"strategy: exec", "strategy: exec, schedulerName: x", "schedulerName is of a binary"},
+		{"name: third", "name: " + strings.Repeat("a", 31), "want at most 30 lower-case letters, digits and -"},
+		{"strategy: exec", "strategy: exec+window", `want the strategy "exec" without +`},
+		{"strategy: exec", "strategy: exec, binary: ./s", "no strategy or image"},
+		{"strategy: exec", "binary: ./s", "third: schedulerName is missing: which pods does it schedule?; contestants: third: binary: exec: \"/"},
+		{"strategy: exec", "strategy: exec, schedulerName: x", "schedulerName goes with no strategy"},
+		{"strategy: exec", "strategy: exec, args: [-v=2]", "args are of a binary"},
 		{"strategy: exec", "image: theirs:1", "schedulerName is missing"},
-		{"strategy: exec", "image: theirs:1, binary: ./s, schedulerName: x", "with no binary"},
+		{"strategy: exec", "image: theirs:1, binary: ./s, schedulerName: x", "no strategy or image"},
+		{"seed: 7", "objects: nowhere.yaml", "nowhere.yaml: no such file"},
+		{"seed: 7", "rounds: 0", "want rounds, 1 or more"},
+		{"duration: 10m", "duration: 30", "duration is a number: want text, a time as 30s"},
+		{"utilisation: 1", "utilisation: 1, class: training", "are of Jobs, which have run"},
+		{"utilisation: 1", "run: 1m, args: [x]", "args are of an image"},
 		{"utilisation: 1", "utilisation: 1.5", "a utilisation of 1 or less"},
 		{"utilisation: 1", "utilisation: 1, requestsPerSecond: 1", "requestsPerSecond, of services"},
 		{"seed: 7", "nodes: [{name: vm, cpu: 1}]", "nodes: vm: want cpu and memory"},
@@ -73,6 +81,45 @@ func TestWrongFiles(t *testing.T) {
 		if _, err := read(t, strings.Replace(small, c.old, c.new, 1)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.new, err)
 		}
+	}
+}
+
+// What a target does not read is refused: it would silently be another experiment.
+func TestTargets(t *testing.T) {
+	for _, c := range []struct{ target, old, new, want string }{
+		{
+			TargetLab, "strategy: exec", "image: theirs:1", "third: image: the lab runs no images; give binary, or --target " +
+				"cluster; contestants: third: schedulerName is missing",
+		},
+		{TargetLab, "strategy: exec", "schedulerName: x", "third: a schedulerName without binary or image needs --target cluster"},
+		{TargetLab, "utilisation: 1", "run: 1m, image: i", "load: load: image: the lab runs no images"},
+		{TargetLab, "seed: 7", "image: i", "image: the lab runs no images"},
+		{TargetCluster, "seed: 7", "monitor: true", "monitor are of the lab"},
+		{TargetCluster, "seed: 7", "nodes: [{name: vm, cpu: 1, memory: 1Gi}]", "nodes, objects and monitor are of the lab"},
+	} {
+		path := filepath.Join(t.TempDir(), "experiment.yaml")
+		if err := os.WriteFile(path, []byte(strings.Replace(small, c.old, c.new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path, c.target, 1); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %s: %v", c.target, c.new, err)
+		}
+	}
+}
+
+// A program of the folder in which the command runs is not looked for elsewhere.
+func TestBinaryBesideTheFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	text := strings.Replace(small, "strategy: exec", "binary: ./s, schedulerName: x", 1)
+	if os.WriteFile("s", nil, 0o700) != nil || os.WriteFile("e.yaml", []byte(text), 0o600) != nil {
+		t.Fatal("no files")
+	}
+	f, err := Read("e.yaml", "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if binary := f.beside(f.Contestants[2].Binary); !filepath.IsAbs(binary) {
+		t.Errorf("it would start %s", binary)
 	}
 }
 

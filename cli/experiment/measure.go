@@ -105,13 +105,38 @@ func (a *arm) run(ctx context.Context) (*report.ExperimentTrial, error) {
 	err = eventually(ctx, "the load is ready: is there room for it?", func() (bool, error) {
 		return len(a.ready()) >= a.wanted, a.process.lives()
 	})
-	if err == nil {
-		err = a.client.AppsV1().Deployments(a.namespace).Delete(ctx, app(probe.Name, 0), metav1.DeleteOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("%w%s", err, a.waiting(ctx))
 	}
+	err = a.client.AppsV1().Deployments(a.namespace).Delete(ctx, app(probe.Name, 0), metav1.DeleteOptions{})
 	if err != nil {
 		return nil, err
 	}
 	return a.measure(ctx)
+}
+
+// waiting says what pods wait for, the contestant's own as well.
+func (a *arm) waiting(ctx context.Context) (all string) {
+	reasons := map[string]bool{}
+	for _, namespace := range []string{a.namespace, a.namespace + "-scheduler"} {
+		pods, err := a.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		for i := 0; err == nil && i < len(pods.Items); i++ {
+			for _, c := range pods.Items[i].Status.Conditions {
+				if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+					reasons[c.Message] = true
+				}
+			}
+			for _, c := range pods.Items[i].Status.ContainerStatuses {
+				if c.State.Waiting != nil {
+					reasons[c.State.Waiting.Reason+" "+c.Image] = true
+				}
+			}
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		all += "; pods wait: " + reason
+	}
+	return all
 }
 
 // measure warms up, then measures for the arm's duration while requests come and disturbances happen.
@@ -265,6 +290,21 @@ func (a *arm) readNodes(ctx context.Context) error {
 		a.nodes = append(a.nodes, n)
 	}
 	a.meter = fmt.Sprintf("none: modelled from the power profiles of %d of %d nodes", known, len(a.nodes))
+	return a.checkClasses()
+}
+
+// checkClasses refuses a class of work that no node of the lab knows: its Jobs would run as long everywhere.
+func (a *arm) checkClasses() error {
+	classes := map[string]energy.Benchmark{}
+	for i := range a.nodes {
+		maps.Copy(classes, a.nodes[i].Benchmarks)
+	}
+	for _, l := range a.File.Load {
+		if _, ok := classes[l.Class]; !ok && l.Class != "" && a.File.target == TargetLab {
+			return fmt.Errorf("load: %s: no node has a benchmark of the class %q%s", l.Name, l.Class,
+				sched.DidYouMean(l.Class, slices.Collect(maps.Keys(classes))))
+		}
+	}
 	return nil
 }
 

@@ -75,7 +75,7 @@ func program(name string) (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(self), name)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w: make build makes it", err)
+		return "", fmt.Errorf("%s is missing: it must stand beside kubenergy, where make build puts it", path)
 	}
 	return path, nil
 }

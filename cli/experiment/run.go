@@ -230,10 +230,9 @@ func (a *arm) ours() ([]string, error) {
 // schedulerConfig is the shipped configuration with its first profile alone.
 func schedulerConfig(name, kubeconfig, strategy string) []byte {
 	profile, _, _ := strings.Cut(string(deploy.SchedulerConfig), "\n- schedulerName: compute-gardener-scheduler\n")
-	where, _, _ := strings.Cut(strategy, "+") // what waits is not compared here
 	return []byte(strings.NewReplacer("schedulerName: kubenergy\n", "schedulerName: "+name+"\n",
 		"clientConnection:\n", fmt.Sprintf("clientConnection:\n  kubeconfig: %q\n", kubeconfig),
-		"strategy: carbon\n", "strategy: "+where+"\n", "scope: Marked\n", "scope: All\n").Replace(profile))
+		"strategy: carbon\n", "strategy: "+strategy+"\n", "scope: Marked\n", "scope: All\n").Replace(profile))
 }
 
 // Clean removes what experiments have made in a cluster, and returns when it is gone.
