@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,30 @@ func TestShippedFilesAreRead(t *testing.T) {
 				jobs[len(jobs)-1].Submitted.Sub(jobs[0].Submitted) > f.Duration.Duration) {
 				t.Errorf("%s: %d jobs of the trace, from %v on", name, len(jobs), jobs[0].Submitted)
 			}
+		}
+	}
+}
+
+// The samples of the page can be copied: one for each target.
+func TestSamplesOfThePageAreRead(t *testing.T) {
+	top, errTop := filepath.Abs("../..")
+	page, err := os.ReadFile("../../docs/how-to/experiments.md")
+	if err = errors.Join(err, errTop); err != nil {
+		t.Fatal(err)
+	}
+	samples := strings.Split(string(page), "```yaml\n")[1:]
+	if len(samples) != 2 {
+		t.Fatalf("it has %d samples", len(samples))
+	}
+	for i, target := range []string{TargetLab, TargetCluster} {
+		text, _, _ := strings.Cut(samples[i], "```")
+		text = strings.Replace(text, "objects: ", "objects: "+top+"/", 1)
+		path := filepath.Join(t.TempDir(), "experiment.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path, target, 1); err != nil {
+			t.Error(err)
 		}
 	}
 }
