@@ -188,7 +188,7 @@ func TestWhatPodsWaitFor(t *testing.T) {
 	if err := a.client.(*fake.Clientset).Tracker().Add(image); err != nil {
 		t.Fatal(err)
 	}
-	want := "; pods wait: 0/9 nodes are available; pods wait: ErrImagePull theirs:1"
+	want := "; pods wait: 0/9 nodes are available; ErrImagePull theirs:1"
 	if got := a.waiting(t.Context()); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

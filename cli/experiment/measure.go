@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,7 +117,7 @@ func (a *arm) run(ctx context.Context) (*report.ExperimentTrial, error) {
 }
 
 // waiting says what pods wait for, the contestant's own as well.
-func (a *arm) waiting(ctx context.Context) (all string) {
+func (a *arm) waiting(ctx context.Context) string {
 	reasons := map[string]bool{}
 	for _, namespace := range []string{a.namespace, a.namespace + "-scheduler"} {
 		pods, err := a.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
@@ -133,10 +134,10 @@ func (a *arm) waiting(ctx context.Context) (all string) {
 			}
 		}
 	}
-	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		all += "; pods wait: " + reason
+	if len(reasons) == 0 {
+		return ""
 	}
-	return all
+	return "; pods wait: " + strings.Join(slices.Sorted(maps.Keys(reasons)), "; ")
 }
 
 // measure warms up, then measures for the arm's duration while requests come and disturbances happen.
