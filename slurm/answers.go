@@ -121,10 +121,11 @@ func tres(list, name string) int64 {
 		if key != name || value == "" {
 			continue
 		}
-		const thousand = 1024
-		unit, digits := int64(1), strings.TrimRight(value, "KMGTP")
-		for range strings.Index("KMGTP", value[len(digits):]+"?") + 1 {
-			unit *= thousand
+		const units = "KMGTP"
+		digits := strings.TrimRight(value, units)
+		unit := int64(1)
+		if letter := value[len(digits):]; letter != "" {
+			unit <<= 10 * (strings.Index(units, letter) + 1)
 		}
 		if f, err := strconv.ParseFloat(digits, 64); err == nil && f >= 0 && f*float64(unit) < 1<<62 {
 			return int64(f * float64(unit))
