@@ -257,7 +257,7 @@ func (j *Job) request() sched.Resources {
 }
 
 // question returns the job as the core sees it, and the settings that hold for it. It runs for no longer than Slurm
-// lets it, and begins in time for its --deadline.
+// lets it, and begins in time for its --deadline: by its time limit, or without one by what it is expected to take.
 func (l *look) question(j *Job) (sched.Job, policy.Settings, error) {
 	work, err := j.work()
 	job, s := l.rules.Settle(&work)
@@ -266,7 +266,7 @@ func (l *look) question(j *Job) (sched.Job, policy.Settings, error) {
 		job.Duration = min(job.Duration, limit)
 	}
 	if by := j.Deadline.time(); !by.IsZero() {
-		job.AllowedDelay = max(0, min(job.AllowedDelay, by.Add(-limit).Sub(job.Submitted)))
+		job.AllowedDelay = max(0, min(job.AllowedDelay, by.Add(-cmp.Or(limit, job.Duration)).Sub(job.Submitted)))
 	}
 	job.Released = job.Released || l.o.RunNow(work.Namespace, work.Name)
 	return job, s, err

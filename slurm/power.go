@@ -3,6 +3,7 @@ package slurm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -60,9 +61,11 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 		}
 		const patience = 30 * time.Second
 		limited, cancel := context.WithTimeout(ctx, patience)
-		said, err := exec.CommandContext(limited, o.Program, step.word, strings.Join(list, ",")).CombinedOutput()
+		program := exec.CommandContext(limited, o.Program, step.word, strings.Join(list, ","))
+		program.WaitDelay = time.Second // for what it leaves running: that has its output too
+		said, err := program.CombinedOutput()
 		cancel()
-		if err != nil {
+		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			return fmt.Errorf("%s %s %s: %w: %s", o.Program, step.word, strings.Join(list, ","), err,
 				strings.TrimSpace(string(said)))
 		}

@@ -22,7 +22,7 @@ func TestNodesSleep(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			w := newWorld(t, version)
 			said := filepath.Join(t.TempDir(), "said")
-			program := kit.Write(t, filepath.Join(t.TempDir(), "program"), "#!/bin/sh\necho $* >> "+said+"\n")
+			program := kit.Write(t, filepath.Join(t.TempDir(), "program"), "#!/bin/sh\nsleep 20 &\necho $* >> "+said+"\n")
 			if err := os.Chmod(program, 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +43,11 @@ func TestNodesSleep(t *testing.T) {
 			w.restart()
 			tell := func(want string) {
 				t.Helper()
+				began := time.Now()
 				w.look()
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("the look takes %v: it waits for what the program leaves running", took)
+				}
 				text, _ := os.ReadFile(said)
 				_ = os.Remove(said)
 				if got := strings.TrimSpace(string(text)); got != want {
