@@ -102,6 +102,8 @@ type Node struct {
 	AllocCPUs   number   `json:"alloc_cpus"`
 	Memory      number   `json:"real_memory"` // MiB, as the next
 	AllocMemory number   `json:"alloc_memory"`
+	Tres        string   `json:"tres"`
+	TresUsed    string   `json:"tres_used"`
 	Features    words    `json:"features"`
 	State       words    `json:"state"`
 	StateFlags  words    `json:"state_flags"` // of old versions
@@ -113,6 +115,9 @@ func (n *Node) usable() bool {
 	bad := []string{"down", "drain", "fail", "error", "future", "unknown", "not_responding", "maintenance"}
 	return !n.State.has(bad...) && !n.StateFlags.has(bad...)
 }
+
+// gpus are what lists of nodes and jobs have where AccountingStorageTRES names it.
+const gpus = "gres/gpu"
 
 // tres returns an amount of a list as "cpu=4,mem=2G,gres/gpu=1"; 0: it is not there.
 func tres(list, name string) int64 {

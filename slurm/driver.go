@@ -252,7 +252,7 @@ func (j *Job) work() (policy.Work, error) {
 
 func (j *Job) request() sched.Resources {
 	return sched.Resources{
-		MilliCPU: 1000 * j.atOnce(), Memory: tres(j.Tres, "mem"), GPU: tres(j.Tres, "gres/gpu"),
+		MilliCPU: 1000 * j.atOnce(), Memory: tres(j.Tres, "mem"), GPU: tres(j.Tres, gpus),
 	}
 }
 

@@ -66,3 +66,38 @@ esac
 		})
 	}
 }
+
+// The agent's page has a counter of joules, which Slurm is told with the watts that follow from it.
+func TestCountersForSlurm(t *testing.T) {
+	script := filepath.Join(kit.Root, "deploy", "slurm", "pm-counters.sh")
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "counters")
+	for name, content := range map[string]string{
+		"sleep": "#!/bin/sh\nread n < " + dir + "/n\necho $((n + 1)) > " + dir + "/n\n[ $n -lt 4 ]\n",
+		"date":  "#!/bin/sh\nread n < " + dir + "/n\necho 179000000${n}000000\n",
+		"curl": `#!/bin/sh
+read n < ` + dir + `/n
+[ $n -lt 3 ] && joules=100.5 || joules=300.5
+echo '# TYPE kubenergy_node_energy_joules_total counter'
+echo 'kubenergy_node_energy_joules_total{source="rapl",quality="measured"} '$joules
+echo 'kubenergy_node_energy_joules_total{source="model",quality="estimated"} 100'
+`,
+	} {
+		if err := os.Chmod(kit.Write(t, filepath.Join(dir, name), content), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kit.Write(t, filepath.Join(dir, "n"), "0\n")
+	c := exec.Command(script, "feed", folder, "http://localhost/metrics")
+	c.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+	if said, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	for name, want := range map[string]string{
+		"energy": "400 J 1790000004000000 us\n", "power": "100 W 1790000004000000 us\n",
+	} {
+		if text, err := os.ReadFile(filepath.Join(folder, name)); string(text) != want {
+			t.Errorf("%s is %q, want %q: %v", name, text, want, err)
+		}
+	}
+}

@@ -131,8 +131,12 @@ func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
 		d.sleepers[n.Name] = m
 	}
 	m.down = slices.DeleteFunc(m.down, func(at time.Time) bool { return now.Sub(at) > 24*time.Hour })
-	all := sched.Resources{MilliCPU: 1000 * int64(n.CPUs), Memory: mebi * int64(n.Memory)}
-	taken := sched.Resources{MilliCPU: 1000 * int64(n.AllocCPUs), Memory: mebi * int64(n.AllocMemory)}
+	all := sched.Resources{
+		MilliCPU: 1000 * int64(n.CPUs), Memory: mebi * int64(n.Memory), GPU: tres(n.Tres, gpus),
+	}
+	taken := sched.Resources{
+		MilliCPU: 1000 * int64(n.AllocCPUs), Memory: mebi * int64(n.AllocMemory), GPU: tres(n.TresUsed, gpus),
+	}
 	machine := sleep.Machine{
 		Name: n.Name, Capacity: all, Free: all.Sub(taken), Jobs: min(int(n.AllocCPUs), 1),
 		Profile: d.o.Power.Profile(n),

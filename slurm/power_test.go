@@ -3,6 +3,7 @@ package slurm_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,5 +70,27 @@ func TestNodesSleep(t *testing.T) {
 			w.now = noon.Add(valley - 2*time.Minute)
 			tell("resume a")
 		})
+	}
+}
+
+// A node wakes before a job that wants its GPUs.
+func TestNodesOfGPUsWake(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	w.tres = "cpu=64,mem=1000M,gres/gpu=4"
+	w.nodes = []fakeNode{{"a", "may_sleep", "POWERED_DOWN", 0}, {"b", "fast", "IDLE", 64}}
+	var did []sleep.Verb
+	w.power = slurm.PowerOptions{
+		Program: "true", Policy: sleep.Policy{MinAwake: 1, Lead: time.Minute},
+		Profile: func(*slurm.Node) *energy.Profile {
+			return &energy.Profile{Idle: 100, Max: 200, WakeUp: 60_000, BootSeconds: 120}
+		},
+		Record: func(_ *sleep.Snapshot, p *sleep.Plan) { did = append(did, p.Verdicts[0].Do) },
+	}
+	w.restart()
+	w.add(1, mayWait, func(j *job) { j.tres = "cpu=4,mem=500M,gres/gpu=2" })
+	w.look()
+	w.at(valley - 2*time.Minute)
+	if want := []sleep.Verb{sleep.Stay, sleep.Wake}; !slices.Equal(did, want) {
+		t.Errorf("the node is to %v, want %v", did, want)
 	}
 }
