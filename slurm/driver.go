@@ -30,7 +30,7 @@ type Options struct {
 	Record func(ledger.Record, *sched.Snapshot)
 	// Show is told of all jobs that wait for the time that we gave them, after each look.
 	Show func([]Held)
-	// RunNow reports whether somebody asked here that a job is to wait no longer.
+	// RunNow reports whether a user of ours asked that a job is to wait no longer.
 	RunNow func(account, name string) bool
 
 	Power      PowerOptions

@@ -420,7 +420,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, match f
 			if e.kind != t.kind {
 				continue
 			}
-			if !match(e.is) { // what matched before does not any more; of what never did, nobody has heard
+			if !match(e.is) { // what matched before does not any more; of what never did, the client knows nothing
 				e.what = watch.Deleted
 			}
 			if tell.Encode(change{e.what, e.is}) != nil {
