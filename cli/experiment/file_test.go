@@ -54,6 +54,7 @@ func TestWrongFiles(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"name: ours, strategy: energy", "name: ours, strategy: enrgy", "energy"},
 		{"name: third", "name: ours", "comes twice"},
+		{"load: [", "load: [{name: probe, cpu: 1, run: 1m}, ", "probe is taken"},
 		{"strategy: exec", "strategy: exec, binary: ./s", "a strategy or a binary"},
 		{"strategy: exec", "binary: ./s", "schedulerName is missing"},
 		{"strategy: exec", "strategy: exec, schedulerName: x", "schedulerName is of a binary"},
