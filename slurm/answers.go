@@ -102,6 +102,8 @@ type Node struct {
 	AllocCPUs   number   `json:"alloc_cpus"`
 	Memory      number   `json:"real_memory"` // MiB, as the next
 	AllocMemory number   `json:"alloc_memory"`
+	Tres        string   `json:"tres"`
+	TresUsed    string   `json:"tres_used"`
 	Features    words    `json:"features"`
 	State       words    `json:"state"`
 	StateFlags  words    `json:"state_flags"` // of old versions
@@ -114,6 +116,9 @@ func (n *Node) usable() bool {
 	return !n.State.has(bad...) && !n.StateFlags.has(bad...)
 }
 
+// gpus are what lists of nodes and jobs have where AccountingStorageTRES names it.
+const gpus = "gres/gpu"
+
 // tres returns an amount of a list as "cpu=4,mem=2G,gres/gpu=1"; 0: it is not there.
 func tres(list, name string) int64 {
 	for entry := range strings.SplitSeq(list, ",") {
@@ -121,10 +126,11 @@ func tres(list, name string) int64 {
 		if key != name || value == "" {
 			continue
 		}
-		const thousand = 1024
-		unit, digits := int64(1), strings.TrimRight(value, "KMGTP")
-		for range strings.Index("KMGTP", value[len(digits):]+"?") + 1 {
-			unit *= thousand
+		const units = "KMGTP"
+		digits := strings.TrimRight(value, units)
+		unit := int64(1)
+		if letter := value[len(digits):]; letter != "" {
+			unit <<= 10 * (strings.Index(units, letter) + 1)
 		}
 		if f, err := strconv.ParseFloat(digits, 64); err == nil && f >= 0 && f*float64(unit) < 1<<62 {
 			return int64(f * float64(unit))

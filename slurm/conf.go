@@ -1,7 +1,6 @@
 package slurm
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"strings"
@@ -13,14 +12,13 @@ func checkConf(file string) error {
 	if file == "" {
 		return nil
 	}
-	f, err := os.Open(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("whether age counts while a job waits is not known: %w: name it with --slurm-conf", err)
 	}
-	defer f.Close()
 	said := map[string]string{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		line, _, _ := strings.Cut(lines.Text(), "#")
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
 			said[strings.ToLower(strings.TrimSpace(key))] = strings.ToLower(strings.TrimSpace(value))
 		}

@@ -9,11 +9,12 @@ import (
 
 func TestConfIsChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"PriorityFlags=CALCULATE_RUNNING,ACCRUE_ALWAYS # ages": "",
-		"priorityflags = accrue_always":                        "",
-		"PriorityType=priority/basic":                          "",
-		"# PriorityFlags=ACCRUE_ALWAYS":                        "PriorityFlags=ACCRUE_ALWAYS",
-		"":                                                     "PriorityFlags=ACCRUE_ALWAYS",
+		"PriorityFlags=CALCULATE_RUNNING,ACCRUE_ALWAYS # ages":       "",
+		"priorityflags = accrue_always":                              "",
+		"PriorityType=priority/basic":                                "",
+		strings.Repeat("x", 1<<17) + "\nPriorityFlags=ACCRUE_ALWAYS": "",
+		"# PriorityFlags=ACCRUE_ALWAYS":                              "PriorityFlags=ACCRUE_ALWAYS",
+		"":                                                           "PriorityFlags=ACCRUE_ALWAYS",
 	} {
 		file := filepath.Join(t.TempDir(), "slurm.conf")
 		if err := os.WriteFile(file, []byte("ClusterName=x\n"+text+"\n"), 0o600); err != nil {

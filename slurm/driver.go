@@ -30,7 +30,7 @@ type Options struct {
 	Record func(ledger.Record, *sched.Snapshot)
 	// Show is told of all jobs that wait for the time that we gave them, after each look.
 	Show func([]Held)
-	// RunNow reports whether somebody asked here that a job is to wait no longer.
+	// RunNow reports whether a user of ours asked that a job is to wait no longer.
 	RunNow func(account, name string) bool
 
 	Power      PowerOptions
@@ -252,12 +252,12 @@ func (j *Job) work() (policy.Work, error) {
 
 func (j *Job) request() sched.Resources {
 	return sched.Resources{
-		MilliCPU: 1000 * j.atOnce(), Memory: tres(j.Tres, "mem"), GPU: tres(j.Tres, "gres/gpu"),
+		MilliCPU: 1000 * j.atOnce(), Memory: tres(j.Tres, "mem"), GPU: tres(j.Tres, gpus),
 	}
 }
 
 // question returns the job as the core sees it, and the settings that hold for it. It runs for no longer than Slurm
-// lets it, and begins in time for its --deadline.
+// lets it, and begins in time for its --deadline: by its time limit, or without one by what it is expected to take.
 func (l *look) question(j *Job) (sched.Job, policy.Settings, error) {
 	work, err := j.work()
 	job, s := l.rules.Settle(&work)
@@ -266,7 +266,7 @@ func (l *look) question(j *Job) (sched.Job, policy.Settings, error) {
 		job.Duration = min(job.Duration, limit)
 	}
 	if by := j.Deadline.time(); !by.IsZero() {
-		job.AllowedDelay = max(0, min(job.AllowedDelay, by.Add(-limit).Sub(job.Submitted)))
+		job.AllowedDelay = max(0, min(job.AllowedDelay, by.Add(-cmp.Or(limit, job.Duration)).Sub(job.Submitted)))
 	}
 	job.Released = job.Released || l.o.RunNow(work.Namespace, work.Name)
 	return job, s, err

@@ -240,6 +240,17 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
+// A job without a time limit that is to have ended by a time begins as long before it as it is expected to take.
+func TestDeadlineWithoutLimit(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	w.valley = 4 * time.Hour
+	j := w.add(1, mayWait, func(j *job) { j.limit, j.deadline = 0, noon.Add(4*time.Hour+30*time.Minute) })
+	w.look()
+	if end := j.begin.Add(time.Hour); end.After(j.deadline) {
+		t.Errorf("it is expected to end at %v, after %v", end, j.deadline)
+	}
+}
+
 func sooner(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

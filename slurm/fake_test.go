@@ -44,6 +44,7 @@ type job struct {
 	limit                time.Duration
 	deadline             time.Time
 	array, resv, account string
+	tres                 string
 	hosts                string
 	flags                []string
 }
@@ -64,6 +65,7 @@ type fake struct {
 	jobs  map[int64]*job
 	nodes []fakeNode
 	cpus  int64    // of each node
+	tres  string   // of each node
 	sets  []int64  // jobs whose BeginTime was set, in order
 	keys  []string // of bodies
 }
@@ -106,7 +108,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for _, n := range f.nodes {
 			all = append(all, map[string]any{
 				"name": n.name, "cpus": f.cpus, "state": f.word(n.state), "partitions": []string{"main"},
-				"features": f.word(n.features), "alloc_cpus": n.taken, "real_memory": 1000,
+				"features": f.word(n.features), "alloc_cpus": n.taken, "real_memory": 1000, "tres": f.tres,
 			})
 		}
 		answer["nodes"] = all
@@ -120,6 +122,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				"submit_time": f.number(unix(j.submit)), "eligible_time": f.number(unix(j.begin)),
 				"deadline": f.number(unix(j.deadline)), "time_limit": f.number(int64(j.limit / time.Minute)),
 				"cpus": f.number(j.cpus), "array_task_string": j.array, "nodes": j.hosts, "flags": j.flags,
+				"tres_req_str": j.tres,
 			})
 		}
 		answer["jobs"] = all

@@ -3,6 +3,7 @@ package slurm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -60,9 +61,11 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 		}
 		const patience = 30 * time.Second
 		limited, cancel := context.WithTimeout(ctx, patience)
-		said, err := exec.CommandContext(limited, o.Program, step.word, strings.Join(list, ",")).CombinedOutput()
+		program := exec.CommandContext(limited, o.Program, step.word, strings.Join(list, ","))
+		program.WaitDelay = time.Second // for what it leaves running: that has its output too
+		said, err := program.CombinedOutput()
 		cancel()
-		if err != nil {
+		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			return fmt.Errorf("%s %s %s: %w: %s", o.Program, step.word, strings.Join(list, ","), err,
 				strings.TrimSpace(string(said)))
 		}
@@ -128,8 +131,12 @@ func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
 		d.sleepers[n.Name] = m
 	}
 	m.down = slices.DeleteFunc(m.down, func(at time.Time) bool { return now.Sub(at) > 24*time.Hour })
-	all := sched.Resources{MilliCPU: 1000 * int64(n.CPUs), Memory: mebi * int64(n.Memory)}
-	taken := sched.Resources{MilliCPU: 1000 * int64(n.AllocCPUs), Memory: mebi * int64(n.AllocMemory)}
+	all := sched.Resources{
+		MilliCPU: 1000 * int64(n.CPUs), Memory: mebi * int64(n.Memory), GPU: tres(n.Tres, gpus),
+	}
+	taken := sched.Resources{
+		MilliCPU: 1000 * int64(n.AllocCPUs), Memory: mebi * int64(n.AllocMemory), GPU: tres(n.TresUsed, gpus),
+	}
 	machine := sleep.Machine{
 		Name: n.Name, Capacity: all, Free: all.Sub(taken), Jobs: min(int(n.AllocCPUs), 1),
 		Profile: d.o.Power.Profile(n),

@@ -3,6 +3,7 @@ package slurm_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestNodesSleep(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			w := newWorld(t, version)
 			said := filepath.Join(t.TempDir(), "said")
-			program := kit.Write(t, filepath.Join(t.TempDir(), "program"), "#!/bin/sh\necho $* >> "+said+"\n")
+			program := kit.Write(t, filepath.Join(t.TempDir(), "program"), "#!/bin/sh\nsleep 20 &\necho $* >> "+said+"\n")
 			if err := os.Chmod(program, 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +44,11 @@ func TestNodesSleep(t *testing.T) {
 			w.restart()
 			tell := func(want string) {
 				t.Helper()
+				began := time.Now()
 				w.look()
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("the look takes %v: it waits for what the program leaves running", took)
+				}
 				text, _ := os.ReadFile(said)
 				_ = os.Remove(said)
 				if got := strings.TrimSpace(string(text)); got != want {
@@ -65,5 +70,27 @@ func TestNodesSleep(t *testing.T) {
 			w.now = noon.Add(valley - 2*time.Minute)
 			tell("resume a")
 		})
+	}
+}
+
+// A node wakes before a job that wants its GPUs.
+func TestNodesOfGPUsWake(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	w.tres = "cpu=64,mem=1000M,gres/gpu=4"
+	w.nodes = []fakeNode{{"a", "may_sleep", "POWERED_DOWN", 0}, {"b", "fast", "IDLE", 64}}
+	var did []sleep.Verb
+	w.power = slurm.PowerOptions{
+		Program: "true", Policy: sleep.Policy{MinAwake: 1, Lead: time.Minute},
+		Profile: func(*slurm.Node) *energy.Profile {
+			return &energy.Profile{Idle: 100, Max: 200, WakeUp: 60_000, BootSeconds: 120}
+		},
+		Record: func(_ *sleep.Snapshot, p *sleep.Plan) { did = append(did, p.Verdicts[0].Do) },
+	}
+	w.restart()
+	w.add(1, mayWait, func(j *job) { j.tres = "cpu=4,mem=500M,gres/gpu=2" })
+	w.look()
+	w.at(valley - 2*time.Minute)
+	if want := []sleep.Verb{sleep.Stay, sleep.Wake}; !slices.Equal(did, want) {
+		t.Errorf("the node is to %v, want %v", did, want)
 	}
 }

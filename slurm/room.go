@@ -14,7 +14,7 @@ import (
 
 // room is how many CPUs of each partition are free over time: those of its nodes that take work, without what runs
 // until it must end, and without what is to begin at a time that we gave it. What waits in Slurm's own queue is not
-// counted: nobody knows when it runs.
+// counted: Slurm does not tell when it runs.
 type room struct {
 	cpus  map[string]int64 // by partition
 	loads map[string][]load

@@ -47,7 +47,7 @@ func (b *Boards) Boards() []gpu.Board { return b.known }
 func (b *Boards) Temperatures(now time.Duration, into []Temperature) []Temperature {
 	latest, _ := b.latest()
 	for i := range latest {
-		if board := &latest[i]; board.Celsius != nil && now-board.At <= b.stale {
+		if board := &latest[i]; board.Celsius != nil && *board.Celsius < maxCelsius && now-board.At <= b.stale {
 			into = append(into, Temperature{Chip: b.name, Sensor: board.ID, Celsius: energy.Celsius(*board.Celsius)})
 		}
 	}

@@ -419,3 +419,15 @@ func TestRealGPU(t *testing.T) {
 		t.Error("no process that computes is named")
 	}
 }
+
+// What no GPU survives is no temperature: it would be told of the whole node.
+func TestTemperaturesOfBoardsAreBounded(t *testing.T) {
+	absurd := gpu.Board{ID: "GPU-a", Celsius: new(uint32(math.MaxUint32))}
+	hot := gpu.Board{ID: "GPU-b", Celsius: new(uint32(90))}
+	b := &Boards{name: "nvml", stale: time.Minute, latest: func() ([]gpu.Board, error) {
+		return []gpu.Board{absurd, hot}, nil
+	}}
+	if got := b.Temperatures(time.Second, nil); len(got) != 1 || got[0].Celsius != 90 {
+		t.Errorf("have %v", got)
+	}
+}

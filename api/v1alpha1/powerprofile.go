@@ -35,9 +35,9 @@ type PowerProfileList struct {
 // PowerProfileSpec says what a node of the kind draws, and which nodes are of the kind.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.curve) || has(self.maxWatts)",message="give maxWatts, or a curve"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxWatts) || !has(self.idleWatts) || self.idleWatts <= self.maxWatts",message="idleWatts is above maxWatts"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxWatts) || !has(self.idleWatts) || self.idleWatts <= self.maxWatts",message="idleWatts must not be above maxWatts"
 type PowerProfileSpec struct {
-	// Nodes that name no profile, and that no profile selects, have this one.
+	// Nodes that name no profile, that no profile selects, and whose hardware is not recognised, have this one.
 	// +optional
 	Default bool `json:"default,omitempty"`
 	// Labels of the nodes that have this profile. A node's label kubenergy.io/power-profile comes first.

@@ -218,6 +218,7 @@ func (f *File) checkLoad(l *Load, before []Load) {
 	}
 	l.Count = max(l.Count, 1)
 	f.checkName("load", l.Name)
+	f.refuse(l.Name == probe, "load: the name %s is taken: a pod that each arm begins with has it", probe)
 	f.refuse(kinds != 1, "load: %s: want one of replicas, utilisation, run and trace", l.Name)
 	f.refuse(l.Trace == "" && l.CPU.Sign() <= 0, "load: %s: want cpu, as 250m", l.Name)
 	f.refuse(l.PerSecond < 0 || l.Work.Duration < 0 || l.PerSecond > 0 && l.Replicas == 0 || l.Utilisation > 1,

@@ -79,6 +79,7 @@ func TestWrongFiles(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"name: ours, strategy: energy", "name: ours, strategy: enrgy", "energy"},
 		{"name: third", "name: ours", "comes twice"},
+		{"load: [", "load: [{name: probe, cpu: 1, run: 1m}, ", "probe is taken"},
 		{"name: third", "name: " + strings.Repeat("a", 31), "want at most 30 lower-case letters, digits and -"},
 		{"strategy: exec", "strategy: exec+window", `want the strategy "exec" without +`},
 		{"strategy: exec", "strategy: exec, binary: ./s", "no strategy or image"},

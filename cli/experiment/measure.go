@@ -31,6 +31,9 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
+// probe is what a stress of one pod is called that tells whether the contestant binds pods.
+const probe = "probe"
+
 // arm is a contestant's turn.
 type arm struct {
 	*Runner
@@ -93,10 +96,10 @@ func (a *arm) run(ctx context.Context) (*report.ExperimentTrial, error) {
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	// Jobs alone would not tell that the contestant binds pods.
-	probe := Load{
-		Name: "probe", Count: 1, Utilisation: 1, CPU: resource.MustParse("10m"), Memory: resource.MustParse("64Mi"),
+	first := Load{
+		Name: probe, Count: 1, Utilisation: 1, CPU: resource.MustParse("10m"), Memory: resource.MustParse("64Mi"),
 	}
-	for _, l := range append([]Load{probe}, a.File.Load...) {
+	for _, l := range append([]Load{first}, a.File.Load...) {
 		if l.Replicas > 0 || l.Utilisation > 0 {
 			if err := a.deploy(ctx, &l); err != nil {
 				return nil, err
@@ -109,7 +112,7 @@ func (a *arm) run(ctx context.Context) (*report.ExperimentTrial, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, a.waiting(ctx))
 	}
-	err = a.client.AppsV1().Deployments(a.namespace).Delete(ctx, app(probe.Name, 0), metav1.DeleteOptions{})
+	err = a.client.AppsV1().Deployments(a.namespace).Delete(ctx, app(probe, 0), metav1.DeleteOptions{})
 	if err != nil {
 		return nil, err
 	}

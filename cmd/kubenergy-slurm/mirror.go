@@ -25,15 +25,18 @@ var kindJob = batchv1.SchemeGroupVersion.WithKind("Job")
 func (m mirror) show(held []slurm.Held) {
 	var all []*unstructured.Unstructured
 	for i := range held {
-		j := jobOf(&held[i])
-		if was := m.store.Object(kindJob, j.Namespace, j.Name); was != nil && runNow(was) != "" {
-			j.Annotations[v1alpha1.AnnotationRunNow] = runNow(was)
-		}
-		if content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(j); err == nil {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(jobOf(&held[i]))
+		if err == nil {
 			all = append(all, &unstructured.Unstructured{Object: content})
 		}
 	}
-	m.store.Replace(kindJob, all)
+	m.store.Replace(kindJob, all, func(o, was *unstructured.Unstructured) {
+		if asked := runNow(was); asked != "" { // perhaps since the look began
+			all := o.GetAnnotations()
+			all[v1alpha1.AnnotationRunNow] = asked
+			o.SetAnnotations(all)
+		}
+	})
 }
 
 func runNow(o *unstructured.Unstructured) string {

@@ -212,7 +212,12 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 // apiURL is where the controller of this process answers.
 func (f *flags) apiURL() *url.URL {
 	_, port, _ := net.SplitHostPort(f.controller.API) // Validate has looked
-	return &url.URL{Scheme: "https", Host: net.JoinHostPort("localhost", port)}
+	name := "localhost"
+	pair, err := tls.LoadX509KeyPair(f.controller.APICert, f.controller.APIKey) // of the site; ours has that name
+	if err == nil && pair.Leaf.VerifyHostname(name) != nil && len(pair.Leaf.DNSNames) > 0 {
+		name = pair.Leaf.DNSNames[0]
+	}
+	return &url.URL{Scheme: "https", Host: net.JoinHostPort(name, port)}
 }
 
 func (f *flags) apiCert() string {
@@ -231,7 +236,7 @@ func (f *flags) ownAPI() http.Handler {
 			if err != nil {
 				return nil, err
 			}
-			d := tls.Dialer{Config: &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12}}
+			d := tls.Dialer{Config: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}} // the name is the address'
 			return d.DialContext(ctx, network, address)
 		},
 	}

@@ -25,6 +25,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/kubenergy/kubenergy/cli"
+	"github.com/kubenergy/kubenergy/controller"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/test/kit"
@@ -255,6 +256,24 @@ func TestFlags(t *testing.T) {
 		var f flags
 		if err := f.parse(args, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// The process asks its own API by a name that a site's certificate has.
+func TestSitesCertificate(t *testing.T) {
+	for name, want := range map[string]string{"slurm.example": "slurm.example:9443", "localhost": "localhost:9443"} {
+		cert, key, err := certutil.GenerateSelfSignedCertKey(name, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		f := flags{controller: controller.Options{
+			API: ":9443", APICert: kit.Write(t, filepath.Join(dir, "crt"), string(cert)),
+			APIKey: kit.Write(t, filepath.Join(dir, "key"), string(key)),
+		}}
+		if got := f.apiURL().Host; got != want {
+			t.Errorf("of %s: %s", name, got)
 		}
 	}
 }

@@ -105,8 +105,7 @@ func (n *node) best(now time.Time) value {
 
 // Booked is told of a batch that was booked. It is a hook of the ledger.
 func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
-	measured := b.Batch.End.Sub(b.Batch.Start) - b.Batch.Unmeasured
-	if !r.Booked || measured <= 0 {
+	if !r.Booked {
 		return
 	}
 	now := s.o.Now()
@@ -119,6 +118,10 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	if b.Temperature != nil {
 		n.heat = n.heat.Next(*b.Temperature, s.o.Hottest(b.Batch.Stream.Node), b.Received.UTC())
 		s.changes++
+	}
+	measured := b.Batch.End.Sub(b.Batch.Start) - b.Batch.Unmeasured
+	if measured <= 0 {
+		return
 	}
 	current := now.Sub(n.asOf) <= maxAge
 	if current && (b.Agentless && !n.agentless || asOf.Before(n.asOf)) {

@@ -581,4 +581,12 @@ func TestHotNodes(t *testing.T) {
 			t.Errorf("at %v: %+v, %s", step.celsius, free, diff)
 		}
 	}
+	w.now = w.now.Add(tick)
+	b := booking(w, "limited", 0) // its meter fails: it is hot all the same
+	b.Batch.Unmeasured, b.Temperature = tick, new(energy.Celsius(82))
+	s.Booked(b, booked)
+	w.now = w.now.Add(tick)
+	if heat := nodes(s)["limited"].Temperature; !heat.Hot {
+		t.Errorf("without watts, at 82 °C: %+v", heat)
+	}
 }

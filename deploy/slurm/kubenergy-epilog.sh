@@ -15,14 +15,14 @@ WAIT=45 KUBENERGY=/usr/local/bin/kubenergy
 export LC_ALL=C SLURM_TIME_FORMAT=%s
 job=${SLURM_JOB_ID:-$1}
 
-show() { # a field of the job that begins a line
-   scontrol show job "$job" | sed -n "s/^ *$1=//p" | head -n 1
+show() { # a field of the job that begins a line; where the job is the last task of an array, others are shown too
+   scontrol show job "$job" | sed -n "/^JobId=$job /,/^\$/s/^ *$1=//p" | head -n 1
 }
 
 used() {
-   start=$(show StartTime)
+   start=$(show StartTime | sed 's/[^0-9].*//') # a job's name may have lines that look like it
    rows=$("$KUBENERGY" report --server "$SERVER" --token-file "$TOKEN" --ca-file "$CA" --owner "Job/slurm-$job" \
-      --from "$(date -u -d "@$((${start%% *} - 600))" +%FT%TZ)" --group-by node -o csv 2>&1) ||
+      --from "$(date -u -d "@$((${start:-0} - 600))" +%FT%TZ)" --group-by node -o csv 2>&1) ||
       { echo "kubenergy: $rows"; return; }
    echo "$rows" | awk -F, '
       NR == 1 {
@@ -40,10 +40,11 @@ used() {
          printf "kubenergy: %.0f J (%s), %.3g gCO2e", sum * 3600000, quality, grams
          print (cost ? sprintf(", %.3g %s", money, unit) : "") nodes
       }'
-   sacct -n -P -j "$job" -o ConsumedEnergyRaw | awk '
-      $1 == "" { next }
-      $1 < 0 || $1 >= 9e18 { unknown = 1 } # -2, and 2^64 less a little
-      $1 > most { most = $1 }
+   sacct -n -P -j "$job" -o JobIDRaw,ConsumedEnergyRaw | awk -F '|' -v job="$job" '
+      { sub(/\..*/, "", $1) }
+      $1 != job || $2 == "" { next }
+      $2 < 0 || $2 >= 9e18 { unknown = 1 } # -2, and 2^64 less a little
+      $2 > most { most = $2 }
       END {
          if (unknown) print "kubenergy: Slurm does not know what it counted"
          else if (most) print "kubenergy: Slurm counted " most " J: all that nodes drew during its largest step"

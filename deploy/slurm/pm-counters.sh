@@ -13,11 +13,15 @@ mkdir -p "$folder"
 case $verb in
 feed)
    while sleep 1; do
-      curl -sf "$1" | awk -v folder="$folder" -v now="$(date +%s%6N)" '
+      last=$(cat "$folder/.last" 2> /dev/null || :) # joules, microseconds and watts when they changed last
+      curl -sf -m 5 "$1" | awk -v folder="$folder" -v now="$(date +%s%6N)" -v last="$last" '
          /^kubenergy_node_energy_joules_total/ { joules += $NF }
-         /^kubenergy_node_power_watts/ { watts = $NF }
          END {
             if (joules == "") exit 1
+            split(last, was, " ")
+            watts = was[3] + 0
+            if (was[2] && joules > was[1]) watts = (joules - was[1]) * 1000000 / (now - was[2])
+            if (joules != was[1]) printf "%.6f %s %.3f\n", joules, now, watts > (folder "/.last")
             printf "%d J %s us\n", joules, now > (folder "/.energy")
             printf "%d W %s us\n", watts, now > (folder "/.power")
          }' && mv "$folder/.power" "$folder/power" && mv "$folder/.energy" "$folder/energy" || : # it is asked again

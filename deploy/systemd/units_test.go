@@ -19,6 +19,7 @@ import (
 const (
 	agent      = "kubenergy-agent.service"
 	hypervisor = "kubenergy-agent.service.d/hypervisor.conf"
+	graphics   = "kubenergy-agent.service.d/gpu.conf"
 	share      = "virtiofsd@.service"
 	socket     = "virtiofsd@.socket"
 	mount      = "var-scaphandre.mount"
@@ -150,6 +151,13 @@ func TestAgent(t *testing.T) {
 	if _, ok := flags["--vms"]; !ok {
 		t.Errorf("flags %v", flags)
 	}
+	for key, want := range map[string]string{
+		"PrivateDevices": "no", "DeviceAllow": "char-nvidia* rw", "ProtectProc": "default",
+	} {
+		if err := read(t, graphics).is("Service", key, want); err != nil {
+			t.Error(err)
+		}
+	}
 	// The example of the environment file holds flags that exist, and sets none.
 	text, err := os.ReadFile("kubenergy-agent.default")
 	if err != nil {
@@ -162,6 +170,14 @@ func TestAgent(t *testing.T) {
 		if name != "--help" && !slices.Contains(known, name) {
 			t.Errorf("no flag %s", name)
 		}
+	}
+	routes, err := os.ReadFile("../../test/surface/testdata/routes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	push := regexp.MustCompile(`--push-url=https://[^/\s]+(\S+)`).FindStringSubmatch(string(text))
+	if push == nil || !strings.Contains(string(routes), "\nPOST "+push[1]+" ") {
+		t.Errorf("the example pushes to %q, which the controller does not serve", push)
 	}
 }
 

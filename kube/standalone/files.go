@@ -35,6 +35,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return s.keep()
 		case <-tick.C:
 		}
+		s.expire()
 		if err := errors.Join(s.load(), s.keep()); err != nil && err.Error() != s.failed {
 			s.failed = err.Error()
 			s.o.Log.Error("what was read before goes on counting", "error", err)

@@ -281,15 +281,33 @@ func (s *Server) set(k schema.GroupVersionKind, key string, o *object) *object {
 	return o
 }
 
-// Replace makes the objects of a kind, which no file has, those that are given.
-func (s *Server) Replace(k schema.GroupVersionKind, all []*object) {
+// Replace makes the objects of a kind, which no file has, those that are given. Keep takes over into an object what is
+// to stay of the one that it replaces.
+func (s *Server) Replace(k schema.GroupVersionKind, all []*object, keep func(o, was *object)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	byKey := map[string]*object{}
 	for _, o := range all {
-		byKey[o.GetNamespace()+"/"+o.GetName()] = o
+		key := o.GetNamespace() + "/" + o.GetName()
+		if was := s.objects[k][key]; was != nil {
+			keep(o, was)
+		}
+		byKey[key] = o
 	}
 	s.replace(k, byKey)
+}
+
+// expire drops events after an hour, as an API server does.
+func (s *Server) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, objects := range s.objects {
+		for key, o := range objects {
+			if made := o.GetCreationTimestamp(); k.Kind == "Event" && time.Since(made.Time) > time.Hour {
+				s.set(k, key, nil)
+			}
+		}
+	}
 }
 
 func (s *Server) replace(k schema.GroupVersionKind, all map[string]*object) {
@@ -402,7 +420,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target, match f
 			if e.kind != t.kind {
 				continue
 			}
-			if !match(e.is) { // what matched before does not any more; of what never did, nobody has heard
+			if !match(e.is) { // what matched before does not any more; of what never did, the client knows nothing
 				e.what = watch.Deleted
 			}
 			if tell.Encode(change{e.what, e.is}) != nil {

@@ -223,6 +223,67 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// Events go after an hour, however many there are.
+func TestEventsExpire(t *testing.T) {
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	defer w.end()
+	client, err := kubernetes.NewForConfig(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := client.CoreV1().Events("team")
+	for name, age := range map[string]time.Duration{"old": 2 * time.Hour, "young": time.Minute} {
+		made := metav1.NewTime(time.Now().Add(-age))
+		_, err := events.Create(t.Context(), &v1.Event{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: made},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		list, err := events.List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(list.Items) == 1 && list.Items[0].Name == "young" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there are %d events: %v", len(list.Items), err)
+		}
+	}
+}
+
+// What is kept of an object that is replaced is what it has at that moment.
+func TestReplace(t *testing.T) {
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	defer w.end()
+	kind := v1.SchemeGroupVersion.WithKind("ConfigMap")
+	show := func(value string) {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(kind)
+		o.SetNamespace("team")
+		o.SetName("one")
+		o.SetLabels(map[string]string{"shown": value})
+		w.server.Replace(kind, []*unstructured.Unstructured{o}, func(o, was *unstructured.Unstructured) {
+			o.SetAnnotations(was.GetAnnotations())
+		})
+	}
+	show("first")
+	client, err := kubernetes.NewForConfig(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.CoreV1().ConfigMaps("team").Patch(t.Context(), "one", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"asked":"true"}}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	show("second")
+	o := w.server.Object(kind, "team", "one")
+	if o == nil || o.GetLabels()["shown"] != "second" || o.GetAnnotations()["asked"] != "true" {
+		t.Errorf("it is %v", o)
+	}
+}
+
 func TestToken(t *testing.T) {
 	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
 	defer w.end()

@@ -314,10 +314,8 @@ func takes(schema reference.Object) string {
 func limits(schema reference.Object) string {
 	var all []string
 	for _, word := range []struct{ key, says string }{
-		{"minimum", "≥ "},
-		{"exclusiveMinimum", "> "},
-		{"maximum", "≤ "},
-		{"exclusiveMaximum", "< "},
+		{"minimum", map[bool]string{true: "> ", false: "≥ "}[schema["exclusiveMinimum"] == true]},
+		{"maximum", map[bool]string{true: "< ", false: "≤ "}[schema["exclusiveMaximum"] == true]},
 		{"minLength", "characters ≥ "},
 		{"maxLength", "characters ≤ "},
 		{"minItems", "items ≥ "},

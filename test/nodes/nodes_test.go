@@ -68,6 +68,7 @@ func (w *world) shell(t *testing.T, commands string) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("sh", "-euc", commands)
+	cmd.Dir = kit.Root
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig(), "PATH="+programs+":"+os.Getenv("PATH"))
 	if out, err := cmd.CombinedOutput(); err != nil || commands == "" {
 		t.Fatalf("%s: %v\n%s", commands, err, out)
@@ -102,7 +103,6 @@ func (w *world) testInstall(t *testing.T) {
 	pulled := strings.NewReplacer("image: kubenergy", "image: "+registry+"/kubenergy")
 	w.kubectl(t, "apply", "-f", kit.Write(t, filepath.Join(w.Dir, "volume.yaml"), strings.Replace(volume, "DIR", dir, 1)))
 	w.kubectl(t, "apply", "--server-side", "-f", "charts/kubenergy/crds")
-	apply("deploy/kubenergy.yaml", pulled)
 	apply("deploy/agent/daemonset.yaml", pulled)
 	page, err := os.ReadFile(filepath.Join(kit.Root, "docs/reference/agent.md"))
 	if err != nil {
