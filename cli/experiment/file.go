@@ -144,8 +144,8 @@ var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
 // checkName refuses a name that is none, or that another of its kind has.
 func (f *File) checkName(of, name string) {
 	f.refuse(!nameForm.MatchString(name) || slices.Contains(f.names, of+name),
-		"%s: the name %q comes twice, or is none: want at most 30 lower-case letters, digits and -, a letter first and "+
-			"no - last", of, name)
+		"%s: the name %q comes twice, or is none: want at most 30 lower-case letters, digits and -, a letter first "+
+			"and no - last", of, name)
 	f.names = append(f.names, of+name)
 }
 

@@ -236,7 +236,7 @@ func (f *flags) ownAPI() http.Handler {
 			if err != nil {
 				return nil, err
 			}
-			d := tls.Dialer{Config: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}} // the name is the address'
+			d := tls.Dialer{Config: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}} // named as the address
 			return d.DialContext(ctx, network, address)
 		},
 	}
