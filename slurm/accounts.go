@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// accounts know whom steps of jobs, and their tasks, are charged to, by the control groups that slurmstepd makes for
-// them: version 1 as /slurm/uid_1000/job_7/step_0/task_1, version 2 as
+// accounts find the ledger's account of a step of a job, or of a task of it, by the control group that slurmstepd makes
+// for it: in version 1 /slurm/uid_1000/job_7/step_0/task_1, in version 2
 // /system.slice/slurmstepd.scope/job_7/step_0/user/task_1. Any number of goroutines may ask.
 type accounts struct {
 	mu    sync.Mutex
@@ -91,8 +91,8 @@ func (a *accounts) find(node string, id int64) (c charged, ok bool) {
 	}
 }
 
-// Account returns the step, or the task of one, that a control group of a node is, and whom it is charged to; false: it
-// is none, or of a job that does not run there. It may wait until Slurm has been asked.
+// Account returns the step, or the task of one, that a control group of a node is, and the account that its energy is
+// booked on; false: it is none, or of a job that does not run there. It may wait until Slurm has been asked.
 func (d *Driver) Account(node, path string) (step string, a ledger.Account, ok bool) {
 	m := stepGroup.FindStringSubmatch(path)
 	if m == nil {

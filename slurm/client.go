@@ -194,7 +194,7 @@ func (c *Client) do(ctx context.Context, method, path string, body, into any) er
 	return nil
 }
 
-// sign adds the token, and the user that it is for, whom old versions want to be named.
+// sign adds the token, and the name of its user, which old versions demand.
 func (c *Client) sign(r *http.Request) error {
 	if c.o.TokenFile == "" {
 		return nil

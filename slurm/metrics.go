@@ -24,7 +24,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Looks at Slurm that failed: away, slow, forbidden, version, refused, answer, rules, other.",
 		}, []string{"reason"}),
 		jobs: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kubenergy_slurm_jobs", Help: "Pending jobs whose comment speaks to us, by what is done about them.",
+			Name: "kubenergy_slurm_jobs", Help: "Pending jobs whose comment has kubenergy:, by what is done.",
 		}, []string{"state"}),
 		begins: promauto.With(r).NewCounter(prometheus.CounterOpts{
 			Name: "kubenergy_slurm_begin_times_total", Help: "BeginTimes that were given to jobs.",

@@ -56,7 +56,7 @@ func readDCGM(body io.Reader) (page, error) {
 	})
 	for i := range p.boards {
 		b := &p.boards[i]
-		if len(b.Parts) > 1 { // what is said of all of it is said of its instances too
+		if len(b.Parts) > 1 { // the page has samples of the board and of its instances: the latter count
 			b.Parts = slices.DeleteFunc(b.Parts, func(p gpu.Part) bool { return p.Instance == "" })
 		}
 		for k := range b.Parts {

@@ -25,7 +25,7 @@ const packages = "apt-get install slurm-wlm slurmdbd slurmrestd slurm-wlm-jwt-pl
 	"mariadb-server munge openmpi-bin libopenmpi-dev"
 
 const (
-	submitter = "nobody" // whose jobs there are
+	submitter = "nobody" // the user that submits jobs
 	physicist = "daemon" // of another account
 	operator  = "games"  // our account in Slurm
 )
