@@ -264,7 +264,7 @@ sleep-lab: ## Show on a real control plane that machines sleep as simulated and 
 	KUBENERGY_LONG=1 go test ./test/sleep -run . -v -count=1 -timeout 90m
 
 # FASTER= makes the times of all of them so many times shorter, 1 not at all: five days.
-experiments: ## Run each shipped experiment twice, and show that both agree and that equal contestants do not differ: three hours.
+experiments: ## Run each shipped experiment twice, and show that both agree and that equal contestants do not differ: two hours.
 	KUBENERGY_LONG=1 KUBENERGY_FASTER=$(FASTER) go test ./test/experiment -run Shipped -v -count=1 -timeout 200h
 
 # Karmada's programs are built into out/karmada the first time: six minutes of one core.
