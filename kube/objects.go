@@ -94,8 +94,10 @@ const (
 	settleFor = 50 * time.Millisecond
 	// maxRest is the longest pause after a view, which is else nine times what building it took.
 	maxRest = 5 * time.Second
-	// lookEvery is how often we look whether caches have synced or patience has ended: no event tells.
-	lookEvery = 200 * time.Millisecond
+	// lookEvery is how often we look whether caches have synced or patience has ended: no event tells. Once they have,
+	// only what the server refuses from then on is looked for, rarely: each look wakes a processor.
+	lookEvery  = 200 * time.Millisecond
+	lookRarely = 5 * time.Second
 )
 
 // NewObjects returns an Objects that reads with the given rights.
@@ -151,8 +153,8 @@ func (o *Objects) Run(ctx context.Context) error {
 		}
 		running.Go(func() { w.informer.RunWithContext(ctx) })
 	}
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
+	look := time.NewTimer(lookEvery)
+	defer look.Stop()
 	before := ""
 	for {
 		select {
@@ -161,10 +163,13 @@ func (o *Objects) Run(ctx context.Context) error {
 		case <-o.changed:
 			Pause(ctx, settleFor)
 			Pause(ctx, min(9*o.refresh(), maxRest))
-		case <-ticker.C:
+		case <-look.C:
 			if state := o.state(time.Now()); state != before {
 				before = state
 				o.refresh()
+			}
+			if look.Reset(lookEvery); o.Synced() && o.View().Settled() {
+				look.Reset(min(lookRarely, o.limits.grace))
 			}
 		}
 	}

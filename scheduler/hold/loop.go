@@ -93,6 +93,8 @@ type Loop struct {
 
 	// What follows belongs to the goroutine of Run.
 	goes          func(func(context.Context)) // starts a goroutine that Run waits for
+	competed      time.Time                   // since when for the Lease; zero: not yet
+	early         []func()                    // to be done if the first try gets it
 	leads         bool
 	opinions      opinions
 	pendingNotes  map[*hold]struct{}
@@ -222,7 +224,6 @@ func (l *Loop) Run(ctx context.Context) error {
 		return fmt.Errorf("naming this replica: %w", err)
 	}
 	l.identity, l.born = host+"_"+string(uuid.NewUUID()), time.Now()
-	l.goes(l.campaign)
 	l.goes(l.watchJobs)
 	l.goes(l.keepTime)
 	l.goes(l.watchBeat)
@@ -235,7 +236,7 @@ func (l *Loop) Run(ctx context.Context) error {
 const afterPanic = time.Second
 
 const (
-	stuckAfter = 2 * time.Minute // turns begin at least every half a second
+	stuckAfter = 2 * time.Minute // turns begin at least every five seconds
 	beatEvery  = 10 * time.Second
 )
 
@@ -263,35 +264,35 @@ func (l *Loop) watchBeat(ctx context.Context) {
 
 // serve is the loop. Everything that changes holds happens here.
 func (l *Loop) serve(ctx context.Context, logger klog.Logger) {
-	rest, wake := time.NewTimer(0), time.NewTimer(0)
-	defer rest.Stop()
+	wake := time.NewTimer(0)
 	defer wake.Stop()
+	var rested time.Time
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-rest.C:
-		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.mail.ready:
 		case <-wake.C:
 		}
+		if rest := time.Until(rested); rest > 0 && !kube.Pause(ctx, rest) {
+			return
+		}
 		began := time.Now()
 		l.beat.Store(int64(began.Sub(l.born)))
 		pause := l.turn(logger)
 		least := min(max(minPause, 9*time.Since(began)), maxPause)
-		rest.Reset(least)
+		rested = time.Now().Add(least)
 		wake.Reset(max(pause, least))
 	}
 }
 
 // Between two turns lie at least minPause and nine times what a turn takes, which bounds the loop to a tenth of a core
-// however much is held, and at most maxPause, after which the view is looked at again.
+// however much is held, and at most maxPause, after which the view is looked at again. Where nothing is held or followed,
+// there is nothing to look at: each turn would cost more in waking up than in work.
 const (
-	minPause = 10 * time.Millisecond
-	maxPause = 500 * time.Millisecond
+	minPause  = 10 * time.Millisecond
+	maxPause  = 500 * time.Millisecond
+	idlePause = 5 * time.Second
 )
 
 // turn does what is due and returns how long there is nothing to do. A panic in one part costs that part until the next
@@ -306,6 +307,9 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	}()
 	for _, read := range l.mail.take() {
 		safely(logger, read)
+	}
+	if len(l.jobs.byUID)+len(l.pods.byUID) > 0 {
+		l.compete()
 	}
 	now := l.clock.Now()
 	back := now.Before(l.turned)
@@ -323,8 +327,11 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	l.jobs.measure()
 	l.pods.measure()
 	notesWaiting.WithLabelValues().Set(float64(len(l.notes) + len(l.releaseEvents) + len(l.pendingNotes)))
-	if more {
+	switch {
+	case more:
 		return minPause
+	case l.idle():
+		return idlePause
 	}
 	pause = maxPause
 	now = l.clock.Now()
@@ -334,6 +341,14 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 		}
 	}
 	return max(pause, minPause)
+}
+
+// idle reports whether nothing is held, followed or to be written.
+func (l *Loop) idle() bool {
+	for range l.starts.Range {
+		return false
+	}
+	return len(l.jobs.byUID)+len(l.pods.byUID)+len(l.notes)+len(l.releaseEvents)+len(l.pendingNotes) == 0
 }
 
 // setBack handles a clock that was set back: times that were noted before would otherwise lie in the future.

@@ -175,7 +175,7 @@ func TestInACluster(t *testing.T) {
 }
 
 // faster is by how much the times of the shipped experiments are shorter, so that all of them take hours.
-var faster = map[string]string{"control": "1", "escheduler": "60", "hybrid": "60", "kubenergysched": "480", "stock": "1"}
+var faster = map[string]string{"control": "1", "escheduler": "80", "hybrid": "80", "kubenergysched": "600", "stock": "1"}
 
 // One who repeats an experiment comes to the same: differences that are found have the same sign, and their intervals
 // overlap. Equal contestants do not differ.
