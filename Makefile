@@ -277,7 +277,7 @@ karmada: ## Show on a real Karmada, built from the checkout KARMADA_SRC, where w
 slurm: ## Show on Debian's real Slurm, as root: deadlines whatever dies, joules by job and MPI rank, nodes that sleep; an hour.
 	@for p in munged mariadbd slurmdbd slurmctld slurmd slurmrestd mpicc; do PATH=$$PATH:/usr/sbin command -v $$p >/dev/null || { \
 	  echo "no $$p: as root, apt-get install slurm-wlm slurmdbd slurmrestd slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin mariadb-server munge openmpi-bin libopenmpi-dev"; exit 1; }; done
-	KUBENERGY_LONG=1 go test ./test/slurm -run . -v -count=1 -timeout 100m
+	KUBENERGY_LONG=1 go test ./test/slurm -run . -v -count=1 -parallel 15 -timeout 100m
 
 hold: ## Show on a real control plane that no hold outlives its deadline (promise P1).
 	go test ./test/hold/... -run . -v -count=1 -timeout $(TIMEOUT)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/sim/oracle"
 	"github.com/kubenergy/kubenergy/workload"
 )
 
@@ -25,6 +27,7 @@ type simulateFlags struct {
 	seed      uint64
 	output    *choice
 	out       string
+	best      time.Duration
 }
 
 const fillUsage = "up to how long gaps of the grid file are filled, as 3h; the intensity is then marked as estimated"
@@ -85,6 +88,8 @@ which says how often the queue is planned and for how many jobs at once.`,
 	flags.StringVar(&f.over.Weather, "weather", "", "weather file of the forecast model weather")
 	flags.Uint64Var(&f.seed, "seed", 0,
 		"breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
+	flags.DurationVar(&f.best, "best", 0, "for how long to search for a schedule that emits least, knowing everything "+
+		"in advance: shown as another strategy, with a bound that no schedule is below")
 	f.output = output(flags, "table", "wide", "json", "csv")
 	flags.StringVar(&f.out, "out", "", "directory for summary.json, decisions.csv, figures as SVG and PNG, their data "+
 		"as CSV, and what dashboard shows")
@@ -164,6 +169,9 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 			report.StartsOnly(file.Strategies, "interruptible: true (--interruptible)")...)
 	}
 	results, err := simulateAll(cmd.Context(), t, scenario, file.Strategies, strategies)
+	if err == nil && f.best > 0 {
+		results, err = f.bracket(cmd.Context(), scenario, results)
+	}
 	if err != nil {
 		return err
 	}
@@ -181,6 +189,29 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 		fmt.Fprintln(t.err, "wrote", strings.Join(append(written, page), ", "))
 	}
 	return t.print(summary, f.output.value)
+}
+
+// bracket adds the best schedule that it finds in time, and notes what none is below.
+func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []*sim.Result) ([]*sim.Result, error) {
+	const rounds = 2000
+	began := time.Now()
+	same := slices.DeleteFunc(slices.Clone(results), func(r *sim.Result) bool { return r.Scenario != s })
+	spent := func() float64 { return float64(time.Since(began)) / float64(f.best) }
+	best, err := oracle.Best(ctx, s, same, f.seed, spent)
+	if err != nil {
+		return nil, err
+	}
+	least, asleep, err := oracle.Bound(s, rounds)
+	if err != nil {
+		s.Notes = append(s.Notes, "What no schedule is below is not known: "+err.Error()+".")
+	} else {
+		s.Notes = append(s.Notes, fmt.Sprintf("No schedule emits less than %s kg; the best found is %.1f %% of the "+
+			"way from machines that sleep, %s kg, above that.", report.Significant(least.Kg()),
+			100*float64(best.Carbon-least)/float64(least-asleep), report.Significant(asleep.Kg())))
+	}
+	results = append(results, best)
+	_, err = sim.Align(results...)
+	return results, err
 }
 
 // simulateAll runs each strategy; where machines may sleep, first on such as stay on.

@@ -60,6 +60,8 @@ type Options struct {
 	AnyPower     *energy.Profile // of nodes of which nothing is known, in books; nil: what they use is not known
 	NodeMaxPower float64         // watts that a node of which nothing is known may draw
 	Keep         ledger.Retention
+	// Worlds says that another program sees to it where jobs of POST /ingest run; no flag sets it.
+	Worlds bool
 	// Group is that of [intake.DirectoryOptions]; no flag sets it.
 	Group     func(node, path string) (name string, a ledger.Account, ok bool)
 	LogFormat string // json or text

@@ -241,7 +241,7 @@ func (u *unit) addAPI(p *process) (err error) {
 		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches,
 		Bookings: http.HandlerFunc(u.batches.ServeMember), Cluster: o.Cluster, View: p.objects.View,
 		Power: p.nodes.Power, Client: p.manager.GetClient(), Recorded: recorded,
-		JobNamespaces: o.Ingest,
+		JobNamespaces: o.Ingest, Worlds: o.Worlds,
 		Sidecar: server.SidecarConfig{
 			// What a sidecar tells of a node stands where no agent's batch does, or a node with both would count twice;
 			// and where it stands, nothing is estimated.

@@ -225,7 +225,8 @@ func indexKeys() (marking, known map[string]bool) {
 		v1alpha1.AnnotationBudgetReleased: true, v1alpha1.AnnotationHeldUntil: true,
 		v1alpha1.AnnotationHeldReason: true, v1alpha1.AnnotationLatestStart: true,
 		v1alpha1.AnnotationSubmittedBy: true, v1alpha1.AnnotationLabRunSeconds: true,
-		v1alpha1.AnnotationLabPorts: true,
+		v1alpha1.AnnotationLabPorts: true, v1alpha1.AnnotationBackend: true, v1alpha1.AnnotationRunsOn: true,
+		v1alpha1.AnnotationNextStep: true, v1alpha1.AnnotationMoved: true,
 	}
 	for _, a := range annotations {
 		known[a.key], known[a.alias] = true, true

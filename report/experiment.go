@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,6 +103,13 @@ func NewExperiment(name string, contestants []string, trials []ExperimentTrial, 
 			all := MeanOf(r.pairs, 0.05/compared)
 			r.Differs = *all.Low > 0 || *all.High < 0
 		}
+	}
+	unknown := slices.DeleteFunc(slices.Clone(contestants), func(c string) bool {
+		return e.row(c, "schedulerCPUSeconds").Arms > 0
+	})
+	if len(unknown) > 0 {
+		e.Notes = append(e.Notes, "The CPU of "+strings.Join(unknown, ", ")+" is not known: modelled energy is "+
+			"without it.")
 	}
 	for _, why := range e.NotJudged {
 		e.Notes = append(e.Notes, "Not judged: "+why+".")

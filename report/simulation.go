@@ -69,8 +69,10 @@ type Run struct {
 	MeanWaitSeconds       float64  `json:"meanWaitSeconds"`        // between submission and finish without running
 	P95WaitSeconds        float64  `json:"p95WaitSeconds"`
 	MeanCompletionSeconds float64  `json:"meanCompletionSeconds"` // from submission to finish
-	MakespanSeconds       float64  `json:"makespanSeconds"`
-	Utilisation           float64  `json:"utilisation"` // of the CPU of all nodes over the makespan
+	// that time over the time it ran, in the mean, of at least ten seconds
+	MeanBoundedSlowdown float64 `json:"meanBoundedSlowdown"`
+	MakespanSeconds     float64 `json:"makespanSeconds"`
+	Utilisation         float64 `json:"utilisation"` // of the CPU of all nodes over the makespan
 	// jobs that holds and suspensions, not lack of room, kept from useful work for longer than allowed
 	DelayViolations int `json:"delayViolations"`
 	// jobs that only the work done again after their last suspension kept for longer, which are not counted above
@@ -259,7 +261,7 @@ func summarise(r *sim.Result) Run {
 		run.Priced = run.Priced || site.Price.Series != nil
 	}
 	var waits []float64
-	var completion, held float64
+	var completion, held, slowdown float64
 	for i := range r.Outcomes {
 		o, j := &r.Outcomes[i], &s.Jobs[i]
 		if o.Held() {
@@ -285,6 +287,7 @@ func summarise(r *sim.Result) Run {
 			run.MissedDeadlines++
 		}
 		completion += o.Finish.Sub(j.Submitted).Seconds()
+		slowdown += sim.BoundedSlowdown(j, o)
 	}
 	var capacity int64
 	for i := range s.Nodes {
@@ -292,6 +295,7 @@ func summarise(r *sim.Result) Run {
 	}
 	run.MeanWaitSeconds, run.P95WaitSeconds = mean(waits), Quantile(waits, 0.95)
 	run.MeanCompletionSeconds = over(completion, float64(len(waits)))
+	run.MeanBoundedSlowdown = over(slowdown, float64(len(waits)))
 	run.MeanHoldSeconds = over(held, float64(run.HeldJobs))
 	run.Utilisation = over(r.BusyCPU, float64(capacity)/1000*run.MakespanSeconds)
 	run.DecisionsPerSecond = over(float64(r.Decisions), r.Elapsed.Seconds())

@@ -91,8 +91,8 @@ func TestRunFigures(t *testing.T) {
 		Strategy: "carbon+window", EmptyNodes: "sleep", Sleep: &report.Sleep{}, Jobs: 20, EnergyKWh: 2, EmissionsKg: 0.8, Cost: 0.5, Priced: true,
 		MeanWaitSeconds:       (18*600 + 4200) / 19.,
 		P95WaitSeconds:        4200, // the 19th of 19
-		MeanCompletionSeconds: (18*1200 + 4800) / 19.,
-		MakespanSeconds:       3600, Utilisation: 0.5, HeldJobs: 19, MeanHoldSeconds: 600, UnplacedJobs: 1,
+		MeanCompletionSeconds: (18*1200 + 4800) / 19., MeanBoundedSlowdown: (18*2 + 8) / 19.,
+		MakespanSeconds: 3600, Utilisation: 0.5, HeldJobs: 19, MeanHoldSeconds: 600, UnplacedJobs: 1,
 		LateStarts: 1,
 		Decisions:  40, DecisionsPerSecond: 2000, Quality: energy.Estimated,
 	}

@@ -60,7 +60,8 @@ func (r *Report) CSV(w io.Writer) error {
 		"meanCompletionSeconds", "makespanSeconds", "utilisation", "delayViolations", "lateStarts", "missedDeadlines",
 		"heldJobs", "meanHoldSeconds", "unplacedJobs", "decisions", "decisionsPerSecond", "energySavings",
 		"emissionsSavings", "costSavings", "baseline", "quality", "tolerated", "suspensions",
-		"emptyNodes", "boots", "failedBoots", "bootHours", "bootEnergyKWh", "asleepHours", "mostCycles", "adjustedCost")
+		"emptyNodes", "boots", "failedBoots", "bootHours", "bootEnergyKWh", "asleepHours", "mostCycles", "adjustedCost",
+		"meanBoundedSlowdown")
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		slept := cmp.Or(run.Sleep, &Sleep{})
@@ -69,7 +70,8 @@ func (r *Report) CSV(w io.Writer) error {
 			run.LateStarts, run.MissedDeadlines, run.HeldJobs, run.MeanHoldSeconds, run.UnplacedJobs, run.Decisions,
 			run.DecisionsPerSecond, run.Savings.Energy, run.Savings.Emissions, run.Savings.Cost, r.Baseline,
 			run.Quality, run.Tolerated, run.Suspensions, run.EmptyNodes, slept.Boots, slept.FailedBoots,
-			slept.BootHours, slept.BootEnergyKWh, slept.AsleepHours, slept.MostCycles, run.AdjustedCost)
+			slept.BootHours, slept.BootEnergyKWh, slept.AsleepHours, slept.MostCycles, run.AdjustedCost,
+			run.MeanBoundedSlowdown)
 	}
 	return t.CSV(w)
 }

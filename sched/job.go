@@ -53,6 +53,7 @@ type Job struct {
 	ID        string
 	Submitted time.Time
 	Duration  time.Duration // expected run time on a node of speed 1
+	TimeLimit time.Duration // after which a batch system ends it; 0: none. No strategy looks at it
 	Request   Resources
 	Selector  map[string]string // labels that a node must carry
 	Sites     []string          // where it may run, by name, the first is its home; none: at every site

@@ -75,6 +75,7 @@ type (
 		ID            string            `json:"id"`
 		Submitted     time.Time         `json:"submitted"`
 		Duration      time.Duration     `json:"duration"`
+		TimeLimit     time.Duration     `json:"timeLimit,omitempty"`
 		Request       Resources         `json:"request"`
 		Selector      map[string]string `json:"selector,omitempty"`
 		Sites         []string          `json:"sites,omitempty"`
@@ -253,7 +254,8 @@ func (w *writer) node(n *Node) {
 
 func (w *writer) job(j *Job) writtenJob {
 	out := writtenJob{
-		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request,
+		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, TimeLimit: max(0, j.TimeLimit),
+		Request:  j.Request,
 		Selector: j.Selector, Sites: j.Sites,
 		AllowedDelay: max(0, j.AllowedDelay), Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
 		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost,
@@ -516,7 +518,8 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	}
 	j := Job{
 		ID: in.ID, Submitted: r.instant("submitted", in.Submitted), Duration: r.duration("duration", in.Duration),
-		Request: in.Request, Selector: in.Selector, Sites: in.Sites,
+		TimeLimit: r.duration("timeLimit", in.TimeLimit),
+		Request:   in.Request, Selector: in.Selector, Sites: in.Sites,
 		AllowedDelay: r.duration("allowedDelay", in.AllowedDelay),
 		FinishBy:     r.instant("finishBy", in.FinishBy), Released: in.Released, Class: in.Class, GPUClass: in.GPUClass,
 		PUE: in.PUE, Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible,

@@ -28,7 +28,7 @@ type batch struct {
 // newBatch returns nil where jobs are to be decided on one by one.
 func newBatch(s *Scenario, strategy sched.Strategy) *batch {
 	planner, ok := strategy.(interface{ Batches() bool })
-	if strategy == nil || s.Queue == (QueueRules{}) && (!ok || !planner.Batches()) {
+	if strategy == nil || s.Queue.Backfill > 0 || s.Queue == (QueueRules{}) && (!ok || !planner.Batches()) {
 		return nil
 	}
 	counter, ok := strategy.(interface{ CountsAll() bool })

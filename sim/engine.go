@@ -18,6 +18,9 @@ func Run(ctx context.Context, s *Scenario, name string, strategy sched.Strategy)
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
+	if planner, ok := strategy.(interface{ Batches() bool }); ok && planner.Batches() && s.Queue.Backfill > 0 {
+		return nil, fmt.Errorf("%s plans the queue as a whole, and queue.backfill serves it in order", name)
+	}
 	began := time.Now()
 	e := newEngine(s, strategy)
 	if err := e.run(ctx); err != nil {
@@ -53,8 +56,9 @@ type engine struct {
 	freed      []int   // nodes with more room than at the instant before
 	on         []int32 // by job: the node that it runs on or ran on last
 	waiting    waitingQueue
-	batch      *batch // nil: jobs are decided on one by one
-	tasks      *tasks // nil: the strategy suspends nothing
+	batch      *batch    // nil: jobs are decided on one by one
+	backfill   *backfill // nil: the queue is not served in order
+	tasks      *tasks    // nil: the strategy suspends nothing
 	elastic    elastic
 	knowledge  knowledge
 	machines   *machines // nil: none takes time to boot
@@ -83,6 +87,7 @@ func newEngine(s *Scenario, strategy sched.Strategy) *engine {
 		on:       make([]int32, len(s.Jobs)),
 		waiting:  newWaitingQueue(),
 		batch:    newBatch(s, strategy),
+		backfill: newBackfill(s),
 		tasks:    newTasks(s, strategy),
 		feasible: make([]*sched.Node, 0, len(s.Nodes)),
 		snapshot: sched.Snapshot{Queue: make([]sched.Job, 1), Policy: s.Policy},
@@ -90,7 +95,7 @@ func newEngine(s *Scenario, strategy sched.Strategy) *engine {
 	e.result.engine = e
 	e.knowledge = newKnowledge(s, strategy, e.nodes)
 	e.snapshot.Sites = e.knowledge.sites
-	e.elastic = newElastic(s, strategy, e.knowledge.learner == nil && e.batch == nil)
+	e.elastic = newElastic(s, strategy, e.knowledge.learner == nil && e.batch == nil && e.backfill == nil)
 	e.machines = newMachines(s, e.nodes)
 	e.candidates = newCandidates(e.nodes, strategy, &s.Policy, e.batch != nil)
 	for i := range e.nodes {
@@ -164,7 +169,10 @@ func (e *engine) instant(ctx context.Context, at int64) error {
 
 // decideAll decides on the jobs of an instant.
 func (e *engine) decideAll(ctx context.Context, now time.Time, at int64, ticked bool) error {
-	if e.batch != nil {
+	switch {
+	case e.backfill != nil:
+		return e.serve(ctx, now, at, ticked)
+	case e.batch != nil:
 		return e.planAll(ctx, now, at, ticked)
 	}
 	if err := e.retry(now); err != nil {
@@ -275,6 +283,7 @@ func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) err
 		until = latest
 	}
 	e.events.push(event{at: e.since(until), kind: kind, job: int32(job)})
+	e.backfill.takes(job, j, sched.Window{Start: until, End: until.Add(j.Duration)})
 	e.willStart(now, job, e.since(until))
 	return nil
 }
@@ -334,6 +343,7 @@ func (e *engine) plan(now time.Time, job int, released bool) *sched.Decision {
 func (e *engine) tell(q *sched.Job, now time.Time, job int, released bool) {
 	*q = e.scenario.Jobs[job]
 	q.Released = q.Released || released
+	q.Openings = e.backfill.openings(job, q, now)
 	if e.tasks != nil {
 		q.Done, q.Worked = e.done(now, job)
 		q.Running, q.RoomAssured = e.tasks.of[job].running, e.elastic.assured
@@ -385,6 +395,7 @@ func (e *engine) begin(now time.Time, job, i int) error {
 		e.result.Sleep.BootEnergy += e.account.wake(i, n, now)
 	}
 	e.machines.began(j.Request, e.since(now))
+	e.begins(job, j, now)
 	e.meters.place(i, n, job, e.pods.told(j), now)
 	e.candidates.change(i, func(n *sched.Node) { *n = n.Place(j.Request) })
 	e.use.begin(i, job)
@@ -410,6 +421,7 @@ func (e *engine) end(now time.Time, job int) error {
 	if n.Jobs == 0 {
 		e.machines.emptied(i, now)
 	}
+	e.backfill.stops(job)
 	e.use.end(i, job)
 	e.meters.changed(i, n)
 	e.pods.end(i, n, job, now)

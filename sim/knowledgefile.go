@@ -20,6 +20,8 @@ type QueueFile struct {
 	Window  int    `json:"window,omitempty"`
 	PerStep int    `json:"perStep,omitempty"`
 	Step    string `json:"step,omitempty"`
+	// Backfill is the interval at which jobs behind one that has no room are started, as Slurm's bf_interval.
+	Backfill string `json:"backfill,omitempty"`
 }
 
 // ForecastFile is what strategies know of the intensity to come: forecasts, each issued from what was known at the
@@ -74,14 +76,24 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	default:
 		return fmt.Errorf("%s: %q: want %s or %s", f.Called("power"), f.Power, powerOfProfiles, powerLearnt)
 	}
+	if err := f.loadQueue(s); err != nil {
+		return err
+	}
+	return f.loadForecasts(ctx, s)
+}
+
+func (f *File) loadQueue(s *Scenario) (err error) {
 	s.Queue = QueueRules{Window: f.Queue.Window, PerStep: f.Queue.PerStep}
 	if s.Queue.Step, err = duration(f.Called("queue.step"), f.Queue.Step, 0); err != nil {
+		return err
+	}
+	if s.Queue.Backfill, err = duration(f.Called("queue.backfill"), f.Queue.Backfill, 0); err != nil {
 		return err
 	}
 	if s.Queue.PerStep > 0 && s.Queue.Step == 0 {
 		return f.fault("queue.perStep is %d, and there is no queue.step", s.Queue.PerStep)
 	}
-	return f.loadForecasts(ctx, s)
+	return nil
 }
 
 // duration parses a duration; where it is left out, the result is `otherwise`.

@@ -190,6 +190,11 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 			}
 		}
 	}
+	if e.backfill != nil {
+		for _, job := range e.backfill.jobs[:min(len(e.backfill.jobs), waiting)] {
+			add(int(job), time.Time{})
+		}
+	}
 	e.waiting.each(waiting, func(job int) { add(job, time.Time{}) })
 	for len(m.planned) > 0 && m.planned[0].at <= at {
 		m.planned.pop()
@@ -266,7 +271,8 @@ func (s *Scenario) BootFails(node string, boot uint64) bool {
 // over reports whether nothing is left to do but to let machines sleep.
 func (e *engine) over() bool {
 	return e.machines != nil && e.arrived == len(e.arrivals) && e.running == 0 && e.held == 0 &&
-		e.waiting.length == 0 && (e.batch == nil || len(e.batch.jobs) == 0)
+		e.waiting.length == 0 && (e.batch == nil || len(e.batch.jobs) == 0) &&
+		(e.backfill == nil || len(e.backfill.jobs) == 0)
 }
 
 // sleptUntil returns for how long machines have slept in all.

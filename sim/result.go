@@ -62,6 +62,9 @@ type QueueRules struct {
 	Window  int           // a plan is made for so many jobs, those at the head of the queue; 0: all
 	PerStep int           // of a plan so many placements are carried out, the first of the queue; 0: all
 	Step    time.Duration // between two plans, counted from the start; 0: at every arrival, release and completion
+	// Backfill, instead of these three: jobs start in order of submission, and so often also those behind one that has
+	// no room, as Slurm has it; 0: not so
+	Backfill time.Duration
 }
 
 // Outcome is what became of one job.
@@ -117,6 +120,15 @@ func (o *Outcome) Idle(j *sched.Job) time.Duration {
 		idle += o.Runs[k].Start.Sub(o.Runs[k-1].End)
 	}
 	return idle
+}
+
+// BoundedSlowdown returns how many times as long as it runs j takes from its submission to its finish; of jobs that run
+// for less than ten seconds, as if they ran for so long (Feitelson et al., Theory and Practice in Parallel Job
+// Scheduling, 1997).
+func BoundedSlowdown(j *sched.Job, o *Outcome) float64 {
+	const bound = 10 * time.Second
+	took := o.Finish.Sub(j.Submitted)
+	return max(1, took.Seconds()/max(took-o.Idle(j), bound).Seconds())
 }
 
 // Overdue returns for how much longer than j allows decisions kept it from working; negative if they kept to it. Time

@@ -72,6 +72,7 @@ func (w words) has(wanted ...string) bool {
 // A Job is what is read of one. An array whose tasks wait is one Job.
 type Job struct {
 	ID           number `json:"job_id"`
+	Name         string `json:"name"`
 	Account      string `json:"account"`
 	User         string `json:"user_name"`
 	Partition    string `json:"partition"`
@@ -110,8 +111,8 @@ type Node struct {
 	Partitions  []string `json:"partitions"`
 }
 
-// usable reports whether a node takes work, or would once it is woken.
-func (n *Node) usable() bool {
+// Usable reports whether a node takes work, or would once it is woken.
+func (n *Node) Usable() bool {
 	bad := []string{"down", "drain", "fail", "error", "future", "unknown", "not_responding", "maintenance"}
 	return !n.State.has(bad...) && !n.StateFlags.has(bad...)
 }

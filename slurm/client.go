@@ -117,19 +117,6 @@ func (c *Client) list(ctx context.Context, what string, into any) error {
 	return err
 }
 
-// SetBegin gives a pending job a BeginTime.
-func (c *Client) SetBegin(ctx context.Context, id int64, begin time.Time) error {
-	if err := c.negotiate(ctx); err != nil {
-		return err
-	}
-	path := fmt.Sprintf("/slurm/%s/job/%d", c.version.name, id)
-	err := c.do(ctx, http.MethodPost, path, map[string]any{"begin_time": c.version.begin(begin)}, &struct{}{})
-	if t, ok := errors.AsType[*Trouble](err); ok && t.mute && c.version.mute {
-		return nil // the next look sees what became of it
-	}
-	return err
-}
-
 // negotiate finds the best version that slurmrestd answers to, and whether slurmctld answers.
 func (c *Client) negotiate(ctx context.Context) error {
 	if c.version != nil {
@@ -184,12 +171,12 @@ func (c *Client) do(ctx context.Context, method, path string, body, into any) er
 	if err != nil {
 		return c.unanswered(err)
 	}
-	decoded := json.Unmarshal(data, &said)
+	decoded := errors.Join(json.Unmarshal(data, &said), json.Unmarshal(data, into))
 	if failed := c.failure(answer.StatusCode, said.Errors, data); failed != nil {
 		return failed
 	}
-	if err := errors.Join(decoded, json.Unmarshal(data, into)); err != nil {
-		return trouble(garbled, "slurmrestd at %s answers to %s what cannot be read: %w", c.o.URL, path, err)
+	if decoded != nil {
+		return trouble(garbled, "slurmrestd at %s answers to %s what cannot be read: %w", c.o.URL, path, decoded)
 	}
 	return nil
 }

@@ -30,6 +30,8 @@ type Options struct {
 	Record func(ledger.Record, *sched.Snapshot)
 	// Show is told of all jobs that wait for the time that we gave them, after each look.
 	Show func([]Held)
+	// Seen is told what each look has seen; nil: nothing is. What it returns is logged.
+	Seen func(context.Context, []Node, []Job) error
 	// RunNow reports whether a user of ours asked that a job is to wait no longer.
 	RunNow func(account, name string) bool
 
@@ -146,6 +148,9 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 	d.metrics.show(l.states)
 	d.o.Show(l.held)
 	d.tell("nodes that may sleep", d.power(ctx, l.nodes, l.jobs))
+	if d.o.Seen != nil {
+		d.tell("jobs of POST /ingest", d.o.Seen(ctx, l.nodes, l.jobs))
+	}
 	return errors.Join(failed, d.memory.write())
 }
 
@@ -154,7 +159,7 @@ type look struct {
 	*Driver
 	rules   *policy.Rules
 	now     time.Time
-	room    *room
+	room    room
 	nodes   []Node
 	jobs    []Job
 	waiting []*Job // that speak to us, or did, the oldest first
@@ -252,7 +257,7 @@ func (j *Job) work() (policy.Work, error) {
 
 func (j *Job) request() sched.Resources {
 	return sched.Resources{
-		MilliCPU: 1000 * j.atOnce(), Memory: tres(j.Tres, "mem"), GPU: tres(j.Tres, gpus),
+		MilliCPU: milli * j.atOnce(), Memory: tres(j.Tres, "mem"), GPU: tres(j.Tres, gpus),
 	}
 }
 
@@ -306,7 +311,8 @@ func (l *look) settle(j *Job, e *entry) (state string) {
 
 // plan decides when a job is to begin.
 func (l *look) plan(j *Job, e *entry, job sched.Job, s policy.Settings) (state string) {
-	job.Openings = l.room.openings(j, l.now, job.LatestStart(), job.Duration)
+	room := l.room.of(j.partition())
+	job.Openings = room.Openings(int64(j.ID), milli*j.atOnce(), l.now, job.LatestStart(), job.Duration)
 	q, d := l.rules.Question(l.now, job, s), l.rules.Decide(l.now, job, s)
 	ours, _ := e.whose(j)
 	stands := ours && !job.Released && !j.Eligible.time().After(job.LatestStart())

@@ -124,23 +124,16 @@ func (j *Job) onNode() sched.Resources {
 
 // machine returns a node as the policy sees it.
 func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
-	const mebi = 1 << 20
 	is, m := n.power(), d.sleepers[n.Name]
 	if m == nil || m.state != is || m.busy || n.AllocCPUs > 0 {
 		m = &sleeper{is, n.AllocCPUs > 0, now, cmp.Or(m, &sleeper{}).down}
 		d.sleepers[n.Name] = m
 	}
 	m.down = slices.DeleteFunc(m.down, func(at time.Time) bool { return now.Sub(at) > 24*time.Hour })
-	all := sched.Resources{
-		MilliCPU: 1000 * int64(n.CPUs), Memory: mebi * int64(n.Memory), GPU: tres(n.Tres, gpus),
-	}
-	taken := sched.Resources{
-		MilliCPU: 1000 * int64(n.AllocCPUs), Memory: mebi * int64(n.AllocMemory), GPU: tres(n.TresUsed, gpus),
-	}
+	all, free := n.Resources()
 	machine := sleep.Machine{
-		Name: n.Name, Capacity: all, Free: all.Sub(taken), Jobs: min(int(n.AllocCPUs), 1),
-		Profile: d.o.Power.Profile(n),
-		State:   is, Since: m.since, Sleeps: len(m.down), Closed: !n.usable(),
+		Name: n.Name, Capacity: all, Free: free, Jobs: n.Busy(), Profile: d.o.Power.Profile(n),
+		State: is, Since: m.since, Sleeps: len(m.down), Closed: !n.Usable(),
 	}
 	switch {
 	case machine.Profile == nil || machine.Profile.BootSeconds == 0:
@@ -153,6 +146,18 @@ func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
 	}
 	return machine
 }
+
+// Resources returns what a node has, and what of it is free.
+func (n *Node) Resources() (all, free sched.Resources) {
+	const mebi = 1 << 20
+	all = sched.Resources{MilliCPU: milli * int64(n.CPUs), Memory: mebi * int64(n.Memory), GPU: tres(n.Tres, gpus)}
+	return all, all.Sub(sched.Resources{
+		MilliCPU: milli * int64(n.AllocCPUs), Memory: mebi * int64(n.AllocMemory), GPU: tres(n.TresUsed, gpus),
+	})
+}
+
+// Busy returns 1 for a node on which something runs, else 0.
+func (n *Node) Busy() int { return min(int(n.AllocCPUs), 1) }
 
 // FeatureNames returns the Features of a node: one text in old versions.
 func (n *Node) FeatureNames() []string { return strings.Split(strings.Join(n.Features, ","), ",") }

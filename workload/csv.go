@@ -25,6 +25,7 @@ const (
 	columnGPU          = "gpu"           // whole devices
 	columnAllowedDelay = "allowed_delay" // as duration; empty: not given
 	columnDeadline     = "deadline"      // of the finish, as submit_time; empty: none
+	columnTimeLimit    = "time_limit"    // after which a batch system ends it, as duration; empty: none
 	columnOwner        = "owner"
 	columnQueue        = "queue"
 	columnSelector     = "selector" // labels that a node must carry, as key=value;key=value
@@ -41,7 +42,8 @@ var ours = format{
 	name: "csv", id: columnID, ordered: true, add: (*Trace).csvJob,
 	required: []string{columnID, columnSubmit, columnDuration, columnCPU},
 	optional: []string{
-		columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector,
+		columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnTimeLimit, columnOwner, columnQueue,
+		columnSelector,
 		columnSites, columnUse, columnMinReplicas, columnMaxReplicas, columnThroughput,
 	},
 }
@@ -53,6 +55,7 @@ func (t *Trace) csvJob(row *rows, start time.Time) {
 		Duration: parsed(row, columnDuration, positive(duration)), Request: request(row, cores),
 		AllowedDelay: given(row, columnAllowedDelay, NoDelayGiven, duration),
 		FinishBy:     given(row, columnDeadline, time.Time{}, instant),
+		TimeLimit:    given(row, columnTimeLimit, 0, duration),
 		Owner:        strings.Clone(row.text(columnOwner)), Queue: strings.Clone(row.text(columnQueue)),
 	}
 	if !job.FinishBy.IsZero() && !job.FinishBy.After(job.Submitted) {
@@ -280,6 +283,12 @@ func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
 				return ""
 			}
 			return decimal(t.Jobs[i].FinishBy.Sub(start))
+		}},
+		{columnTimeLimit, false, func(i int) string {
+			if t.Jobs[i].TimeLimit == 0 {
+				return ""
+			}
+			return decimal(t.Jobs[i].TimeLimit)
 		}},
 		{columnOwner, false, func(i int) string { return t.Jobs[i].Owner }},
 		{columnQueue, false, func(i int) string { return t.Jobs[i].Queue }},

@@ -28,6 +28,7 @@ const (
 	swfAllocated    = 4
 	swfUsedMemory   = 6 // kilobytes per processor, as is the requested one
 	swfRequested    = 7
+	swfTimeLimit    = 8
 	swfWantedMemory = 9
 	swfStatus       = 10
 	swfUser         = 11
@@ -74,6 +75,9 @@ func (t *Trace) swfJob(row *rows, start time.Time) {
 		Queue:     swfName(row.record[swfQueue], v[swfQueue]),
 		Submitted: start.Add(parsed(row, swfColumns[swfSubmit], seconds)),
 		Duration:  parsed(row, swfColumns[swfRunTime], positive(seconds)),
+	}
+	if v[swfTimeLimit] > 0 {
+		job.TimeLimit = parsed(row, swfColumns[swfTimeLimit], seconds)
 	}
 	if processors > maxCores {
 		row.refuse(swfColumns[swfRequested], fmt.Errorf("%v are more than %.0f processors", processors, maxCores))

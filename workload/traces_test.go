@@ -66,7 +66,7 @@ func TestReadTraces(t *testing.T) {
 			},
 			{
 				ID: "3", Submitted: at(12), Duration: 30978 * time.Second, Request: sched.Resources{MilliCPU: 40000},
-				AllowedDelay: workload.NoDelayGiven, Owner: "7", Queue: "2",
+				AllowedDelay: workload.NoDelayGiven, Owner: "7", Queue: "2", TimeLimit: 37980 * time.Second,
 			},
 		}, []workload.Skipped{
 			{Why: "did not run, or not known for how long", Count: 2},

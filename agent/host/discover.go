@@ -208,16 +208,18 @@ func (h *Host) enter(in place, name string) {
 	p.role, key = below(in.role, in.inPods, path.Base(in.dir), name)
 	p.inPods = p.role == slice
 	within := false
-	if p.role == other && len(h.globs) > 0 {
+	if len(h.globs) > 0 && (p.role == other || p.role == container || p.role == ignored) {
 		rel := p.dir[len(p.hier.dir)+1:]
 		var full bool
-		if full, within = match(h.globs, rel); full && len(rel) <= maxGroup {
+		if full, within = match(h.globs, rel); full && p.role != container && len(rel) <= maxGroup {
 			p.role, key = group, rel
 		}
 	}
 	switch p.role {
 	case ignored:
-		return
+		if !within {
+			return
+		}
 	case slice:
 		h.addSlice(p)
 		h.watchAbove(p)

@@ -136,6 +136,17 @@ func TestLayouts(t *testing.T) {
 				"cgroup/system.slice/slurmstepd.scope/job_2/step_0": s, "system": s,
 			},
 		},
+		"Slurm inside a container": {
+			leaves: []string{
+				burstable + "cri-containerd-" + idA + ".scope/system.slice/slurmstepd.scope/job_2/step_0/user/task_0",
+				burstable + "cri-containerd-" + idA + ".scope/system.slice/slurmstepd.scope/system",
+			},
+			groups: []string{"kubepods.slice/*/*/*/system.slice/slurmstepd.scope/job_*/step_*"},
+			want: map[string]time.Duration{
+				"pod/" + uidA: 0, "pod/" + uidA + "/" + idA: s, "system": 0,
+				"cgroup/" + burstable + "cri-containerd-" + idA + ".scope/system.slice/slurmstepd.scope/job_2/step_0": s,
+			},
+		},
 		"groups inside each other, and pods inside a group": {
 			leaves: []string{"a/b", "a/c", "a/kubepods/pod" + uidA + "/" + idA},
 			groups: []string{"a", "a/b"},

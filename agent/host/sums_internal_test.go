@@ -350,7 +350,7 @@ func TestAnyHistory(t *testing.T) {
 func anyHistory(t *testing.T, seed uint64, version int) {
 	random := rand.New(rand.NewPCG(seed, uint64(version)))
 	k := newKernel(t, version)
-	options := Options{Groups: []string{"slurm/job_*/step_*"}, Max: 5 + random.IntN(40)}
+	options := Options{Groups: []string{"slurm/job_*/step_*", "kubepods/*/*/*/job_*"}, Max: 5 + random.IntN(40)}
 	r := k.open(options)
 	blind := seed%4 == 1
 	faults := seed%2 == 1
@@ -421,6 +421,8 @@ func disturb(k *kernel, random *rand.Rand) {
 			k.make(fmt.Sprintf(`machine.slice/machine-qemu\x2d%d\x2dweb%d.scope`, random.IntN(9), random.IntN(3)))
 		case 2:
 			k.make("system.slice/x.service")
+		case 3:
+			k.make(fmt.Sprintf("%s/%064d/job_%d", pod, random.IntN(3), random.IntN(2)))
 		default:
 			k.make(fmt.Sprintf("%s/%064d", pod, random.IntN(3)))
 		}

@@ -130,6 +130,14 @@ const (
 	AnnotationReleasedAt = Prefix + "released-at"
 	// name of a user: for whom `POST /ingest` created the Job
 	AnnotationSubmittedBy = Prefix + "submitted-by"
+	// `kubernetes`, `slurm` or `any`: where a Job that `POST /ingest` created may run, with kubenergy-slurm
+	AnnotationBackend = Prefix + "backend"
+	// `kubernetes/NAME` or `slurm/NUMBER`: where it was sent; without a name, it is being sent
+	AnnotationRunsOn = Prefix + "runs-on"
+	// `release`, `hold` or `cancel`: what is to be done about it next
+	AnnotationNextStep = Prefix + "next-step"
+	// `"true"`: it was moved from one to the other before it started, and is not moved again
+	AnnotationMoved = Prefix + "moved"
 )
 
 // What KubEnergy writes on Jobs and pods when a budget is used up.

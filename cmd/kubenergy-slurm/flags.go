@@ -24,11 +24,13 @@ type flags struct {
 	every          time.Duration
 	power          slurm.PowerOptions
 	powerRecord    string
+
+	ingestToken, ingestCluster string
 }
 
 // ofClusters are flags of the controller that only a cluster needs.
 var ofClusters = []string{
-	"namespace", "agent-namespace", "leader-elect", "agentless", "ingest-namespace", "api-ca-file",
+	"namespace", "agent-namespace", "leader-elect", "agentless", "api-ca-file",
 }
 
 func (f *flags) parse(args []string, out io.Writer) error {
@@ -53,6 +55,10 @@ func (f *flags) parse(args []string, out io.Writer) error {
 	set.IntVar(&f.power.Policy.MinAwake, "slurm-min-awake", 1, "`how many` nodes stay awake at least")
 	set.StringVar(&f.powerRecord, "slurm-power-record", "", "`file` for each decision about nodes that sleep, with "+
 		"what it depended on, as lines of JSON")
+	set.StringVar(&f.ingestToken, "ingest-token-file", "", "`file` with a token of the account, without rights of its "+
+		"own, that jobs of POST /ingest run as in Slurm")
+	set.StringVar(&f.ingestCluster, "ingest-kubeconfig", "", "`kubeconfig` of a Kubernetes cluster in which jobs of "+
+		"POST /ingest may run instead; empty: they run in Slurm")
 	set.StringVar(&f.folder, "config-dir", "/etc/kubenergy/config", "`folder` of YAML files with GridZones, "+
 		"EnergyPolicies, EnergyBudgets and PowerProfiles")
 	set.StringVar(&f.listen, "objects-bind-address", "127.0.0.1:9444", "`address` of this machine on which commands "+
@@ -70,11 +76,19 @@ func (f *flags) parse(args []string, out io.Writer) error {
 		return fmt.Errorf("unexpected argument %q: there are flags only", set.Arg(0))
 	case f.client.URL == "":
 		return errors.New("--slurm-url is missing: give the URL of slurmrestd")
+	case len(o.Ingest) == 0 && f.ingestToken+f.ingestCluster != "":
+		return errors.New("--ingest-token-file and --ingest-kubeconfig are of POST /ingest, which is off: give " +
+			"--ingest-namespace")
+	case len(o.Ingest) > 0 && f.ingestToken == "":
+		return errors.New("--ingest-token-file is missing: POST /ingest needs an account to run jobs as")
+	case o.API == "0":
+		return errors.New("--api-bind-address is 0: decisions are told there, and agents deliver there")
 	case f.every < time.Second:
 		return fmt.Errorf("--slurm-interval is %v: want a second or more", f.every)
 	}
 	f.controller = *o
 	f.controller.State = cmp.Or(o.State, "/var/lib/kubenergy")
+	f.controller.Worlds = true
 	f.controller.Namespace, f.controller.LeaderElect, f.controller.Agentless = v1alpha1.SystemNamespace, false, false
 	return f.controller.Validate()
 }

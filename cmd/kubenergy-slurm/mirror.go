@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/server"
 	"github.com/kubenergy/kubenergy/kube/standalone"
 	"github.com/kubenergy/kubenergy/slurm"
 )
@@ -30,7 +31,7 @@ func (m mirror) show(held []slurm.Held) {
 			all = append(all, &unstructured.Unstructured{Object: content})
 		}
 	}
-	m.store.Replace(kindJob, all, func(o, was *unstructured.Unstructured) {
+	m.store.Replace(kindJob, all, server.Ingested, func(o, was *unstructured.Unstructured) {
 		if asked := runNow(was); asked != "" { // perhaps since the look began
 			all := o.GetAnnotations()
 			all[v1alpha1.AnnotationRunNow] = asked

@@ -21,6 +21,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -123,13 +124,14 @@ func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 	}
 	shown := mirror{store}
 	f.power.Profile = func(n *slurm.Node) *energy.Profile {
-		labels := map[string]string{v1.LabelHostname: n.Name}
-		for _, feature := range n.FeatureNames() {
-			labels[feature] = "true"
-		}
-		node, _ := objects.View().Node(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels}},
-			sched.Resources{MilliCPU: 1000 * int64(n.CPUs)}, sched.Resources{}, 0)
+		all, _ := n.Resources()
+		is := asNode(n)
+		node, _ := objects.View().Node(&is, all, sched.Resources{}, 0)
 		return node.Profile
+	}
+	seen, err := f.newWorlds(store, objects, recorder)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	if f.powerRecord != "" {
 		file, err := os.OpenFile(f.powerRecord, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -146,9 +148,46 @@ func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 			return &view.Rules, view.Settled()
 		},
 		Record: func(r ledger.Record, on *sched.Snapshot) { recorder.Tell(&record.Entry{Record: r, Question: on}) },
-		Show:   shown.show, RunNow: shown.runNow, Now: time.Now, Log: log, Registerer: metrics.Registry,
+		Show:   shown.show, Seen: seen, RunNow: shown.runNow, Now: time.Now, Log: log, Registerer: metrics.Registry,
 	})
 	return driver, recorder, objects, err
+}
+
+// newWorlds returns what places the jobs of POST /ingest; nil: it is off.
+func (f *flags) newWorlds(store *standalone.Server, objects *kube.Objects, recorder *record.Recorder,
+) (func(context.Context, []slurm.Node, []slurm.Job) error, error) {
+	if len(f.controller.Ingest) == 0 {
+		return nil, nil
+	}
+	w := &worlds{
+		store: store, view: objects.View, now: time.Now,
+		record: func(r ledger.Record) { recorder.Tell(&record.Entry{Record: r, NoSnapshot: "of two worlds"}) },
+	}
+	account, err := slurm.NewClient(slurm.ClientOptions{URL: f.client.URL, TokenFile: f.ingestToken})
+	if err != nil {
+		return nil, fmt.Errorf("--ingest-token-file: %w", err)
+	}
+	w.account = account
+	if f.ingestCluster == "" {
+		return w.look, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", f.ingestCluster)
+	if err == nil {
+		w.cluster, err = kubernetes.NewForConfig(config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--ingest-kubeconfig: %w", err)
+	}
+	return w.look, nil
+}
+
+// asNode returns a node of Slurm with its Features as labels.
+func asNode(n *slurm.Node) v1.Node {
+	labels := map[string]string{v1.LabelHostname: n.Name}
+	for _, feature := range n.FeatureNames() {
+		labels[feature] = "true"
+	}
+	return v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels}}
 }
 
 // ownToken returns the token of the state folder, which is made where there is none.

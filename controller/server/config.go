@@ -59,7 +59,10 @@ type Config struct {
 	// JobNamespaces are those in which POST /ingest may create Jobs, the first for submissions that name none; none: it
 	// is off.
 	JobNamespaces []string
-	Sidecar       SidecarConfig
+	// Worlds says that Jobs are kept until another program has them run, in Kubernetes or elsewhere; else POST /ingest
+	// creates them in this cluster.
+	Worlds  bool
+	Sidecar SidecarConfig
 
 	Now        func() time.Time
 	Log        *slog.Logger
@@ -81,6 +84,7 @@ type SidecarConfig struct {
 const (
 	maxQueries   = 4           // of the ledger at once
 	jobScheduler = "kubenergy" // schedulerName of submitted Jobs' pods
-	// of submissions that name none: it can sleep, which is all that a job without an image can mean
-	jobImage = "busybox:1.37"
+
+	// JobImage is that of submissions that name none: it can sleep, which is all that a job without an image can mean.
+	JobImage = "busybox:1.37"
 )

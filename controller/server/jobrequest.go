@@ -36,6 +36,7 @@ type submissionFields struct {
 	AllowedDelay  length   `json:"allowedDelay"`
 	Strategy      string   `json:"strategy"`
 	WorkloadClass string   `json:"workloadClass"`
+	Backend       string   `json:"backend"` // where it may run: kubernetes, slurm or any
 
 	SubmitTime json.RawMessage `json:"submit_time"` // it is submitted now
 }
@@ -170,6 +171,7 @@ func (f *submissionFields) checkTexts() error {
 		{"workloadClass", f.WorkloadClass, validation.IsValidLabelValue},
 		{"image", f.Image, isImage},
 		{"strategy", f.Strategy, isStrategy},
+		{"backend", f.Backend, isBackend},
 	} {
 		if c.text == "" && c.what != "ID" {
 			continue
@@ -185,6 +187,13 @@ func (f *submissionFields) checkTexts() error {
 		if len(argument) > maxArgument || strings.ContainsRune(argument, 0) {
 			return unfit("part %d of command has %d bytes, or a zero in it: at most %d", i, len(argument), maxArgument)
 		}
+	}
+	return nil
+}
+
+func isBackend(name string) []string {
+	if name != Kubernetes && name != Slurm && name != AnyBackend {
+		return []string{"want " + Kubernetes + ", " + Slurm + " or " + AnyBackend}
 	}
 	return nil
 }

@@ -48,6 +48,9 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 		return err
 	}
 	asked.Namespace = cmp.Or(asked.Namespace, s.JobNamespaces[0])
+	if b := asked.Backend; !s.Worlds && b != "" && b != Kubernetes {
+		return unfit("backend is %.80q: here is Kubernetes alone; kubenergy-slurm has others", b)
+	}
 	if err := s.may(r.Context(), access.Attributes{
 		Verb: "create", Group: batchv1.GroupName, Resource: "jobs", Namespace: asked.Namespace,
 	}, "you may not create jobs.batch in namespace %s", asked.Namespace); err != nil {
@@ -103,7 +106,7 @@ func (s *server) notCreated(job *batchv1.Job, err error) error {
 
 // kubeJob makes the Job. It names the strategy rather than a node: the scheduler knows more when it comes to it.
 func (asked *submissionFields) kubeJob() (*batchv1.Job, error) {
-	image, command := cmp.Or(asked.Image, jobImage), asked.Command
+	image, command := cmp.Or(asked.Image, JobImage), asked.Command
 	duration, delay := time.Duration(asked.Duration), time.Duration(asked.AllowedDelay)
 	if asked.Image == "" && len(command) == 0 {
 		seconds := int64(math.Ceil(cmp.Or(duration, usualDuration).Seconds()))
@@ -127,7 +130,8 @@ func (asked *submissionFields) kubeJob() (*batchv1.Job, error) {
 	if _, err := policy.ReadMarks(annotations); err != nil {
 		return nil, unfit("%.300s", err)
 	}
-	labels := map[string]string{"app.kubernetes.io/created-by": "kubenergy-ingest"}
+	put(v1alpha1.AnnotationBackend, asked.Backend, asked.Backend != "")
+	labels := map[string]string{labelCreator: creator}
 	if asked.WorkloadClass != "" {
 		labels[v1alpha1.LabelWorkloadClass] = asked.WorkloadClass
 	}
@@ -168,7 +172,21 @@ func (asked *submissionFields) kubeJob() (*batchv1.Job, error) {
 	}, nil
 }
 
-const nobodyUser = 65534
+const (
+	nobodyUser   = 65534
+	labelCreator = "app.kubernetes.io/created-by"
+	creator      = "kubenergy-ingest"
+)
+
+// Ingested reports whether POST /ingest has created a Job.
+func Ingested(job metav1.Object) bool { return job.GetLabels()[labelCreator] == creator }
+
+// What a submission may name as its backend.
+const (
+	Kubernetes = "kubernetes"
+	Slurm      = "slurm"
+	AnyBackend = "any"
+)
 
 // Expected is what would be decided about a Job now.
 type Expected struct {
@@ -210,11 +228,17 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	view := s.View()
 	wanted, settings := view.Settle(&work)
 	expected := Expected{Strategy: settings.Strategy()}
+	if s.Worlds {
+		expected.tell("it is sent where it costs least within seconds: its annotation " + v1alpha1.AnnotationRunsOn)
+	}
 	if !settings.Enforced() {
 		expected.tell("the namespace is in mode " + string(settings.Mode) + ": decisions are not carried out there")
 	}
 	if decision := view.Decide(now, wanted, settings); decision.Held(now) {
 		expected.Held, expected.Start = true, new(decision.Window.Start.UTC())
+	}
+	if s.Worlds {
+		return expected
 	}
 	nodes, err := s.nodes(ctx)
 	if err != nil {

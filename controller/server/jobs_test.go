@@ -40,7 +40,7 @@ func TestIngest(t *testing.T) {
 	}
 	pod := job.Spec.Template
 	if got.Job.Name != "job-1" || got.Job.Namespace != "a" || pod.Spec.SchedulerName != "kubenergy" ||
-		pod.Spec.Containers[0].Image != jobImage {
+		pod.Spec.Containers[0].Image != JobImage {
 		t.Errorf("%+v", job)
 	}
 	if cores := pod.Spec.Containers[0].Resources.Requests.Cpu(); cores.MilliValue() != 2000 {

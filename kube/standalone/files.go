@@ -168,6 +168,8 @@ func (s *Server) restore() error {
 
 // keep writes what is to be kept, if it has changed.
 func (s *Server) keep() error {
+	s.keeping.Lock() // who waits for another finds its own change written
+	defer s.keeping.Unlock()
 	s.mu.Lock()
 	dirty := s.dirty
 	s.dirty = false

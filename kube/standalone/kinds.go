@@ -28,7 +28,9 @@ var scheme, kinds = func() (*runtime.Scheme, map[schema.GroupVersionResource]sch
 // those of programs.
 func ofFiles(k schema.GroupVersionKind) bool { return k.GroupVersion() == v1alpha1.GroupVersion }
 
-func kept(k schema.GroupVersionKind) bool { return ofFiles(k) || k.Kind == "ConfigMap" }
+func kept(k schema.GroupVersionKind) bool {
+	return ofFiles(k) || k.Kind == "ConfigMap" || k.Kind == "Job"
+}
 
 // ofCluster are kinds of files whose objects are in no namespace.
 var ofCluster = map[string]bool{"GridZone": true, "PowerProfile": true}

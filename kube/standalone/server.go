@@ -56,7 +56,8 @@ type Server struct {
 	news    chan struct{} // closed at the next change
 	dirty   bool
 
-	read, failed string // what the files were when they were read last, and why they were not
+	keeping      sync.Mutex // the file that is written
+	read, failed string     // what the files were when they were read last, and why they were not
 }
 
 type object = unstructured.Unstructured
@@ -110,6 +111,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.list(w, r, t)
 	case known:
 		o, err := s.one(r, t)
+		if err == nil && r.Method == http.MethodPost && kept(t.kind) {
+			err = s.keep() // what was created is not lost
+		}
 		answer(w, o, err)
 	case r.URL.Path == "/version":
 		write(w, http.StatusOK, version.Info{GitVersion: "v0.0.0-standalone", Major: "0", Minor: "0"})
@@ -281,12 +285,19 @@ func (s *Server) set(k schema.GroupVersionKind, key string, o *object) *object {
 	return o
 }
 
-// Replace makes the objects of a kind, which no file has, those that are given. Keep takes over into an object what is
-// to stay of the one that it replaces.
-func (s *Server) Replace(k schema.GroupVersionKind, all []*object, keep func(o, was *object)) {
+// Replace makes the objects of a kind, which no file has, those that are given, and those that stay. Keep takes over
+// into an object what is to stay of the one that it replaces.
+func (s *Server) Replace(k schema.GroupVersionKind, all []*object, stays func(metav1.Object) bool,
+	keep func(o, was *object),
+) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	byKey := map[string]*object{}
+	for key, was := range s.objects[k] {
+		if stays(was) {
+			byKey[key] = was
+		}
+	}
 	for _, o := range all {
 		key := o.GetNamespace() + "/" + o.GetName()
 		if was := s.objects[k][key]; was != nil {
@@ -319,6 +330,31 @@ func (s *Server) replace(k schema.GroupVersionKind, all map[string]*object) {
 	for key, o := range all {
 		s.set(k, key, o)
 	}
+}
+
+// Put stores an object, on disk as well.
+func (s *Server) Put(k schema.GroupVersionKind, o *object) error {
+	s.mu.Lock()
+	s.set(k, o.GetNamespace()+"/"+o.GetName(), o)
+	s.mu.Unlock()
+	return s.keep()
+}
+
+// Drop deletes an object.
+func (s *Server) Drop(k schema.GroupVersionKind, namespace, name string) error {
+	s.mu.Lock()
+	if key := namespace + "/" + name; s.objects[k][key] != nil {
+		s.set(k, key, nil)
+	}
+	s.mu.Unlock()
+	return s.keep()
+}
+
+// All returns the objects of a kind. Read only.
+func (s *Server) All(k schema.GroupVersionKind) []*object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all(k, func(*object) bool { return true })
 }
 
 // Object returns an object; nil: there is none. Read only.

@@ -263,7 +263,8 @@ func TestReplace(t *testing.T) {
 		o.SetNamespace("team")
 		o.SetName("one")
 		o.SetLabels(map[string]string{"shown": value})
-		w.server.Replace(kind, []*unstructured.Unstructured{o}, func(o, was *unstructured.Unstructured) {
+		none := func(metav1.Object) bool { return false }
+		w.server.Replace(kind, []*unstructured.Unstructured{o}, none, func(o, was *unstructured.Unstructured) {
 			o.SetAnnotations(was.GetAnnotations())
 		})
 	}

@@ -287,8 +287,8 @@ func (l *Loop) serve(ctx context.Context, logger klog.Logger) {
 }
 
 // Between two turns lie at least minPause and nine times what a turn takes, which bounds the loop to a tenth of a core
-// however much is held, and at most maxPause, after which the view is looked at again. Where nothing is held or followed,
-// there is nothing to look at: each turn would cost more in waking up than in work.
+// however much is held, and at most maxPause, after which the view is looked at again. Where nothing is held or
+// followed, there is nothing to look at: each turn would cost more in waking up than in work.
 const (
 	minPause  = 10 * time.Millisecond
 	maxPause  = 500 * time.Millisecond

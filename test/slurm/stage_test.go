@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,6 +44,12 @@ type stage struct {
 	metered bool // slurmd makes control groups, and counts energy
 }
 
+// Tests stand side by side as well.
+var (
+	daemons  sync.Once // are found
+	starting sync.Mutex
+)
+
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("KUBENERGY_LONG") == "" {
@@ -51,7 +58,9 @@ func long(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("Slurm's daemons want root")
 	}
-	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
+	daemons.Do(func() {
+		_ = os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") //nolint:usetesting // not for parallel tests
+	})
 	for _, name := range []string{
 		"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "slurmrestd", "sacctmgr", "sbatch", "runuser", "mpicc",
 	} {
@@ -65,6 +74,8 @@ func long(t *testing.T) {
 func newStage(t *testing.T, conf ...string) *stage {
 	t.Helper()
 	long(t)
+	starting.Lock() // a port that was free is taken before the next one is looked for
+	defer starting.Unlock()
 	s := &stage{t: t, dir: t.TempDir(), metered: slices.Equal(conf, metering)}
 	for _, folder := range []string{s.dir, filepath.Dir(s.dir)} { // daemons run under several accounts
 		if err := os.Chmod(folder, 0o755); err != nil {
@@ -95,9 +106,10 @@ func newStage(t *testing.T, conf ...string) *stage {
 	port := func(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 	dbPort, dbdPort, ctldPort := port(kit.Address(t)), port(kit.Address(t)), port(kit.Address(t))
 	s.run("mariadb-install-db", "--user=mysql", "--datadir="+s.path("db"), "--skip-test-db",
+		"--tmpdir="+s.path("db"),
 		"--auth-root-authentication-method=socket")
 	socket := s.path("db/socket")
-	s.start("mariadbd", "--no-defaults", "--user=mysql", "--datadir="+s.path("db"), "--socket="+socket,
+	s.start("mariadbd", "--no-defaults", "--user=mysql", "--datadir="+s.path("db"), "--socket="+socket, "--tmpdir="+s.path("db"),
 		"--bind-address=127.0.0.1", "--port="+dbPort, "--pid-file="+s.path("db/pid"), "--skip-log-bin",
 		"--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900")
 	s.wait("mariadb", "--no-defaults", "-S", socket, "-e", `create database if not exists slurm;
@@ -138,7 +150,7 @@ MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
-SchedulerParameters=sched_interval=5,bf_interval=5
+SchedulerParameters=sched_interval=6,bf_interval=3,bf_resolution=6
 PriorityType=priority/multifactor
 PriorityFlags=ACCRUE_ALWAYS
 AccountingStorageType=accounting_storage/slurmdbd
@@ -296,14 +308,14 @@ func (s *stage) sbatch(account string, args ...string) (id int64, told string) {
 
 // job is what slurmdbd knows of one.
 type job struct {
-	submit, eligible, start time.Time
-	state                   string
+	submit, eligible, start, end time.Time
+	state                        string
 }
 
 // jobs returns all jobs that there were.
 func (s *stage) jobs() map[int64]job {
 	s.t.Helper()
-	text := s.run("sacct", "-a", "-X", "-n", "-P", "-S", "now-3hours", "-o", "JobIDRaw,Submit,Eligible,Start,State")
+	text := s.run("sacct", "-a", "-X", "-n", "-P", "-S", "now-3hours", "-o", "JobIDRaw,Submit,Eligible,Start,End,State")
 	all := map[int64]job{}
 	for line := range strings.Lines(text) {
 		f := strings.Split(strings.TrimSpace(line), "|")
@@ -315,7 +327,7 @@ func (s *stage) jobs() map[int64]job {
 			n, _ := strconv.ParseInt(text, 10, 64) // "Unknown" is none
 			return time.Unix(n, 0)
 		}
-		all[id] = job{at(f[1]), at(f[2]), at(f[3]), f[4]}
+		all[id] = job{at(f[1]), at(f[2]), at(f[3]), at(f[4]), f[5]}
 	}
 	return all
 }

@@ -1,0 +1,455 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/server"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/standalone"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/record"
+	"github.com/kubenergy/kubenergy/slurm"
+)
+
+// worlds has the jobs that POST /ingest takes run in Slurm or in a Kubernetes cluster, where they cost least, and moves
+// one, once, that has not started when the other has become cheaper. What is to be done next stands in the annotations
+// of the Job, on disk, before it is done: whenever this process dies, a job runs once.
+type worlds struct {
+	store   *standalone.Server
+	view    func() *kube.View
+	account *slurm.Client        // the account that such jobs run as in Slurm
+	cluster kubernetes.Interface // nil: there is none
+	record  func(ledger.Record)
+	now     func() time.Time
+	moved   time.Time // when moves were thought about last
+}
+
+// The next thing to be done about a job that was submitted.
+const (
+	toRelease = "release" // it was submitted held
+	toHold    = "hold"    // it is to be moved if it has not started
+	toCancel  = "cancel"  // it was held in time, and begins elsewhere once it is gone
+)
+
+// place is where a job was sent: its world alone before it was submitted.
+type place struct{ world, id string }
+
+func placeOf(job *batchv1.Job) place {
+	world, id, _ := strings.Cut(job.Annotations[v1alpha1.AnnotationRunsOn], "/")
+	return place{world, id}
+}
+
+// sight is one look at both.
+type sight struct {
+	*worlds
+	nodes  []slurm.Node
+	jobs   []slurm.Job
+	known  []machine // of both worlds, once they are asked for
+	moving bool
+}
+
+// machine is a node of one of the worlds, as Kubernetes has it.
+type machine struct {
+	world string
+	node  v1.Node
+	load  kube.Load
+}
+
+// look does what is to be done.
+func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job) error {
+	const pause = time.Minute
+	s := &sight{worlds: w, nodes: nodes, jobs: jobs, moving: w.now().Sub(w.moved) >= pause}
+	if s.moving {
+		w.moved = w.now()
+	}
+	var errs []error
+	for _, o := range w.store.All(kindJob) {
+		if !server.Ingested(o) {
+			continue
+		}
+		job := &batchv1.Job{}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, job)
+		if err == nil {
+			err = s.step(ctx, job)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("job %s/%s: %w", o.GetNamespace(), o.GetName(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// step does the next thing about a job.
+func (s *sight) step(ctx context.Context, job *batchv1.Job) error {
+	at, next := placeOf(job), job.Annotations[v1alpha1.AnnotationNextStep]
+	if at.world == "" {
+		choice, err := s.choose(ctx, job)
+		if err != nil || choice.best == "" {
+			return err
+		}
+		return s.send(ctx, job, choice.best, record.Place)
+	}
+	if at.id == "" {
+		return s.submit(ctx, job, at.world)
+	}
+	is, err := s.state(ctx, job, at)
+	if err != nil {
+		return err
+	}
+	return s.follow(ctx, job, at, is, next)
+}
+
+// follow does the next thing about a job that was submitted.
+func (s *sight) follow(ctx context.Context, job *batchv1.Job, at place, is slurm.State, next string) error {
+	switch {
+	case is == slurm.Gone && next == toCancel, is == slurm.OnHold && (next == toCancel || next == toHold):
+		return s.leave(ctx, job, at, is)
+	case is == slurm.Gone:
+		return s.store.Drop(kindJob, job.Namespace, job.Name) // it has run: the ledger knows
+	case is == slurm.OnHold && next == toRelease:
+		return s.account.SetHold(ctx, idOf(at.id), false)
+	case next == toHold && is == slurm.Waiting: // it was written down and perhaps not done
+		return s.account.SetHold(ctx, idOf(at.id), true)
+	case next != "":
+		return s.note(job, at, "") // it runs, or may
+	case s.moving && (is == slurm.Waiting || at.world == server.Kubernetes && is == slurm.OnHold):
+		return s.reconsider(ctx, job, at)
+	}
+	return nil
+}
+
+func idOf(text string) int64 {
+	id, _ := strconv.ParseInt(text, 10, 64)
+	return id
+}
+
+// note writes down where a job is and what is to be done next.
+func (s *sight) note(job *batchv1.Job, at place, next string) error {
+	job.Annotations[v1alpha1.AnnotationRunsOn] = strings.TrimSuffix(at.world+"/"+at.id, "/")
+	job.Annotations[v1alpha1.AnnotationNextStep] = next
+	if next == "" {
+		delete(job.Annotations, v1alpha1.AnnotationNextStep)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
+	if err != nil {
+		return err
+	}
+	return s.store.Put(kindJob, &unstructured.Unstructured{Object: content})
+}
+
+// send has a job run in a world.
+func (s *sight) send(ctx context.Context, job *batchv1.Job, world, action string) error {
+	if err := s.note(job, place{world: world}, ""); err != nil {
+		return err
+	}
+	s.record(ledger.Record{
+		Action: action, At: s.now(), Namespace: job.Namespace, OwnerKind: "Job", Owner: job.Name, UID: string(job.UID),
+		Strategy: job.Annotations[v1alpha1.AnnotationStrategy], Reason: "Cheapest", Message: "in " + world,
+	})
+	return s.submit(ctx, job, world)
+}
+
+// submit submits a job, or finds that it was.
+func (s *sight) submit(ctx context.Context, job *batchv1.Job, world string) error {
+	if world == server.Kubernetes {
+		_, err := s.cluster.BatchV1().Jobs(job.Namespace).Create(ctx, forCluster(job), metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		return s.note(job, place{world, job.Name}, "")
+	}
+	name, id := "kubenergy-"+string(job.UID), int64(0)
+	for i := range s.jobs {
+		if s.jobs[i].Name == name && s.jobs[i].Does() == slurm.OnHold {
+			id = int64(s.jobs[i].ID)
+		}
+	}
+	if id == 0 {
+		var err error
+		container := &job.Spec.Template.Spec.Containers[0]
+		if id, err = s.account.Submit(ctx, &slurm.Submission{
+			Name: name, Account: job.Namespace, Marks: marks(job), Command: container.Command,
+			Request: policy.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec}),
+		}); err != nil {
+			return err
+		}
+	}
+	if err := s.note(job, place{world, strconv.FormatInt(id, 10)}, toRelease); err != nil {
+		return err
+	}
+	return s.account.SetHold(ctx, id, false)
+}
+
+// forCluster returns a Job as a cluster is to have it.
+func forCluster(job *batchv1.Job) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: job.Name, Namespace: job.Namespace, Labels: job.Labels, Annotations: marks(job),
+		},
+		Spec: job.Spec,
+	}
+}
+
+// marks returns the annotations of a job that say how it is to be run.
+func marks(job *batchv1.Job) map[string]string {
+	all := maps.Clone(job.Annotations)
+	for _, key := range []string{
+		v1alpha1.AnnotationRunsOn, v1alpha1.AnnotationNextStep, v1alpha1.AnnotationMoved, v1alpha1.AnnotationBackend,
+		v1alpha1.AnnotationSubmittedBy,
+	} {
+		delete(all, key)
+	}
+	return all
+}
+
+// state returns what a job does where it is. One in a cluster that waits, suspended, is held.
+func (s *sight) state(ctx context.Context, job *batchv1.Job, at place) (slurm.State, error) {
+	if at.world == server.Slurm {
+		for i := range s.jobs {
+			if int64(s.jobs[i].ID) == idOf(at.id) {
+				return s.jobs[i].Does(), nil
+			}
+		}
+		return slurm.Gone, nil
+	}
+	is, err := s.cluster.BatchV1().Jobs(job.Namespace).Get(ctx, at.id, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return slurm.Gone, nil
+	case err != nil:
+		return slurm.Started, err
+	case is.Status.CompletionTime != nil || failed(is):
+		return slurm.Gone, nil
+	case waits(is):
+		return slurm.OnHold, nil
+	}
+	return slurm.Started, nil
+}
+
+func failed(job *batchv1.Job) bool {
+	for _, c := range job.Status.Conditions {
+		if c.Type == batchv1.JobFailed && c.Status == v1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// waits reports whether a Job of a cluster is suspended and has never run.
+func waits(job *batchv1.Job) bool {
+	return job.Spec.Suspend != nil && *job.Spec.Suspend && job.Status.StartTime == nil && job.Status.Active == 0
+}
+
+// leave removes a job that is held where it is, and has it run elsewhere.
+func (s *sight) leave(ctx context.Context, job *batchv1.Job, at place, is slurm.State) error {
+	if err := s.note(job, at, toCancel); err != nil {
+		return err
+	}
+	other := server.Kubernetes
+	switch {
+	case at.world == server.Kubernetes:
+		other = server.Slurm
+		gone, err := s.remove(ctx, job)
+		if err != nil {
+			return err
+		}
+		if !gone {
+			return s.note(job, at, "")
+		}
+	case is == slurm.OnHold:
+		if err := s.account.Cancel(ctx, idOf(at.id)); err != nil {
+			return err
+		}
+	}
+	job.Annotations[v1alpha1.AnnotationMoved] = "true"
+	return s.send(ctx, job, other, record.Move)
+}
+
+// remove deletes a Job of the cluster that waits. One that was let go meanwhile stays.
+func (s *sight) remove(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
+	jobs := s.cluster.BatchV1().Jobs(job.Namespace)
+	is, err := jobs.Get(ctx, job.Name, metav1.GetOptions{})
+	switch {
+	case err == nil && !waits(is):
+		return false, nil
+	case err == nil:
+		err = jobs.Delete(ctx, job.Name, metav1.DeleteOptions{
+			Preconditions:     &metav1.Preconditions{UID: &is.UID, ResourceVersion: &is.ResourceVersion},
+			PropagationPolicy: new(metav1.DeletePropagationBackground),
+		})
+	}
+	switch {
+	case apierrors.IsConflict(err):
+		return false, nil
+	case apierrors.IsNotFound(err):
+		return true, nil
+	}
+	return err == nil, err
+}
+
+// reconsider moves a job that may run anywhere and has not moved yet to where it has room and costs clearly less.
+func (s *sight) reconsider(ctx context.Context, job *batchv1.Job, at place) error {
+	const leastGain = 0.05
+	if job.Annotations[v1alpha1.AnnotationMoved] != "" || backend(job) != server.AnyBackend {
+		return nil
+	}
+	choice, err := s.choose(ctx, job)
+	here, there := choice.cost[at.world], choice.cost[choice.best]
+	if err != nil || !choice.room || choice.best == at.world || here-there <= leastGain*math.Abs(here) {
+		return err
+	}
+	if at.world == server.Kubernetes {
+		return s.leave(ctx, job, at, slurm.OnHold)
+	}
+	if err := s.note(job, at, toHold); err != nil {
+		return err
+	}
+	return s.account.SetHold(ctx, idOf(at.id), true)
+}
+
+func backend(job *batchv1.Job) string {
+	if is := job.Annotations[v1alpha1.AnnotationBackend]; is != "" {
+		return is
+	}
+	return server.AnyBackend
+}
+
+// choice is what a job costs in each world, by its strategy, on the node that is best for it there.
+type choice struct {
+	best string // world; "": there is no node for it
+	cost map[string]float64
+	room bool // there is room on it now; else it was chosen as if all nodes were empty
+}
+
+// choose chooses by the job's strategy between the nodes of both worlds, at the time at which the job is to start.
+func (s *sight) choose(ctx context.Context, job *batchv1.Job) (c choice, err error) {
+	submitted := job.DeepCopy()
+	work, err := policy.ReadJob(submitted)
+	if err != nil {
+		return c, err
+	}
+	all, err := s.machines(ctx)
+	if err != nil {
+		return c, err
+	}
+	view, now := s.view(), s.now()
+	wanted, settings := view.Settle(&work)
+	if d := view.Decide(now, wanted, settings); d.Held(now) {
+		now = d.Window.Start
+	}
+	pod := &v1.Pod{Spec: job.Spec.Template.Spec}
+	wanted.Request = policy.PodRequest(pod)
+	p := &kube.Placement{Now: now, View: view, Pod: pod, Job: &wanted, Settings: &settings}
+	only := backend(job)
+	for _, c.room = range []bool{true, false} {
+		c.cost = map[string]float64{}
+		var fits []*sched.Node
+		where := map[*sched.Node]string{}
+		for i := range all {
+			m := &all[i]
+			load := &m.load
+			if !c.room {
+				load = &kube.Load{}
+			}
+			node, _ := p.Consider(&m.node, load)
+			if node != nil && (only == server.AnyBackend || only == m.world) && mayRun(job, m.world, only) {
+				fits, where[node] = append(fits, node), m.world
+			}
+		}
+		ranked, _ := p.Rank(fits)
+		for _, r := range ranked {
+			world := where[r.Node]
+			if _, known := c.cost[world]; !known {
+				c.cost[world] = r.Cost
+			}
+			if c.best == "" {
+				c.best = world
+			}
+		}
+		if c.best != "" {
+			break
+		}
+	}
+	return c, nil
+}
+
+// mayRun reports whether a job can run in a world: Slurm is sent no images, unless it is named.
+func mayRun(job *batchv1.Job, world, only string) bool {
+	return world == server.Kubernetes || only == server.Slurm ||
+		job.Spec.Template.Spec.Containers[0].Image == server.JobImage
+}
+
+// machines returns the nodes of both worlds. Where work waits for room in Slurm, its nodes have none.
+func (s *sight) machines(ctx context.Context) ([]machine, error) {
+	if s.known != nil {
+		return s.known, nil
+	}
+	full := false
+	for i := range s.jobs {
+		j := &s.jobs[i]
+		full = full || j.Does() == slurm.Waiting && (j.Reason == "Resources" || j.Reason == "Priority")
+	}
+	for i := range s.nodes {
+		if n := &s.nodes[i]; n.Usable() {
+			s.known = append(s.known, ofSlurm(n, full))
+		}
+	}
+	if s.cluster == nil {
+		return s.known, nil
+	}
+	nodes, err := s.cluster.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	pods, err := s.cluster.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	index := map[string]int{}
+	for _, n := range nodes.Items {
+		index[n.Name] = len(s.known)
+		s.known = append(s.known, machine{world: server.Kubernetes, node: n})
+	}
+	for i := range pods.Items {
+		if k, ok := index[pods.Items[i].Spec.NodeName]; ok {
+			s.known[k].load.Add(&pods.Items[i])
+		}
+	}
+	return s.known, nil
+}
+
+// ofSlurm returns a node of Slurm.
+func ofSlurm(n *slurm.Node, full bool) machine {
+	all, free := n.Resources()
+	m := machine{world: server.Slurm, node: asNode(n), load: kube.Load{Requested: all.Sub(free), Jobs: n.Busy()}}
+	m.node.Status.Allocatable = v1.ResourceList{
+		v1.ResourceCPU:    *resource.NewMilliQuantity(all.MilliCPU, resource.DecimalSI),
+		v1.ResourceMemory: *resource.NewQuantity(all.Memory, resource.BinarySI),
+	}
+	if all.GPU > 0 {
+		m.node.Status.Allocatable[policy.NvidiaGPU] = *resource.NewQuantity(all.GPU, resource.DecimalSI)
+	}
+	if full {
+		m.load.Requested = all
+	}
+	return m
+}

@@ -1,0 +1,405 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/standalone"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/slurm"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// ctld is a slurmctld with its slurmrestd: jobs that are let go start when the test says so.
+type ctld struct {
+	jobs []*slurmJob
+	ran  []string // names of jobs that have started
+}
+
+type slurmJob struct {
+	ID    int    `json:"job_id"`
+	Name  string `json:"name"`
+	State string `json:"job_state"`
+	Why   string `json:"state_reason"`
+}
+
+func (c *ctld) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path, _ := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/"), "/slurm/v0.0.45/")
+	var id int
+	switch path {
+	case "ping":
+	case "jobs":
+		_ = json.NewEncoder(w).Encode(map[string]any{"jobs": c.jobs})
+		return
+	case "job/submit":
+		var body struct {
+			Script string
+			Job    struct {
+				Name string
+				Hold bool
+			}
+		}
+		if json.NewDecoder(r.Body).Decode(&body) != nil || !body.Job.Hold || !strings.HasPrefix(body.Script, "#!/bin/sh\nexec '") {
+			http.Error(w, "wants a script, held", http.StatusBadRequest)
+			return
+		}
+		c.jobs = append(c.jobs, &slurmJob{len(c.jobs) + 1, body.Job.Name, "PENDING", "JobHeldUser"})
+		fmt.Fprintf(w, `{"job_id": %d}`, len(c.jobs))
+		return
+	default:
+		_, _ = fmt.Sscanf(path, "job/%d", &id)
+		j := c.jobs[id-1]
+		var body struct{ Hold *bool }
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		switch {
+		case r.Method == http.MethodDelete && j.State == "PENDING":
+			j.State = "CANCELLED"
+		case j.State == "PENDING" && body.Hold != nil && *body.Hold:
+			j.Why = "JobHeldUser"
+		case j.State == "PENDING" && body.Hold != nil:
+			j.Why = "None"
+		}
+	}
+	fmt.Fprint(w, `{}`)
+}
+
+// start starts what may start.
+func (c *ctld) start() {
+	for _, j := range c.jobs {
+		if j.State == "PENDING" && j.Why == "None" {
+			j.State = "RUNNING"
+			c.ran = append(c.ran, j.Name)
+		}
+	}
+}
+
+// twoWorlds are a Slurm of one node, a cluster of one node, and what places jobs, which may die.
+type twoWorlds struct {
+	t       *testing.T
+	ctld    *ctld
+	cluster *fake.Clientset
+	folder  string
+	url     string
+	view    *kube.View
+	now     time.Time
+	calls   int  // that are made until we die; less than 0: never
+	done    bool // the last of them is done, and its answer is never heard
+	booked  []string
+	*worlds
+}
+
+func newWorlds(t *testing.T) *twoWorlds {
+	t.Helper()
+	w := &twoWorlds{t: t, ctld: &ctld{}, folder: t.TempDir(), now: time.Now().UTC().Truncate(time.Hour), calls: -1}
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		last := w.dies()
+		if !last || w.done {
+			w.ctld.ServeHTTP(rw, r)
+		}
+		if last {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	t.Cleanup(server.Close)
+	w.url = server.URL
+	w.cluster = fake.NewSimpleClientset(nodeOf("k1", 8))
+	gvr := batchv1.SchemeGroupVersion.WithResource("jobs")
+	w.cluster.PrependReactor("*", "jobs", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		var o runtime.Object
+		var err error
+		last := w.dies()
+		if last && !w.done {
+			return true, nil, errors.New("the connection is lost")
+		}
+		switch a := a.(type) {
+		case k8stesting.CreateAction:
+			job := a.GetObject().(*batchv1.Job)
+			job.Spec.Suspend = new(true) // the scheduler holds it
+			o, err = job, w.cluster.Tracker().Create(gvr, job, a.GetNamespace())
+		case k8stesting.DeleteAction:
+			err = w.cluster.Tracker().Delete(gvr, a.GetNamespace(), a.GetName())
+		default:
+			return false, nil, nil
+		}
+		if last {
+			err = errors.New("the connection is lost")
+		}
+		return true, o, err
+	})
+	w.price(1)
+	w.restart()
+	return w
+}
+
+func nodeOf(name string, cores int64) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		v1.LabelHostname: name, v1.LabelTopologyRegion: "of-" + name,
+	}}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{
+		v1.ResourceCPU: *resource.NewQuantity(cores, resource.DecimalSI), v1.ResourceMemory: resource.MustParse("64Gi"),
+	}}}
+}
+
+// dies counts a call, and reports whether it is the last one that is made.
+func (w *twoWorlds) dies() bool {
+	w.calls--
+	return w.calls == 0
+}
+
+// price makes a core of the cluster draw so many times what one of Slurm's does.
+func (w *twoWorlds) price(times float64) {
+	w.t.Helper()
+	series, err := grid.NewSeries(w.now, time.Hour, []float64{300, 300, 300, 300})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	site := &sched.Site{Name: "here", Carbon: grid.Signal{Series: series, AsOf: w.now}}
+	profile := func(name string, watts float64) *kube.NodeProfile {
+		return &kube.NodeProfile{
+			Profile: energy.Profile{Name: name, Idle: 10, Max: energy.Watts(10 + watts)}, Selector: map[string]string{v1.LabelHostname: name},
+		}
+	}
+	c := kube.Contents{
+		Sites: []*sched.Site{site}, DefaultSite: "here", Profiles: []*kube.NodeProfile{profile("k1", 80*times), profile("s1", 80)},
+	}
+	if w.view, err = c.View(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// restart is a new process on the same files.
+func (w *twoWorlds) restart() {
+	w.t.Helper()
+	store, err := standalone.New(standalone.Options{
+		Folder: w.t.TempDir(), State: filepath.Join(w.folder, "objects.json"), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	token := filepath.Join(w.folder, "token")
+	kit.Write(w.t, token, "x")
+	account, err := slurm.NewClient(slurm.ClientOptions{URL: w.url, TokenFile: token})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.worlds = &worlds{
+		store: store, view: func() *kube.View { return w.view }, account: account, cluster: w.cluster,
+		now: func() time.Time { return w.now }, record: func(r ledger.Record) { w.booked = append(w.booked, r.Action) },
+	}
+}
+
+// submit puts a Job where POST /ingest does.
+func (w *twoWorlds) submit(name, backend string, cores int64) {
+	w.t.Helper()
+	job := &batchv1.Job{
+		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "physics", Labels: map[string]string{"app.kubernetes.io/created-by": "kubenergy-ingest"},
+			Annotations: map[string]string{v1alpha1.AnnotationStrategy: "energy", v1alpha1.AnnotationExpectedDuration: "1h"},
+		},
+		Spec: batchv1.JobSpec{Template: v1.PodTemplateSpec{Spec: v1.PodSpec{Containers: []v1.Container{{
+			Name: "job", Image: "busybox:1.37", Command: []string{"sleep", "60"}, Resources: v1.ResourceRequirements{
+				Requests: v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(cores, resource.DecimalSI)},
+			},
+		}}}}},
+	}
+	if backend != "" {
+		job.Annotations[v1alpha1.AnnotationBackend] = backend
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
+	if err == nil {
+		err = w.store.Put(kindJob, &unstructured.Unstructured{Object: content})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// sees is a look of the driver.
+func (w *twoWorlds) sees() {
+	w.t.Helper()
+	var jobs []slurm.Job
+	text, err := json.Marshal(w.ctld.jobs)
+	if err == nil {
+		err = json.Unmarshal(text, &jobs)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.now = w.now.Add(time.Minute)
+	nodes := []slurm.Node{{Name: "s1", CPUs: 8, Memory: 64 << 10, State: []string{"IDLE"}, Partitions: []string{"main"}}}
+	if err := w.look(w.t.Context(), nodes, jobs); err != nil {
+		w.t.Log(err)
+	}
+}
+
+func (w *twoWorlds) where(name string) string {
+	o := w.store.Object(kindJob, "physics", name)
+	if o == nil {
+		return "gone"
+	}
+	return o.GetAnnotations()[v1alpha1.AnnotationRunsOn]
+}
+
+// One description goes where the simulator would have it run, of both worlds together.
+func TestWhereTheSimulatorSays(t *testing.T) {
+	r := rand.New(rand.NewPCG(24, 5))
+	for n := range 40 {
+		w := newWorlds(t)
+		times, cores := 0.2+2*r.Float64(), 1+r.Int64N(8)
+		w.price(times)
+		w.submit("a", "", cores)
+		w.sees()
+		site := w.view.Sites()[0]
+		s := &sim.Scenario{Start: w.now, Sites: []*sched.Site{site}, Jobs: []sched.Job{{
+			ID: "a", Submitted: w.now, Duration: time.Hour, Request: sched.Resources{MilliCPU: 1000 * cores},
+		}}}
+		for _, name := range []string{"k1", "s1"} {
+			has := sched.Resources{MilliCPU: 8000, Memory: 64 << 30}
+			node, _ := w.view.Node(nodeOf(name, 8), has, has, 0)
+			s.Nodes = append(s.Nodes, node)
+		}
+		strategy, err := sched.New("energy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := sim.Run(t.Context(), s, "energy", strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"k1": "kubernetes", "s1": "slurm"}[result.Outcomes[0].Placed.Node]
+		if got, _, _ := strings.Cut(w.where("a"), "/"); got != want {
+			t.Errorf("%d: %d cores at %.2f times the watts run in %q, the simulator says %q", n, cores, times, got, want)
+		}
+	}
+}
+
+func TestBackendThatIsNamed(t *testing.T) {
+	w := newWorlds(t)
+	w.price(0.1)
+	w.submit("slurm", "slurm", 1)
+	w.submit("kubernetes", "kubernetes", 1)
+	w.submit("any", "any", 1)
+	w.sees()
+	for name, want := range map[string]string{"slurm": "slurm/1", "kubernetes": "kubernetes/kubernetes", "any": "kubernetes/any"} {
+		if got := w.where(name); got != want {
+			t.Errorf("%s runs on %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A job that has not started moves once, either way, and runs once, whenever we die.
+func TestMovedOnceRunsOnce(t *testing.T) {
+	for _, first := range []string{"slurm", "kubernetes"} {
+		for calls := range 25 {
+			for _, done := range []bool{false, true} {
+				t.Run(fmt.Sprint(first, calls, done), func(t *testing.T) { movesOnce(t, first, calls, done) })
+			}
+		}
+	}
+}
+
+func movesOnce(t *testing.T, first string, calls int, done bool) {
+	w := newWorlds(t)
+	w.done = done
+	cheap, dear := 0.1, 10.0
+	if first == "slurm" {
+		cheap, dear = dear, cheap
+	}
+	w.price(cheap)
+	w.submit("a", "any", 1)
+	if calls > 0 {
+		w.calls = calls
+	}
+	step := func() {
+		before := w.calls
+		w.sees()
+		if before > 0 && w.calls <= 0 {
+			w.calls = -1
+			w.restart()
+		}
+	}
+	for range 4 {
+		step()
+	}
+	if got, _, _ := strings.Cut(w.where("a"), "/"); got != first {
+		t.Fatalf("runs on %q, want %q", got, first)
+	}
+	w.price(dear)
+	for range 6 {
+		step()
+	}
+	if got, _, _ := strings.Cut(w.where("a"), "/"); got == first || got == "gone" {
+		t.Fatalf("runs on %q, and the other is cheaper", got)
+	}
+	w.price(cheap)
+	for range 4 {
+		step()
+	}
+	w.calls = -1
+	w.ctld.start()
+	runs := len(w.ctld.ran)
+	jobs, err := w.cluster.BatchV1().Jobs("physics").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runs += len(jobs.Items); runs != 1 {
+		t.Errorf("%d runs: Slurm %q, cluster %d", runs, w.ctld.ran, len(jobs.Items))
+	}
+	moves := 0
+	for _, action := range w.booked {
+		if action == "move" {
+			moves++
+		}
+	}
+	if moves != 1 {
+		t.Errorf("%d moves are booked: %q", moves, w.booked)
+	}
+}
+
+// A job that starts while it is to be moved stays.
+func TestStartedStays(t *testing.T) {
+	w := newWorlds(t)
+	w.price(10)
+	w.submit("a", "any", 1)
+	for range 2 {
+		w.sees()
+	}
+	w.ctld.start()
+	w.price(0.1)
+	for range 4 {
+		w.sees()
+	}
+	if got := w.where("a"); got != "slurm/1" {
+		t.Errorf("runs on %q", got)
+	}
+	w.ctld.jobs[0].State = "COMPLETED"
+	w.sees()
+	if got := w.where("a"); got != "gone" {
+		t.Errorf("it has ended, and stands at %q", got)
+	}
+}

@@ -1,0 +1,106 @@
+package scenarios_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/workload"
+)
+
+// A stock Slurm beside one with kubenergy-slurm, by the simulator's model of backfill, on two traces of HPC clusters:
+// every second job may wait for twelve hours. docs/measurements/slurm.md has the table.
+func TestSlurmOnTraces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates weeks")
+	}
+	shared := func(name string) string {
+		path := filepath.Join("..", "..", "shared", "data", filepath.FromSlash(name))
+		if _, err := os.Stat(path); err != nil {
+			t.Skipf("no %s in ../shared/data", name)
+		}
+		return path
+	}
+	nl, _, err := grid.ReadFiles(grid.CSVOptions{Column: "ci_g_per_kwh"}, shared("carbon/opendc/NL_2021-2023.csv.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lisa := time.Date(2022, 10, 6, 22, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name, file, format string
+		start              time.Time
+		nodes              int
+		cores              int64
+		limit              float64 // of what a job takes, where the trace gives none
+	}{
+		{"SURF Lisa", "workload/surf_lisa_2022_week_tasks.csv.gz", "surf", lisa, 130, 16, 2},
+		{"SURF Lisa, a larger cluster", "workload/surf_lisa_2022_week_tasks.csv.gz", "surf", lisa, 200, 16, 2},
+		// Its jobs take up to all 240 cores, which are one pool here.
+		{"HPC2N Seth", "workload/swf/hpc2n_first3171.swf.gz", "swf", lisa, 1, 240, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			trace, err := workload.Load(shared(c.file), c.format, c.start)
+			if err != nil {
+				t.Fatal(err)
+			}
+			site := &sched.Site{Name: "NL", Zone: "NL", PUE: 1.2, Carbon: nl}
+			s := &sim.Scenario{
+				Name: c.name, Start: c.start, Sites: []*sched.Site{site}, Jobs: trace.Jobs,
+				Queue: sim.QueueRules{Backfill: 30 * time.Second},
+			}
+			machine := &energy.Profile{ // per 16 cores, as a server of 2012
+				Name: "server", Idle: energy.Watts(54.1 * float64(c.cores) / 16), Max: energy.Watts(243 * float64(c.cores) / 16),
+			}
+			for n := range c.nodes {
+				has := sched.Resources{MilliCPU: 1000 * c.cores, Memory: 1 << 50}
+				s.Nodes = append(s.Nodes, sched.Node{
+					Name: string(rune('a'+n/26)) + string(rune('a'+n%26)), Site: site, Capacity: has, Free: has, Profile: machine,
+				})
+			}
+			for i := range s.Jobs {
+				j := &s.Jobs[i]
+				j.AllowedDelay = time.Duration(i%2) * 12 * time.Hour
+				if j.TimeLimit == 0 {
+					j.TimeLimit = time.Duration(c.limit * float64(j.Duration))
+				}
+			}
+			var emitted [2]energy.Grams
+			for k, name := range []string{"fcfs", "fcfs+window"} {
+				strategy, err := sched.New(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := sim.Run(context.Background(), s, name, strategy)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var waits, slowdowns [2]float64 // of those that may wait not, and may
+				var all [2][]float64
+				for i, o := range r.Outcomes {
+					j := &s.Jobs[i]
+					wait := o.Start.Sub(j.Submitted).Seconds()
+					waits[i%2] += wait / float64(len(s.Jobs)/2)
+					all[i%2] = append(all[i%2], wait)
+					slowdowns[i%2] += sim.BoundedSlowdown(j, &o) / float64(len(s.Jobs)/2)
+					if o.Overdue(j) > 0 {
+						t.Errorf("%s: job %s is %v late", name, j.ID, o.Overdue(j))
+					}
+				}
+				emitted[k] = r.Carbon
+				t.Logf("%-12s %8.1f MWh %8.2f t; others: mean wait %6.0f s, p95 %6.0f s, slowdown %6.1f; may wait: %6.0f s, %6.1f",
+					name, r.Energy.KWh()/1000, r.Carbon.Kg()/1000, waits[0], report.Quantile(all[0], 0.95), slowdowns[0],
+					waits[1], slowdowns[1])
+			}
+			if emitted[1] >= emitted[0] {
+				t.Errorf("%v g are emitted, by a stock Slurm %v", emitted[1], emitted[0])
+			}
+		})
+	}
+}

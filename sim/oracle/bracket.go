@@ -1,0 +1,248 @@
+package oracle
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+// script starts each job when it is told, and places it as a strategy does.
+type script struct {
+	*sched.Greedy
+	at map[string]time.Time
+}
+
+// Plan implements [sched.Strategy].
+func (p *script) Plan(s *sched.Snapshot) sched.Plan {
+	j := &s.Queue[0]
+	if start := p.at[j.ID]; !j.Released && start.After(s.Now) {
+		return sched.Plan{{Job: j.ID, Window: sched.Window{Start: start, End: start.Add(j.Duration)}}}
+	}
+	return p.Greedy.Plan(s)
+}
+
+// Best searches for starts of jobs that emit least, until stop says that all time (1) is spent. It begins with the best
+// of some results. One start at a time is drawn anew or shifted, the scenario is played, and what emits less stays, or
+// by simulated annealing little more. Jobs are placed as "energy" has it, none is put off for longer than it allows,
+// and all is known in advance. What it returns is possible; that nothing is better is not proved.
+func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64, stop func() float64,
+) (best *sim.Result, err error) {
+	placing, err := sched.New("energy")
+	if err != nil {
+		return nil, err
+	}
+	end := s.Start
+	var movable []*sched.Job
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if end = grid.Later(end, deadline(j)); j.LatestStart().After(j.Submitted) {
+			movable = append(movable, j)
+		}
+	}
+	play := func(at map[string]time.Time) (*sim.Result, error) {
+		r, err := sim.Run(ctx, s, "best found", &script{placing, at})
+		if err == nil {
+			err = r.AccountUntil(end)
+		}
+		return r, err
+	}
+	var at map[string]time.Time
+	for _, r := range from {
+		starts := startsOf(r)
+		played, err := play(starts)
+		if err != nil {
+			return nil, err
+		}
+		if best == nil || played.Carbon < best.Carbon {
+			best, at = played, starts
+		}
+	}
+	if len(movable) == 0 {
+		return best, nil
+	}
+	const warm = 1e-4 // of the emissions is what a step may be worse by at first
+	r := rand.New(rand.NewPCG(seed, uint64(len(movable))))
+	present := best.Carbon
+	for spent := stop(); spent < 1; spent = stop() {
+		j := movable[r.IntN(len(movable))]
+		was := at[j.ID]
+		at[j.ID] = drawn(r, j, was)
+		played, err := play(at)
+		if err != nil {
+			return nil, err
+		}
+		worse := float64(played.Carbon-present) / float64(best.Carbon)
+		if worse > 0 && r.Float64() >= math.Exp(-worse/(warm*(1-spent)+1e-12)) {
+			at[j.ID] = was
+			continue
+		}
+		if present = played.Carbon; present < best.Carbon {
+			best = played
+		}
+	}
+	return best, nil
+}
+
+// startsOf returns when jobs were let go, by ID.
+func startsOf(r *sim.Result) map[string]time.Time {
+	starts := map[string]time.Time{}
+	for i := range r.Outcomes {
+		j := &r.Scenario.Jobs[i]
+		starts[j.ID] = grid.Earlier(r.Outcomes[i].Released, j.LatestStart())
+	}
+	return starts
+}
+
+// drawn returns another start of a job: any, or one near that which it had.
+func drawn(r *rand.Rand, j *sched.Job, was time.Time) time.Time {
+	const grain, near = 5 * time.Minute, 12
+	if r.IntN(2) == 0 {
+		return j.Submitted.Add(time.Duration(r.Int64N(int64(j.LatestStart().Sub(j.Submitted)/grain)+1)) * grain)
+	}
+	shift := time.Duration(1+r.IntN(near)) * grain * time.Duration(1-2*r.IntN(2))
+	return grid.Later(j.Submitted, grid.Earlier(was.Add(shift), j.LatestStart()))
+}
+
+// pool is the machines of a site as the bound sees them.
+type pool struct {
+	site   *sched.Site
+	steps  []step    // those first that draw least per core, sleep left out
+	prices []float64 // by step of the intensity: of a core-second
+	load   []float64 // by how much more core-seconds are wanted than offered
+	mean   float64   // of the prices at first
+}
+
+type step struct{ cores, watts float64 }
+
+// Bound returns what no schedule emits less than which puts no job off for longer than it allows and runs each in one
+// piece, and what the machines emit in that time if all sleep. Cores may be shared out at will between machines, which
+// draw nothing for being awake but what a core costs at their best load. It is a Lagrangian bound over the cores of
+// each step of the intensity, with the prices that so many subgradient steps find.
+func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) {
+	end := s.Start
+	for i := range s.Jobs {
+		end = grid.Later(end, deadline(&s.Jobs[i]))
+	}
+	var pools []*pool
+	for _, site := range s.Sites {
+		if site.Carbon.Series == nil || !site.Carbon.Series.Covers(s.Start, end) {
+			return 0, 0, errors.New("the intensity is not known until the last job may end")
+		}
+		if s.Start.Sub(site.Carbon.Series.Start())%site.Carbon.Series.Step() != 0 {
+			return 0, 0, errors.New("the scenario starts between two values of the intensity")
+		}
+		pools = append(pools, &pool{site: site})
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Speed != 0 && n.Speed != 1 {
+			return 0, 0, errors.New("nodes are not equally fast")
+		}
+		p := pools[slices.Index(s.Sites, n.Site)]
+		cores := float64(n.Capacity.MilliCPU) / 1000
+		bare, watts := n.Profile.Bare(), math.Inf(1)
+		for u := 0.01; u <= 1; u += 0.01 {
+			watts = min(watts, float64(bare.Power(u)-n.Profile.Sleep)/(u*cores))
+		}
+		p.steps = append(p.steps, step{cores, max(watts, 0) * n.Facility()})
+		sleeps := n.Profile.Sleep * energy.Watts(n.Facility())
+		asleep += energy.Grams(float64(sleeps) * n.Site.Carbon.Series.Integral(s.Start, end) / energy.JoulesPerKWh)
+	}
+	b := &bound{s: s, pools: pools, end: end}
+	return asleep + energy.Grams(b.climb(rounds)/energy.JoulesPerKWh), asleep, b.err
+}
+
+type bound struct {
+	s     *sim.Scenario
+	pools []*pool
+	end   time.Time
+	err   error
+}
+
+// climb returns the best value that it finds of the dual.
+func (b *bound) climb(rounds int) (best float64) {
+	for _, p := range b.pools {
+		series := p.site.Carbon.Series
+		n := int(b.end.Sub(b.s.Start)/series.Step()) + 2
+		p.prices, p.load = make([]float64, n), make([]float64, n)
+		mean := 0.0
+		for _, st := range p.steps {
+			mean += st.watts / float64(len(p.steps))
+		}
+		for k := range p.prices {
+			p.prices[k] = mean * series.At(grid.Earlier(b.at(p, k), series.End().Add(-1)))
+			p.mean += p.prices[k] / float64(n)
+		}
+	}
+	scale := 0.3
+	for round := range rounds {
+		value := b.value()
+		if value > best {
+			best = value
+		} else if round%10 == 9 {
+			scale *= 0.8
+		}
+		for _, p := range b.pools {
+			room := 0.0
+			for _, st := range p.steps {
+				room += st.cores
+			}
+			for k := range p.prices {
+				p.prices[k] = max(0, p.prices[k]+scale*p.mean*p.load[k]/(room*p.site.Carbon.Series.Step().Seconds()))
+			}
+		}
+	}
+	return best
+}
+
+func (b *bound) at(p *pool, k int) time.Time {
+	return b.s.Start.Add(time.Duration(k) * p.site.Carbon.Series.Step())
+}
+
+// value returns the dual at the present prices, and leaves in load by how much each step is wanted more than offered.
+func (b *bound) value() (total float64) {
+	prices := make([]*grid.Series, len(b.pools))
+	for i, p := range b.pools {
+		c, length := p.site.Carbon.Series, p.site.Carbon.Series.Step().Seconds()
+		for k, price := range p.prices {
+			p.load[k] = 0
+			intensity := c.At(grid.Earlier(b.at(p, k), c.End().Add(-1)))
+			for _, st := range p.steps {
+				if gain := price - intensity*st.watts; gain > 0 {
+					total -= gain * st.cores * length
+					p.load[k] -= st.cores * length
+				}
+			}
+		}
+		var err error
+		if prices[i], err = grid.NewSeries(b.s.Start, c.Step(), p.prices); err != nil {
+			b.err = err
+			return 0
+		}
+	}
+	for i := range b.s.Jobs {
+		j := &b.s.Jobs[i]
+		least, where, when := math.Inf(1), 0, time.Time{}
+		for k, p := range b.pools {
+			if start, cost := NonPreemptive(prices[k], j); j.MayRunAt(p.site) && cost < least {
+				least, where, when = cost, k, start
+			}
+		}
+		total += least * width(j)
+		p := b.pools[where]
+		length := p.site.Carbon.Series.Step()
+		for k := int(when.Sub(b.s.Start) / length); k < len(p.load) && b.at(p, k).Before(when.Add(j.Duration)); k++ {
+			from, to := grid.Later(when, b.at(p, k)), grid.Earlier(when.Add(j.Duration), b.at(p, k+1))
+			p.load[k] += width(j) * to.Sub(from).Seconds()
+		}
+	}
+	return total
+}

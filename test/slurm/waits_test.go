@@ -1,0 +1,189 @@
+package slurm
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// row is a job of a trace, times ten times shorter than on a cluster of people: as are the intervals of slurm.conf.
+type row struct {
+	at      time.Duration // since the job before it
+	seconds int
+	cores   int64
+	comment string
+	limit   int // minutes
+}
+
+func trace(seed uint64) (rows []row) {
+	const jobs = 300
+	r := rand.New(rand.NewPCG(24, seed))
+	for range jobs {
+		one := row{
+			at: time.Duration(2.2 * r.ExpFloat64() * float64(time.Second)), comment: "plain", limit: 1 + r.IntN(2),
+			seconds: int(min(max(8*math.Exp(0.8*r.NormFloat64()), 2), 55)),
+			cores:   []int64{1, 1, 1, 1, 2, 2, 2, 4, 4, 8}[r.IntN(10)],
+		}
+		if r.IntN(2) == 0 {
+			one.comment = fmt.Sprintf("kubenergy:allowed-delay=%ds,expected-duration=%ds", 120+r.IntN(120), one.seconds)
+		}
+		rows = append(rows, one)
+	}
+	return rows
+}
+
+// play submits a trace to a Slurm of its own, and returns what became of its jobs, in order.
+func play(t *testing.T, rows []row, ours bool) (ran []job) {
+	s := newStage(t)
+	s.token(operator)
+	if ours {
+		p := s.ours()
+		defer func() { p.End(t) }()
+	}
+	var ids []int64
+	next := time.Now()
+	for _, r := range rows {
+		next = next.Add(r.at)
+		time.Sleep(time.Until(next))
+		id, _ := s.submit(r.seconds, r.comment, fmt.Sprintf("--time=%d", r.limit), fmt.Sprintf("--cpus-per-task=%d", r.cores))
+		ids = append(ids, id)
+	}
+	kit.Eventually(t, 10*time.Minute, "all jobs have run", func() bool {
+		text, _ := s.output("squeue", "-h")
+		return strings.TrimSpace(text) == ""
+	})
+	time.Sleep(5 * time.Second) // until slurmdbd knows
+	all := s.jobs()
+	for _, id := range ids {
+		if all[id].state != "COMPLETED" {
+			t.Errorf("job %d: %s", id, all[id].state)
+		}
+		ran = append(ran, all[id])
+	}
+	return ran
+}
+
+// waits returns how long those jobs waited that did not ask to, in seconds.
+func waits(rows []row, ran []job) (seconds []float64) {
+	for i, r := range rows {
+		if r.comment == "plain" {
+			seconds = append(seconds, ran[i].start.Sub(ran[i].submit).Seconds())
+		}
+	}
+	return seconds
+}
+
+func mean(values []float64) (sum float64) {
+	for _, v := range values {
+		sum += v / float64(len(values))
+	}
+	return sum
+}
+
+// Five traces, each on a stock Slurm, on another and on one with kubenergy-slurm: jobs that do not ask to wait do not
+// wait longer for those that do. And what the simulator's model of backfill says of the stock ones is what they did.
+func TestWaits(t *testing.T) {
+	long(t)
+	const rounds = 5
+	names := []string{"stock", "ours", "stock again"}
+	var rows [rounds][]row
+	var ran [rounds][3][]job
+	t.Run("arms", func(t *testing.T) {
+		for round := range rounds {
+			rows[round] = trace(uint64(round + 1))
+			for arm, name := range names {
+				t.Run(fmt.Sprint(name, " ", round+1), func(t *testing.T) {
+					t.Parallel() // jobs sleep: side by side they are in nothing's way
+					ran[round][arm] = play(t, rows[round], name == "ours")
+				})
+			}
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	var all [3][]float64
+	for round := range rounds {
+		for arm, name := range names {
+			w := waits(rows[round], ran[round][arm])
+			all[arm] = append(all[arm], w...)
+			t.Logf("%d, %s: mean wait %.2f s, p95 %.0f s", round+1, name, mean(w), report.Quantile(w, 0.95))
+			if name != "ours" {
+				modelled(t, rows[round], ran[round][arm])
+			}
+		}
+	}
+	for arm, name := range names[1:] {
+		means := mean(all[arm+1]) / mean(all[0])
+		p95 := report.Quantile(all[arm+1], 0.95) / report.Quantile(all[0], 0.95)
+		t.Logf("%s over stock: mean wait %.3f, p95 %.3f", name, means, p95)
+		if name == "ours" && (means > 1.05 || p95 > 1.10) {
+			t.Error("others wait longer")
+		}
+	}
+}
+
+// modelled compares a run with the simulator's.
+func modelled(t *testing.T, rows []row, ran []job) {
+	t.Helper()
+	start := ran[0].submit
+	series, err := grid.NewSeries(start, time.Hour, []float64{400, 400, 400})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &sched.Site{Name: "here", Zone: "DE", Carbon: grid.Signal{Series: series}}
+	s := &sim.Scenario{Start: start, Sites: []*sched.Site{site}, Queue: sim.QueueRules{Backfill: 3 * time.Second}}
+	for _, name := range []string{"n1", "n2"} {
+		has := sched.Resources{MilliCPU: 8000}
+		s.Nodes = append(s.Nodes, sched.Node{
+			Name: name, Site: site, Capacity: has, Free: has, Profile: &energy.Profile{Idle: 100, Max: 200},
+		})
+	}
+	for i, r := range rows {
+		s.Jobs = append(s.Jobs, sched.Job{
+			ID: strconv.Itoa(i), Submitted: ran[i].submit, Duration: max(ran[i].end.Sub(ran[i].start), time.Second),
+			TimeLimit: time.Duration(r.limit) * time.Minute, Request: sched.Resources{MilliCPU: 1000 * r.cores},
+		})
+	}
+	strategy, err := sched.New("fcfs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := sim.Run(t.Context(), s, "fcfs", strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waited, model []float64
+	pairs, same := 0, 0
+	for i := range ran {
+		waited = append(waited, ran[i].start.Sub(ran[i].submit).Seconds())
+		model = append(model, result.Outcomes[i].Start.Sub(ran[i].submit).Seconds())
+		for k := range i {
+			is, ought := ran[i].start.Compare(ran[k].start), result.Outcomes[i].Start.Compare(result.Outcomes[k].Start)
+			if is != 0 {
+				pairs++
+				if is == cmp.Or(ought, is) {
+					same++
+				}
+			}
+		}
+	}
+	share := float64(same) / float64(pairs)
+	t.Logf("all jobs: mean wait %.2f s, by the model %.2f s; %.1f %% of the pairs start in the same order", mean(waited),
+		mean(model), 100*share)
+	if off := mean(model)/mean(waited) - 1; math.Abs(off) > 0.1 || share < 0.9 {
+		t.Errorf("the model is %.0f %% off", 100*off)
+	}
+}
