@@ -93,8 +93,6 @@ type Loop struct {
 
 	// What follows belongs to the goroutine of Run.
 	goes          func(func(context.Context)) // starts a goroutine that Run waits for
-	competed      time.Time                   // since when for the Lease; zero: not yet
-	early         []func()                    // to be done if the first try gets it
 	leads         bool
 	opinions      opinions
 	pendingNotes  map[*hold]struct{}
@@ -224,6 +222,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		return fmt.Errorf("naming this replica: %w", err)
 	}
 	l.identity, l.born = host+"_"+string(uuid.NewUUID()), time.Now()
+	l.goes(l.campaign)
 	l.goes(l.watchJobs)
 	l.goes(l.keepTime)
 	l.goes(l.watchBeat)
@@ -307,9 +306,6 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	}()
 	for _, read := range l.mail.take() {
 		safely(logger, read)
-	}
-	if len(l.jobs.byUID)+len(l.pods.byUID) > 0 {
-		l.compete()
 	}
 	now := l.clock.Now()
 	back := now.Before(l.turned)

@@ -254,28 +254,18 @@ func (w *world) told(name string, what func(*eventsv1.Event) string) string {
 	return strings.Join(all, " ")
 }
 
-// Where nothing is held the loop hardly wakes, and no Lease is written.
+// Where nothing is held the loop hardly wakes.
 func TestNothingHeldCostsNothing(t *testing.T) {
 	during(t, nil, func(w *world) {
-		leases := func() int {
-			all, err := w.client.CoordinationV1().Leases(metav1.NamespaceAll).List(w.t.Context(), metav1.ListOptions{})
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			return len(all.Items)
-		}
 		time.Sleep(time.Minute)
 		before := w.loop.beat.Load()
 		time.Sleep(idlePause - time.Second)
-		if turned := time.Duration(w.loop.beat.Load() - before); turned > idlePause || leases() > 0 {
-			t.Errorf("it turned %v later, and there are %d Leases", turned, leases())
+		if turned := time.Duration(w.loop.beat.Load() - before); turned > idlePause {
+			t.Errorf("it turned %v later", turned)
 		}
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
 		time.Sleep(3 * time.Second)
-		if !w.suspended("j") || leases() != 1 {
-			t.Errorf("a Job is held, and there are %d Leases", leases())
-		}
 		w.wantJob("j", 59*time.Minute, time.Hour)
 	})
 }

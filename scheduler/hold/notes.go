@@ -91,10 +91,6 @@ func write(ctx context.Context, notes <-chan note, limit flowcontrol.RateLimiter
 // lead begins to keep windows, and tells the owners of everything that was planned before why it waits.
 func (l *Loop) lead() {
 	l.leads = true
-	for _, do := range l.early {
-		do()
-	}
-	l.early = nil
 	for _, q := range [2]*queue{l.pods, l.jobs} {
 		q.order.settle()
 		for h := range q.order.all() {
@@ -217,9 +213,9 @@ const messageOfGates = "Scheduling is blocked due to non-empty scheduling gates"
 
 // queueEvent queues an event about an object, if this replica leads.
 func (l *Loop) queueEvent(object v1.ObjectReference, kind, reason, text string) {
-	l.ifLeading(func() {
+	if l.leads {
 		enqueue(l.notes, func(ctx context.Context) error { return l.event(ctx, object, kind, reason, text) })
-	})
+	}
 }
 
 // released books a release. Only one replica counts it and tells people.

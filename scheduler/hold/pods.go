@@ -135,7 +135,9 @@ func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
 func (l *Loop) takePod(pod *v1.Pod, no refusal) {
 	if no != (refusal{}) {
 		l.queueEvent(l.pods.object(pod.UID, pod.Namespace, pod.Name), v1.EventTypeWarning, no.reason, no.text)
-		l.ifLeading(func() { record.Decided(record.Refuse, "", no.reason) })
+		if l.leads {
+			record.Decided(record.Refuse, "", no.reason)
+		}
 		return
 	}
 	t, ok := l.gate.ticket(pod.UID)
