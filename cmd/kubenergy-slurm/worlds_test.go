@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,6 +101,7 @@ func (c *ctld) start() {
 
 // twoWorlds are a Slurm of one node, a cluster of one node, and what places jobs, which may die.
 type twoWorlds struct {
+	mu      sync.Mutex // of ctld and calls
 	t       *testing.T
 	ctld    *ctld
 	cluster *fake.Clientset
@@ -117,6 +119,8 @@ func newWorlds(t *testing.T) *twoWorlds {
 	t.Helper()
 	w := &twoWorlds{t: t, ctld: &ctld{}, folder: t.TempDir(), now: time.Now().UTC().Truncate(time.Hour), calls: -1}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		last := w.dies()
 		if !last || w.done {
 			w.ctld.ServeHTTP(rw, r)
@@ -130,6 +134,8 @@ func newWorlds(t *testing.T) *twoWorlds {
 	w.cluster = fake.NewSimpleClientset(nodeOf("k1", 8))
 	gvr := batchv1.SchemeGroupVersion.WithResource("jobs")
 	w.cluster.PrependReactor("*", "jobs", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		var o runtime.Object
 		var err error
 		last := w.dies()
@@ -243,7 +249,9 @@ func (w *twoWorlds) submit(name, backend string, cores int64) {
 func (w *twoWorlds) sees() {
 	w.t.Helper()
 	var jobs []slurm.Job
+	w.mu.Lock()
 	text, err := json.Marshal(w.ctld.jobs)
+	w.mu.Unlock()
 	if err == nil {
 		err = json.Unmarshal(text, &jobs)
 	}
@@ -333,14 +341,22 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 	w.price(cheap)
 	w.submit("a", "any", 1)
 	if calls > 0 {
-		w.calls = calls
+		w.calls = calls // before the first of them
+	}
+	set := func(calls int) (was int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		was, w.calls = w.calls, calls
+		return was
 	}
 	step := func() {
-		before := w.calls
+		before := set(-1)
+		set(before)
 		w.sees()
-		if before > 0 && w.calls <= 0 {
-			w.calls = -1
+		if after := set(-1); before > 0 && after <= 0 {
 			w.restart()
+		} else {
+			set(after)
 		}
 	}
 	for range 4 {
@@ -360,7 +376,7 @@ func movesOnce(t *testing.T, first string, calls int, done bool) {
 	for range 4 {
 		step()
 	}
-	w.calls = -1
+	set(-1)
 	w.ctld.start()
 	runs := len(w.ctld.ran)
 	jobs, err := w.cluster.BatchV1().Jobs("physics").List(context.Background(), metav1.ListOptions{})
