@@ -203,6 +203,9 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode=enforce")
 	w.admits(t)
 	w.shell.run(t, "kubectl apply -n team-a -f examples/job.yaml -f examples/cronjob.yaml -f examples/threshold-job.yaml")
+	// A run ends before the next one is due: in the hour before ten in the evening none could wait.
+	w.shell.run(t, fmt.Sprintf(`kubectl patch cronjob backup -n team-a -p '{"spec":{"schedule":"0 %d * * *"}}'`,
+		(time.Now().UTC().Hour()+12)%24))
 	w.submitCron(t, "minutely", "2h")
 	if got := w.heldUntil(t, "nightly-report"); got.Before(cleanest) {
 		t.Errorf("nightly-report is held until %v, before the cleanest hours from %v on", got, cleanest)
