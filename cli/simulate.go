@@ -191,7 +191,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 	return t.print(summary, f.output.value)
 }
 
-// bracket adds the best schedule that it finds in time, and notes what none is below.
+// bracket adds the best schedule that it finds in time, and notes a bound: none emits less.
 func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []*sim.Result) ([]*sim.Result, error) {
 	const rounds = 2000
 	began := time.Now()
@@ -201,12 +201,14 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 	if err != nil {
 		return nil, err
 	}
+	note := &results[0].Scenario.Notes // which the report shows
 	least, asleep, err := oracle.Bound(s, rounds)
 	if err != nil {
-		s.Notes = append(s.Notes, "What no schedule is below is not known: "+err.Error()+".")
+		*note = append(*note, "How little is possible is not known: "+err.Error()+".")
 	} else {
-		s.Notes = append(s.Notes, fmt.Sprintf("No schedule emits less than %s kg; the best found is %.1f %% of the "+
-			"way from machines that sleep, %s kg, above that.", report.Significant(least.Kg()),
+		*note = append(*note, fmt.Sprintf("No schedule that runs each job in one piece emits less than %s kg; the "+
+			"best found is %.1f %% of the way from machines that sleep, %s kg, above that.",
+			report.Significant(least.Kg()),
 			100*float64(best.Carbon-least)/float64(least-asleep), report.Significant(asleep.Kg())))
 	}
 	results = append(results, best)

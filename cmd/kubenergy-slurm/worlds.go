@@ -103,8 +103,12 @@ func (s *sight) step(ctx context.Context, job *batchv1.Job) error {
 	at, next := placeOf(job), job.Annotations[v1alpha1.AnnotationNextStep]
 	if at.world == "" {
 		choice, err := s.choose(ctx, job)
-		if err != nil || choice.best == "" {
+		switch {
+		case err != nil:
 			return err
+		case choice.best == "":
+			return fmt.Errorf("no node can run it, though all were empty (backend %s; an image, or kubernetes, needs "+
+				"--ingest-kubeconfig)", backend(job))
 		}
 		return s.send(ctx, job, choice.best, record.Place)
 	}

@@ -112,6 +112,7 @@ type twoWorlds struct {
 	calls   int  // that are made until we die; less than 0: never
 	done    bool // the last of them is done, and its answer is never heard
 	booked  []string
+	said    error // by the last look
 	*worlds
 }
 
@@ -260,8 +261,8 @@ func (w *twoWorlds) sees() {
 	}
 	w.now = w.now.Add(time.Minute)
 	nodes := []slurm.Node{{Name: "s1", CPUs: 8, Memory: 64 << 10, State: []string{"IDLE"}, Partitions: []string{"main"}}}
-	if err := w.look(w.t.Context(), nodes, jobs); err != nil {
-		w.t.Log(err)
+	if w.said = w.look(w.t.Context(), nodes, jobs); w.said != nil {
+		w.t.Log(w.said)
 	}
 }
 
@@ -308,6 +309,11 @@ func TestWhereTheSimulatorSays(t *testing.T) {
 
 func TestBackendThatIsNamed(t *testing.T) {
 	w := newWorlds(t)
+	w.submit("large", "any", 100)
+	w.sees()
+	if w.said == nil || !strings.Contains(w.said.Error(), "large: no node can run it") || w.where("large") != "" {
+		t.Errorf("of a job that fits nowhere it is said: %v", w.said)
+	}
 	w.price(0.1)
 	w.submit("slurm", "slurm", 1)
 	w.submit("kubernetes", "kubernetes", 1)

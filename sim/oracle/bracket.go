@@ -39,6 +39,7 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 	if err != nil {
 		return nil, err
 	}
+	s = withinPolicy(s)
 	end := s.Start
 	var movable []*sched.Job
 	for i := range s.Jobs {
@@ -91,6 +92,20 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 	return best, nil
 }
 
+// withinPolicy returns a scenario whose jobs allow no more delay than its policy.
+func withinPolicy(s *sim.Scenario) *sim.Scenario {
+	if s.Policy.MaxDelay == 0 {
+		return s
+	}
+	within := *s
+	within.Jobs = slices.Clone(s.Jobs)
+	for i := range within.Jobs {
+		j := &within.Jobs[i]
+		j.AllowedDelay = min(j.AllowedDelay, s.Policy.MaxDelay)
+	}
+	return &within
+}
+
 // startsOf returns when jobs were let go, by ID.
 func startsOf(r *sim.Result) map[string]time.Time {
 	starts := map[string]time.Time{}
@@ -127,6 +142,7 @@ type step struct{ cores, watts float64 }
 // draw nothing for being awake but what a core costs at their best load. It is a Lagrangian bound over the cores of
 // each step of the intensity, with the prices that so many subgradient steps find.
 func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) {
+	s = withinPolicy(s)
 	end := s.Start
 	for i := range s.Jobs {
 		end = grid.Later(end, deadline(&s.Jobs[i]))

@@ -27,7 +27,7 @@ func tiny(t *testing.T, seed uint64) *sim.Scenario {
 		t.Fatal(err)
 	}
 	site := &sched.Site{Name: "here", Zone: "DE", PUE: 1.2, Carbon: grid.Signal{Series: series}}
-	s := &sim.Scenario{Start: start, Sites: []*sched.Site{site}}
+	s := &sim.Scenario{Start: start, Sites: []*sched.Site{site}, Policy: sched.Policy{MaxDelay: 2 * time.Hour}}
 	for k, p := range []*energy.Profile{
 		{Name: "a", Idle: 50, Max: 150, Sleep: 5, WakeUp: 5000}, {Name: "b", Idle: 100, Max: 250, Sleep: 5, WakeUp: 5000},
 	} {
@@ -53,12 +53,13 @@ func TestBracket(t *testing.T) {
 	}
 	var gaps []float64
 	for seed := range uint64(30) {
-		s := tiny(t, seed)
+		whole := tiny(t, seed)
+		s := withinPolicy(whole)
 		end := s.Start
 		for i := range s.Jobs {
 			end = grid.Later(end, deadline(&s.Jobs[i]))
 		}
-		bound, asleep, err := Bound(s, 300)
+		bound, asleep, err := Bound(whole, 300)
 		if err != nil || asleep <= 0 || bound < asleep {
 			t.Fatalf("bound %v, asleep %v: %v", bound, asleep, err)
 		}
@@ -94,7 +95,7 @@ func TestBracket(t *testing.T) {
 			t.Fatal(err)
 		}
 		steps := 0
-		best, err := Best(t.Context(), s, []*sim.Result{now}, seed, func() float64 { steps++; return float64(steps) / 1500 })
+		best, err := Best(t.Context(), whole, []*sim.Result{now}, seed, func() float64 { steps++; return float64(steps) / 1500 })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,12 +44,10 @@ func Least(s *sim.Scenario, f Family) (energy.Grams, error) {
 		return 0, err
 	}
 	total := 0.0
+	s = withinPolicy(s)
 	for i := range s.Jobs {
 		j := s.Jobs[i]
 		j.Duration = n.Runtime(&j)
-		if s.Policy.MaxDelay > 0 {
-			j.AllowedDelay = min(j.AllowedDelay, s.Policy.MaxDelay)
-		}
 		cost, err := leastOf(n.Site.Carbon.Series, &j, f)
 		if err != nil {
 			return 0, err
