@@ -312,7 +312,8 @@ func (d *Driver) leads() bool {
 
 // campaign holds the Lease as long as it can, and tries again.
 func (d *Driver) campaign(ctx context.Context, places queue) {
-	kube.Lead(ctx, d.client, karmadaSystem, LeaseName, string(uuid.NewUUID()), func(term context.Context) {
+	const renew = 2 * time.Second
+	kube.Lead(ctx, d.client, karmadaSystem, LeaseName, string(uuid.NewUUID()), renew, func(term context.Context) {
 		d.term.Store(&term)
 		for _, key := range d.bound.GetStore().ListKeys() { // what has waited for a leader
 			places.Add(key)

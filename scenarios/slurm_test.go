@@ -15,20 +15,23 @@ import (
 	"github.com/kubenergy/kubenergy/workload"
 )
 
+// shared returns the path of a file in ../shared/data.
+func shared(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join("..", "..", "shared", "data", filepath.FromSlash(name))
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("no %s in ../shared/data", name)
+	}
+	return path
+}
+
 // A stock Slurm beside one with kubenergy-slurm, by the simulator's model of backfill, on two traces of HPC clusters:
 // every second job may wait for twelve hours. docs/measurements/slurm.md has the table.
 func TestSlurmOnTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("simulates weeks")
 	}
-	shared := func(name string) string {
-		path := filepath.Join("..", "..", "shared", "data", filepath.FromSlash(name))
-		if _, err := os.Stat(path); err != nil {
-			t.Skipf("no %s in ../shared/data", name)
-		}
-		return path
-	}
-	nl, _, err := grid.ReadFiles(grid.CSVOptions{Column: "ci_g_per_kwh"}, shared("carbon/opendc/NL_2021-2023.csv.gz"))
+	nl, _, err := grid.ReadFiles(grid.CSVOptions{Column: "ci_g_per_kwh"}, shared(t, "carbon/opendc/NL_2021-2023.csv.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +49,7 @@ func TestSlurmOnTraces(t *testing.T) {
 		{"HPC2N Seth", "workload/swf/hpc2n_first3171.swf.gz", "swf", lisa, 1, 240, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			trace, err := workload.Load(shared(c.file), c.format, c.start)
+			trace, err := workload.Load(shared(t, c.file), c.format, c.start)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,6 +75,7 @@ func TestSlurmOnTraces(t *testing.T) {
 				}
 			}
 			var emitted [2]energy.Grams
+			var others [2]float64
 			for k, name := range []string{"fcfs", "fcfs+window"} {
 				strategy, err := sched.New(name)
 				if err != nil {
@@ -93,12 +97,15 @@ func TestSlurmOnTraces(t *testing.T) {
 						t.Errorf("%s: job %s is %v late", name, j.ID, o.Overdue(j))
 					}
 				}
-				emitted[k] = r.Carbon
+				emitted[k], others[k] = r.Carbon, waits[0]
 				t.Logf("%-12s %8.1f MWh %8.2f t; others: mean wait %6.0f s, p95 %6.0f s, slowdown %6.1f; may wait: %6.0f s, %6.1f",
 					name, r.Energy.KWh()/1000, r.Carbon.Kg()/1000, waits[0], report.Quantile(all[0], 0.95), slowdowns[0],
 					waits[1], slowdowns[1])
 			}
-			if emitted[1] >= emitted[0] {
+			if most := 1.15*others[0] + 10; others[1] > most {
+				t.Errorf("others wait for %.0f s, and on a stock Slurm for %.0f", others[1], others[0])
+			}
+			if share := float64(emitted[1] / emitted[0]); share > 1.002 || share > 1 && others[0] < 10 {
 				t.Errorf("%v g are emitted, by a stock Slurm %v", emitted[1], emitted[0])
 			}
 		})

@@ -19,6 +19,8 @@ type backfill struct {
 	ticking bool            // the next interval's event is to come
 	jobs    []int32         // that may start and have no room yet, in order of submission
 	ends    map[int32]int64 // of what runs: when its time limit ends
+	held    map[int32]event // by job: the event at which it is asked next
+	pushed  map[int32]event // by job: the event that was pushed last
 	room    sched.Room      // of all nodes together, with what runs and what is held: jobs that may wait go by it
 }
 
@@ -30,7 +32,9 @@ func newBackfill(s *Scenario) *backfill {
 	if s.Queue.Backfill == 0 {
 		return nil
 	}
-	b := &backfill{every: int64(s.Queue.Backfill), ends: map[int32]int64{}}
+	b := &backfill{
+		every: int64(s.Queue.Backfill), ends: map[int32]int64{}, held: map[int32]event{}, pushed: map[int32]event{},
+	}
 	for i := range s.Nodes {
 		b.room.MilliCPU += s.Nodes[i].Capacity.MilliCPU
 	}
@@ -38,11 +42,15 @@ func newBackfill(s *Scenario) *backfill {
 }
 
 // openings returns when a job that may wait finds room, as kubenergy-slurm tells the strategy.
-func (b *backfill) openings(job int, j *sched.Job, now time.Time) []sched.Window {
-	if b == nil || j.AllowedDelay <= 0 {
+func (e *engine) openings(job int, j *sched.Job, now time.Time) []sched.Window {
+	if e.backfill == nil || j.AllowedDelay <= 0 {
 		return nil
 	}
-	return b.room.Openings(int64(job), j.Request.MilliCPU, now, j.LatestStart(), j.Duration)
+	within := *j
+	if most := e.scenario.Policy.MaxDelay; most > 0 {
+		within.AllowedDelay = min(within.AllowedDelay, most)
+	}
+	return e.backfill.room.Openings(int64(job), &within, now)
 }
 
 // takes notes when a job runs, or is to run. One that does not wait is not known to be the last.
@@ -54,6 +62,18 @@ func (b *backfill) takes(job int, j *sched.Job, w sched.Window) {
 	default:
 		b.room.Take(int64(job), j.Request.MilliCPU, w)
 	}
+}
+
+// holds notes when a job is to run that is held, and at which event it is asked again. It reports whether that is to be
+// pushed: it may have been.
+func (b *backfill) holds(j *sched.Job, ev event, until time.Time) bool {
+	if b == nil {
+		return true
+	}
+	pushed := b.pushed[ev.job] == ev
+	b.held[ev.job], b.pushed[ev.job] = ev, ev
+	b.takes(int(ev.job), j, sched.Window{Start: until, End: until.Add(j.Duration)})
+	return !pushed
 }
 
 // begins notes that a job runs now, and until when it may.
@@ -79,15 +99,18 @@ func limit(j *sched.Job) time.Duration { return max(j.TimeLimit, j.Duration) }
 // serve puts what is new at an instant into the queue, and starts what may start.
 func (e *engine) serve(ctx context.Context, now time.Time, at int64, ticked bool) error {
 	b := e.backfill
-	for _, ev := range e.fresh {
-		if err := e.lineUp(now, ev); err != nil {
-			return err
+	for asked := true; asked; {
+		for _, ev := range e.fresh {
+			if err := e.lineUp(now, ev); err != nil {
+				return err
+			}
 		}
-	}
-	if ticked || len(e.fresh) > 0 || len(e.freed) > 0 {
-		if err := e.startInOrder(ctx, now, at, ticked); err != nil {
-			return err
+		if ticked || len(e.fresh) > 0 || len(e.freed) > 0 {
+			if err := e.startInOrder(ctx, now, at, ticked); err != nil {
+				return err
+			}
 		}
+		asked = b.room.Waits(e.queued(), now) && e.askHeld(at)
 	}
 	if b.ticking = b.ticking && !ticked; !b.ticking && len(b.jobs) > 0 {
 		b.ticking = true
@@ -96,10 +119,37 @@ func (e *engine) serve(ctx context.Context, now time.Time, at int64, ticked bool
 	return nil
 }
 
+// queued returns how many cores are waited for by jobs that do not ask to wait.
+func (e *engine) queued() (milliCPU int64) {
+	for _, job := range e.backfill.jobs {
+		if j := &e.scenario.Jobs[job]; j.AllowedDelay <= 0 {
+			milliCPU += j.Request.MilliCPU
+		}
+	}
+	return milliCPU
+}
+
+// askHeld has all that is held asked again, since the queue which it let pass is no more. It reports whether there is
+// any.
+func (e *engine) askHeld(at int64) bool {
+	b := e.backfill
+	e.fresh = e.fresh[:0]
+	for job := range b.held {
+		b.held[job] = event{at: at, kind: again, job: job}
+		e.fresh = append(e.fresh, b.held[job])
+	}
+	slices.SortFunc(e.fresh, func(a, b event) int { return e.inOrder(a.job, b.job) })
+	return len(e.fresh) > 0
+}
+
 // lineUp puts a job that waits for no better time into the queue.
 func (e *engine) lineUp(now time.Time, ev event) error {
 	job, b := int(ev.job), e.backfill
 	if ev.kind != arrival {
+		if b.held[ev.job] != ev {
+			return nil // it was asked since
+		}
+		delete(b.held, ev.job)
 		e.held--
 	}
 	final := e.final(now, job, ev.kind == release)
@@ -108,14 +158,15 @@ func (e *engine) lineUp(now time.Time, ev event) error {
 		return e.hold(now, job, d, final)
 	}
 	e.letGo(now, job)
-	if b.stops(job); e.scenario.Jobs[job].AllowedDelay <= 0 {
-		b.takes(job, &e.scenario.Jobs[job], sched.Window{Start: now})
-	}
+	b.stops(job)
 	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
 		out.Placed.Reason = sched.NoRoom // until there is some
 	}
 	if !e.fitsSomewhere(job) {
 		return nil // it would keep all behind it from running
+	}
+	if e.scenario.Jobs[job].AllowedDelay <= 0 {
+		b.takes(job, &e.scenario.Jobs[job], sched.Window{Start: now})
 	}
 	k, _ := slices.BinarySearchFunc(b.jobs, ev.job, e.inOrder)
 	b.jobs = slices.Insert(b.jobs, k, ev.job)

@@ -90,6 +90,18 @@ func TestBackfillSharesTheCleanHour(t *testing.T) {
 	}
 }
 
+// What may wait lets others pass while they queue, and takes the room that is left once they do not.
+func TestBackfillLetsOthersPass(t *testing.T) {
+	late := cores(2, time.Hour, 0)
+	late.AllowedDelay = 4 * time.Hour
+	s := inOrder(t, time.Minute, cores(4, time.Hour, 0), cores(4, 30*time.Minute, 0), late, cores(2, time.Hour, 0))
+	r := run(t, s, "fcfs+window")
+	want := []string{"j0 0s", "j1 1h0m0s", "j2 1h30m0s", "j3 1h30m0s"} // the cleanest hour begins after two
+	if diff := cmp.Diff(want, starts(r)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // On one node, with limits that are the truth, no job starts later than if none ever passed another.
 func TestBackfillDelaysNone(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {

@@ -282,9 +282,11 @@ func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) err
 		(kind == again || e.result.Outcomes[job].Suspensions > 0) {
 		until = latest
 	}
-	e.events.push(event{at: e.since(until), kind: kind, job: int32(job)})
-	e.backfill.takes(job, j, sched.Window{Start: until, End: until.Add(j.Duration)})
-	e.willStart(now, job, e.since(until))
+	ev := event{at: e.since(until), kind: kind, job: int32(job)}
+	if e.backfill.holds(j, ev, until) {
+		e.events.push(ev)
+		e.willStart(now, job, ev.at)
+	}
 	return nil
 }
 
@@ -343,7 +345,7 @@ func (e *engine) plan(now time.Time, job int, released bool) *sched.Decision {
 func (e *engine) tell(q *sched.Job, now time.Time, job int, released bool) {
 	*q = e.scenario.Jobs[job]
 	q.Released = q.Released || released
-	q.Openings = e.backfill.openings(job, q, now)
+	q.Openings = e.openings(job, q, now)
 	if e.tasks != nil {
 		q.Done, q.Worked = e.done(now, job)
 		q.Running, q.RoomAssured = e.tasks.of[job].running, e.elastic.assured

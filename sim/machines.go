@@ -200,6 +200,9 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 		m.planned.pop()
 	}
 	m.planned.until(at+int64(m.horizon), func(ev event) {
+		if e.backfill != nil && e.backfill.held[ev.job].at != ev.at {
+			return // it was put off anew, or has started
+		}
 		add(int(ev.job), e.scenario.Start.Add(time.Duration(ev.at)))
 	})
 	return needs

@@ -18,6 +18,9 @@ func (e *engine) chartCounts(now time.Time) {
 		if e.batch != nil {
 			queued = len(e.batch.jobs) - e.batch.inLine // those count as held
 		}
+		if e.backfill != nil {
+			queued = len(e.backfill.jobs)
+		}
 		e.counts = append(e.counts, counts{e.running, queued, e.held})
 	}
 }

@@ -95,23 +95,28 @@ func (c *Client) Version() string {
 // Jobs returns all jobs that slurmctld knows.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 	var answer struct{ Jobs []Job }
-	err := c.list(ctx, "jobs", &answer)
+	err := c.ask(ctx, http.MethodGet, "jobs", nil, &answer)
 	return answer.Jobs, err
 }
 
 // Nodes returns all nodes.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	var answer struct{ Nodes []Node }
-	err := c.list(ctx, "nodes", &answer)
+	err := c.ask(ctx, http.MethodGet, "nodes", nil, &answer)
 	return answer.Nodes, err
 }
 
-func (c *Client) list(ctx context.Context, what string, into any) error {
+// ask asks in the version that is spoken.
+func (c *Client) ask(ctx context.Context, method, what string, body, into any) error {
 	if err := c.negotiate(ctx); err != nil {
 		return err
 	}
-	err := c.do(ctx, http.MethodGet, "/slurm/"+c.version.name+"/"+what+c.version.slash, nil, into)
-	if isKind(err, unknown) { // another slurmrestd has taken its place
+	path := "/slurm/" + c.version.name + "/" + what
+	if method == http.MethodGet {
+		path += c.version.slash
+	}
+	err := c.do(ctx, method, path, body, into)
+	if isKind(err, unknown) { // another slurmrestd may have taken its place
 		c.version = nil
 	}
 	return err

@@ -61,6 +61,8 @@ type Driver struct {
 	metrics  *metrics
 	told     map[string]string // what was logged last, by what it is about
 	sleepers map[string]*sleeper
+	room     room
+	beside   time.Duration // of the last look, what Seen took
 }
 
 // New returns a driver that has not looked yet.
@@ -71,6 +73,7 @@ func New(o Options) (*Driver, error) {
 	}
 	return &Driver{
 		o: o, memory: m, metrics: newMetrics(o.Registerer), told: map[string]string{}, sleepers: map[string]*sleeper{},
+		room: m.room(),
 		accounts: accounts{
 			of: map[int64]charged{}, vain: map[string]time.Time{},
 			next: make(chan struct{}), asked: make(chan struct{}, 1),
@@ -97,7 +100,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		began := time.Now()
 		d.tell("slurm.conf", checkConf(d.o.Conf))
 		d.tell("slurmrestd", d.Look(ctx))
-		pause := share * time.Since(began)
+		pause := share * (time.Since(began) - d.beside)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -136,6 +139,7 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.memory.keepQueues(d.room)
 	for _, j := range l.waiting {
 		e := d.memory.entry(j)
 		l.states[l.settle(j, e)]++
@@ -148,8 +152,9 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 	d.metrics.show(l.states)
 	d.o.Show(l.held)
 	d.tell("nodes that may sleep", d.power(ctx, l.nodes, l.jobs))
-	if d.o.Seen != nil {
+	if began := time.Now(); d.o.Seen != nil {
 		d.tell("jobs of POST /ingest", d.o.Seen(ctx, l.nodes, l.jobs))
+		d.beside = time.Since(began)
 	}
 	return errors.Join(failed, d.memory.write())
 }
@@ -159,7 +164,6 @@ type look struct {
 	*Driver
 	rules   *policy.Rules
 	now     time.Time
-	room    room
 	nodes   []Node
 	jobs    []Job
 	waiting []*Job // that speak to us, or did, the oldest first
@@ -192,9 +196,9 @@ func (d *Driver) see(ctx context.Context) (*look, error) {
 		return nil, err
 	}
 	l := &look{
-		Driver: d, rules: rules, now: d.o.Now().UTC(), room: newRoom(nodes, jobs, d.o.Now()), states: map[string]int{},
-		nodes: nodes, jobs: jobs,
+		Driver: d, rules: rules, now: d.o.Now().UTC(), states: map[string]int{}, nodes: nodes, jobs: jobs,
 	}
+	d.room.see(nodes, jobs, l.now, l.asks)
 	slices.SortFunc(jobs, func(a, b Job) int {
 		return cmp.Or(cmp.Compare(a.Submit, b.Submit), cmp.Compare(a.ID, b.ID))
 	})
@@ -263,7 +267,9 @@ func (j *Job) request() sched.Resources {
 
 // question returns the job as the core sees it, and the settings that hold for it. It runs for no longer than Slurm
 // lets it, and begins in time for its --deadline: by its time limit, or without one by what it is expected to take.
+// Slurm cancels a job that cannot end in time any more, so there is some left to find room.
 func (l *look) question(j *Job) (sched.Job, policy.Settings, error) {
+	const spare = 5 * time.Minute
 	work, err := j.work()
 	job, s := l.rules.Settle(&work)
 	limit := time.Duration(j.TimeLimit) * time.Minute
@@ -271,10 +277,19 @@ func (l *look) question(j *Job) (sched.Job, policy.Settings, error) {
 		job.Duration = min(job.Duration, limit)
 	}
 	if by := j.Deadline.time(); !by.IsZero() {
-		job.AllowedDelay = max(0, min(job.AllowedDelay, by.Add(-cmp.Or(limit, job.Duration)).Sub(job.Submitted)))
+		job.AllowedDelay = max(0, min(job.AllowedDelay, by.Add(-cmp.Or(limit, job.Duration)-spare).Sub(job.Submitted)))
 	}
 	job.Released = job.Released || l.o.RunNow(work.Namespace, work.Name)
 	return job, s, err
+}
+
+// asks reports whether a job may wait.
+func (l *look) asks(j *Job) bool {
+	if marksOf(j.Comment) == nil {
+		return false
+	}
+	job, _, err := l.question(j)
+	return err == nil && job.AllowedDelay > 0 && !job.Released
 }
 
 // Why a job is left alone, as the metric names it.
@@ -311,8 +326,7 @@ func (l *look) settle(j *Job, e *entry) (state string) {
 
 // plan decides when a job is to begin.
 func (l *look) plan(j *Job, e *entry, job sched.Job, s policy.Settings) (state string) {
-	room := l.room.of(j.partition())
-	job.Openings = room.Openings(int64(j.ID), milli*j.atOnce(), l.now, job.LatestStart(), job.Duration)
+	job.Openings = l.room.of(j.partition()).Openings(int64(j.ID), &job, l.now)
 	q, d := l.rules.Question(l.now, job, s), l.rules.Decide(l.now, job, s)
 	ours, _ := e.whose(j)
 	stands := ours && !job.Released && !j.Eligible.time().After(job.LatestStart())

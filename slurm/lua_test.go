@@ -22,6 +22,7 @@ func TestLuaAgrees(t *testing.T) {
 	}
 	values := map[string]string{
 		"duration": "90m", "instant": "2026-06-01T18:00:00Z", "flag": "true", "text": "carbon+window", "number": "42",
+		"share": "0.5",
 	}
 	var keys []string
 	for _, m := range regexp.MustCompile(`\["([a-z-]+)"\] = \{(\w+),`).FindAllStringSubmatch(string(text), -1) {
@@ -35,7 +36,7 @@ func TestLuaAgrees(t *testing.T) {
 			t.Errorf("%s takes anything: %+v", m[1], nonsense)
 		}
 	}
-	if len(keys) != 10 || !slices.Contains(keys, "allowed-delay") {
+	if len(keys) != 11 || !slices.Contains(keys, "allowed-delay") {
 		t.Errorf("words: %v", keys)
 	}
 	if !strings.Contains(string(text), "local GRACE = "+strconv.Itoa(slurm.Grace)+" ") {

@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
+	"time"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/kubenergy/kubenergy/sched"
 )
 
-// memory is what is remembered of jobs over restarts: which BeginTimes are ours. It is written before Slurm is told, so
-// that one that was told just before we were killed is not taken for another's.
+// memory is what is remembered over restarts: which BeginTimes are ours, and how much was waited for. It is written
+// before Slurm is told, so that a BeginTime that was told just before we were killed is not taken for another's.
 type memory struct {
+	Jobs    map[int64]*entry       `json:"jobs"`
+	Queues  map[string]sched.Queue `json:"queues,omitempty"` // by partition
 	file    string
-	of      map[int64]*entry // by job
 	changed bool
 }
 
@@ -31,13 +36,13 @@ type entry struct {
 }
 
 func openMemory(file string) (*memory, error) {
-	m := &memory{file: file, of: map[int64]*entry{}}
+	m := &memory{file: file, Jobs: map[int64]*entry{}, Queues: map[string]sched.Queue{}}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &m.of)
+		err = json.Unmarshal(text, m)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading which BeginTimes are ours: %w: move %s away, and those that were given stay",
@@ -51,7 +56,7 @@ func (m *memory) write() error {
 	if !m.changed {
 		return nil
 	}
-	text, err := json.Marshal(m.of)
+	text, err := json.Marshal(m)
 	if err == nil {
 		err = renameio.WriteFile(m.file, text, 0o600)
 	}
@@ -62,11 +67,31 @@ func (m *memory) write() error {
 	return nil
 }
 
-func (m *memory) keep(j *Job, e *entry) { m.of[int64(j.ID)], m.changed = e, true }
+func (m *memory) keep(j *Job, e *entry) { m.Jobs[int64(j.ID)], m.changed = e, true }
+
+// room returns what was waited for before a restart. While we were away is not known.
+func (m *memory) room() room {
+	r := room{}
+	for partition, q := range m.Queues {
+		q.At = time.Time{}
+		r.of(partition).Queue = q
+	}
+	return r
+}
+
+// keepQueues remembers what is waited for, where that has changed so that it matters.
+func (m *memory) keepQueues(r room) {
+	const matters = 0.005
+	for partition, p := range r {
+		if was, ok := m.Queues[partition]; !ok || math.Abs(p.Queue.Share-was.Share) > matters {
+			m.Queues[partition], m.changed = p.Queue, true
+		}
+	}
+}
 
 // entry returns what is remembered of a job; an empty one of a job that is new.
 func (m *memory) entry(j *Job) *entry {
-	e := m.of[int64(j.ID)]
+	e := m.Jobs[int64(j.ID)]
 	if e == nil || e.Submit != int64(j.Submit) {
 		e = &entry{Submit: int64(j.Submit)}
 	}
@@ -75,9 +100,9 @@ func (m *memory) entry(j *Job) *entry {
 
 // forget drops jobs that do not wait any more.
 func (m *memory) forget(waits map[int64]bool) {
-	before := len(m.of)
-	maps.DeleteFunc(m.of, func(id int64, _ *entry) bool { return !waits[id] })
-	m.changed = m.changed || len(m.of) < before
+	before := len(m.Jobs)
+	maps.DeleteFunc(m.Jobs, func(id int64, _ *entry) bool { return !waits[id] })
+	m.changed = m.changed || len(m.Jobs) < before
 }
 
 // same is how far apart two readings of one BeginTime may be.

@@ -10,10 +10,14 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// newRoom returns the room of each partition: the cores of its nodes that take work, without what runs until it must
-// end, and without what runs, or waits for room, and never asked to wait.
-func newRoom(nodes []Node, jobs []Job, now time.Time) room {
-	r := room{}
+// see looks at the room of each partition: the cores of its nodes that take work. What runs and may have waited takes
+// room until it must end; what does not ask to wait and runs, or waits for room, takes it for good.
+func (r room) see(nodes []Node, jobs []Job, now time.Time, asks func(*Job) bool) {
+	queued := map[*sched.Room]int64{}
+	for _, p := range r {
+		p.MilliCPU, queued[p] = 0, 0
+		p.Forget()
+	}
 	for i := range nodes {
 		if n := &nodes[i]; n.Usable() {
 			for _, p := range n.Partitions {
@@ -22,16 +26,24 @@ func newRoom(nodes []Node, jobs []Job, now time.Time) room {
 		}
 	}
 	for i := range jobs {
-		j, asks := &jobs[i], marksOf(jobs[i].Comment) != nil
-		runs := j.State.has("RUNNING", "COMPLETING", "SUSPENDED")
+		j := &jobs[i]
+		if j.Does() != Started && !j.LacksRoom() {
+			continue
+		}
+		p, asks, milliCPU := r.of(j.partition()), asks(j), milli*j.atOnce()
 		switch {
-		case runs && asks:
+		case !asks:
+			p.Stay(int64(j.ID), milliCPU, now)
+			if j.LacksRoom() {
+				queued[p] += milliCPU
+			}
+		case j.Does() == Started:
 			r.take(j, now, grid.Later(j.End.time(), now.Add(time.Minute)))
-		case runs, !asks && j.Does() == Waiting && j.Reason != "Dependency" && !j.Eligible.time().After(now):
-			r.of(j.partition()).Stay(int64(j.ID), milli*j.atOnce(), now)
 		}
 	}
-	return r
+	for p, milliCPU := range queued {
+		p.Waits(milliCPU, now)
+	}
 }
 
 // room is that of each partition.

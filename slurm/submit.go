@@ -23,7 +23,10 @@ type Submission struct {
 
 // Submit submits a job that is held, so that it stays in the queue until it is known here, and let go.
 func (c *Client) Submit(ctx context.Context, s *Submission) (id int64, err error) {
-	if err := c.negotiate(ctx); err != nil {
+	if len(s.Command) == 0 {
+		return 0, errors.New("a job for Slurm needs a command")
+	}
+	if err := c.negotiate(ctx); err != nil { // what is wanted depends on the version
 		return 0, err
 	}
 	var marks, words []string
@@ -50,7 +53,7 @@ func (c *Client) Submit(ctx context.Context, s *Submission) (id int64, err error
 	var answer struct {
 		ID number `json:"job_id"`
 	}
-	err = c.do(ctx, http.MethodPost, "/slurm/"+c.version.name+"/job/submit", map[string]any{
+	err = c.ask(ctx, http.MethodPost, "job/submit", map[string]any{
 		"script": "#!/bin/sh\nexec " + strings.Join(words, " ") + "\n", "job": job,
 	}, &answer)
 	switch {
@@ -82,11 +85,8 @@ func (c *Client) SetBegin(ctx context.Context, id int64, begin time.Time) error 
 
 // change asks for a change of one job.
 func (c *Client) change(ctx context.Context, method string, id int64, body any) error {
-	if err := c.negotiate(ctx); err != nil {
-		return err
-	}
-	err := c.do(ctx, method, fmt.Sprintf("/slurm/%s/job/%d", c.version.name, id), body, &struct{}{})
-	if t, ok := errors.AsType[*Trouble](err); ok && t.mute && c.version.old {
+	err := c.ask(ctx, method, fmt.Sprintf("job/%d", id), body, &struct{}{})
+	if t, ok := errors.AsType[*Trouble](err); ok && t.mute && c.version != nil && c.version.old {
 		return nil // the next look sees what became of it
 	}
 	return err
@@ -97,10 +97,11 @@ type State uint8
 
 // The states.
 const (
-	Gone    State = iota // Slurm does not know it, or it has ended
+	Gone    State = iota // it is not known, or was cancelled before it started
 	Waiting              // it may start
 	OnHold               // it is held
 	Started
+	Ended
 )
 
 // Does returns what a job does.
@@ -110,8 +111,16 @@ func (j *Job) Does() State {
 		return OnHold
 	case j.State.has("PENDING"):
 		return Waiting
-	case j.State.has("RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"):
-		return Started
+	case j.State.has("CANCELLED") && j.Hosts == "":
+		return Gone
+	case j.State.has("cancelled", "completed", "failed", "timeout", "node_fail", "preempted", "boot_fail", "deadline",
+		"out_of_memory", "revoked") && !j.State.has("completing"):
+		return Ended
 	}
-	return Gone
+	return Started
+}
+
+// LacksRoom reports whether a job waits for nothing but room.
+func (j *Job) LacksRoom() bool {
+	return j.Does() == Waiting && (j.Reason == "Resources" || j.Reason == "Priority")
 }

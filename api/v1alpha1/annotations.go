@@ -128,7 +128,7 @@ const (
 	AnnotationLatestStart = Prefix + "latest-start"
 	// RFC 3339 time: when it was released; what has it is never held again
 	AnnotationReleasedAt = Prefix + "released-at"
-	// name of a user: for whom `POST /ingest` created the Job
+	// name of a user: for whom `POST /ingest` created the Job; `kubenergy-slurm/UID`: which of its jobs it is
 	AnnotationSubmittedBy = Prefix + "submitted-by"
 	// `kubernetes`, `slurm` or `any`: where a Job that `POST /ingest` created may run, with kubenergy-slurm
 	AnnotationBackend = Prefix + "backend"

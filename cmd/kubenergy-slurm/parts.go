@@ -173,6 +173,7 @@ func (f *flags) newWorlds(store *standalone.Server, objects *kube.Objects, recor
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", f.ingestCluster)
 	if err == nil {
+		config.QPS, config.Timeout = -1, 10*time.Second // Slurm waits meanwhile
 		w.cluster, err = kubernetes.NewForConfig(config)
 	}
 	if err != nil {

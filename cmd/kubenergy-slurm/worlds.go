@@ -64,6 +64,7 @@ type sight struct {
 	nodes  []slurm.Node
 	jobs   []slurm.Job
 	known  []machine // of both worlds, once they are asked for
+	away   error     // why the cluster is asked no more in this look
 	moving bool
 }
 
@@ -91,7 +92,7 @@ func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job)
 		if err == nil {
 			err = s.step(ctx, job)
 		}
-		if err != nil {
+		if err != nil && (s.away == nil || len(errs) == 0) { // one says it of all
 			errs = append(errs, fmt.Errorf("job %s/%s: %w", o.GetNamespace(), o.GetName(), err))
 		}
 	}
@@ -101,6 +102,11 @@ func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job)
 // step does the next thing about a job.
 func (s *sight) step(ctx context.Context, job *batchv1.Job) error {
 	at, next := placeOf(job), job.Annotations[v1alpha1.AnnotationNextStep]
+	if at.world == server.Kubernetes {
+		if err := s.reach(nil); err != nil {
+			return err
+		}
+	}
 	if at.world == "" {
 		choice, err := s.choose(ctx, job)
 		switch {
@@ -122,12 +128,26 @@ func (s *sight) step(ctx context.Context, job *batchv1.Job) error {
 	return s.follow(ctx, job, at, is, next)
 }
 
+// reach returns why the cluster cannot be asked. It takes the error of a call to it: where there is no answer, none is
+// waited for again in this look.
+func (s *sight) reach(err error) error {
+	switch {
+	case s.cluster == nil:
+		return errors.New("its cluster is not known any more: --ingest-kubeconfig is missing")
+	case s.away != nil:
+		return s.away
+	case err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
+		s.away = err
+	}
+	return err
+}
+
 // follow does the next thing about a job that was submitted.
 func (s *sight) follow(ctx context.Context, job *batchv1.Job, at place, is slurm.State, next string) error {
 	switch {
 	case is == slurm.Gone && next == toCancel, is == slurm.OnHold && (next == toCancel || next == toHold):
 		return s.leave(ctx, job, at, is)
-	case is == slurm.Gone:
+	case is == slurm.Gone, is == slurm.Ended:
 		return s.store.Drop(kindJob, job.Namespace, job.Name) // it has run: the ledger knows
 	case is == slurm.OnHold && next == toRelease:
 		return s.account.SetHold(ctx, idOf(at.id), false)
@@ -157,7 +177,10 @@ func (s *sight) note(job *batchv1.Job, at place, next string) error {
 	if err != nil {
 		return err
 	}
-	return s.store.Put(kindJob, &unstructured.Unstructured{Object: content})
+	o := &unstructured.Unstructured{Object: content}
+	err = s.store.Put(kindJob, o)
+	job.ResourceVersion = o.GetResourceVersion()
+	return err
 }
 
 // send has a job run in a world.
@@ -175,27 +198,31 @@ func (s *sight) send(ctx context.Context, job *batchv1.Job, world, action string
 // submit submits a job, or finds that it was.
 func (s *sight) submit(ctx context.Context, job *batchv1.Job, world string) error {
 	if world == server.Kubernetes {
-		_, err := s.cluster.BatchV1().Jobs(job.Namespace).Create(ctx, forCluster(job), metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		jobs := s.cluster.BatchV1().Jobs(job.Namespace)
+		_, err := jobs.Create(ctx, s.forCluster(job), metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			var is *batchv1.Job
+			if is, err = jobs.Get(ctx, job.Name, metav1.GetOptions{}); err == nil && !ours(is, job) {
+				return errors.New("the cluster has another Job of this name: delete that, or choose another name")
+			}
+		}
+		if err := s.reach(err); err != nil {
 			return err
 		}
 		return s.note(job, place{world, job.Name}, "")
 	}
-	name, id := "kubenergy-"+string(job.UID), int64(0)
+	name := "kubenergy-" + string(job.UID)
 	for i := range s.jobs {
-		if s.jobs[i].Name == name && s.jobs[i].Does() == slurm.OnHold {
-			id = int64(s.jobs[i].ID)
+		if s.jobs[i].Name == name { // it was submitted before we died
+			return s.note(job, place{world, strconv.FormatInt(int64(s.jobs[i].ID), 10)}, toRelease)
 		}
 	}
-	if id == 0 {
-		var err error
-		container := &job.Spec.Template.Spec.Containers[0]
-		if id, err = s.account.Submit(ctx, &slurm.Submission{
-			Name: name, Account: job.Namespace, Marks: marks(job), Command: container.Command,
-			Request: policy.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec}),
-		}); err != nil {
-			return err
-		}
+	id, err := s.account.Submit(ctx, &slurm.Submission{
+		Name: name, Account: job.Namespace, Marks: s.marks(job), Command: job.Spec.Template.Spec.Containers[0].Command,
+		Request: policy.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec}),
+	})
+	if err != nil {
+		return err
 	}
 	if err := s.note(job, place{world, strconv.FormatInt(id, 10)}, toRelease); err != nil {
 		return err
@@ -204,18 +231,33 @@ func (s *sight) submit(ctx context.Context, job *batchv1.Job, world string) erro
 }
 
 // forCluster returns a Job as a cluster is to have it.
-func forCluster(job *batchv1.Job) *batchv1.Job {
+func (s *sight) forCluster(job *batchv1.Job) *batchv1.Job {
+	marks := s.marks(job)
+	marks[v1alpha1.AnnotationSubmittedBy] = byUs(job)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: job.Name, Namespace: job.Namespace, Labels: job.Labels, Annotations: marks(job),
+			Name: job.Name, Namespace: job.Namespace, Labels: job.Labels, Annotations: marks,
 		},
 		Spec: job.Spec,
 	}
 }
 
-// marks returns the annotations of a job that say how it is to be run.
-func marks(job *batchv1.Job) map[string]string {
+// byUs is who has submitted a Job of the cluster that is a job of ours.
+func byUs(job *batchv1.Job) string { return "kubenergy-slurm/" + string(job.UID) }
+
+// ours reports whether a Job of the cluster is a job of ours, and no other of its name.
+func ours(is, job *batchv1.Job) bool {
+	return is.Annotations[v1alpha1.AnnotationSubmittedBy] == byUs(job)
+}
+
+// marks returns the annotations of a job that say how it is to be run. Of its delay, what is left counts: a world knows
+// only since when it has the job.
+func (s *sight) marks(job *batchv1.Job) map[string]string {
 	all := maps.Clone(job.Annotations)
+	if delay, err := time.ParseDuration(all[v1alpha1.AnnotationAllowedDelay]); err == nil {
+		left := delay - max(0, s.now().Sub(job.CreationTimestamp.Time))
+		all[v1alpha1.AnnotationAllowedDelay] = max(0, left).Truncate(time.Second).String()
+	}
 	for _, key := range []string{
 		v1alpha1.AnnotationRunsOn, v1alpha1.AnnotationNextStep, v1alpha1.AnnotationMoved, v1alpha1.AnnotationBackend,
 		v1alpha1.AnnotationSubmittedBy,
@@ -237,12 +279,12 @@ func (s *sight) state(ctx context.Context, job *batchv1.Job, at place) (slurm.St
 	}
 	is, err := s.cluster.BatchV1().Jobs(job.Namespace).Get(ctx, at.id, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err), err == nil && !ours(is, job):
 		return slurm.Gone, nil
 	case err != nil:
-		return slurm.Started, err
+		return slurm.Started, s.reach(err)
 	case is.Status.CompletionTime != nil || failed(is):
-		return slurm.Gone, nil
+		return slurm.Ended, nil
 	case waits(is):
 		return slurm.OnHold, nil
 	}
@@ -265,6 +307,11 @@ func waits(job *batchv1.Job) bool {
 
 // leave removes a job that is held where it is, and has it run elsewhere.
 func (s *sight) leave(ctx context.Context, job *batchv1.Job, at place, is slurm.State) error {
+	if err := s.reach(nil); err != nil && job.Annotations[v1alpha1.AnnotationNextStep] == toHold {
+		return errors.Join(err, s.note(job, at, toRelease)) // it stays
+	} else if err != nil {
+		return err
+	}
 	if err := s.note(job, at, toCancel); err != nil {
 		return err
 	}
@@ -279,10 +326,8 @@ func (s *sight) leave(ctx context.Context, job *batchv1.Job, at place, is slurm.
 		if !gone {
 			return s.note(job, at, "")
 		}
-	case is == slurm.OnHold:
-		if err := s.account.Cancel(ctx, idOf(at.id)); err != nil {
-			return err
-		}
+	case is == slurm.OnHold: // the next look sees whether it is gone
+		return s.account.Cancel(ctx, idOf(at.id))
 	}
 	job.Annotations[v1alpha1.AnnotationMoved] = "true"
 	return s.send(ctx, job, other, record.Move)
@@ -293,6 +338,8 @@ func (s *sight) remove(ctx context.Context, job *batchv1.Job) (gone bool, err er
 	jobs := s.cluster.BatchV1().Jobs(job.Namespace)
 	is, err := jobs.Get(ctx, job.Name, metav1.GetOptions{})
 	switch {
+	case err == nil && !ours(is, job):
+		return true, nil
 	case err == nil && !waits(is):
 		return false, nil
 	case err == nil:
@@ -307,7 +354,7 @@ func (s *sight) remove(ctx context.Context, job *batchv1.Job) (gone bool, err er
 	case apierrors.IsNotFound(err):
 		return true, nil
 	}
-	return err == nil, err
+	return err == nil, s.reach(err)
 }
 
 // reconsider moves a job that may run anywhere and has not moved yet to where it has room and costs clearly less.
@@ -317,7 +364,7 @@ func (s *sight) reconsider(ctx context.Context, job *batchv1.Job, at place) erro
 		return nil
 	}
 	choice, err := s.choose(ctx, job)
-	here, there := choice.cost[at.world], choice.cost[choice.best]
+	here, there := choice.cost[at.world], choice.cost[choice.best] // without room here, as if all were empty
 	if err != nil || !choice.room || choice.best == at.world || here-there <= leastGain*math.Abs(here) {
 		return err
 	}
@@ -339,9 +386,9 @@ func backend(job *batchv1.Job) string {
 
 // choice is what a job costs in each world, by its strategy, on the node that is best for it there.
 type choice struct {
-	best string // world; "": there is no node for it
-	cost map[string]float64
-	room bool // there is room on it now; else it was chosen as if all nodes were empty
+	best string             // world; "": there is no node for it
+	cost map[string]float64 // where a world has no room, as if its nodes were empty
+	room bool               // there is room for it now
 }
 
 // choose chooses by the job's strategy between the nodes of both worlds, at the time at which the job is to start.
@@ -364,14 +411,14 @@ func (s *sight) choose(ctx context.Context, job *batchv1.Job) (c choice, err err
 	wanted.Request = policy.PodRequest(pod)
 	p := &kube.Placement{Now: now, View: view, Pod: pod, Job: &wanted, Settings: &settings}
 	only := backend(job)
-	for _, c.room = range []bool{true, false} {
-		c.cost = map[string]float64{}
+	c.cost = map[string]float64{}
+	for _, room := range []bool{true, false} {
 		var fits []*sched.Node
 		where := map[*sched.Node]string{}
 		for i := range all {
 			m := &all[i]
 			load := &m.load
-			if !c.room {
+			if !room {
 				load = &kube.Load{}
 			}
 			node, _ := p.Consider(&m.node, load)
@@ -386,59 +433,57 @@ func (s *sight) choose(ctx context.Context, job *batchv1.Job) (c choice, err err
 				c.cost[world] = r.Cost
 			}
 			if c.best == "" {
-				c.best = world
+				c.best, c.room = world, room
 			}
-		}
-		if c.best != "" {
-			break
 		}
 	}
 	return c, nil
 }
 
-// mayRun reports whether a job can run in a world: Slurm is sent no images, unless it is named.
+// mayRun reports whether a job can run in a world: Slurm wants a command, and is sent no images unless it is named.
 func mayRun(job *batchv1.Job, world, only string) bool {
-	return world == server.Kubernetes || only == server.Slurm ||
-		job.Spec.Template.Spec.Containers[0].Image == server.JobImage
+	c := &job.Spec.Template.Spec.Containers[0]
+	return world == server.Kubernetes || len(c.Command) > 0 && (only == server.Slurm || c.Image == server.JobImage)
 }
 
 // machines returns the nodes of both worlds. Where work waits for room in Slurm, its nodes have none.
 func (s *sight) machines(ctx context.Context) ([]machine, error) {
-	if s.known != nil {
-		return s.known, nil
+	if s.known != nil || s.away != nil {
+		return s.known, s.away
 	}
-	full := false
+	full, known := false, []machine(nil)
 	for i := range s.jobs {
-		j := &s.jobs[i]
-		full = full || j.Does() == slurm.Waiting && (j.Reason == "Resources" || j.Reason == "Priority")
+		full = full || s.jobs[i].LacksRoom()
 	}
 	for i := range s.nodes {
 		if n := &s.nodes[i]; n.Usable() {
-			s.known = append(s.known, ofSlurm(n, full))
+			known = append(known, ofSlurm(n, full))
 		}
 	}
 	if s.cluster == nil {
-		return s.known, nil
+		s.known = known
+		return known, nil
 	}
 	nodes, err := s.cluster.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
+	if err := s.reach(err); err != nil {
 		return nil, err
 	}
 	pods, err := s.cluster.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	if err != nil {
+	if err := s.reach(err); err != nil {
 		return nil, err
 	}
 	index := map[string]int{}
 	for _, n := range nodes.Items {
-		index[n.Name] = len(s.known)
-		s.known = append(s.known, machine{world: server.Kubernetes, node: n})
+		index[n.Name] = len(known)
+		known = append(known, machine{world: server.Kubernetes, node: n})
 	}
 	for i := range pods.Items {
 		if k, ok := index[pods.Items[i].Spec.NodeName]; ok {
-			s.known[k].load.Add(&pods.Items[i])
+			known[k].load.Add(&pods.Items[i])
 		}
 	}
-	return s.known, nil
+	s.known = known
+	return known, nil
 }
 
 // ofSlurm returns a node of Slurm.

@@ -113,6 +113,8 @@ type twoWorlds struct {
 	done    bool // the last of them is done, and its answer is never heard
 	booked  []string
 	said    error // by the last look
+	delay   string
+	full    bool // others wait for room in Slurm
 	*worlds
 }
 
@@ -237,6 +239,9 @@ func (w *twoWorlds) submit(name, backend string, cores int64) {
 	if backend != "" {
 		job.Annotations[v1alpha1.AnnotationBackend] = backend
 	}
+	if w.delay != "" {
+		job.Annotations[v1alpha1.AnnotationAllowedDelay] = w.delay
+	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
 	if err == nil {
 		err = w.store.Put(kindJob, &unstructured.Unstructured{Object: content})
@@ -258,6 +263,9 @@ func (w *twoWorlds) sees() {
 	}
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	if w.full {
+		jobs = append(jobs, slurm.Job{ID: 99, State: []string{"PENDING"}, Reason: "Resources"})
 	}
 	w.now = w.now.Add(time.Minute)
 	nodes := []slurm.Node{{Name: "s1", CPUs: 8, Memory: 64 << 10, State: []string{"IDLE"}, Partitions: []string{"main"}}}
@@ -423,5 +431,154 @@ func TestStartedStays(t *testing.T) {
 	w.sees()
 	if got := w.where("a"); got != "gone" {
 		t.Errorf("it has ended, and stands at %q", got)
+	}
+}
+
+// toWorld submits a job that is cheapest in a world, and sees it sent there.
+func toWorld(t *testing.T, world string) *twoWorlds {
+	t.Helper()
+	w := newWorlds(t)
+	w.price(map[string]float64{"slurm": 10, "kubernetes": 0.1}[world])
+	w.submit("a", "any", 1)
+	for range 3 {
+		w.sees()
+	}
+	if got, _, _ := strings.Cut(w.where("a"), "/"); got != world {
+		t.Fatalf("runs on %q, want %q", got, world)
+	}
+	return w
+}
+
+// A Job of the cluster that another has made is neither taken for ours nor removed.
+func TestAnotherOfItsName(t *testing.T) {
+	w := newWorlds(t)
+	theirs := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "physics"}}
+	theirs.Status.CompletionTime = &metav1.Time{Time: w.now}
+	if err := w.cluster.Tracker().Add(theirs); err != nil {
+		t.Fatal(err)
+	}
+	w.submit("a", "kubernetes", 1)
+	for range 4 {
+		w.sees()
+	}
+	if w.where("a") != "kubernetes" || w.said == nil || !strings.Contains(w.said.Error(), "another Job of this name") {
+		t.Errorf("it stands at %q, and it is said: %v", w.where("a"), w.said)
+	}
+	if _, err := w.cluster.Tracker().Get(batchv1.SchemeGroupVersion.WithResource("jobs"), "physics", "a"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of what a job may wait, what is left counts where it is moved to.
+func TestDelayGoesOn(t *testing.T) {
+	w := newWorlds(t)
+	w.now = time.Now().UTC()
+	w.price(10)
+	w.delay = "6h"
+	w.submit("a", "any", 1)
+	w.sees()
+	w.now = w.now.Add(2 * time.Hour)
+	w.price(0.1)
+	for range 6 {
+		w.sees()
+	}
+	job, err := w.cluster.BatchV1().Jobs("physics").Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := time.ParseDuration(job.Annotations[v1alpha1.AnnotationAllowedDelay])
+	if err != nil || left > 4*time.Hour || left < 4*time.Hour-10*time.Minute {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
+
+// A job that an administrator let go while we were dead, after it was written down that it is to be cancelled, runs once.
+func TestRanBeforeItWasCancelled(t *testing.T) {
+	w := toWorld(t, "slurm")
+	w.price(0.1)
+	for range 2 {
+		w.sees() // it is held, and cancelled
+	}
+	w.ctld.jobs[0].State = "COMPLETED"
+	for range 3 {
+		w.sees()
+	}
+	jobs, err := w.cluster.BatchV1().Jobs("physics").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(jobs.Items) > 0 || w.where("a") != "gone" {
+		t.Errorf("it has run, stands at %q, and %d Jobs are in the cluster: %v", w.where("a"), len(jobs.Items), err)
+	}
+}
+
+// A job that was submitted before we died is found, though it was let go since.
+func TestSubmittedAndLetGo(t *testing.T) {
+	w := newWorlds(t)
+	w.price(10)
+	w.submit("a", "any", 1)
+	w.calls, w.done = 2, true // ping, and submit
+	w.sees()
+	w.ctld.jobs[0].Why = "None"
+	w.ctld.start()
+	w.calls = -1
+	w.restart()
+	for range 3 {
+		w.sees()
+	}
+	if len(w.ctld.jobs) != 1 || w.where("a") != "slurm/1" {
+		t.Errorf("%d jobs, and it stands at %q", len(w.ctld.jobs), w.where("a"))
+	}
+}
+
+// Without the cluster nothing is moved, and what was about to is let go.
+func TestClusterIsNotKnown(t *testing.T) {
+	w := toWorld(t, "kubernetes")
+	w.worlds.cluster = nil
+	w.sees()
+	if w.said == nil || !strings.Contains(w.said.Error(), "--ingest-kubeconfig is missing") {
+		t.Errorf("it is said: %v", w.said)
+	}
+	w = toWorld(t, "slurm")
+	w.price(0.1)
+	w.sees() // it is held
+	if w.ctld.jobs[0].Why != "JobHeldUser" {
+		t.Fatalf("it is %+v", w.ctld.jobs[0])
+	}
+	w.worlds.cluster = nil
+	for range 3 {
+		w.sees()
+	}
+	if w.ctld.jobs[0].Why != "None" || w.where("a") != "slurm/1" {
+		t.Errorf("it is %+v, and stands at %q", w.ctld.jobs[0], w.where("a"))
+	}
+}
+
+// A cluster that does not answer is asked once in each look.
+func TestClusterIsAway(t *testing.T) {
+	w := newWorlds(t)
+	w.price(0.1)
+	for i := range 5 {
+		w.submit(fmt.Sprint("j", i), "kubernetes", 1)
+	}
+	w.sees()
+	asked := 0
+	w.cluster.PrependReactor("*", "*", func(k8stesting.Action) (bool, runtime.Object, error) {
+		asked++
+		return true, nil, context.DeadlineExceeded
+	})
+	w.sees()
+	if asked != 1 || w.said == nil || strings.Count(w.said.Error(), "job ") != 1 {
+		t.Errorf("it was asked %d times, and it is said: %v", asked, w.said)
+	}
+}
+
+// Where its own world has no room, a job goes where it costs less than it would here without others.
+func TestNoRoomHere(t *testing.T) {
+	w := toWorld(t, "slurm")
+	w.price(0.1)
+	w.full = true
+	for range 5 {
+		w.sees()
+	}
+	if got := w.where("a"); got != "kubernetes/a" {
+		t.Errorf("it stands at %q", got)
 	}
 }

@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options) error {
 	var leading atomic.Pointer[context.Context]
 	l.leads = func() bool { leads := leading.Load(); return leads != nil && (*leads).Err() == nil }
 	running.Go(func() {
-		kube.Lead(ctx, o.Client, cmp.Or(o.Namespace, v1alpha1.SystemNamespace), Name, o.Identity,
+		kube.Lead(ctx, o.Client, cmp.Or(o.Namespace, v1alpha1.SystemNamespace), Name, o.Identity, 2*time.Second,
 			func(term context.Context) { leading.Store(&term) })
 	})
 	changed := make(chan struct{}, 1)

@@ -191,6 +191,22 @@ func (f *submissionFields) checkTexts() error {
 	return nil
 }
 
+// slurmOwn are the names under which kubenergy-slurm shows jobs that were submitted to Slurm itself.
+var slurmOwn = regexp.MustCompile(`^slurm-[0-9]+$`)
+
+// checkWorld checks what is asked of Slurm, where there are worlds, or of Kubernetes alone.
+func (f *submissionFields) checkWorld(worlds bool) error {
+	switch b := f.Backend; {
+	case !worlds && b != "" && b != Kubernetes:
+		return unfit("backend is %.80q: here is Kubernetes alone; kubenergy-slurm has others", b)
+	case worlds && slurmOwn.MatchString(string(f.ID)):
+		return unfit("ID is %.80q: Slurm's own jobs are called so here", f.ID)
+	case b == Slurm && f.Image != "" && len(f.Command) == 0:
+		return unfit("backend is slurm, which runs no images: give a command")
+	}
+	return nil
+}
+
 func isBackend(name string) []string {
 	if name != Kubernetes && name != Slurm && name != AnyBackend {
 		return []string{"want " + Kubernetes + ", " + Slurm + " or " + AnyBackend}

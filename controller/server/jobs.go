@@ -48,8 +48,8 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 		return err
 	}
 	asked.Namespace = cmp.Or(asked.Namespace, s.JobNamespaces[0])
-	if b := asked.Backend; !s.Worlds && b != "" && b != Kubernetes {
-		return unfit("backend is %.80q: here is Kubernetes alone; kubenergy-slurm has others", b)
+	if err := asked.checkWorld(s.Worlds); err != nil {
+		return err
 	}
 	if err := s.may(r.Context(), access.Attributes{
 		Verb: "create", Group: batchv1.GroupName, Resource: "jobs", Namespace: asked.Namespace,

@@ -231,6 +231,14 @@ func TestIngestRefuses(t *testing.T) {
 	wantStatus(t, ask(t, w.handler(), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusCreated,
 		"the usual image")
 
+	w.config.Worlds = true
+	for _, body := range []string{
+		`{"ID":"slurm-7","cpu":1}`, `{"ID":"y","cpu":1,"backend":"slurm","image":"example.org/x"}`,
+	} {
+		wantStatus(t, ask(t, w.handler(), "POST", "/ingest", admin, body), http.StatusUnprocessableEntity, body)
+	}
+	w.config.Worlds = false
+
 	batchJobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
 	for _, c := range []struct {
 		err  error

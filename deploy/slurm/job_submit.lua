@@ -20,6 +20,10 @@ local function duration(value)
 end
 
 local function number(value) return tonumber(value) end
+local function share(value)
+   local n = tonumber(value)
+   return n and n >= 0 and n <= 1 and n or nil
+end
 local function flag(value) return (value == "true" or value == "false") or nil end
 local function text(value) return value ~= "" and value or nil end
 local function instant(value) return value:match("^%d%d%d%d%-%d%d%-%d%dT%d%d:%d%d:%d%d%.?%d*[Z+-]") end
@@ -36,6 +40,7 @@ local KEYS = {
    ["carbon-percentile"] = {number, "1 to 99"},
    ["price-threshold"] = {number, "money per kWh"},
    ["carbon-counts"] = {flag, "true or false"},
+   ["performance-weight"] = {share, "0 to 1"},
 }
 
 -- read returns what a comment asks for, and what is wrong with it.
@@ -69,7 +74,8 @@ local function submit(job)
       slurm.log_user("kubenergy: %s", text)
    end
    local delay = asked and asked["allowed-delay"]
-   if #wrong > 0 or not delay or delay <= 0 or job.comment:find("run%-now=true") then
+   local now = job.comment:find("run%-now=true") or job.comment:find("skip=true")
+   if #wrong > 0 or not delay or delay <= 0 or now then
       return
    end
    local own = (job.begin_time or 0) > os.time() and (job.begin_time or 0) < 4294967294

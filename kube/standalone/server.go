@@ -332,11 +332,19 @@ func (s *Server) replace(k schema.GroupVersionKind, all map[string]*object) {
 	}
 }
 
-// Put stores an object, on disk as well.
+// Put stores an object, on disk as well. One that was read must not have changed since.
 func (s *Server) Put(k schema.GroupVersionKind, o *object) error {
+	key, version := o.GetNamespace()+"/"+o.GetName(), o.GetResourceVersion()
 	s.mu.Lock()
-	s.set(k, o.GetNamespace()+"/"+o.GetName(), o)
+	was := s.objects[k][key]
+	stale := version != "" && (was == nil || was.GetResourceVersion() != version)
+	if !stale {
+		s.set(k, key, o)
+	}
 	s.mu.Unlock()
+	if stale {
+		return errors.New("it has changed since it was read")
+	}
 	return s.keep()
 }
 

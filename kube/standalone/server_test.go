@@ -13,6 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -337,5 +338,33 @@ func TestReader(t *testing.T) {
 	w.config.BearerToken = "reader"
 	if _, err := w.zones(t).List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("the reader lists objects: %v", err)
+	}
+}
+
+// What was read and has changed since, or is gone, is not put back.
+func TestPutOfWhatHasChanged(t *testing.T) {
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	defer w.end()
+	kind := batchv1.SchemeGroupVersion.WithKind("Job")
+	job := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job"}}
+	job.SetName("a")
+	job.SetNamespace("physics")
+	if err := w.server.Put(kind, job); err != nil {
+		t.Fatal(err)
+	}
+	read, later := job.DeepCopy(), job.DeepCopy()
+	later.SetAnnotations(map[string]string{v1alpha1.AnnotationRunNow: "true"})
+	if err := w.server.Put(kind, later); err != nil {
+		t.Fatal(err)
+	}
+	read.SetAnnotations(map[string]string{v1alpha1.AnnotationRunsOn: "slurm/1"})
+	if err := w.server.Put(kind, read); err == nil {
+		t.Error("it replaces what was put since it was read")
+	}
+	if err := w.server.Drop(kind, "physics", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.server.Put(kind, later); err == nil {
+		t.Error("it comes back after it was deleted")
 	}
 }

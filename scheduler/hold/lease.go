@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -14,7 +15,8 @@ const LeaseName = "kubenergy-hold"
 // campaign competes for the Lease until ctx ends. Losing it ends the early releases only, so the process goes on and
 // competes again.
 func (l *Loop) campaign(ctx context.Context) {
-	kube.Lead(ctx, l.client, l.namespace, LeaseName, l.identity, func(term context.Context) {
+	const renew = 5 * time.Second // a renewal costs 1 ms of CPU, more than all else that an idle loop does in that time
+	kube.Lead(ctx, l.client, l.namespace, LeaseName, l.identity, renew, func(term context.Context) {
 		klog.FromContext(ctx).Info("Keeping windows from now on", "lease", klog.KRef(l.namespace, LeaseName),
 			"identity", l.identity)
 		l.post(l.lead)

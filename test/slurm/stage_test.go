@@ -150,7 +150,7 @@ MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
-SchedulerParameters=sched_interval=6,bf_interval=3,bf_resolution=6
+SchedulerParameters=sched_interval=6,bf_interval=3,bf_resolution=6,batch_sched_delay=0
 PriorityType=priority/multifactor
 PriorityFlags=ACCRUE_ALWAYS
 AccountingStorageType=accounting_storage/slurmdbd
