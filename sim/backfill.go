@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -16,9 +17,10 @@ import (
 // get, if all run until their time limits. The strategy says which of the nodes with room a job gets.
 type backfill struct {
 	every   int64
+	epilog  int64
 	ticking bool            // the next interval's event is to come
 	jobs    []int32         // that may start and have no room yet, in order of submission
-	ends    map[int32]int64 // of what runs: when its time limit ends
+	ends    map[int32]int64 // of what runs: when its time limit ends; of what has ended: when its epilog does
 	held    map[int32]event // by job: the event at which it is asked next
 	pushed  map[int32]event // by job: the event that was pushed last
 	room    sched.Room      // of all nodes together, with what runs and what is held: jobs that may wait go by it
@@ -33,7 +35,7 @@ func newBackfill(s *Scenario) *backfill {
 		return nil
 	}
 	b := &backfill{
-		every: int64(s.Queue.Backfill), ends: map[int32]int64{}, held: map[int32]event{}, pushed: map[int32]event{},
+		every: int64(s.Queue.Backfill), epilog: int64(s.Queue.Epilog), ends: map[int32]int64{}, held: map[int32]event{}, pushed: map[int32]event{},
 	}
 	for i := range s.Nodes {
 		b.room.MilliCPU += s.Nodes[i].Capacity.MilliCPU
@@ -85,11 +87,14 @@ func (e *engine) begins(job int, j *sched.Job, now time.Time) {
 	}
 }
 
-// stops notes that a job does not run now, nor is to.
-func (b *backfill) stops(job int) {
-	if b != nil {
+// ends notes that a job runs no more. Its cores are free after the epilog.
+func (e *engine) ends(job int, now time.Time) {
+	if b := e.backfill; b != nil {
 		b.room.Drop(int64(job))
-		delete(b.ends, int32(job))
+		b.ends[int32(job)] = e.since(now) + b.epilog
+		if b.epilog > 0 {
+			e.events.push(event{at: b.ends[int32(job)], kind: power})
+		}
 	}
 }
 
@@ -99,13 +104,14 @@ func limit(j *sched.Job) time.Duration { return max(j.TimeLimit, j.Duration) }
 // serve puts what is new at an instant into the queue, and starts what may start.
 func (e *engine) serve(ctx context.Context, now time.Time, at int64, ticked bool) error {
 	b := e.backfill
+	vacant := b.vacant(at)
 	for asked := true; asked; {
 		for _, ev := range e.fresh {
 			if err := e.lineUp(now, ev); err != nil {
 				return err
 			}
 		}
-		if ticked || len(e.fresh) > 0 || len(e.freed) > 0 {
+		if ticked || len(e.fresh) > 0 || vacant {
 			if err := e.startInOrder(ctx, now, at, ticked); err != nil {
 				return err
 			}
@@ -117,6 +123,13 @@ func (e *engine) serve(ctx context.Context, now time.Time, at int64, ticked bool
 		e.events.push(event{at: (at/b.every + 1) * b.every, kind: tick})
 	}
 	return nil
+}
+
+// vacant forgets the jobs whose cores have become free, and reports whether there are any.
+func (b *backfill) vacant(at int64) bool {
+	n := len(b.ends)
+	maps.DeleteFunc(b.ends, func(_ int32, end int64) bool { return end <= at })
+	return len(b.ends) < n
 }
 
 // queued returns how many cores are waited for by jobs that do not ask to wait.
@@ -158,7 +171,7 @@ func (e *engine) lineUp(now time.Time, ev event) error {
 		return e.hold(now, job, d, final)
 	}
 	e.letGo(now, job)
-	b.stops(job)
+	b.room.Drop(int64(job))
 	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
 		out.Placed.Reason = sched.NoRoom // until there is some
 	}
@@ -248,7 +261,7 @@ func (e *engine) profiles(at int64) []profile {
 			all[i] = all[i].less(e.scenario.Nodes[i].Capacity, at, boots)
 		}
 	}
-	for job, end := range e.backfill.ends {
+	for job, end := range e.backfill.ends { // in any order: what is taken adds up
 		all[e.on[job]] = all[e.on[job]].less(e.sized(int(job)).Request, at, end)
 	}
 	return all

@@ -90,6 +90,16 @@ func TestBackfillSharesTheCleanHour(t *testing.T) {
 	}
 }
 
+// The cores of a job are free after its epilog.
+func TestEpilog(t *testing.T) {
+	s := inOrder(t, time.Minute, cores(4, time.Minute, 0), cores(2, time.Minute, 0), cores(4, time.Minute, 0))
+	s.Queue.Epilog = 10 * time.Second
+	want := []string{"j0 0s", "j1 1m10s", "j2 2m20s"}
+	if diff := cmp.Diff(want, starts(run(t, s, "fcfs"))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // What may wait lets others pass while they queue, and takes the room that is left once they do not.
 func TestBackfillLetsOthersPass(t *testing.T) {
 	late := cores(2, time.Hour, 0)

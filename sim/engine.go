@@ -423,7 +423,7 @@ func (e *engine) end(now time.Time, job int) error {
 	if n.Jobs == 0 {
 		e.machines.emptied(i, now)
 	}
-	e.backfill.stops(job)
+	e.ends(job, now)
 	e.use.end(i, job)
 	e.meters.changed(i, n)
 	e.pods.end(i, n, job, now)

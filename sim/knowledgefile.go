@@ -22,6 +22,7 @@ type QueueFile struct {
 	Step    string `json:"step,omitempty"`
 	// Backfill is the interval at which jobs behind one that has no room are started, as Slurm's bf_interval.
 	Backfill string `json:"backfill,omitempty"`
+	Epilog   string `json:"epilog,omitempty"` // how long it takes until the cores of a job that has ended are free
 }
 
 // ForecastFile is what strategies know of the intensity to come: forecasts, each issued from what was known at the
@@ -88,6 +89,9 @@ func (f *File) loadQueue(s *Scenario) (err error) {
 		return err
 	}
 	if s.Queue.Backfill, err = duration(f.Called("queue.backfill"), f.Queue.Backfill, 0); err != nil {
+		return err
+	}
+	if s.Queue.Epilog, err = duration(f.Called("queue.epilog"), f.Queue.Epilog, 0); err != nil {
 		return err
 	}
 	if s.Queue.PerStep > 0 && s.Queue.Step == 0 {

@@ -65,6 +65,8 @@ type QueueRules struct {
 	// Backfill, instead of these three: jobs start in order of submission, and so often also those behind one that has
 	// no room, as Slurm has it; 0: not so
 	Backfill time.Duration
+	// Epilog is how long the cores of a job that has ended are not free yet, with Backfill.
+	Epilog time.Duration
 }
 
 // Outcome is what became of one job.

@@ -45,7 +45,10 @@ func (q *QueueRules) check() (errs []error) {
 	if q.PerStep < 0 {
 		errs = append(errs, fmt.Errorf("queue.perStep is %d: want a number of placements, or 0 for all", q.PerStep))
 	}
-	if q.Backfill < 0 || q.Backfill > 0 && *q != (QueueRules{Backfill: q.Backfill}) {
+	if q.Epilog < 0 || q.Epilog > 0 && q.Backfill == 0 {
+		errs = append(errs, fmt.Errorf("queue.epilog is %v: want 0s or more, and queue.backfill", q.Epilog))
+	}
+	if q.Backfill < 0 || q.Backfill > 0 && *q != (QueueRules{Backfill: q.Backfill, Epilog: q.Epilog}) {
 		errs = append(errs, fmt.Errorf("queue.backfill is %v: want 0s or more, and none of window, perStep and step",
 			q.Backfill))
 	}

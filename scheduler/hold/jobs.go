@@ -223,6 +223,7 @@ func (l *Loop) takeJob(seen *hold) {
 		if !h.told.IsZero() {
 			h.start, h.basis = grid.Earlier(h.told, h.latest), fixed
 		}
+		l.followPods()
 		l.jobs.add(h)
 	}
 	h.HeldJob, h.finishBy, h.alike, h.cron = seen.HeldJob, seen.finishBy, seen.alike, seen.cron

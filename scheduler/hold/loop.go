@@ -77,10 +77,11 @@ type Loop struct {
 
 	mail mailbox // from every other goroutine to that of Run
 
-	podCache  atomic.Pointer[podCache]
-	activator atomic.Pointer[func(map[string]*v1.Pod)]
-	events    atomic.Int64 // written so far: two at one instant need two names
-	starts    sync.Map     // types.UID → *start: of what was released; the goroutine of Run alone changes it
+	podCache   atomic.Pointer[podCache]
+	followPods func() // from now on, if not yet
+	activator  atomic.Pointer[func(map[string]*v1.Pod)]
+	events     atomic.Int64 // written so far: two at one instant need two names
+	starts     sync.Map     // types.UID → *start: of what was released; the goroutine of Run alone changes it
 
 	born  time.Time    // of this process' clock, which is not set
 	beat  atomic.Int64 // when the last turn began, as a duration since then
@@ -109,10 +110,11 @@ func New(c Config) *Loop {
 	limits := newLimits(c.ReleaseRate, c.MaxRamp) // power is power, whatever it is that draws it
 	l := &Loop{
 		client: c.Client, view: c.View, opinion: c.opinion, stuck: c.Stuck, record: c.Record, namespace: c.Namespace,
-		sites:   c.Sites,
-		mail:    mailbox{ready: make(chan struct{}, 1)},
-		lookups: make(chan struct{}, parallelLookups),
-		notes:   make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),
+		sites:      c.Sites,
+		mail:       mailbox{ready: make(chan struct{}, 1)},
+		followPods: func() {},
+		lookups:    make(chan struct{}, parallelLookups),
+		notes:      make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),
 		pendingNotes: map[*hold]struct{}{},
 		jobs:         newQueue(kindJob, newJobPace(), newJobCongestion(), limits),
 		pods:         newQueue(kindPod, newPodPace(), newPodCongestion(), limits),
@@ -179,6 +181,7 @@ func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 	}
 	until, held, first, no := l.gate.ask(pod)
 	if first {
+		l.followPods()
 		l.post(func() { l.sawPod(pod, no) })
 	}
 	return until, held

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -33,11 +34,22 @@ func (c *podCache) get(t *ticket) (pod *v1.Pod, waits bool) {
 	return pod, exists && ok && pod.UID == t.pod.UID && pod.Spec.NodeName == ""
 }
 
-// WatchPods makes the loop follow the pods of the scheduler's informer. The handlers see every pod of the cluster, so
-// they first ask whether a pod matters, without a lock.
+// WatchPods makes the loop follow the pods of the scheduler's informer, from the first hold on: each event of each pod
+// would cost two more wake-ups, and where nothing is held none matters.
 func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
+	l.podCache.Store(&podCache{informer.GetIndexer(), informer.HasSynced})
+	l.followPods = sync.OnceFunc(func() {
+		if err := l.follow(informer); err != nil {
+			klog.Background().Error(err, "Pods cannot be followed")
+		}
+	})
+	return nil
+}
+
+// follow sees every pod of the cluster, so it first asks whether a pod matters, without a lock.
+func (l *Loop) follow(informer cache.SharedIndexInformer) error {
 	log := slog.New(logr.ToSlogHandler(klog.Background()))
-	registration, err := informer.AddEventHandler(kube.Surviving(log, cache.ResourceEventHandlerFuncs{
+	_, err := informer.AddEventHandler(kube.Surviving(log, cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if pod := obj.(*v1.Pod); pod.Spec.NodeName != "" {
 				l.bound(pod)
@@ -62,11 +74,7 @@ func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
 			}
 		},
 	}))
-	if err != nil {
-		return err
-	}
-	l.podCache.Store(&podCache{informer.GetIndexer(), registration.HasSynced})
-	return nil
+	return err
 }
 
 // Started tells that what was released has started or, without room, that it waits for room, where its pods are not

@@ -66,6 +66,7 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 		}
 		return true
 	})
+	time.Sleep(100 * time.Millisecond) // a pod is seen bound a moment before its cycle ends
 	asked := time.Now()
 	if err := s.Stop(time.Minute); err != nil {
 		t.Error(err)
