@@ -35,7 +35,8 @@ func newBackfill(s *Scenario) *backfill {
 		return nil
 	}
 	b := &backfill{
-		every: int64(s.Queue.Backfill), epilog: int64(s.Queue.Epilog), ends: map[int32]int64{}, held: map[int32]event{}, pushed: map[int32]event{},
+		every: int64(s.Queue.Backfill), epilog: int64(s.Queue.Epilog),
+		ends: map[int32]int64{}, held: map[int32]event{}, pushed: map[int32]event{},
 	}
 	for i := range s.Nodes {
 		b.room.MilliCPU += s.Nodes[i].Capacity.MilliCPU
