@@ -2,8 +2,8 @@ package place
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -24,13 +24,14 @@ import (
 type batching struct {
 	planner    *batch.Planner
 	strategies map[string]batch.Strategy // that plan, by name
+	follow     func()                    // the pods, from now on, if not yet: where nothing is planned none matters
 }
 
 func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]batch.Strategy,
 	handle fwk.Handle,
-) (*batching, error) {
+) *batching {
 	if e.args.Batch.MostPods == 0 {
-		return nil, nil
+		return nil
 	}
 	b := &batching{strategies: strategies}
 	b.planner = batch.New(batch.Config{
@@ -39,11 +40,16 @@ func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]
 		Held: func(pod *v1.Pod) bool { return d.Gate != nil && d.Gate.Holds(pod.UID) },
 	})
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
-	if _, err := pods.AddEventHandler(kube.Surviving(d.Log, e.podHandler(b, handle.ProfileName()))); err != nil {
-		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
+	b.follow = sync.OnceFunc(func() {
+		if _, err := pods.AddEventHandler(kube.Surviving(d.Log, e.podHandler(b, handle.ProfileName()))); err != nil {
+			d.Log.ErrorContext(ctx, "pods cannot be followed: nothing is planned", "error", err)
+		}
+	})
+	if strategies[e.args.Strategy] != nil {
+		b.follow()
 	}
 	d.Go(ctx, "batch plans of "+handle.ProfileName(), b.planner.Run)
-	return b, nil
+	return b
 }
 
 // podHandler keeps the planner's pods: those of the profile that are in the queue, or would be if they were not held.
@@ -120,7 +126,13 @@ func followed(state fwk.CycleState) *following {
 }
 
 // plans reports whether pods of a where are planned together.
-func (b *batching) plans(where string) bool { return b != nil && b.strategies[where] != nil }
+func (b *batching) plans(where string) bool {
+	plans := b != nil && b.strategies[where] != nil
+	if plans {
+		b.follow()
+	}
+	return plans
+}
 
 // narrowToPlan takes the turn of a pod. It returns the nodes that the cycle is narrowed to, nil if it is not.
 func (e *Energy) narrowToPlan(state fwk.CycleState, r *request, pod *v1.Pod,

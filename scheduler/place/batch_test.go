@@ -53,6 +53,7 @@ func newBatched(t *testing.T, nodes int) *batched {
 		t.Fatal(err)
 	}
 	e.batch = &batching{
+		follow:     func() {},
 		strategies: map[string]batch.Strategy{"ecsched-dp": rounds},
 		planner: batch.New(batch.Config{
 			Limits: limits, Profile: t.Name(), View: e.view, Read: e.readBatch, Log: slog.New(slog.DiscardHandler),

@@ -130,8 +130,8 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	e.sleepers = &sleepers{handle, d.Clock, lru.New(memorable)}
 	e.retries = d.newRetries(klog.FromContext(ctx), handle, &common.again)
 	e.shortlists = newShortlists(args.Shortlist, handle)
-	e.batch, err = d.newBatching(ctx, e, planners, handle)
-	return e, err
+	e.batch = d.newBatching(ctx, e, planners, handle)
+	return e, nil
 }
 
 // policy is that of the profile, for pods of some weights.
