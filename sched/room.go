@@ -40,21 +40,24 @@ const (
 	rushOver = 7 * 24 * time.Hour // what was before fades
 )
 
+// Rushed reports whether the queue was one that matters.
+func (q *Queue) Rushed() bool { return q.Share > rush }
+
 // until returns the queue as it is at an instant.
-func (q Queue) until(now time.Time, cores int64) Queue {
+func (q Queue) until(now time.Time, cores int64) *Queue {
 	if passed := now.Sub(q.At); !q.At.IsZero() && passed > 0 {
 		q.Over = min(q.Over+passed, rushOver)
 		waited := min(float64(q.MilliCPU)/float64(max(cores, 1)), 1)
 		q.Share += (waited - q.Share) * min(float64(passed)/float64(q.Over), 1)
 	}
 	q.At = now
-	return q
+	return &q
 }
 
 // Waits notes how many cores jobs wait for, from now on, that do not ask to wait. It reports whether none do any more.
 func (r *Room) Waits(milliCPU int64, now time.Time) (ended bool) {
 	ended = r.Queue.MilliCPU > 0 && milliCPU == 0
-	r.Queue = r.Queue.until(now, r.MilliCPU)
+	r.Queue = *r.Queue.until(now, r.MilliCPU)
 	r.Queue.MilliCPU = milliCPU
 	return ended
 }
@@ -89,7 +92,7 @@ func (r *Room) Openings(id int64, j *Job, now time.Time) []Window {
 	case r.Queue.MilliCPU > 0:
 		// What may wait gets its turn by the time of its submission. The last quarter is left for what runs to end.
 		return []Window{{now, grid.Later(now, latest.Add(-latest.Sub(j.Submitted)/4))}}
-	case r.Queue.until(now, r.MilliCPU).Share > rush:
+	case r.Queue.until(now, r.MilliCPU).Rushed():
 		return []Window{{now, now}}
 	}
 	open := r.free(id, j, now, latest)

@@ -51,6 +51,7 @@ type Held struct {
 	Submitted, Begin, Latest time.Time
 	Reason                   string
 	Request                  sched.Resources
+	Duration                 time.Duration // as far as that is known
 }
 
 // Driver gives BeginTimes. Make it with [New].
@@ -63,6 +64,7 @@ type Driver struct {
 	sleepers map[string]*sleeper
 	room     room
 	beside   time.Duration // of the last look, what Seen took
+	answered bool          // Slurm has, since the start
 }
 
 // New returns a driver that has not looked yet.
@@ -138,6 +140,10 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 	l, err := d.see(ctx)
 	if err != nil {
 		return err
+	}
+	if !d.answered {
+		d.answered = true
+		d.o.Log.Info("Slurm answers", "version", d.o.Client.Version(), "nodes", len(l.nodes), "jobs", len(l.jobs))
 	}
 	d.memory.keepQueues(d.room)
 	for _, j := range l.waiting {
@@ -309,7 +315,7 @@ func (l *look) settle(j *Job, e *entry) (state string) {
 	}
 	if why := l.untouched(j, e); why != "" {
 		if why == isTheirs || why == isReleased {
-			l.finish(j, e, why)
+			l.finish(j, e, why, "")
 		}
 		return why
 	}
@@ -336,7 +342,12 @@ func (l *look) plan(j *Job, e *entry, job sched.Job, s policy.Settings) (state s
 			l.give(j, e, q, &d, &s)
 		}
 	case !stands || !blind(d.Reason.Kind): // signals that vanish leave the plan as it is
-		return l.let(j, e, isReleased, d.Reason.String())
+		why := d.Reason.String()
+		if q := l.room.of(j.partition()).Queue; q.Rushed() && len(job.Openings) > 0 {
+			why = fmt.Sprintf("others have waited for room: for %.0f %% of the CPUs in the mean of the last %v",
+				100*q.Share, q.Over.Round(time.Minute))
+		}
+		return l.let(j, e, isReleased, why)
 	}
 	l.hold(j, e, &job)
 	return isHeld
@@ -413,18 +424,20 @@ func (l *look) let(j *Job, e *entry, state, why string) string {
 		}
 		return state
 	}
-	l.set(j, e, l.now, why, func() { l.finish(j, e, isReleased) })
+	l.set(j, e, l.now, why, func() { l.finish(j, e, isReleased, why) })
 	return state
 }
 
 // finish leaves a job alone from now on.
-func (l *look) finish(j *Job, e *entry, why string) {
-	if e.Final = why; e.Ours != 0 {
+func (l *look) finish(j *Job, e *entry, state, why string) {
+	if e.Final = state; e.Ours != 0 {
 		_, s, _ := l.question(j)
-		l.o.Record(l.record(j, "release", s.Strategy(), "Released", l.now), nil)
+		r := l.record(j, "release", s.Strategy(), "Released", l.now)
+		r.Message = why
+		l.o.Record(r, nil)
 	}
 	l.memory.keep(j, e)
-	if why == isTheirs {
+	if state == isTheirs {
 		l.o.Log.Info("left to its user", "job", j.name(), "account", j.Account, "begin", j.Eligible.time())
 	}
 }
@@ -445,5 +458,6 @@ func (l *look) hold(j *Job, e *entry, job *sched.Job) {
 	l.held = append(l.held, Held{
 		Namespace: namespaceOf(j.Account), Name: j.name(), User: j.User, Marks: marksOf(j.Comment),
 		Submitted: job.Submitted, Begin: begin, Latest: job.LatestStart(), Reason: e.Reason, Request: job.Request,
+		Duration: job.Duration,
 	})
 }

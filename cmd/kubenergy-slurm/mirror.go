@@ -53,6 +53,9 @@ func jobOf(h *slurm.Held) *batchv1.Job {
 	annotations := maps.Clone(h.Marks)
 	annotations[v1alpha1.AnnotationHeldUntil] = h.Begin.UTC().Format(time.RFC3339)
 	annotations[v1alpha1.AnnotationHeldReason] = h.Reason
+	if annotations[v1alpha1.AnnotationExpectedDuration] == "" {
+		annotations[v1alpha1.AnnotationExpectedDuration] = h.Duration.String() // or --time, if that is less
+	}
 	annotations[v1alpha1.AnnotationLatestStart] = h.Latest.UTC().Format(time.RFC3339)
 	requests := v1.ResourceList{
 		v1.ResourceCPU:    *resource.NewMilliQuantity(h.Request.MilliCPU, resource.DecimalSI),

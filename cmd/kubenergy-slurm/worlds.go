@@ -155,8 +155,20 @@ func (s *sight) follow(ctx context.Context, job *batchv1.Job, at place, is slurm
 		return s.account.SetHold(ctx, idOf(at.id), true)
 	case next != "":
 		return s.note(job, at, "") // it runs, or may
+	case is == slurm.Waiting && job.Annotations[v1alpha1.AnnotationRunNow] == "true":
+		return s.startNow(ctx, idOf(at.id))
 	case s.moving && (is == slurm.Waiting || at.world == server.Kubernetes && is == slurm.OnHold):
 		return s.reconsider(ctx, job, at)
+	}
+	return nil
+}
+
+// startNow has a job of Slurm wait no longer that run-now was asked for under its name here.
+func (s *sight) startNow(ctx context.Context, id int64) error {
+	for i := range s.jobs {
+		if j := &s.jobs[i]; int64(j.ID) == id && int64(j.Eligible) > s.now().Unix() {
+			return s.account.SetBegin(ctx, id, s.now())
+		}
 	}
 	return nil
 }

@@ -47,6 +47,7 @@ type slurmJob struct {
 	Name  string `json:"name"`
 	State string `json:"job_state"`
 	Why   string `json:"state_reason"`
+	Begin int64  `json:"eligible_time,omitempty"`
 }
 
 func (c *ctld) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -69,17 +70,22 @@ func (c *ctld) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "wants a script, held", http.StatusBadRequest)
 			return
 		}
-		c.jobs = append(c.jobs, &slurmJob{len(c.jobs) + 1, body.Job.Name, "PENDING", "JobHeldUser"})
+		c.jobs = append(c.jobs, &slurmJob{ID: len(c.jobs) + 1, Name: body.Job.Name, State: "PENDING", Why: "JobHeldUser"})
 		fmt.Fprintf(w, `{"job_id": %d}`, len(c.jobs))
 		return
 	default:
 		_, _ = fmt.Sscanf(path, "job/%d", &id)
 		j := c.jobs[id-1]
-		var body struct{ Hold *bool }
+		var body struct {
+			Hold  *bool
+			Begin *struct{ Number int64 } `json:"begin_time"`
+		}
 		_ = json.NewDecoder(r.Body).Decode(&body)
 		switch {
 		case r.Method == http.MethodDelete && j.State == "PENDING":
 			j.State = "CANCELLED"
+		case body.Begin != nil:
+			j.Begin = body.Begin.Number
 		case j.State == "PENDING" && body.Hold != nil && *body.Hold:
 			j.Why = "JobHeldUser"
 		case j.State == "PENDING" && body.Hold != nil:
@@ -567,6 +573,21 @@ func TestClusterIsAway(t *testing.T) {
 	w.sees()
 	if asked != 1 || w.said == nil || strings.Count(w.said.Error(), "job ") != 1 {
 		t.Errorf("it was asked %d times, and it is said: %v", asked, w.said)
+	}
+}
+
+// A job that waits for its BeginTime starts when run-now is asked for under its name here.
+func TestRunNowByItsName(t *testing.T) {
+	w := toWorld(t, "slurm")
+	w.ctld.jobs[0].Begin = w.now.Add(5 * time.Hour).Unix()
+	o := w.store.Object(kindJob, "physics", "a").DeepCopy()
+	o.SetAnnotations(map[string]string{v1alpha1.AnnotationRunsOn: "slurm/1", v1alpha1.AnnotationRunNow: "true"})
+	if err := w.store.Put(kindJob, o); err != nil {
+		t.Fatal(err)
+	}
+	w.sees()
+	if begin := w.ctld.jobs[0].Begin; begin > w.now.Unix() {
+		t.Errorf("it begins at %d, and it is %d", begin, w.now.Unix())
 	}
 }
 

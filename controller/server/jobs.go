@@ -231,7 +231,7 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	if s.Worlds {
 		expected.tell("it is sent where it costs least within seconds: its annotation " + v1alpha1.AnnotationRunsOn)
 	}
-	if !settings.Enforced() {
+	if settings.Mode != v1alpha1.ModeEnforce {
 		expected.tell("the namespace is in mode " + string(settings.Mode) + ": decisions are not carried out there")
 	}
 	if decision := view.Decide(now, wanted, settings); decision.Held(now) {

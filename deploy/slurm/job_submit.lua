@@ -47,6 +47,9 @@ local KEYS = {
 local function read(comment)
    local words = (" " .. comment):match("%skubenergy:(%S+)")
    if words == nil then
+      if comment:lower():find("kubenergy:", 1, true) then
+         return nil, {"nothing that is read follows it in the comment: write kubenergy:allowed-delay=6h, in one word"}
+      end
       return nil, {}
    end
    local asked, wrong = {}, {}
