@@ -155,6 +155,13 @@ func (s *sight) follow(ctx context.Context, job *batchv1.Job, at place, is slurm
 		return s.account.SetHold(ctx, idOf(at.id), true)
 	case next != "":
 		return s.note(job, at, "") // it runs, or may
+	}
+	return s.waits(ctx, job, at, is)
+}
+
+// waits does what there is to do about a job while it waits.
+func (s *sight) waits(ctx context.Context, job *batchv1.Job, at place, is slurm.State) error {
+	switch {
 	case is == slurm.Waiting && job.Annotations[v1alpha1.AnnotationRunNow] == "true":
 		return s.startNow(ctx, idOf(at.id))
 	case s.moving && (is == slurm.Waiting || at.world == server.Kubernetes && is == slurm.OnHold):
