@@ -42,8 +42,8 @@ func (e *explainer) read(ctx context.Context, kind, namespace, name string) (*su
 	case err != nil && kind == kindNamespace:
 		return nil, fmt.Errorf("reading namespace %s: %s", name, because(err))
 	case apierrors.IsNotFound(err) && kind == kindJob && strings.HasPrefix(name, "slurm-"):
-		return nil, fmt.Errorf("Job %s/%s does not wait: kubenergy decisions -n %s has what was decided, and the log of "+
-			"kubenergy-slurm why a job was not put off", namespace, name, namespace)
+		return nil, fmt.Errorf("job %s/%s does not wait: kubenergy decisions -n %s has what was decided, and the log "+
+			"of kubenergy-slurm why a job was not put off", namespace, name, namespace)
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s/%s: %s", titles[kind], namespace, name, because(err))
 	}
