@@ -280,6 +280,13 @@ func (w *twoWorlds) sees() {
 	}
 }
 
+// locked does something while Slurm is not asked.
+func (w *twoWorlds) locked(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
 func (w *twoWorlds) where(name string) string {
 	o := w.store.Object(kindJob, "physics", name)
 	if o == nil {
@@ -505,7 +512,7 @@ func TestRanBeforeItWasCancelled(t *testing.T) {
 	for range 2 {
 		w.sees() // it is held, and cancelled
 	}
-	w.ctld.jobs[0].State = "COMPLETED"
+	w.locked(func() { w.ctld.jobs[0].State = "COMPLETED" })
 	for range 3 {
 		w.sees()
 	}
@@ -520,15 +527,19 @@ func TestSubmittedAndLetGo(t *testing.T) {
 	w := newWorlds(t)
 	w.price(10)
 	w.submit("a", "any", 1)
-	w.calls, w.done = 2, true // ping, and submit
+	w.locked(func() { w.calls, w.done = 2, true }) // ping, and submit
 	w.sees()
-	w.ctld.jobs[0].Why = "None"
-	w.ctld.start()
-	w.calls = -1
+	w.locked(func() {
+		w.ctld.jobs[0].Why = "None"
+		w.ctld.start()
+		w.calls = -1
+	})
 	w.restart()
 	for range 3 {
 		w.sees()
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if len(w.ctld.jobs) != 1 || w.where("a") != "slurm/1" {
 		t.Errorf("%d jobs, and it stands at %q", len(w.ctld.jobs), w.where("a"))
 	}
@@ -545,13 +556,17 @@ func TestClusterIsNotKnown(t *testing.T) {
 	w = toWorld(t, "slurm")
 	w.price(0.1)
 	w.sees() // it is held
-	if w.ctld.jobs[0].Why != "JobHeldUser" {
-		t.Fatalf("it is %+v", w.ctld.jobs[0])
-	}
+	w.locked(func() {
+		if w.ctld.jobs[0].Why != "JobHeldUser" {
+			t.Fatalf("it is %+v", w.ctld.jobs[0])
+		}
+	})
 	w.worlds.cluster = nil
 	for range 3 {
 		w.sees()
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.ctld.jobs[0].Why != "None" || w.where("a") != "slurm/1" {
 		t.Errorf("it is %+v, and stands at %q", w.ctld.jobs[0], w.where("a"))
 	}
@@ -579,13 +594,15 @@ func TestClusterIsAway(t *testing.T) {
 // A job that waits for its BeginTime starts when run-now is asked for under its name here.
 func TestRunNowByItsName(t *testing.T) {
 	w := toWorld(t, "slurm")
-	w.ctld.jobs[0].Begin = w.now.Add(5 * time.Hour).Unix()
+	w.locked(func() { w.ctld.jobs[0].Begin = w.now.Add(5 * time.Hour).Unix() })
 	o := w.store.Object(kindJob, "physics", "a").DeepCopy()
 	o.SetAnnotations(map[string]string{v1alpha1.AnnotationRunsOn: "slurm/1", v1alpha1.AnnotationRunNow: "true"})
 	if err := w.store.Put(kindJob, o); err != nil {
 		t.Fatal(err)
 	}
 	w.sees()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if begin := w.ctld.jobs[0].Begin; begin > w.now.Unix() {
 		t.Errorf("it begins at %d, and it is %d", begin, w.now.Unix())
 	}
