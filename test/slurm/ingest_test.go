@@ -65,7 +65,8 @@ func TestIngest(t *testing.T) {
 		}
 	})
 	kit.Eventually(t, time.Minute, "it has run", func() bool {
-		text, _ := s.output("sacct", "-a", "-X", "-n", "-P", "-o", "JobName%60,User,Account,State,ReqCPUS")
+		text, _ := s.output("sacct", "-a", "-X", "-n", "-P", "-S", "now-1days", "-o",
+			"JobName%60,User,Account,State,ReqCPUS") // without -S, those since midnight
 		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, "kubenergy-") && strings.Contains(line, submitter+"|team|COMPLETED|2") {
 				return true
@@ -77,10 +78,10 @@ func TestIngest(t *testing.T) {
 		t.Fatalf("%d %s", status, said)
 	}
 	kit.Eventually(t, 6*time.Minute, "one that may wait has run", func() bool {
-		text, _ := s.output("sacct", "-a", "-X", "-n", "-P", "-o", "JobName%60,State")
+		text, _ := s.output("sacct", "-S", "now-1days", "-a", "-X", "-n", "-P", "-o", "JobName%60,State")
 		return strings.Count(text, "kubenergy-") == 2 && strings.Count(text, "COMPLETED") == 2
 	}, p)
-	text := s.run("sacct", "-a", "-X", "-n", "-P", "-o", "JobName%60,State")
+	text := s.run("sacct", "-S", "now-1days", "-a", "-X", "-n", "-P", "-o", "JobName%60,State")
 	if n := strings.Count(text, "\n"); n != 2 {
 		t.Errorf("%d jobs have run:\n%s", n, text)
 	}
