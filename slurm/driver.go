@@ -137,6 +137,7 @@ func (d *Driver) tell(about string, err error) {
 // Look asks Slurm what waits, and gives BeginTimes. An error says why nothing was done, or not all.
 func (d *Driver) Look(ctx context.Context) (err error) {
 	defer func() { d.metrics.looked(err, d.o.Client.Version()) }()
+	d.beside = 0
 	l, err := d.see(ctx)
 	if err != nil {
 		return err
