@@ -128,7 +128,8 @@ const (
 	AnnotationLatestStart = Prefix + "latest-start"
 	// RFC 3339 time: when it was released; what has it is never held again
 	AnnotationReleasedAt = Prefix + "released-at"
-	// name of a user: for whom `POST /ingest` created the Job; `kubenergy-slurm/UID`: which of its jobs it is
+	// name of a user, who called `POST /ingest`; or `kubenergy-slurm/UID`: kubenergy-slurm created the Job for its own
+	// job of that UID
 	AnnotationSubmittedBy = Prefix + "submitted-by"
 	// `kubernetes`, `slurm` or `any`: where a Job that `POST /ingest` created may run, with kubenergy-slurm
 	AnnotationBackend = Prefix + "backend"

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/controller/server"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/slurm"
+)
+
+// choice is what a job costs in each world, by its strategy, on the node that is best for it there.
+type choice struct {
+	best string             // world; "": there is no node for it
+	cost map[string]float64 // where a world has no room, as if its nodes were empty
+	room bool               // there is room for it now
+}
+
+// choose chooses by the job's strategy between the nodes of both worlds, at the time at which the job is to start.
+func (s *sight) choose(ctx context.Context, job *batchv1.Job) (c choice, err error) {
+	submitted := job.DeepCopy()
+	work, err := policy.ReadJob(submitted)
+	if err != nil {
+		return c, err
+	}
+	all, err := s.machines(ctx)
+	if err != nil {
+		return c, err
+	}
+	view, now := s.view(), s.now()
+	wanted, settings := view.Settle(&work)
+	if d := view.Decide(now, wanted, settings); d.Held(now) {
+		now = d.Window.Start
+	}
+	pod := &v1.Pod{Spec: job.Spec.Template.Spec}
+	wanted.Request = policy.PodRequest(pod)
+	p := &kube.Placement{Now: now, View: view, Pod: pod, Job: &wanted, Settings: &settings}
+	only := backend(job)
+	c.cost = map[string]float64{}
+	for _, room := range []bool{true, false} {
+		var fits []*sched.Node
+		where := map[*sched.Node]string{}
+		for i := range all {
+			m := &all[i]
+			load := &m.load
+			if !room {
+				load = &kube.Load{}
+			}
+			node, _ := p.Consider(&m.node, load)
+			if node != nil && (only == server.AnyBackend || only == m.world) && mayRun(job, m.world, only) {
+				fits, where[node] = append(fits, node), m.world
+			}
+		}
+		ranked, _ := p.Rank(fits)
+		for _, r := range ranked {
+			world := where[r.Node]
+			if _, known := c.cost[world]; !known {
+				c.cost[world] = r.Cost
+			}
+			if c.best == "" {
+				c.best, c.room = world, room
+			}
+		}
+	}
+	return c, nil
+}
+
+// mayRun reports whether a job can run in a world: Slurm wants a command, and is sent no images unless it is named.
+func mayRun(job *batchv1.Job, world, only string) bool {
+	c := &job.Spec.Template.Spec.Containers[0]
+	return world == server.Kubernetes || len(c.Command) > 0 && (only == server.Slurm || c.Image == server.JobImage)
+}
+
+// machines returns the nodes of both worlds. Where work waits for room in Slurm, its nodes have none.
+func (s *sight) machines(ctx context.Context) ([]machine, error) {
+	if s.known != nil || s.away != nil {
+		return s.known, s.away
+	}
+	full, known := false, []machine(nil)
+	for i := range s.jobs {
+		full = full || s.jobs[i].LacksRoom()
+	}
+	for i := range s.nodes {
+		if n := &s.nodes[i]; n.Usable() {
+			known = append(known, ofSlurm(n, full))
+		}
+	}
+	if s.cluster == nil {
+		s.known = known
+		return known, nil
+	}
+	nodes, err := s.cluster.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err := s.reach(err); err != nil {
+		return nil, err
+	}
+	pods, err := s.cluster.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err := s.reach(err); err != nil {
+		return nil, err
+	}
+	index := map[string]int{}
+	for _, n := range nodes.Items {
+		index[n.Name] = len(known)
+		known = append(known, machine{world: server.Kubernetes, node: n})
+	}
+	for i := range pods.Items {
+		if k, ok := index[pods.Items[i].Spec.NodeName]; ok {
+			known[k].load.Add(&pods.Items[i])
+		}
+	}
+	s.known = known
+	return known, nil
+}
+
+// ofSlurm returns a node of Slurm.
+func ofSlurm(n *slurm.Node, full bool) machine {
+	all, free := n.Resources()
+	m := machine{world: server.Slurm, node: asNode(n), load: kube.Load{Requested: all.Sub(free), Jobs: n.Busy()}}
+	m.node.Status.Allocatable = v1.ResourceList{
+		v1.ResourceCPU:    *resource.NewMilliQuantity(all.MilliCPU, resource.DecimalSI),
+		v1.ResourceMemory: *resource.NewQuantity(all.Memory, resource.BinarySI),
+	}
+	if all.GPU > 0 {
+		m.node.Status.Allocatable[policy.NvidiaGPU] = *resource.NewQuantity(all.GPU, resource.DecimalSI)
+	}
+	if full {
+		m.load.Requested = all
+	}
+	return m
+}
