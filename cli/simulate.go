@@ -197,19 +197,21 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 	began := time.Now()
 	same := slices.DeleteFunc(slices.Clone(results), func(r *sim.Result) bool { return r.Scenario != s })
 	spent := func() float64 { return float64(time.Since(began)) / float64(f.best) }
-	best, err := oracle.Best(ctx, s, same, f.seed, spent)
+	best, foreseen, err := oracle.Best(ctx, s, same, f.seed, spent)
 	if err != nil {
 		return nil, err
 	}
 	note := &results[0].Scenario.Notes // which the report shows
+	sleeping := fmt.Sprintf("Were machines asleep whenever they are empty, and awake in time, the best found would "+
+		"emit %s kg.", report.Significant(foreseen.Carbon.Kg()))
 	least, asleep, err := oracle.Bound(s, rounds)
 	if err != nil {
-		*note = append(*note, "How little is possible is not known: "+err.Error()+".")
+		*note = append(*note, sleeping, "How little is possible is not known: "+err.Error()+".")
 	} else {
-		*note = append(*note, fmt.Sprintf("No schedule that runs each job in one piece emits less than %s kg; the "+
-			"best found is %.1f %% of the way from machines that sleep, %s kg, above that.",
+		*note = append(*note, sleeping, fmt.Sprintf("No schedule that runs each job in one piece emits less than %s "+
+			"kg; that one is %.1f %% of the way from machines that sleep, %s kg, above that.",
 			report.Significant(least.Kg()),
-			100*float64(best.Carbon-least)/float64(least-asleep), report.Significant(asleep.Kg())))
+			100*float64(foreseen.Carbon-least)/float64(least-asleep), report.Significant(asleep.Kg())))
 	}
 	results = append(results, best)
 	_, err = sim.Align(results...)

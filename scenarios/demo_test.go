@@ -45,22 +45,26 @@ func TestDemoInputIsCurrent(t *testing.T) {
 	}
 }
 
-// intensity is seven days of an invented grid: a base of 380 g, a solar valley around 13:00 that clouds vary from day
-// to day, and an evening peak at 19:30.
-func intensity() []byte {
-	clouds := []float64{1, 0.7, 0.9, 0.4, 1, 0.8, 0.6}
-	bell := func(hour, centre, width float64) float64 {
+// clouds vary the sun from day to day.
+var clouds = []float64{1, 0.7, 0.9, 0.4, 1, 0.8, 0.6}
+
+// intensityAt is that of an invented grid: a base of 380 g, a solar valley around 13:00, and an evening peak at 19:30.
+func intensityAt(hour, sun float64) float64 {
+	bell := func(centre, width float64) float64 {
 		x := (hour - centre) / width
 		return math.Exp(-x * x / 2)
 	}
+	return 380 - 230*sun*bell(13, 2.6) + 90*bell(19.5, 1.8) - 40*bell(3, 2.5)
+}
+
+// intensity is seven days of it.
+func intensity() []byte {
 	var b bytes.Buffer
 	b.WriteString("datetime_utc,zone,ci_lifecycle_g_per_kwh,estimated\n")
 	for day, sun := range clouds {
 		for hour := range 24 {
-			h := float64(hour) + 0.5
-			g := 380 - 230*sun*bell(h, 13, 2.6) + 90*bell(h, 19.5, 1.8) - 40*bell(h, 3, 2.5)
 			at := midnight.AddDate(0, 0, day).Add(time.Duration(hour) * time.Hour)
-			fmt.Fprintf(&b, "%s,SYNTHETIC,%.1f,1\n", at.Format("2006-01-02T15:04Z"), g)
+			fmt.Fprintf(&b, "%s,SYNTHETIC,%.1f,1\n", at.Format("2006-01-02T15:04Z"), intensityAt(float64(hour)+0.5, sun))
 		}
 	}
 	return b.Bytes()

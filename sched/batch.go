@@ -51,7 +51,10 @@ type Optimality struct {
 
 // Batches reports whether g is to be given the whole queue with all nodes at once: its decision on one job depends on
 // the others.
-func (g *Greedy) Batches() bool { return g.match != nil || g.order != nil }
+func (g *Greedy) Batches() bool { return g.match != nil || g.order != nil || g.when.together }
+
+// CountsAll reports whether g is to be given nodes without room as well: it plans what runs there later.
+func (g *Greedy) CountsAll() bool { return g.when.together }
 
 // Alone returns the strategy that decides on a job by itself as g does, at the same cost, and matches no queue.
 func (g *Greedy) Alone() *Greedy {
@@ -70,7 +73,7 @@ func (g *Greedy) Alone() *Greedy {
 // job by job at the same cost, on what is left of the nodes, by strategies that match a whole queue, unless its jobs
 // have too little in common for that to be fast; others leave it without an opinion.
 func (g *Greedy) PlanWithin(s *Snapshot, stop func() bool) (Plan, Optimality) {
-	if g.match == nil {
+	if g.match == nil && !g.together(s) {
 		return g.planInOrder(s, stop)
 	}
 	b := newBatch(s, g.cost, stop)
@@ -80,9 +83,13 @@ func (g *Greedy) PlanWithin(s *Snapshot, stop func() bool) (Plan, Optimality) {
 
 // planBatch asks every job when it may start, and matches those that may start now.
 func (g *Greedy) planBatch(s *Snapshot, b *batch) {
+	when := g.when
+	if g.together(s) {
+		when = rule{start: startNow, holds: true} // unless a budget is used up
+	}
 	for _, i := range s.inOrder(nil) {
 		job := &s.Queue[i]
-		window, reason, again := g.when.ask(s, job)
+		window, reason, again := when.ask(s, job)
 		if g.chooses(job) { // which it does when the job runs, on its least number
 			window, reason, again, _ = g.scaled(s, job)
 		}
@@ -91,10 +98,37 @@ func (g *Greedy) planBatch(s *Snapshot, b *batch) {
 			b.open = append(b.open, i)
 		}
 	}
-	g.match(b)
+	if g.together(s) {
+		b.planTogether()
+	}
+	if g.match != nil {
+		g.match(b)
+	} else {
+		g.placeOpen(s, b)
+	}
 	for _, i := range b.open {
-		if d := &b.plan[i]; d.Node == "" && d.Reason.Kind == Cheapest {
+		if d := &b.plan[i]; d.Node == "" && (d.Reason.Kind == Cheapest || d.Reason.Kind == Planned) {
 			d.Reason.Kind = NoRoom
+		}
+	}
+}
+
+// placeOpen places what is open job by job.
+func (g *Greedy) placeOpen(s *Snapshot, b *batch) {
+	open := make(map[*Job]int, len(b.open))
+	for _, i := range b.open {
+		open[&s.Queue[i]] = i
+	}
+	alone := *g
+	alone.when = rule{start: startNow}
+	placed := alone.inTurn(s, func(j *Job) (Decision, bool) {
+		_, is := open[j]
+		return Decision{}, !is
+	}, func(Resources) {})
+	for _, i := range b.open {
+		why := b.plan[i].Reason
+		if b.plan[i] = placed[i]; why.Kind != Cheapest && placed[i].Node != "" {
+			b.plan[i].Reason = why
 		}
 	}
 }

@@ -14,8 +14,10 @@ type Plan []Decision
 
 // Decision is one job's outcome.
 type Decision struct {
-	Job    string
-	Node   string // "" while held, and where there is no opinion or no room
+	Job string
+	// Node is "" where there is no opinion or no room, and while held; but a plan says which machine is to be awake by
+	// then.
+	Node   string
 	Window Window // a Start at the snapshot's Now means: run now
 	// Replicas are those of an elastic job from now on; 0: as many as it asks for by itself.
 	Replicas int
@@ -28,9 +30,11 @@ type Decision struct {
 // Held reports whether the job is to be kept until Window.Start.
 func (d *Decision) Held(now time.Time) bool { return d.Window.Start.After(now) }
 
-// InLine reports whether the job is held by running jobs alone: the driver keeps its
-// place in the queue and asks again whenever a job ends, and at Again at the latest.
-func (d *Decision) InLine() bool { return d.Reason.Kind == QuotaUsedUp }
+// InLine reports whether the job is held by what else runs or waits: the driver keeps its place in the queue and asks
+// again whenever a job ends, and at Again at the latest.
+func (d *Decision) InLine() bool {
+	return d.Reason.Kind == QuotaUsedUp || d.Reason.Kind == PlannedLater
+}
 
 // ReasonKind names why a decision fell as it did.
 type ReasonKind uint8
@@ -55,6 +59,7 @@ const (
 	SuspendedAbove                    // the job ran, and waits again: the signal is above a limit
 	Planned                           // the job runs now, where a plan over all waiting jobs put it
 	ThresholdUnmet                    // the job runs now: no site will keep to its limits in time, so waiting is no use
+	PlannedLater                      // the job is held, and stays in line: a plan over all jobs starts it later
 )
 
 var reasonNames = [...]string{
@@ -62,6 +67,7 @@ var reasonNames = [...]string{
 	"BeyondForecast", "NoRoom",
 	"AboveThreshold", "WithinThreshold", "NoBenchmark", "BudgetUsedUp",
 	"Suspended", "QuotaUsedUp", "SuspendedAboveThreshold", "Planned", "ThresholdUnmet",
+	"PlannedLater",
 }
 
 // String returns the CamelCase name, as used in conditions, events and CSV.
@@ -140,6 +146,8 @@ func (r Reason) String() string {
 		return r.tooLittle()
 	case ThresholdUnmet:
 		return r.tooLittle() + r.unmet()
+	case PlannedLater:
+		return "held" + r.untilCheaper() + ", as planned together with all that waits" + r.byLatest("starts")
 	case Suspended:
 		return "suspended" + r.untilCheaper() + r.byLatest("goes on")
 	case AboveThreshold:

@@ -3,9 +3,11 @@ package sched
 import "cmp"
 
 var whenSays = map[string]string{
-	"now":           "at once",
-	"threshold":     "when intensity or price keeps to a limit, absolute or a percentile of the next day",
-	"window":        "the cheapest window of the expected length, weights as for the where",
+	"now":       "at once",
+	"threshold": "when intensity or price keeps to a limit, absolute or a percentile of the next day",
+	"window":    "the cheapest window of the expected length, weights as for the where",
+	"plan": "all jobs together, on machines that are worth being awake for them, so that they share the " +
+		"cleaner hours",
 	"price":         "the cheapest window by price alone",
 	"lowest-slot":   "the slot of lowest intensity (GAIA)",
 	"lowest-window": "the window of lowest emissions over the mean length, tried every hour (GAIA)",

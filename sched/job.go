@@ -80,6 +80,8 @@ type Job struct {
 	Owner string // whose work it is; jobs of one owner tend to be alike
 	Queue string // the wait class that it was submitted to
 
+	Place Place // where and when the last plan of the when "plan" has it
+
 	Runtimes      *Runtimes     // how long jobs like this one run, where that is not known; nil: Duration is
 	Interruptible bool          // may be suspended while it runs, and resumed later, as long as it has slack
 	RestartCost   time.Duration // work that is done once more at each resume
@@ -88,6 +90,19 @@ type Job struct {
 	Running       bool          // runs now, and it is asked whether it goes on
 	Done          time.Duration // work that it has done so far, as the time that it takes on a node of speed 1
 	Worked        time.Duration // time that this took; 0: Done, as on nodes of speed 1
+}
+
+// Place is where and when a plan has a job that is held, and what that saves.
+type Place struct {
+	Node   string       `json:"node"`
+	Start  time.Time    `json:"start"`
+	Saving float64      `json:"saving,omitempty"` // share of what a start at once would cost
+	Carbon energy.Grams `json:"carbon,omitempty"`
+}
+
+// Place returns where and when a decision has a job that it holds.
+func (d *Decision) Place() Place {
+	return Place{Node: d.Node, Start: d.Window.Start, Saving: d.Reason.Saving, Carbon: d.Reason.Carbon}
 }
 
 // Slack returns how much longer j may be kept from working: the allowed delay, less the time since submission in

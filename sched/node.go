@@ -37,6 +37,7 @@ type Node struct {
 	Profile  *energy.Profile   `json:"-"`
 	Speed    float64           `json:"speed,omitempty"` // relative to the machine of the durations; 0 reads as 1
 	PUE      float64           `json:"pue,omitempty"`   // of what feeds this node; 0: that of its site
+	Ends     []End             `json:"ends,omitempty"`  // of what runs on it, as far as it is expected to end
 
 	// by class of work, for the wheres "hybrid" and "hybrid-idle"
 	Benchmarks map[string]energy.Benchmark `json:"-"`
@@ -45,6 +46,12 @@ type Node struct {
 	HasLive bool         `json:"-"` // the reading exists and is fresh
 	// of jobs that were placed here and are not in Live yet; means nothing without Live
 	Provisional energy.Watts `json:"-"`
+}
+
+// End is when a job that runs on a node is expected to leave it.
+type End struct {
+	At      time.Time `json:"at"`
+	Request Resources `json:"request"`
 }
 
 // Facility returns what the power of n is multiplied with at the site's meter: its own PUE, else that of its site,

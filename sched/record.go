@@ -91,6 +91,7 @@ type (
 		Expected      *energy.Watts     `json:"expected,omitempty"`
 		Owner         string            `json:"owner,omitempty"`
 		JobQueue      string            `json:"queue,omitempty"`
+		Place         Place             `json:"place,omitzero"`
 		Runtimes      *int              `json:"runtimes,omitempty"`
 		Interruptible bool              `json:"interruptible,omitempty"`
 		RestartCost   time.Duration     `json:"restartCost,omitempty"`
@@ -231,6 +232,10 @@ func (w *writer) node(n *Node) {
 		Name: n.Name, Site: w.site(n.Site), Profile: w.profile(n.Profile), Node: *n,
 		Benchmarks: map[string]writtenBenchmark{},
 	}
+	out.Ends = slices.Clone(n.Ends)
+	for i := range out.Ends {
+		out.Ends[i].At = out.Ends[i].At.UTC()
+	}
 	out.Labels = map[string]string{}
 	for i := range w.snapshot.Queue {
 		j := &w.snapshot.Queue[i]
@@ -261,7 +266,9 @@ func (w *writer) job(j *Job) writtenJob {
 		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost,
 		Running: j.Running, Done: j.Done, Worked: j.Worked,
 		Scaling: j.Scaling, RoomAssured: j.RoomAssured, FinishBy: j.FinishBy.UTC(), Limits: j.Limits,
+		Place: j.Place,
 	}
+	out.Place.Start = j.Place.Start.UTC()
 	for _, d := range [...]struct {
 		what   string
 		length time.Duration
@@ -296,6 +303,7 @@ const (
 	maxValues        = 100_000 // of one signal
 	maxText          = 1_024   // bytes of a name
 	maxPairs         = 256     // labels of a node
+	maxEnds          = 10_000  // of one node
 	maxAmount        = 1 << 60
 	maxNumber        = 1e12
 	maxDuration      = 30 * 365 * 24 * time.Hour
@@ -472,6 +480,11 @@ func (r *reader) node(in *writtenNode, sites []*Site, profiles []*energy.Profile
 		max(free.MilliCPU, -free.MilliCPU), max(free.Memory, -free.Memory), max(free.GPU, -free.GPU),
 	})
 	r.pairs(in.Labels)
+	r.want(len(in.Ends) <= maxEnds, "%d jobs of node %q are to end", len(in.Ends), in.Name)
+	for k := range in.Ends {
+		in.Ends[k].At = r.instant("an end", in.Ends[k].At)
+		r.resources("what a job asks for", in.Ends[k].Request)
+	}
 	r.want(len(in.Benchmarks) <= maxPairs, "node %q has %d benchmarks", in.Name, len(in.Benchmarks))
 	n := &in.Node
 	n.Name, n.Site, n.Profile = in.Name, at(r, "site", sites, in.Site), at(r, "profile", profiles, in.Profile)
@@ -509,6 +522,7 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	r.text("the ID of a job", in.ID)
 	r.text("the owner and the queue of a job", in.Owner+in.JobQueue)
 	r.text("the class of a job", in.Class+in.GPUClass)
+	r.text("the place of a job", in.Place.Node)
 	r.number("the PUE of a job", in.PUE)
 	r.resources("what a job asks for", in.Request)
 	r.pairs(in.Selector)
@@ -526,7 +540,10 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 		RestartCost: r.duration("restartCost", in.RestartCost), Running: in.Running,
 		Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked),
 		Scaling: in.Scaling, RoomAssured: in.RoomAssured, Limits: in.Limits,
+		Place: in.Place,
 	}
+	j.Place.Start = r.instant("a planned start", in.Place.Start)
+	r.number("what a plan saves", math.Abs(in.Place.Saving)+math.Abs(float64(in.Place.Carbon)))
 	r.want(len(in.Openings) <= maxOpenings, "a job has %d openings", len(in.Openings))
 	for _, o := range in.Openings {
 		j.Openings = append(j.Openings, Window{r.instant("openings", o[0]), r.instant("openings", o[1])})

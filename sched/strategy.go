@@ -118,6 +118,9 @@ func newGreedy(name string, where map[string]placing) (*Greedy, error) {
 	if matches && order != nil {
 		return nil, unordered(name, left)
 	}
+	if rule.together && order != nil {
+		return nil, unordered(name, right)
+	}
 	return &Greedy{
 		name: name, cost: placing.cost, when: rule, traits: where[left].traits, match: whole.match, order: order,
 	}, nil

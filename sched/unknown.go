@@ -45,8 +45,8 @@ func orderWithoutWhen(name, left, order string) error {
 }
 
 // unordered refuses an order of what has none.
-func unordered(name, where string) error {
-	return fmt.Errorf("unknown strategy %q: %s matches the whole queue at once, so it has no order", name, where)
+func unordered(name, part string) error {
+	return fmt.Errorf("unknown strategy %q: %s decides on the whole queue at once, so it has no order", name, part)
 }
 
 // meant asks for the one part of a name that was guessed, between those that stand; without a guess it is silent.

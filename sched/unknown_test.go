@@ -27,8 +27,8 @@ func TestUnknownStrategies(t *testing.T) {
 		"energy+now/":             `unknown strategy "energy+now/": after the / want one of fifo, `,
 		"energy/fifo":             `unknown strategy "energy/fifo": an order follows a when: want energy+now/fifo`,
 		"energy/first":            `unknown strategy "energy/first": want one of balanced, `,
-		"flow-energy/fifo":        `unknown strategy "flow-energy/fifo": flow-energy matches the whole queue at once, so it has no order`,
-		"flow-energy+now/fifo":    `unknown strategy "flow-energy+now/fifo": flow-energy matches the whole queue at once, so it has no order`,
+		"flow-energy/fifo":        `unknown strategy "flow-energy/fifo": flow-energy decides on the whole queue at once, so it has no order`,
+		"flow-energy+now/fifo":    `unknown strategy "flow-energy+now/fifo": flow-energy decides on the whole queue at once, so it has no order`,
 		"cap(20-200):carbn+now":   `unknown strategy "carbn+now" (did you mean carbon+now?): want one of`,
 		"cap(20-200):energy/fifo": `unknown strategy "energy/fifo": an order follows a when: want energy+now/fifo`,
 	} {

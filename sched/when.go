@@ -21,12 +21,14 @@ type rule struct {
 	holds       bool // ever puts off a start
 	interrupts  bool // may suspend what runs, if that is interruptible
 	clairvoyant bool // is to be told the true length of a job
+	together    bool // plans all jobs of a queue together
 }
 
 var when = map[string]rule{
 	"now":           {start: startNow}, // a job that asks for it does not wait, not for a budget either
 	"threshold":     {start: belowThreshold, holds: true},
 	"window":        {start: cheapestWindow, holds: true},
+	"plan":          {start: cheapestWindow, holds: true, together: true}, // of one job, without nodes
 	"price":         {start: cheapestTariff, holds: true},
 	"lowest-slot":   {start: lowestSlot, holds: true},
 	"lowest-window": {start: lowestWindow, holds: true},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -22,7 +23,10 @@ type batch struct {
 	// when a tick comes because of jobs that are held in line, and may have been planned before; 0: none was asked
 	// for
 	wake int64
-	all  bool // the strategy counts what runs on all nodes: it gets those without room for a single job as well
+	// the strategy counts what runs on all nodes: it gets those without room for a single job as well, and is told when
+	// jobs are to end
+	all  bool
+	ends map[int]sched.End // by job that runs
 }
 
 // newBatch returns nil where jobs are to be decided on one by one.
@@ -32,7 +36,7 @@ func newBatch(s *Scenario, strategy sched.Strategy) *batch {
 		return nil
 	}
 	counter, ok := strategy.(interface{ CountsAll() bool })
-	return &batch{rules: s.Queue, all: ok && counter.CountsAll()}
+	return &batch{rules: s.Queue, all: ok && counter.CountsAll(), ends: map[int]sched.End{}}
 }
 
 // planAll puts what is new at an instant into the queue and plans it, now or at the next step. Nothing is planned while
@@ -119,7 +123,7 @@ func (e *engine) ask(ctx context.Context, s *sched.Snapshot) (sched.Plan, error)
 	within, ok := e.strategy.(interface {
 		PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality)
 	})
-	if !ok || len(s.Queue) == 1 { // Plan takes it that a single job fits on what it is offered, and needs no time
+	if !ok || len(s.Queue) == 1 && !e.batch.all { // Plan takes it that one job fits on what it is offered
 		return e.strategy.Plan(s), nil
 	}
 	plan, _ := within.PlanWithin(s, func() bool { return ctx.Err() != nil })
@@ -212,6 +216,10 @@ func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 		e.held++
 		e.tasks.idle(job, now)
 	}
+	if e.machines != nil && d.Node != "" { // which is to be awake by then
+		e.events.push(event{at: e.since(grid.Later(now, d.Window.Start.Add(-e.machines.horizon))), kind: power})
+	}
+	b.queue[k].Place = d.Place()
 	at := e.since(d.Again)
 	if step := int64(b.rules.Step); step > 0 {
 		at = (at + step - 1) / step * step
@@ -221,4 +229,23 @@ func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 		e.events.push(event{at: at, kind: tick})
 	}
 	return nil
+}
+
+// expects notes when a job is to leave the node that it begins on, as far as the strategy knows.
+func (b *batch) expects(n *sched.Node, job int, j *sched.Job, end time.Time) {
+	if b != nil && b.all {
+		b.ends[job] = sched.End{At: end, Request: j.Request}
+		n.Ends = append(n.Ends, b.ends[job])
+	}
+}
+
+// left notes that a job has left its node.
+func (b *batch) left(n *sched.Node, job int) {
+	if b == nil || !b.all {
+		return
+	}
+	if k := slices.Index(n.Ends, b.ends[job]); k >= 0 {
+		n.Ends = slices.Delete(n.Ends, k, k+1)
+	}
+	delete(b.ends, job)
 }

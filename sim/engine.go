@@ -382,6 +382,7 @@ func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 	if err := e.begin(now, job, i); err != nil {
 		return err
 	}
+	e.batch.expects(&e.nodes[i], job, e.sized(job), d.Window.End)
 	e.events.push(event{at: e.since(out.Finish), kind: completion, job: int32(job)})
 	return e.runs(now, job, d)
 }
@@ -420,6 +421,7 @@ func (e *engine) end(now time.Time, job int) error {
 		n.Free = n.Free.Add(j.Request)
 		n.Jobs--
 	})
+	e.batch.left(n, job)
 	if n.Jobs == 0 {
 		e.machines.emptied(i, now)
 	}

@@ -168,28 +168,25 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 	binder, binds := e.strategy.(interface {
 		Bound(s *sched.Snapshot, j *sched.Job) []string
 	})
-	add := func(job int, start time.Time) {
+	add := func(job int, start time.Time, machines ...string) {
 		j := &e.scenario.Jobs[job]
 		sites := j.Sites
 		if binds {
 			sites = binder.Bound(&e.snapshot, j)
 		}
+		if len(machines) == 0 {
+			machines = m.at(sites)
+		}
 		needs = append(needs, sleep.Need{
 			Job: j.ID, At: start, Request: j.Request, Selector: j.Selector, Duration: j.Duration,
-			Machines: m.at(sites),
+			Machines: machines,
 		})
 	}
 	waiting := 0 // none is looked at where none can be helped
 	if slices.ContainsFunc(m.snapshot.Machines, func(m sleep.Machine) bool { return m.State != sleep.Awake }) {
 		waiting = mostNeeds
 	}
-	if e.batch != nil {
-		for k, job := range e.batch.jobs[:min(e.batch.tried, waiting)] {
-			if !e.batch.kept[k] {
-				add(int(job), time.Time{})
-			}
-		}
-	}
+	e.batchNeeds(at, waiting, add)
 	if e.backfill != nil {
 		for _, job := range e.backfill.jobs[:min(len(e.backfill.jobs), waiting)] {
 			add(int(job), time.Time{})
@@ -206,6 +203,27 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 		add(int(ev.job), e.scenario.Start.Add(time.Duration(ev.at)))
 	})
 	return needs
+}
+
+// batchNeeds adds those of a queue that is planned as a whole: what waits, and what is to start soon on a machine.
+func (e *engine) batchNeeds(at int64, waiting int, add func(job int, start time.Time, machines ...string)) {
+	b := e.batch
+	if b == nil {
+		return
+	}
+	for k, job := range b.jobs[:min(b.tried, waiting)] {
+		if !b.kept[k] {
+			add(int(job), time.Time{})
+		}
+	}
+	for k, job := range b.jobs {
+		if !b.kept[k] || b.queue[k].Place.Node == "" {
+			continue
+		}
+		if place := b.queue[k].Place; e.since(place.Start) <= at+int64(e.machines.horizon) {
+			add(int(job), place.Start, place.Node)
+		}
+	}
 }
 
 // at returns the names of the machines at some sites; of no sites none, which means all machines.

@@ -106,10 +106,11 @@ type WorkloadSettings struct {
 
 // HoldSettings say what a hold waits for.
 type HoldSettings struct {
-	// Window waits for the cheapest window of the workload's duration. Threshold waits until carbon intensity and price
-	// are not above their thresholds.
+	// Window waits for the cheapest window of the workload's duration. Plan shares the cheaper hours out among all that
+	// waits, as far as machines have room. Threshold waits until carbon intensity and price are not above their
+	// thresholds.
 	// +optional
-	// +kubebuilder:validation:Enum=Window;Threshold
+	// +kubebuilder:validation:Enum=Window;Threshold;Plan
 	Rule string `json:"rule,omitempty"`
 	// In gCO2e/kWh.
 	// +optional

@@ -96,6 +96,7 @@ type Loop struct {
 	goes          func(func(context.Context)) // starts a goroutine that Run waits for
 	leads         bool
 	opinions      opinions
+	together      together
 	pendingNotes  map[*hold]struct{}
 	notesInOrder  []*hold // of pendingNotes, oldest first
 	jobs, pods    *queue
@@ -318,6 +319,7 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 		safely(logger, func() { l.setBack(now) })
 	}
 	safely(logger, func() { more = l.planAll(logger, now) })
+	safely(logger, func() { l.replan(now) })
 	safely(logger, func() { l.giveUpStarts(now) })
 	safely(logger, func() { l.releaseDuePods(logger, now) })
 	safely(logger, func() { l.releaseDueJobs(logger, now) })

@@ -52,6 +52,9 @@ func (l *Loop) choose(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 ) {
 	q := h.queue
 	d, ok := l.decide(logger, h, view, now, job, settings)
+	if ok && !l.jointly(h, now, &settings, &d) {
+		return // until there is a plan
+	}
 	switch {
 	case ok && l.steady(h, view, now, job, settings, &d):
 	case ok && d.Held(now):

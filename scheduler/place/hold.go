@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // HoldName is the name of [Hold] in KubeSchedulerConfiguration.
@@ -31,6 +32,8 @@ type Gate interface {
 	SetActivator(activate func(pods map[string]*v1.Pod))
 	// WatchPods hands over the scheduler's own informer, once, however many profiles there are.
 	WatchPods(informer cache.SharedIndexInformer) error
+	// Nodes hands over what tells of the cluster's machines, what runs on them and until when, as WatchPods does.
+	Nodes(tell func(view *kube.View, now time.Time) []sched.Node)
 }
 
 // shared is what the plugins of all profiles have in common. A pod of any profile shows that the queue works, and the
@@ -56,7 +59,10 @@ func (s *shared) watchNodes(d Deps, handle fwk.Handle) (err error) {
 // watchPods lets the gate follow pods, whichever plugins a profile has.
 func (s *shared) watchPods(gate Gate, handle fwk.Handle) (err error) {
 	if gate != nil {
-		s.watch.Do(func() { err = gate.WatchPods(handle.SharedInformerFactory().Core().V1().Pods().Informer()) })
+		s.watch.Do(func() {
+			gate.Nodes(machinesOf(handle))
+			err = gate.WatchPods(handle.SharedInformerFactory().Core().V1().Pods().Informer())
+		})
 	}
 	return err
 }

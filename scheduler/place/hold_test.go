@@ -15,7 +15,9 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // door is a Gate that holds everything until a fixed time.
@@ -36,6 +38,8 @@ func (d *door) Hold(*v1.Pod) (time.Time, bool) {
 func (*door) Holds(types.UID) bool { return false }
 
 func (*door) WatchPods(cache.SharedIndexInformer) error { return nil }
+
+func (d *door) Nodes(func(*kube.View, time.Time) []sched.Node) {}
 
 func (d *door) SetActivator(activate func(map[string]*v1.Pod)) { d.activate = activate }
 

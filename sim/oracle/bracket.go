@@ -14,56 +14,118 @@ import (
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// script starts each job when it is told, and places it as a strategy does.
+// told is where and when jobs are to run, by ID. No node is the one that "energy" chooses.
+type told map[string]sched.Place
+
+func toldBy(plan sched.Plan) told {
+	of := told{}
+	for i := range plan {
+		of[plan[i].Job] = sched.Place{Node: plan[i].Node, Start: plan[i].Window.Start}
+	}
+	return of
+}
+
+// recorded is what happened in a result: when jobs were let go.
+func recorded(r *sim.Result) told {
+	of := told{}
+	for i := range r.Outcomes {
+		j := &r.Scenario.Jobs[i]
+		of[j.ID] = sched.Place{Start: grid.Earlier(r.Outcomes[i].Released, j.LatestStart())}
+	}
+	return of
+}
+
+// script starts each job when and where it is told. Where there is no room on that machine, it places as "energy" does.
 type script struct {
 	*sched.Greedy
-	at map[string]time.Time
+	of told
 }
+
+// Symmetry implements an interface of package sim: no machine stands for others.
+func (*script) Symmetry(*sched.Policy) sched.Symmetry { return sched.Asymmetric }
 
 // Plan implements [sched.Strategy].
 func (p *script) Plan(s *sched.Snapshot) sched.Plan {
 	j := &s.Queue[0]
-	if start := p.at[j.ID]; !j.Released && start.After(s.Now) {
-		return sched.Plan{{Job: j.ID, Window: sched.Window{Start: start, End: start.Add(j.Duration)}}}
+	told := p.of[j.ID]
+	if !j.Released && told.Start.After(s.Now) {
+		return sched.Plan{{Job: j.ID, Window: sched.Window{Start: told.Start, End: told.Start.Add(j.Duration)}}}
 	}
-	return p.Greedy.Plan(s)
+	there := *s
+	for i, n := range s.Nodes {
+		if n.Name == told.Node {
+			there.Nodes = s.Nodes[i : i+1]
+		}
+	}
+	return p.Greedy.Plan(&there)
 }
 
-// Best searches for starts of jobs that emit least, until stop says that all time (1) is spent. It begins with the best
-// of some results. One start at a time is drawn anew or shifted, the scenario is played, and what emits less stays, or
-// by simulated annealing little more. Jobs are placed as "energy" has it, none is put off for longer than it allows,
-// and all is known in advance. What it returns is possible; that nothing is better is not proved.
+// Best searches for schedules that emit least, until stop says that all time (1) is spent: with all jobs known in
+// advance, none put off for longer than it allows. The first one obeys the scenario, its rules of sleep too. It is the
+// best of some results, of a plan made ahead (see [sched.PlanAhead]), and of what a search by simulated annealing finds
+// from there: one start at a time is drawn anew or shifted, the scenario is played, and what emits less stays. The
+// second one is the plan where machines are asleep whenever they are empty, and are always awake in time: nothing is
+// kept awake for what may come. Both are possible; that nothing is better is not proved.
 func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64, stop func() float64,
-) (best *sim.Result, err error) {
+) (best, foreseen *sim.Result, err error) {
 	placing, err := sched.New("energy")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s = withinPolicy(s)
-	end := s.Start
-	var movable []*sched.Job
+	c := search{ctx: ctx, s: s, placing: placing, end: s.Start}
 	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		if end = grid.Later(end, deadline(j)); j.LatestStart().After(j.Submitted) {
-			movable = append(movable, j)
-		}
+		c.end = grid.Later(c.end, deadline(&s.Jobs[i]))
 	}
-	play := func(at map[string]time.Time) (*sim.Result, error) {
-		r, err := sim.Run(ctx, s, "best found", &script{placing, at})
-		if err == nil {
-			err = r.AccountUntil(end)
-		}
-		return r, err
+	const ahead = 0.3 // of the time is for the plan
+	snapshot := &sched.Snapshot{Now: s.Start, Queue: s.Jobs, Sites: s.Sites}
+	for i := range s.Nodes {
+		snapshot.Nodes = append(snapshot.Nodes, &s.Nodes[i])
 	}
-	var at map[string]time.Time
+	plan := sched.PlanAhead(snapshot, seed, func() float64 { return stop() / ahead })
+	scripts := []told{toldBy(plan)}
 	for _, r := range from {
-		starts := startsOf(r)
-		played, err := play(starts)
+		scripts = append(scripts, recorded(r))
+	}
+	var at told
+	for _, script := range scripts {
+		played, err := c.play(s, script)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if best == nil || played.Carbon < best.Carbon {
-			best, at = played, starts
+		if best == nil || cost(played) < cost(best) {
+			best, at = played, script
+		}
+	}
+	if best, err = c.anneal(best, at, seed, func() float64 { return (stop() - ahead) / (1 - ahead) }); err != nil {
+		return nil, nil, err
+	}
+	foreseen, err = c.play(awakeInTime(s), scripts[0])
+	return best, foreseen, err
+}
+
+// search plays schedules of a scenario until the last job may have ended.
+type search struct {
+	ctx     context.Context
+	s       *sim.Scenario
+	placing *sched.Greedy
+	end     time.Time
+}
+
+func (c *search) play(s *sim.Scenario, of told) (*sim.Result, error) {
+	r, err := sim.Run(c.ctx, s, "best found", &script{c.placing, of})
+	if err == nil {
+		err = r.AccountUntil(c.end)
+	}
+	return r, err
+}
+
+// anneal changes one start at a time of the best schedule so far.
+func (c *search) anneal(best *sim.Result, at told, seed uint64, stop func() float64) (*sim.Result, error) {
+	var movable []*sched.Job
+	for i := range c.s.Jobs {
+		if j := &c.s.Jobs[i]; j.LatestStart().After(j.Submitted) {
+			movable = append(movable, j)
 		}
 	}
 	if len(movable) == 0 {
@@ -71,25 +133,56 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 	}
 	const warm = 1e-4 // of the emissions is what a step may be worse by at first
 	r := rand.New(rand.NewPCG(seed, uint64(len(movable))))
-	present := best.Carbon
+	present := cost(best)
 	for spent := stop(); spent < 1; spent = stop() {
 		j := movable[r.IntN(len(movable))]
 		was := at[j.ID]
-		at[j.ID] = drawn(r, j, was)
-		played, err := play(at)
+		at[j.ID] = sched.Place{Start: drawn(r, j, was.Start)}
+		played, err := c.play(c.s, at)
 		if err != nil {
 			return nil, err
 		}
-		worse := float64(played.Carbon-present) / float64(best.Carbon)
+		worse := (cost(played) - present) / present
 		if worse > 0 && r.Float64() >= math.Exp(-worse/(warm*(1-spent)+1e-12)) {
 			at[j.ID] = was
 			continue
 		}
-		if present = played.Carbon; present < best.Carbon {
+		if present = cost(played); present < cost(best) {
 			best = played
 		}
 	}
 	return best, nil
+}
+
+// cost is the emissions of a schedule, and far more where it puts jobs off for longer than they allow.
+func cost(r *sim.Result) float64 {
+	late := time.Duration(0)
+	for i := range r.Outcomes {
+		late += max(0, r.Outcomes[i].Overdue(&r.Scenario.Jobs[i]))
+	}
+	return float64(r.Carbon) * (1 + late.Hours())
+}
+
+// drawn returns another start of a job: any, or one near that which it had.
+func drawn(r *rand.Rand, j *sched.Job, was time.Time) time.Time {
+	const grain, near = 5 * time.Minute, 12
+	if r.IntN(2) == 0 {
+		return j.Submitted.Add(time.Duration(r.Int64N(int64(j.LatestStart().Sub(j.Submitted)/grain)+1)) * grain)
+	}
+	shift := time.Duration(1+r.IntN(near)) * grain * time.Duration(1-2*r.IntN(2))
+	return grid.Later(j.Submitted, grid.Earlier(was.Add(shift), j.LatestStart()))
+}
+
+// awakeInTime returns a scenario whose machines take no time to boot.
+func awakeInTime(s *sim.Scenario) *sim.Scenario {
+	same := *s
+	same.Nodes = slices.Clone(s.Nodes)
+	for i := range same.Nodes {
+		p := *same.Nodes[i].Profile
+		p.BootSeconds = 0
+		same.Nodes[i].Profile = &p
+	}
+	return &same
 }
 
 // withinPolicy returns a scenario whose jobs allow no more delay than its policy.
@@ -104,26 +197,6 @@ func withinPolicy(s *sim.Scenario) *sim.Scenario {
 		j.AllowedDelay = min(j.AllowedDelay, s.Policy.MaxDelay)
 	}
 	return &within
-}
-
-// startsOf returns when jobs were let go, by ID.
-func startsOf(r *sim.Result) map[string]time.Time {
-	starts := map[string]time.Time{}
-	for i := range r.Outcomes {
-		j := &r.Scenario.Jobs[i]
-		starts[j.ID] = grid.Earlier(r.Outcomes[i].Released, j.LatestStart())
-	}
-	return starts
-}
-
-// drawn returns another start of a job: any, or one near that which it had.
-func drawn(r *rand.Rand, j *sched.Job, was time.Time) time.Time {
-	const grain, near = 5 * time.Minute, 12
-	if r.IntN(2) == 0 {
-		return j.Submitted.Add(time.Duration(r.Int64N(int64(j.LatestStart().Sub(j.Submitted)/grain)+1)) * grain)
-	}
-	shift := time.Duration(1+r.IntN(near)) * grain * time.Duration(1-2*r.IntN(2))
-	return grid.Later(j.Submitted, grid.Earlier(was.Add(shift), j.LatestStart()))
 }
 
 // pool is the machines of a site as the bound sees them.

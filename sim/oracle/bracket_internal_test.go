@@ -64,7 +64,7 @@ func TestBracket(t *testing.T) {
 			t.Fatalf("bound %v, asleep %v: %v", bound, asleep, err)
 		}
 		least := energy.Grams(0)
-		at := map[string]time.Time{}
+		at := told{}
 		var try func(i int)
 		try = func(i int) {
 			if i == len(s.Jobs) {
@@ -85,7 +85,7 @@ func TestBracket(t *testing.T) {
 			}
 			j := &s.Jobs[i]
 			for start := j.Submitted; !start.After(j.LatestStart()); start = start.Add(time.Hour) {
-				at[j.ID] = start
+				at[j.ID] = sched.Place{Start: start}
 				try(i + 1)
 			}
 		}
@@ -95,7 +95,7 @@ func TestBracket(t *testing.T) {
 			t.Fatal(err)
 		}
 		steps := 0
-		best, err := Best(t.Context(), whole, []*sim.Result{now}, seed, func() float64 { steps++; return float64(steps) / 1500 })
+		best, _, err := Best(t.Context(), whole, []*sim.Result{now}, seed, func() float64 { steps++; return float64(steps) / 1500 })
 		if err != nil {
 			t.Fatal(err)
 		}

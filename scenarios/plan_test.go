@@ -1,0 +1,97 @@
+package scenarios_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/workload"
+	"github.com/kubenergy/kubenergy/workload/workloadtest"
+)
+
+// generatedDay is the demo with other jobs, other names of its machines, and the sun of another day.
+func generatedDay(t *testing.T, demo *sim.Scenario, day int) *sim.Scenario {
+	t.Helper()
+	values := make([]float64, 0, 96)
+	for hour := range cap(values) {
+		values = append(values, intensityAt(float64(hour%24)+0.5, clouds[day%len(clouds)]))
+	}
+	series, err := grid.NewSeries(midnight, time.Hour, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := *demo.Sites[0]
+	site.Carbon.Series = series
+	s := *demo
+	s.Start, s.Sites, s.Jobs = start, []*sched.Site{&site}, workloadtest.Demo(uint64(day+1), start)
+	if s.Nodes, err = workload.Nodes("demo24", uint64(day), &site); err != nil {
+		t.Fatal(err)
+	}
+	return &s
+}
+
+// On days like the demo's, plan emits less than energy, and on none of them much more; no job waits for longer than it
+// allows. Ten days in every run, a hundred with KUBENERGY_LONG=1.
+func TestPlanOnGeneratedDays(t *testing.T) {
+	if testing.Short() || raced {
+		t.Skip("plays days")
+	}
+	days := 10
+	if long {
+		days = 100
+	}
+	file, err := sim.ReadFile("demo/scenario.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	demo, err := file.LoadContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"energy", "carbon+window", "carbon+plan"}
+	saved, ends, waits := map[string][]float64{}, map[string]time.Duration{}, map[string]time.Duration{}
+	for day := range days {
+		s := generatedDay(t, demo, day)
+		var results []*sim.Result
+		for _, name := range names {
+			strategy, err := sched.ByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := sim.Run(t.Context(), s, name, strategy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			results = append(results, r)
+			ends[name] += r.End.Sub(s.Start) / time.Duration(days)
+			var all []time.Duration
+			for i := range r.Outcomes {
+				o, j := &r.Outcomes[i], &s.Jobs[i]
+				if o.Overdue(j) > 0 {
+					t.Errorf("day %d, %s: %s is put off for %v too long", day, name, j.ID, o.Overdue(j))
+				}
+				all = append(all, o.Start.Sub(j.Submitted))
+			}
+			slices.Sort(all)
+			waits[name] += all[len(all)*95/100] / time.Duration(days)
+		}
+		if _, err := sim.Align(results...); err != nil {
+			t.Fatal(err)
+		}
+		for i, name := range names {
+			saved[name] = append(saved[name], 1-float64(results[i].Carbon/results[0].Carbon))
+		}
+	}
+	for _, name := range names {
+		mean, half := interval(saved[name])
+		worst := slices.Min(saved[name])
+		t.Logf("%-13s emits %.2f ± %.2f %% less than energy, on the worst day %.2f %%; it ends after %v, p95 wait %v", name,
+			100*mean, 100*half, 100*worst, ends[name].Round(time.Minute), waits[name].Round(time.Minute))
+		if name == "carbon+plan" && (mean-half <= 0 || worst < -0.01) {
+			t.Error("it does not save enough")
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+)
+
+// randomTimetable is of machines some of which work or are awake, and of jobs that may wait.
+func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
+	t.Helper()
+	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
+	values := make([]float64, 48)
+	for i := range values {
+		values[i] = 50 + 400*r.Float64()
+	}
+	carbon, err := grid.NewSeries(now, time.Hour, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &Site{Name: "here", Carbon: grid.Signal{Series: carbon}}
+	profiles := []*energy.Profile{
+		{Idle: 60, Max: 120, Sleep: 5, WakeUp: 9000, Quality: energy.Measured},
+		{Idle: 90, Max: 300, Exponent: 1.4, Sleep: 90, Quality: energy.Measured},
+	}
+	s := &Snapshot{Now: now, Sites: []*Site{site}}
+	nodes := make([]Node, 4)
+	for i := range nodes {
+		capacity := Resources{MilliCPU: 8000, Memory: 1 << 34}
+		n := Node{
+			Name: fmt.Sprint("n", i), Site: site, Capacity: capacity, Free: capacity, Profile: profiles[i%2],
+			Awake: r.IntN(2) == 0,
+		}
+		if r.IntN(3) == 0 {
+			runs := Resources{MilliCPU: 1000 * int64(1+r.IntN(4)), Memory: 1 << 30}
+			n = n.Place(runs)
+			if r.IntN(2) == 0 {
+				n.Ends = []End{{now.Add(time.Duration(r.IntN(200)) * time.Minute), runs}}
+			}
+		}
+		nodes[i] = n
+	}
+	bookings := make([]booking, 12)
+	for i := range bookings {
+		j := &Job{
+			ID: fmt.Sprint("j", i), Submitted: now, Duration: time.Duration(1+r.IntN(9000)) * time.Second,
+			Request: Resources{MilliCPU: 500 * int64(1+r.IntN(12)), Memory: 1 << 28},
+		}
+		bookings[i] = booking{
+			job: j, index: i, latest: time.Duration(r.IntN(20000)) * time.Second, place: nowhere,
+		}
+		bookings[i].earliest = bookings[i].latest * time.Duration(r.IntN(3)) / 2
+	}
+	table := newTimetable(s, nodes, 10*time.Minute, 80)
+	if r.IntN(2) == 0 {
+		table.expectOthers()
+	}
+	return table, bookings
+}
+
+// What a search says that a booking adds is what the whole costs more with it, and nothing is ever overcommitted.
+func TestBookingsCostWhatTheyAdd(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		table, bookings := randomTimetable(t, r)
+		before := table.total()
+		for step := range 60 {
+			p := &bookings[r.IntN(len(bookings))]
+			was := p.place
+			table.remove(p)
+			without := table.total()
+			onTime := was.row >= 0 && table.start(p, was.slot) <= p.latest
+			if onTime && math.Abs(before-without-table.costs(p, was)) > 1e-9*before {
+				t.Fatalf("%d, %d: taken out it saves %v, and is said to cost %v", seed, step, before-without,
+					table.costs(p, was))
+			}
+			skipped := make([]bool, len(table.rows))
+			for k := range skipped {
+				skipped[k] = r.IntN(3) == 0
+			}
+			table.insert(p, skipped)
+			after := table.total()
+			late := p.row >= 0 && table.start(p, p.slot) > p.latest
+			if p.row >= 0 && !late && math.Abs(after-without-p.cost) > 1e-9*max(after, 1) {
+				t.Fatalf("%d, %d: it adds %v, and is said to cost %v", seed, step, after-without, p.cost)
+			}
+			for i := range table.rows {
+				for k, used := range table.rows[i].used {
+					if !used.Within(table.rows[i].node.Capacity) {
+						t.Fatalf("%d, %d: slot %d of row %d is overcommitted: %v", seed, step, k, i, used)
+					}
+				}
+			}
+			before = after
+		}
+	}
+}
+
+// No other place for a booking costs less than the one that it gets.
+func TestBookingsGetTheCheapestPlace(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		table, bookings := randomTimetable(t, r)
+		for k := range bookings {
+			p := &bookings[k]
+			table.insert(p, nil)
+			got := *p
+			if p.row < 0 {
+				continue
+			}
+			table.remove(p)
+			base := table.total()
+			for row := range table.rows {
+				for slot := range table.slots {
+					at := booking{job: p.job, earliest: p.earliest, latest: p.latest, place: place{row: row, slot: slot}}
+					start := table.start(&at, slot)
+					end, _, _ := table.ends(start, table.rows[row].node.Runtime(p.job))
+					if slot < int(p.earliest/table.slot) || start > p.latest || end > table.slots {
+						continue
+					}
+					table.put(&at, 1)
+					cost, fits := table.total()-base, true
+					for _, used := range table.rows[row].used {
+						fits = fits && used.Within(table.rows[row].node.Capacity)
+					}
+					table.put(&at, -1)
+					if fits && cost < got.cost-1e-9*math.Abs(got.cost) {
+						t.Fatalf("%d: %s costs %v in slot %d of row %d, and was put where it costs %v", seed, p.job.ID, cost,
+							slot, row, got.cost)
+					}
+				}
+			}
+			*p = got
+			table.put(p, 1)
+		}
+	}
+}

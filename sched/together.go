@@ -1,0 +1,402 @@
+package sched
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+)
+
+// together reports whether g plans all jobs of a snapshot together. Without nodes there is nothing to share.
+func (g *Greedy) together(s *Snapshot) bool { return g.when.together && len(s.Nodes) > 0 }
+
+// planTogether is the when "plan": all jobs of the queue get a start and a machine together, so that they share the
+// cleaner hours as far as there is room on machines that are worth it. Jobs are put one by one where they add least;
+// then some that lie near each other are taken out and put back in another order, over and over (ruin and recreate,
+// Schrimpf et al. 2000), which empties machines that are hardly used. It holds what is to start later. What starts now
+// is left to the where, so that it runs on the machine on which the same where puts its pods in a cluster.
+func (b *batch) planTogether() {
+	bookings := b.bookings()
+	if len(bookings) == 0 {
+		return
+	}
+	t := b.timetable(bookings, minSlots)
+	t.expectOthers()
+	t.restore(bookings)
+	t.insertAll(bookings)
+	r := newRemaker(t, bookings, b.snapshot.Policy.Seed)
+	for range min(planRounds, mostRemade/len(bookings)) {
+		if b.stopped() {
+			break
+		}
+		r.remake(0)
+	}
+	b.open = b.open[:0]
+	for k := range bookings {
+		p := &bookings[k]
+		if !b.adopt(t, p, b.worth(t, p)) {
+			b.open = append(b.open, p.index)
+		}
+	}
+}
+
+// PlanAhead plans as the when "plan" does, also jobs that are to be submitted later, and goes on to look for a better
+// plan until stop says that all time (1) is spent. It is for offline comparisons: a plan of a scenario that is known
+// in advance.
+func PlanAhead(s *Snapshot, seed uint64, stop func() float64) Plan {
+	b := newBatch(s, nil, never)
+	for i := range s.Queue {
+		b.plan[i] = Decision{Job: s.Queue[i].ID, Window: s.Queue[i].window(s.Queue[i].Submitted)}
+		b.open = append(b.open, i)
+	}
+	bookings := b.bookings()
+	if len(bookings) == 0 {
+		return b.plan
+	}
+	t := b.timetable(bookings, finerSlots)
+	t.countAlone(0)
+	t.insertAll(bookings)
+	r := newRemaker(t, bookings, seed)
+	const warm = 0.5 // of the mean cost of a job is what a round may cost more at first
+	t.countAlone(1)
+	all := t.total()
+	best, least := slices.Clone(bookings), all
+	for spent := stop(); spent < 1; spent = stop() {
+		all += r.remake(warm * (1 - spent) * (1 - spent) * all / float64(len(bookings)))
+		if all < least-tolerance*math.Abs(all) {
+			least = all
+			copy(best, bookings)
+		}
+	}
+	for k := range best {
+		p := &best[k]
+		if p.row < 0 {
+			continue
+		}
+		at := s.Now.Add(t.start(p, p.slot))
+		d := &b.plan[p.index]
+		d.Node, d.Window = t.rows[p.row].node.Name, Window{at, at.Add(t.rows[p.row].node.Runtime(p.job))}
+	}
+	return b.plan
+}
+
+// bookings returns the open jobs as bookings.
+func (b *batch) bookings() (bookings []booking) {
+	now := b.snapshot.Now
+	for _, i := range b.open {
+		j := b.job(i)
+		earliest := grid.Later(now, j.Submitted)
+		latest := earliest
+		_, why, known := b.snapshot.outlook(j)
+		switch {
+		case known && !(j.Limits.NoCarbon && b.snapshot.Policy.Weights.Price == 0):
+			latest = grid.Later(earliest, b.snapshot.Policy.latestStart(j))
+		case why == NoFreshSignal:
+			b.plan[i].Reason.Kind = why
+		}
+		bookings = append(bookings, booking{
+			job: j, index: i, earliest: earliest.Sub(now), latest: latest.Sub(now), place: nowhere,
+		})
+	}
+	return bookings
+}
+
+// timetable returns that of the batch's machines, of so many slots or more until the last job has ended.
+func (b *batch) timetable(bookings []booking, slots int) *timetable {
+	span, slowest := time.Duration(0), b.snapshot.slowest()
+	for k := range bookings {
+		p := &bookings[k]
+		span = max(span, p.latest+time.Duration(float64(p.job.remaining())/slowest))
+	}
+	slot := slotFor(span, slots)
+	slots = int(span/slot) + 2
+	return newTimetable(&b.snapshot, b.nodes, slot, slots+slots/2) // a third is for what finds no room in time
+}
+
+// insertAll puts all bookings in: those first that cannot wait, as they come, then those that take most.
+func (t *timetable) insertAll(bookings []booking) {
+	order := make([]int, len(bookings))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return urgent(&bookings[x], &bookings[y]) })
+	for _, k := range order {
+		if bookings[k].row < 0 {
+			t.insert(&bookings[k], nil)
+		}
+	}
+}
+
+// restore puts bookings where the last plan had them, as far as there is still room.
+func (t *timetable) restore(bookings []booking) {
+	rows := make(map[string]int, len(t.rows))
+	for i := range t.rows {
+		rows[t.rows[i].node.Name] = i
+	}
+	for k := range bookings {
+		p := &bookings[k]
+		row, known := rows[p.job.Place.Node]
+		if !known || !t.offers(row, p.job) {
+			continue
+		}
+		at := place{row: row, slot: int(max(p.job.Place.Start.Sub(t.s.Now), p.earliest) / t.slot)}
+		if at.slot = max(at.slot, t.rows[row].free); at.slot >= t.slots || t.start(p, at.slot) > p.latest {
+			continue
+		}
+		if at.cost = t.costs(p, at); !math.IsInf(at.cost, 1) {
+			p.place, p.kept = at, true
+			t.put(p, 1)
+		}
+	}
+}
+
+// planRounds is how often a plan is remade in parts: where jobs are many, less often, since each round takes longer and
+// changes less.
+const (
+	planRounds = 100
+	mostRemade = 100_000
+)
+
+// Slots are as long as makes so many of them.
+const (
+	minSlots   = 72
+	finerSlots = 1000
+)
+
+// slotFor returns the length of slots, so that so many or more make a span.
+func slotFor(span time.Duration, slots int) time.Duration {
+	length := time.Minute
+	for _, longer := range [...]time.Duration{2, 5, 10, 15, 20, 30, 60} {
+		if span >= longer*time.Minute*time.Duration(slots) {
+			length = longer * time.Minute
+		}
+	}
+	return length
+}
+
+// urgent orders bookings.
+func urgent(x, y *booking) int {
+	waits := func(p *booking) int {
+		if p.latest > p.earliest {
+			return 1
+		}
+		return 0
+	}
+	if c := cmp.Compare(waits(x), waits(y)); c != 0 {
+		return c
+	}
+	if waits(x) == 0 {
+		return cmp.Or(cmp.Compare(x.earliest, y.earliest), x.job.Submitted.Compare(y.job.Submitted))
+	}
+	return cmp.Or(cmp.Compare(y.work(), x.work()), x.job.Submitted.Compare(y.job.Submitted))
+}
+
+// worth has a booking start at once after all where a later start does not save as much as the policy asks, and returns
+// what it saves. What finds no room now has nothing to choose.
+func (b *batch) worth(t *timetable, p *booking) (saving Reason) {
+	switch {
+	case p.row < 0 || t.start(p, p.slot) == p.earliest:
+		return Reason{}
+	case p.kept: // it was looked at before
+		return Reason{Saving: p.job.Place.Saving, Carbon: p.job.Place.Carbon}
+	}
+	later := *p
+	t.remove(p)
+	atOnce := later
+	atOnce.latest, atOnce.place = p.earliest, nowhere
+	if t.find(&atOnce, nil, false); atOnce.row >= 0 {
+		if saving = b.saving(t, &atOnce, &later); saving == (Reason{}) {
+			later.place = atOnce.place
+		}
+	}
+	p.place = later.place
+	t.put(p, 1)
+	return saving
+}
+
+// saving returns what a later place of a booking saves; nothing where that is less than the policy asks.
+func (b *batch) saving(t *timetable, atOnce, later *booking) (saving Reason) {
+	policy, w := &b.snapshot.Policy, b.snapshot.weights(later.job)
+	saved := atOnce.cost - later.cost
+	least := max(policy.MinSaving, tolerance)
+	least += policy.MinSavingPerHour * (t.start(later, later.slot) - later.earliest).Hours()
+	if w.Price == 0 && w.Carbon > 0 {
+		saving.Carbon = energy.Grams(saved / w.Carbon)
+	}
+	if saved <= least*math.Abs(atOnce.cost) || w.Price == 0 && saving.Carbon < policy.MinSavingGrams {
+		return Reason{}
+	}
+	saving.Saving = saved / max(math.Abs(atOnce.cost), math.SmallestNonzeroFloat64)
+	return saving
+}
+
+// adopt holds a job that the timetable has later, and reports whether it does. What has no slack left starts as soon as
+// it finds room, and what no machine is large enough for there is no opinion on.
+func (b *batch) adopt(t *timetable, p *booking, saving Reason) (held bool) {
+	d := &b.plan[p.index]
+	if p.row < 0 {
+		d.Reason = Reason{}
+		return false
+	}
+	start := min(t.start(p, p.slot), p.latest)
+	if start == 0 {
+		if p.latest > 0 && d.Reason.Kind == Cheapest {
+			d.Reason.Kind = Planned
+		}
+		return false
+	}
+	at, n := b.snapshot.Now.Add(start), &t.rows[p.row].node
+	d.Window, d.Node, d.Again = Window{at, at.Add(n.Runtime(p.job))}, n.Name, at
+	d.Reason = saving
+	d.Reason.Kind, d.Reason.Until, d.Reason.Latest = PlannedLater, at, b.snapshot.Now.Add(p.latest)
+	return true
+}
+
+// work is core-seconds.
+func (p *booking) work() float64 {
+	return float64(p.job.Request.MilliCPU) * p.job.remaining().Seconds()
+}
+
+// remaker takes bookings out of a timetable and puts them back.
+type remaker struct {
+	t        *timetable
+	bookings []booking
+	draws    draws
+	out      []int
+	was      []place // by booking
+	skipped  []bool  // rows, of one round
+}
+
+func newRemaker(t *timetable, bookings []booking, seed uint64) *remaker {
+	return &remaker{
+		t: t, bookings: bookings, draws: draws(seed), was: make([]place, len(bookings)),
+		skipped: make([]bool, len(t.rows)),
+	}
+}
+
+// draws are numbers that follow from a seed alone and look random (SplitMix64, Steele et al. 2014).
+type draws uint64
+
+func (d *draws) next() uint64 {
+	*d += 0x9e3779b97f4a7c15
+	z := uint64(*d)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+func (d *draws) below(n int) int { return int(d.next() % uint64(n)) }
+
+func (d *draws) share() float64 { return float64(d.next()>>11) / (1 << 53) }
+
+// remake takes some bookings out, puts them back in another order, and keeps that if it costs less, or by chance up to
+// about so much more. It returns by how much the cost changes.
+func (r *remaker) remake(more float64) (change float64) {
+	r.choose()
+	before, after := 0.0, 0.0
+	for _, k := range r.out {
+		p := &r.bookings[k]
+		r.was[k], p.kept = p.place, false
+		r.t.remove(p)
+		before += r.t.costs(p, r.was[k])
+	}
+	r.shuffle()
+	const blinks = 16 // one row in so many is not looked at
+	for k := range r.skipped {
+		r.skipped[k] = r.draws.below(blinks) == 0
+	}
+	for _, k := range r.out {
+		p := &r.bookings[k]
+		r.t.insert(p, r.skipped)
+		after += p.cost
+	}
+	if after < before-more*math.Log(1-r.draws.share()) {
+		return after - before
+	}
+	for _, k := range r.out {
+		r.t.remove(&r.bookings[k])
+	}
+	for _, k := range r.out {
+		p := &r.bookings[k]
+		if p.place = r.was[k]; p.row >= 0 {
+			r.t.put(p, 1)
+		}
+	}
+	return 0
+}
+
+// choose chooses the bookings of a round: those near one of them on its machine, or anywhere at its time.
+func (r *remaker) choose() {
+	const most, near = 12, 24
+	r.out = append(r.out[:0], r.draws.below(len(r.bookings)))
+	first := &r.bookings[r.out[0]]
+	if first.row < 0 {
+		return
+	}
+	alone, n := r.draws.below(2) == 0, 1+r.draws.below(most)
+	span := 1 + r.draws.below(near)
+	from := r.draws.below(len(r.bookings))
+	for i := range r.bookings {
+		k := (from + i) % len(r.bookings)
+		p := &r.bookings[k]
+		if p == first || p.row < 0 || alone && p.row != first.row || max(p.slot-first.slot, first.slot-p.slot) > span {
+			continue
+		}
+		if r.out = append(r.out, k); len(r.out) > n {
+			return
+		}
+	}
+}
+
+// shuffle brings the bookings of a round into an order: of their work, of their latest starts, or any.
+func (r *remaker) shuffle() {
+	for a := len(r.out) - 1; a > 0; a-- {
+		b := r.draws.below(a + 1)
+		r.out[a], r.out[b] = r.out[b], r.out[a]
+	}
+	switch r.draws.below(3) {
+	case 0:
+		slices.SortStableFunc(r.out, func(a, b int) int {
+			return cmp.Compare(r.bookings[b].work(), r.bookings[a].work())
+		})
+	case 1:
+		slices.SortStableFunc(r.out, func(a, b int) int {
+			return cmp.Compare(r.bookings[a].latest, r.bookings[b].latest)
+		})
+	}
+}
+
+// mostAlone is how sure a plan is at most that a machine is awake for its jobs alone: others are to come
+// (docs/decisions/0040-plans.md).
+const mostAlone = 0.5
+
+// expectOthers lets the first machine of each kind by name count as one that others keep awake anyway, the next ones
+// ever less: plans that follow each other then gather jobs on the same machines.
+func (t *timetable) expectOthers() {
+	of := map[*energy.Profile][]int{}
+	for i := range t.rows {
+		of[t.rows[i].node.Profile] = append(of[t.rows[i].node.Profile], i)
+	}
+	for _, rows := range of {
+		for rank, i := range rows {
+			t.rows[i].setAlone(mostAlone * float64(rank) / float64(max(len(rows)-1, 1)))
+		}
+	}
+}
+
+// countAlone sets how sure all machines are awake for the jobs of the timetable alone.
+func (t *timetable) countAlone(sure float64) {
+	for i := range t.rows {
+		t.rows[i].setAlone(sure)
+	}
+}
+
+func (r *row) setAlone(sure float64) {
+	r.alone = sure
+	for k := range r.draws {
+		r.draws[k] = unknownWatts
+	}
+}

@@ -1,0 +1,87 @@
+package sched_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// dayOf is a snapshot of so many jobs that may wait, on so many machines of each of twelve kinds.
+func dayOf(tb testing.TB, jobs, machines int) *sched.Snapshot {
+	tb.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
+	values := make([]float64, 72)
+	for i := range values {
+		values[i] = 300 - 200*math.Sin(float64(i)/24*2*math.Pi) + 50*r.Float64()
+	}
+	carbon, err := grid.NewSeries(now, time.Hour, values)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	site := &sched.Site{Name: "here", Carbon: grid.Signal{Series: carbon}}
+	s := &sched.Snapshot{Now: now, Sites: []*sched.Site{site}}
+	for kind := range 12 {
+		profile := &energy.Profile{
+			Name: fmt.Sprint("k", kind), Idle: energy.Watts(30 + 5*kind), Max: energy.Watts(150 + 20*kind), Sleep: 5,
+			WakeUp: 9000, Quality: energy.Measured,
+		}
+		capacity := sched.Resources{MilliCPU: int64(16000 + 4000*kind), Memory: 1 << 40}
+		for i := range machines {
+			s.Nodes = append(s.Nodes, &sched.Node{
+				Name: fmt.Sprintf("n%02d-%03d", kind, i), Site: site, Capacity: capacity, Free: capacity, Profile: profile,
+			})
+		}
+	}
+	for i := range jobs {
+		s.Queue = append(s.Queue, sched.Job{
+			ID: fmt.Sprintf("j%05d", i), Submitted: now.Add(-time.Duration(r.IntN(3600)) * time.Second),
+			Duration: time.Duration(10+r.IntN(110)) * time.Minute, AllowedDelay: time.Duration(r.IntN(22)) * time.Hour,
+			Request: sched.Resources{MilliCPU: int64(500 * (1 + r.IntN(8))), Memory: 1 << 30},
+		})
+	}
+	return s
+}
+
+// A plan of 10,000 jobs on 12 kinds of machines, in 96 slots and more.
+func BenchmarkPlanTogether(b *testing.B) {
+	plan, err := sched.New("carbon+plan")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, jobs := range []int{100, 1000, 10000} {
+		b.Run(strconv.Itoa(jobs), func(b *testing.B) {
+			s := dayOf(b, jobs, 40)
+			for b.Loop() {
+				plan.PlanWithin(s, func() bool { return false })
+			}
+		})
+	}
+}
+
+// The same again after one job in a hundred has come, and one in a hundred has gone.
+func BenchmarkPlanAgain(b *testing.B) {
+	plan, err := sched.New("carbon+plan")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := dayOf(b, 10100, 40)
+	whole := s.Queue
+	s.Queue = whole[:10000]
+	for i, d := range plan.Plan(s) {
+		if d.Held(s.Now) {
+			s.Queue[i].Place = d.Place()
+		}
+	}
+	s.Queue = whole[100:]
+	for b.Loop() {
+		plan.PlanWithin(s, func() bool { return false })
+	}
+}

@@ -1,0 +1,167 @@
+package hold
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// ruleTogether is the rule under which all that is held is planned together.
+const ruleTogether = "plan"
+
+// together is the plan over all that the rule "plan" holds. It is made beside the loop, which never waits for it: what
+// it does not know of yet stays held for a moment, and deadlines are kept all the same. While no plan can be made, each
+// hold is planned alone, as by the rule "window".
+type together struct {
+	nodes  func(view *kube.View, now time.Time) []sched.Node // nil: not known, each is planned alone
+	broken bool                                              // the last one could not be made
+	busy   bool                                              // one is being made
+	wanted bool                                              // something waits for the next one
+	began  time.Time                                         // the last one
+	next   time.Time                                         // from when another may be begun
+	of     map[types.UID]sched.Decision
+	jobs   map[types.UID]sched.Job // that the last plan is of
+}
+
+const (
+	planEvery   = 10 * time.Second // between two plans lies so much at least,
+	planShare   = 20               // and so many times what the last one took
+	mostPlanned = 20_000           // holds in a plan, the earliest deadlines first
+	planLimit   = 2 * time.Second  // after that, a plan is not improved any more
+	patience    = time.Minute      // one that takes longer will not be
+)
+
+// Nodes tells how the loop finds out what machines there are, what runs on them, and until when: without it, each hold
+// is planned alone. Any goroutine calls it.
+func (l *Loop) Nodes(nodes func(view *kube.View, now time.Time) []sched.Node) {
+	l.post(func() { l.together.nodes = nodes })
+}
+
+// jointly replaces what was decided on a hold alone by what the plan over all holds says. ok is false where the plan
+// that knows of it is yet to be made.
+func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sched.Decision) (ok bool) {
+	t := &l.together
+	stuck := t.busy && now.Sub(t.began) > patience
+	mayWait := d.Reason.Kind == sched.CheaperLater || d.Reason.Kind == sched.NothingToSave
+	if settings.When != ruleTogether || t.nodes == nil || t.broken || stuck || !mayWait {
+		return true
+	}
+	planned, ok := t.of[h.UID]
+	if !ok {
+		t.wanted = true
+		h.queue.ask(h, now.Add(planEvery)) // if there is none by then either
+		return false
+	}
+	if planned.Reason.Kind == sched.NoOpinion { // no machine is large enough, as for a Job of many pods
+		return true
+	}
+	*d = planned
+	// Each plan may move starts by a little: owners are not to be told every few seconds.
+	if d.Held(now) && h.rolls && h.start.After(now) && now.Before(h.moved.Add(leastHold)) {
+		d.Window.Start = h.start
+	}
+	d.Again = d.Window.Start
+	return true
+}
+
+// replan begins a plan over all holds that wait under the rule, if it is time for one.
+func (l *Loop) replan(now time.Time) {
+	t := &l.together
+	if t.busy || now.Before(t.next) || !t.wanted && len(t.of) == 0 {
+		return
+	}
+	t.wanted = false
+	l.planTogether(l.known(), now)
+}
+
+// planTogether begins a plan over all holds that wait under the rule.
+func (l *Loop) planTogether(view *kube.View, now time.Time) {
+	t := &l.together
+	uids, snapshot := l.allWaiting(view, now)
+	if len(uids) == 0 {
+		t.of, t.jobs = nil, nil
+		return
+	}
+	t.jobs = make(map[types.UID]sched.Job, len(uids))
+	for i, uid := range uids {
+		t.jobs[uid] = snapshot.Queue[i]
+	}
+	t.busy, t.began = true, now
+	nodes := t.nodes
+	began := time.Now()
+	go func() { // it ends within its limit
+		of := map[types.UID]sched.Decision{}
+		ok := safely(klog.Background(), func() {
+			stop := func() bool { return time.Since(began) > planLimit }
+			for i, d := range policy.PlanTogether(snapshot, nodes(view, now), stop) {
+				of[uids[i]] = d
+			}
+		})
+		l.post(func() { l.adopt(of, ok, time.Since(began)) })
+	}()
+}
+
+// allWaiting returns what is to be planned: all holds that wait under the rule, and what was let go and has no node
+// yet, because that takes room.
+func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *sched.Snapshot) {
+	s = &sched.Snapshot{Now: now, Sites: view.Sites()}
+	for _, q := range [2]*queue{l.pods, l.jobs} {
+		q.order.settle()
+		for h := range q.order.all() {
+			job, settings, ok := l.plannable(h, view, now)
+			if !ok || len(uids) == mostPlanned {
+				continue
+			}
+			if len(uids) == 0 {
+				s.Policy = settings.Policy()
+			}
+			uids, s.Queue = append(uids, h.UID), append(s.Queue, job)
+		}
+	}
+	for uid := range l.starts.Range {
+		if job, known := l.together.jobs[uid.(types.UID)]; known {
+			job.Released = true
+			uids, s.Queue = append(uids, uid.(types.UID)), append(s.Queue, job)
+		}
+	}
+	return uids, s
+}
+
+// plannable returns a hold as a plan sees it, if it waits under the rule and nothing but a plan keeps it.
+func (l *Loop) plannable(h *hold, view *kube.View, now time.Time) (job sched.Job, s policy.Settings, ok bool) {
+	if job, s = h.question(view); h.state != waiting || s.When != ruleTogether || idle(&s) != "" {
+		return job, s, false
+	}
+	work := h.work()
+	if _, _, closed := view.BudgetClosed(now, work.Namespace, work.Owners); closed {
+		return job, s, false
+	}
+	l.locate(&job)
+	if d, known := l.together.of[h.UID]; known && d.Held(now) {
+		job.Place = d.Place()
+	}
+	return job, s, true
+}
+
+// adopt takes in a plan, and lets all that it is about be looked at again.
+func (l *Loop) adopt(of map[types.UID]sched.Decision, ok bool, took time.Duration) {
+	t := &l.together
+	if !ok {
+		panics.Count("together")
+	}
+	t.busy, t.broken, t.of = false, !ok, of
+	t.next = l.clock.Now().Add(max(planEvery, planShare*took))
+	for uid := range of {
+		for _, q := range [2]*queue{l.pods, l.jobs} {
+			if h := q.byUID[uid]; h != nil {
+				q.plan(h)
+			}
+		}
+	}
+}
