@@ -85,8 +85,9 @@ func Trials(names []string, sleep bool) ([]Trial, error) {
 				return nil, fmt.Errorf("%w; the lab also has %q", err, Stock)
 			}
 			t.holds = strategy.Holds()
-			if when := sched.When(name); t.holds && when != HoldRule {
-				return nil, fmt.Errorf("strategy %q: the lab's hold loop follows the rule %q", name, HoldRule)
+			if when := sched.When(name); t.holds && when != HoldRule && when != planRule {
+				return nil, fmt.Errorf("strategy %q: the lab's hold loop follows the rules %q and %q", name, HoldRule,
+					planRule)
 			}
 		}
 		trials = append(trials, t)
@@ -227,6 +228,9 @@ func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 	job.Annotations[annotationJob] = strconv.Itoa(i)
 	if t.holds && j.AllowedDelay > 0 {
 		job.Annotations[v1alpha1.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
+		if sched.When(t.Strategy) == planRule {
+			job.Annotations[v1alpha1.AnnotationStrategy] = t.Strategy
+		}
 		if !j.FinishBy.IsZero() {
 			job.Annotations[v1alpha1.AnnotationFinishBy] = r.clock.ToWall(j.FinishBy).Format(time.RFC3339)
 		}

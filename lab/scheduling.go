@@ -28,8 +28,11 @@ import (
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// HoldRule is the when that the lab's hold loop follows.
-const HoldRule = "window"
+// HoldRule is the when that the lab's hold loop follows, unless a Job asks for planRule.
+const (
+	HoldRule = "window"
+	planRule = "plan"
+)
 
 // Scheduling is our scheduler in a cluster: plugins, hold loop and the knowledge that they share.
 type Scheduling struct {

@@ -1,8 +1,10 @@
 package hold
 
 import (
+	"log/slog"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -30,11 +32,12 @@ type together struct {
 }
 
 const (
-	planEvery   = 10 * time.Second // between two plans lies so much at least,
-	planShare   = 20               // and so many times what the last one took
+	planEvery   = 10 * time.Second // between two plans lies so much, or if something new is held
+	planSoon    = time.Second      // so much, and at least
+	planShare   = 20               // so many times what the last one took
 	mostPlanned = 20_000           // holds in a plan, the earliest deadlines first
 	planLimit   = 2 * time.Second  // after that, a plan is not improved any more
-	patience    = time.Minute      // one that takes longer will not be
+	patience    = time.Minute      // one that takes longer will not be, and after one that panicked
 )
 
 // Nodes tells how the loop finds out what machines there are, what runs on them, and until when: without it, each hold
@@ -73,7 +76,7 @@ func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sch
 // replan begins a plan over all holds that wait under the rule, if it is time for one.
 func (l *Loop) replan(now time.Time) {
 	t := &l.together
-	if t.busy || now.Before(t.next) || !t.wanted && len(t.of) == 0 {
+	if t.busy || now.Before(t.next) || !t.wanted && (len(t.of) == 0 || now.Sub(t.began) < planEvery) {
 		return
 	}
 	t.wanted = false
@@ -97,7 +100,8 @@ func (l *Loop) planTogether(view *kube.View, now time.Time) {
 	began := time.Now()
 	go func() { // it ends within its limit
 		of := map[types.UID]sched.Decision{}
-		ok := safely(klog.Background(), func() {
+		log := slog.New(logr.ToSlogHandler(klog.Background()))
+		ok := panics.Survive(log, "plan", "all that is held", func() {
 			stop := func() bool { return time.Since(began) > planLimit }
 			for i, d := range policy.PlanTogether(snapshot, nodes(view, now), stop) {
 				of[uids[i]] = d
@@ -152,11 +156,11 @@ func (l *Loop) plannable(h *hold, view *kube.View, now time.Time) (job sched.Job
 // adopt takes in a plan, and lets all that it is about be looked at again.
 func (l *Loop) adopt(of map[types.UID]sched.Decision, ok bool, took time.Duration) {
 	t := &l.together
-	if !ok {
-		panics.Count("together")
-	}
 	t.busy, t.broken, t.of = false, !ok, of
-	t.next = l.clock.Now().Add(max(planEvery, planShare*took))
+	t.next = l.clock.Now().Add(max(planSoon, planShare*took))
+	if t.broken { // what made it panic is probably there to stay
+		t.next, t.wanted = l.clock.Now().Add(patience), true
+	}
 	for uid := range of {
 		for _, q := range [2]*queue{l.pods, l.jobs} {
 			if h := q.byUID[uid]; h != nil {
