@@ -29,7 +29,6 @@ type timetable struct {
 // row is a machine, or rather its slots.
 type row struct {
 	node    Node           // with nothing on it
-	index   int            // of the node
 	used    []Resources    // what is taken of its room
 	load    []Resources    // the mean of what runs, by which it draws power
 	jobs    []int32        // that touch the slot: it is awake for all of it
@@ -350,7 +349,7 @@ func newTimetable(s *Snapshot, nodes []Node, slot time.Duration, slots int) *tim
 			prices[key] = t.prices(n.Site, key.pue)
 		}
 		r := row{
-			node: *n, index: i, used: make([]Resources, slots), load: make([]Resources, slots),
+			node: *n, used: make([]Resources, slots), load: make([]Resources, slots),
 			jobs: make([]int32, slots), price: prices[key], up: n.Jobs > 0 || n.Awake, alone: 1,
 			wake: float64(n.Profile.WakeUp) / slot.Seconds(),
 		}
@@ -388,14 +387,19 @@ func (t *timetable) fill(r *row, n *Node) {
 		t.occupy(r, e.Request, 0, min(max(e.At.Sub(t.s.Now), 1), whole), 1)
 		rest, jobs = rest.Sub(e.Request), jobs-1
 	}
-	for range jobs {
+	rest = rest.Max(Resources{})
+	if jobs > 0 {
 		t.occupy(r, rest, 0, whole, 1)
-		rest = Resources{}
+		return
+	}
+	for k := range r.used { // what comes with the machine, as DaemonSets' pods, keeps it not awake
+		r.used[k] = r.used[k].Add(rest)
 	}
 }
 
 // prices returns what a watt costs at a site in each slot, in grams of the policy's weights. Where a signal with a
-// weight is not known, it is what it costs at the dearest site of which it is; where none is, energy alone counts.
+// weight is not known, it is what it costs at the dearest site of which it is; where none is, energy alone counts. A
+// PUE of a job's own is left out: it would be another on each machine.
 func (t *timetable) prices(site *Site, pue float64) []float64 {
 	prices := make([]float64, t.slots)
 	w := cmp.Or(t.s.Policy.Weights, carbonAlone)

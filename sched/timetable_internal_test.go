@@ -43,6 +43,9 @@ func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 				n.Ends = []End{{now.Add(time.Duration(r.IntN(200)) * time.Minute), runs}}
 			}
 		}
+		if r.IntN(3) == 0 {
+			n.Free.MilliCPU -= 500 // a DaemonSet's
+		}
 		nodes[i] = n
 	}
 	bookings := make([]booking, 12)
@@ -61,6 +64,27 @@ func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 		table.expectOthers()
 	}
 	return table, bookings
+}
+
+// What runs on a machine takes room there from the first slot on, whether it is known to end or not.
+func TestWhatRunsTakesRoom(t *testing.T) {
+	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
+	all := Resources{MilliCPU: 8000}
+	n := Node{
+		Name: "n", Capacity: all, Free: Resources{MilliCPU: 2500}, Jobs: 2, Profile: &energy.Profile{Idle: 50, Max: 100},
+		Ends: []End{{now.Add(25 * time.Minute), Resources{MilliCPU: 3000}}},
+	}
+	r := &newTimetable(&Snapshot{Now: now}, []Node{n}, 10*time.Minute, 6).rows[0]
+	for k, want := range []int64{5500, 5500, 5500, 2500, 2500, 2500} {
+		if got := r.used[k].MilliCPU; got != want || r.jobs[k] == 0 {
+			t.Errorf("slot %d: %d in use by %d jobs, want %d", k, got, r.jobs[k], want)
+		}
+	}
+	n.Jobs, n.Ends, n.Free = 0, nil, Resources{MilliCPU: 7500}
+	r = &newTimetable(&Snapshot{Now: now}, []Node{n}, 10*time.Minute, 6).rows[0]
+	if r.used[0].MilliCPU != 500 || r.jobs[0] != 0 {
+		t.Errorf("a DaemonSet's pod: %d in use by %d jobs, want 500 by none", r.used[0].MilliCPU, r.jobs[0])
+	}
 }
 
 // What a search says that a booking adds is what the whole costs more with it, and nothing is ever overcommitted.

@@ -168,10 +168,12 @@ const (
 
 // slotFor returns the length of slots, so that so many or more make a span.
 func slotFor(span time.Duration, slots int) time.Duration {
-	length := time.Minute
-	for _, longer := range [...]time.Duration{2, 5, 10, 15, 20, 30, 60} {
-		if span >= longer*time.Minute*time.Duration(slots) {
-			length = longer * time.Minute
+	length := time.Second
+	for _, unit := range [...]time.Duration{time.Second, time.Minute} {
+		for _, longer := range [...]time.Duration{1, 2, 5, 10, 15, 20, 30, 60} {
+			if span >= longer*unit*time.Duration(slots) {
+				length = longer * unit
+			}
 		}
 	}
 	return length
