@@ -65,8 +65,10 @@ func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sch
 		return true
 	}
 	*d = planned
-	// Each plan may move starts by a little: owners are not to be told every few seconds.
-	if d.Held(now) && h.rolls && h.start.After(now) && now.Before(h.moved.Add(leastHold)) {
+	// Each plan may move starts by a little: owners are not to be told every few seconds, the less the longer it waits.
+	const seldom = 10
+	rest := min(leastHold, h.start.Sub(now)/seldom)
+	if d.Held(now) && h.rolls && rest > 0 && now.Before(h.moved.Add(rest)) {
 		d.Window.Start = h.start
 	}
 	d.Again = d.Window.Start
