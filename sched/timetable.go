@@ -16,7 +16,9 @@ type timetable struct {
 	s     *Snapshot
 	slot  time.Duration
 	slots int
-	rows  []row
+	// longer jobs are planned as if they took so long: what comes after is about the same wherever they start
+	longest time.Duration
+	rows    []row
 	// by slot, of the search for one job on one row: what the slots before it add, and how many have no room
 	sums    []float64
 	tails   []float64 // what the share of its last slot costs, were it this one
@@ -64,6 +66,11 @@ var nowhere = place{row: -1, cost: math.Inf(1)}
 // start returns when a booking starts that is put into a slot: at its beginning, or as soon as it may.
 func (t *timetable) start(p *booking, slot int) time.Duration {
 	return max(p.earliest, time.Duration(slot)*t.slot)
+}
+
+// runtime returns how long a booking takes on a row.
+func (t *timetable) runtime(p *booking, r *row) time.Duration {
+	return min(r.node.Runtime(p.job), t.longest)
 }
 
 // ends returns the slot after the last one that a booking takes, and which shares of its first and its last slot it
@@ -123,7 +130,7 @@ func (r *row) part(k int, request *Resources, share float64) float64 {
 // latest start, late says that any later place will do, the earliest one.
 func (t *timetable) best(p *booking, at int, late bool) place {
 	r := &t.rows[at]
-	length := r.node.Runtime(p.job)
+	length := t.runtime(p, r)
 	first := max(int(p.earliest/t.slot), r.free)
 	final := min(int(p.latest/t.slot), t.slots-1)
 	if late {
@@ -224,7 +231,7 @@ func (t *timetable) woken(r *row, k, end int) (c float64) {
 // put takes a booking into the timetable, or with by = -1 out of it.
 func (t *timetable) put(p *booking, by int) {
 	r := &t.rows[p.row]
-	t.occupy(r, p.job.Request, t.start(p, p.slot), r.node.Runtime(p.job), by)
+	t.occupy(r, p.job.Request, t.start(p, p.slot), t.runtime(p, r), by)
 }
 
 // occupy takes room on a row, or gives it back.
@@ -304,7 +311,7 @@ func (t *timetable) costs(p *booking, at place) float64 {
 		return t.never
 	}
 	r := &t.rows[at.row]
-	length := r.node.Runtime(p.job)
+	length := t.runtime(p, r)
 	end, _, _ := t.ends(t.start(p, at.slot), length)
 	t.sum(r, p, length, at.slot, min(end, t.slots))
 	return t.cost(p, r, at.slot, length)
@@ -321,7 +328,7 @@ func (t *timetable) remove(p *booking) {
 // newTimetable returns the machines of a snapshot with what runs on them, for so many slots.
 func newTimetable(s *Snapshot, nodes []Node, slot time.Duration, slots int) *timetable {
 	t := &timetable{
-		s: s, slot: slot, slots: slots,
+		s: s, slot: slot, slots: slots, longest: maxDuration,
 		sums: make([]float64, slots+1), tails: make([]float64, slots), lacks: make([]int32, slots+1),
 		wakings: make([]float64, slots+1),
 	}

@@ -19,11 +19,11 @@ func (g *Greedy) together(s *Snapshot) bool { return g.when.together && len(s.No
 // Schrimpf et al. 2000), which empties machines that are hardly used. It holds what is to start later. What starts now
 // is left to the where, so that it runs on the machine on which the same where puts its pods in a cluster.
 func (b *batch) planTogether() {
-	bookings := b.bookings()
+	bookings := b.bookings(farthest)
 	if len(bookings) == 0 {
 		return
 	}
-	t := b.timetable(bookings, minSlots)
+	t := b.timetable(bookings, minSlots, aDay)
 	t.expectOthers()
 	t.restore(bookings)
 	t.insertAll(bookings)
@@ -52,11 +52,11 @@ func PlanAhead(s *Snapshot, seed uint64, stop func() float64) Plan {
 		b.plan[i] = Decision{Job: s.Queue[i].ID, Window: s.Queue[i].window(s.Queue[i].Submitted)}
 		b.open = append(b.open, i)
 	}
-	bookings := b.bookings()
+	bookings := b.bookings(maxDuration)
 	if len(bookings) == 0 {
 		return b.plan
 	}
-	t := b.timetable(bookings, finerSlots)
+	t := b.timetable(bookings, finerSlots, maxDuration)
 	t.countAlone(0)
 	t.insertAll(bookings)
 	r := newRemaker(t, bookings, seed)
@@ -83,8 +83,11 @@ func PlanAhead(s *Snapshot, seed uint64, stop func() float64) Plan {
 	return b.plan
 }
 
-// bookings returns the open jobs as bookings.
-func (b *batch) bookings() (bookings []booking) {
+// farthest is how far ahead a plan looks for starts: few forecasts reach farther.
+const farthest = 4 * aDay
+
+// bookings returns the open jobs as bookings, none of which starts later than so far ahead.
+func (b *batch) bookings(ahead time.Duration) (bookings []booking) {
 	now := b.snapshot.Now
 	for _, i := range b.open {
 		j := b.job(i)
@@ -98,22 +101,25 @@ func (b *batch) bookings() (bookings []booking) {
 			b.plan[i].Reason.Kind = why
 		}
 		bookings = append(bookings, booking{
-			job: j, index: i, earliest: earliest.Sub(now), latest: latest.Sub(now), place: nowhere,
+			job: j, index: i, earliest: earliest.Sub(now), latest: min(latest.Sub(now), ahead), place: nowhere,
 		})
 	}
 	return bookings
 }
 
-// timetable returns that of the batch's machines, of so many slots or more until the last job has ended.
-func (b *batch) timetable(bookings []booking, slots int) *timetable {
+// timetable returns that of the batch's machines, of so many slots or more until the last job has ended or run for the
+// longest time that is planned.
+func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) *timetable {
 	span, slowest := time.Duration(0), b.snapshot.slowest()
 	for k := range bookings {
 		p := &bookings[k]
-		span = max(span, p.latest+time.Duration(float64(p.job.remaining())/slowest))
+		span = max(span, p.latest+min(time.Duration(float64(p.job.remaining())/slowest), longest))
 	}
 	slot := slotFor(span, slots)
 	slots = int(span/slot) + 2
-	return newTimetable(&b.snapshot, b.nodes, slot, slots+slots/2) // a third is for what finds no room in time
+	t := newTimetable(&b.snapshot, b.nodes, slot, slots+slots/2) // a third is for what finds no room in time
+	t.longest = longest
+	return t
 }
 
 // insertAll puts all bookings in: those first that cannot wait, as they come, then those that take most.
