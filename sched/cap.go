@@ -28,14 +28,14 @@ type Cap struct {
 const capAhead = 48 * time.Hour
 
 // NewCap throttles a strategy to between least and most cores. It asks the strategy about one job after the other, so
-// it takes none that matches the whole queue at once.
+// it takes none that decides on the whole queue at once.
 func NewCap(inner *Greedy, most, least int64) (*Cap, error) {
 	switch {
 	case least < 1 || most < least:
 		return nil, fmt.Errorf("cap of %d to %d cores: want 1 or more, and not more at least than at most", least, most)
-	case inner.match != nil:
+	case inner.match != nil || inner.when.together:
 		return nil,
-			fmt.Errorf("cap of %s: it matches the whole queue at once, and a quota lets in one job after the other",
+			fmt.Errorf("cap of %s: it decides on the whole queue at once, and a quota lets in one job after the other",
 				inner)
 	}
 	return &Cap{inner: inner, most: most, least: least}, nil

@@ -119,3 +119,12 @@ func TestByName(t *testing.T) {
 		}
 	}
 }
+
+// A plan decides on the whole queue, as those do that match it.
+func TestCapTakesNoPlan(t *testing.T) {
+	for _, name := range []string{"cap(2-8):carbon+plan", "cap(2-8):flow-energy"} {
+		if _, err := sched.ByName(name); err == nil || !strings.Contains(err.Error(), "whole queue at once") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}

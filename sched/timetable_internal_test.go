@@ -87,6 +87,28 @@ func TestWhatRunsTakesRoom(t *testing.T) {
 	}
 }
 
+// A place of the last plan that lies between two slots of this one goes to the nearer one, and none to a later start
+// than the job allows: starts neither creep forward nor back from plan to plan.
+func TestKeptPlacesGoToTheNearestSlot(t *testing.T) {
+	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
+	n := Node{
+		Name: "n", Capacity: Resources{MilliCPU: 8000}, Free: Resources{MilliCPU: 8000}, Awake: true,
+		Profile: &energy.Profile{Idle: 50, Max: 100},
+	}
+	for _, tc := range []struct{ planned, latest, want time.Duration }{
+		{36, 300, 40}, {34, 300, 30}, {36, 37, 30}, {3, 300, 0},
+	} {
+		job := &Job{Duration: time.Hour, Place: Place{Node: "n", Start: now.Add(tc.planned * time.Minute)}}
+		table := newTimetable(&Snapshot{Now: now}, []Node{n}, 10*time.Minute, 40)
+		bookings := []booking{{job: job, latest: tc.latest * time.Minute, place: nowhere}}
+		table.restore(bookings)
+		if p := &bookings[0]; p.row != 0 || table.start(p, p.slot) != tc.want*time.Minute {
+			t.Errorf("planned in %d minutes, at the latest in %d: kept in row %d after %v, want %d minutes", tc.planned,
+				tc.latest, p.row, table.start(p, p.slot), tc.want)
+		}
+	}
+}
+
 // What a search says that a booking adds is what the whole costs more with it, and nothing is ever overcommitted.
 func TestBookingsCostWhatTheyAdd(t *testing.T) {
 	for seed := range uint64(200) {

@@ -148,7 +148,9 @@ func (t *timetable) restore(bookings []booking) {
 		if !known || !t.offers(row, p.job) {
 			continue
 		}
-		at := place{row: row, slot: int(max(p.job.Place.Start.Sub(t.s.Now), p.earliest) / t.slot)}
+		// To the nearest slot: were it always the one before, starts would creep forward from plan to plan.
+		start := max(p.job.Place.Start.Sub(t.s.Now), p.earliest)
+		at := place{row: row, slot: int(min(start+t.slot/2, p.latest) / t.slot)}
 		if at.slot = max(at.slot, t.rows[row].free); at.slot >= t.slots || t.start(p, at.slot) > p.latest {
 			continue
 		}
