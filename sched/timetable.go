@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // timetable is what runs on each machine, slot by slot: what runs there already, and what is planned. Cores and memory
 // are those of whole slots, also where a job runs in a part of one; power is that of the part.
 type timetable struct {
-	s     *Snapshot
-	slot  time.Duration
-	slots int
+	s      *Snapshot
+	origin time.Time // when the first slot begins: slots begin when signals change, if they are as long or shorter
+	slot   time.Duration
+	slots  int
 	// longer jobs are planned as if they took so long: what comes after is about the same wherever they start
 	longest time.Duration
 	rows    []row
@@ -45,7 +47,7 @@ type row struct {
 	alone   float64        // how sure the machine is awake for the jobs of the timetable alone, 0 to 1
 }
 
-// booking is a job in a timetable. Times are since the snapshot.
+// booking is a job in a timetable. Times are since its first slot begins.
 type booking struct {
 	job              *Job
 	index            int // in the queue
@@ -62,6 +64,9 @@ type place struct {
 }
 
 var nowhere = place{row: -1, cost: math.Inf(1)}
+
+// offset is how much of the first slot is over.
+func (t *timetable) offset() time.Duration { return t.s.Now.Sub(t.origin) }
 
 // start returns when a booking starts that is put into a slot: at its beginning, or as soon as it may.
 func (t *timetable) start(p *booking, slot int) time.Duration {
@@ -328,7 +333,7 @@ func (t *timetable) remove(p *booking) {
 // newTimetable returns the machines of a snapshot with what runs on them, for so many slots.
 func newTimetable(s *Snapshot, nodes []Node, slot time.Duration, slots int) *timetable {
 	t := &timetable{
-		s: s, slot: slot, slots: slots, longest: maxDuration,
+		s: s, origin: s.Now.Truncate(slot), slot: slot, slots: slots, longest: maxDuration,
 		sums: make([]float64, slots+1), tails: make([]float64, slots), lacks: make([]int32, slots+1),
 		wakings: make([]float64, slots+1),
 	}
@@ -364,7 +369,7 @@ func newTimetable(s *Snapshot, nodes []Node, slot time.Duration, slots int) *tim
 		r.idle = r.node.running()
 		r.draws = slices.Repeat([]energy.Watts{unknownWatts}, slots)
 		if n.Jobs == 0 && !n.Awake && n.Profile.Sleeps() && n.Profile.BootSeconds > 0 {
-			r.free = int((n.Profile.BootTime() + slot - 1) / slot)
+			r.free = int((t.offset() + n.Profile.BootTime() + slot - 1) / slot)
 		}
 		for _, price := range r.price {
 			t.never = max(t.never, float64(slots*slots)*math.Abs(price)*float64(n.Profile.Power(1)))
@@ -389,14 +394,15 @@ func (t *timetable) fill(r *row, n *Node) {
 	if r.free > 0 { // asleep, it has nothing free and nothing on it
 		return
 	}
-	whole := time.Duration(t.slots) * t.slot
+	from := t.offset()
+	whole := time.Duration(t.slots)*t.slot - from
 	for _, e := range n.Ends {
-		t.occupy(r, e.Request, 0, min(max(e.At.Sub(t.s.Now), 1), whole), 1)
+		t.occupy(r, e.Request, from, min(max(e.At.Sub(t.s.Now), 1), whole), 1)
 		rest, jobs = rest.Sub(e.Request), jobs-1
 	}
 	rest = rest.Max(Resources{})
 	if jobs > 0 {
-		t.occupy(r, rest, 0, whole, 1)
+		t.occupy(r, rest, from, whole, 1)
 		return
 	}
 	for k := range r.used { // what comes with the machine, as DaemonSets' pods, keeps it not awake
@@ -420,8 +426,8 @@ func (t *timetable) prices(site *Site, pue float64) []float64 {
 	}
 	horizon := t.s.horizon()
 	for k := range prices {
-		from := t.s.Now.Add(time.Duration(k) * t.slot)
-		to := from.Add(t.slot)
+		begins := t.origin.Add(time.Duration(k) * t.slot)
+		from, to := grid.Later(begins, t.s.Now), begins.Add(t.slot)
 		switch {
 		case len(known) == 0:
 			prices[k] = pue

@@ -76,7 +76,7 @@ func PlanAhead(s *Snapshot, seed uint64, stop func() float64) Plan {
 		if p.row < 0 {
 			continue
 		}
-		at := s.Now.Add(t.start(p, p.slot))
+		at := t.origin.Add(t.start(p, p.slot))
 		d := &b.plan[p.index]
 		d.Node, d.Window = t.rows[p.row].node.Name, Window{at, at.Add(t.rows[p.row].node.Runtime(p.job))}
 	}
@@ -116,9 +116,13 @@ func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) 
 		span = max(span, p.latest+min(time.Duration(float64(p.job.remaining())/slowest), longest))
 	}
 	slot := slotFor(span, slots)
-	slots = int(span/slot) + 2
+	slots = int(span/slot) + 3
 	t := newTimetable(&b.snapshot, b.nodes, slot, slots+slots/2) // a third is for what finds no room in time
 	t.longest = longest
+	for k := range bookings {
+		bookings[k].earliest += t.offset()
+		bookings[k].latest += t.offset()
+	}
 	return t
 }
 
@@ -149,7 +153,7 @@ func (t *timetable) restore(bookings []booking) {
 			continue
 		}
 		// To the nearest slot: were it always the one before, starts would creep forward from plan to plan.
-		start := max(p.job.Place.Start.Sub(t.s.Now), p.earliest)
+		start := max(p.job.Place.Start.Sub(t.origin), p.earliest)
 		at := place{row: row, slot: int(min(start+t.slot/2, p.latest) / t.slot)}
 		if at.slot = max(at.slot, t.rows[row].free); at.slot >= t.slots || t.start(p, at.slot) > p.latest {
 			continue
@@ -252,16 +256,16 @@ func (b *batch) adopt(t *timetable, p *booking, saving Reason) (held bool) {
 		return false
 	}
 	start := min(t.start(p, p.slot), p.latest)
-	if start == 0 {
-		if p.latest > 0 && d.Reason.Kind == Cheapest {
+	if start <= t.offset() {
+		if p.latest > p.earliest && d.Reason.Kind == Cheapest {
 			d.Reason.Kind = Planned
 		}
 		return false
 	}
-	at, n := b.snapshot.Now.Add(start), &t.rows[p.row].node
+	at, n := t.origin.Add(start), &t.rows[p.row].node
 	d.Window, d.Node, d.Again = Window{at, at.Add(n.Runtime(p.job))}, n.Name, at
 	d.Reason = saving
-	d.Reason.Kind, d.Reason.Until, d.Reason.Latest = PlannedLater, at, b.snapshot.Now.Add(p.latest)
+	d.Reason.Kind, d.Reason.Until, d.Reason.Latest = PlannedLater, at, t.origin.Add(p.latest)
 	return true
 }
 
