@@ -12,7 +12,7 @@ import (
 type allotment struct {
 	scaling *Scaling
 	pieces  []piece
-	room    int // replicas in the first piece, at most
+	room    []int // by piece: how many replicas at most; of later ones as many as scaling allows
 
 	got  []given // by piece
 	cost float64 // value·seconds per replica
@@ -57,8 +57,8 @@ func (a *allotment) fill(due func(i int) float64, work float64) (left float64) {
 // rise.
 func (a *allotment) offer(i int) {
 	value, most := a.pieces[i].rate, a.scaling.Most()
-	if i == 0 {
-		most = min(most, a.room)
+	if i < len(a.room) {
+		most = min(most, a.room[i])
 	}
 	least := a.scaling.Least
 	gain := 1.0

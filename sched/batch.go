@@ -56,6 +56,9 @@ func (g *Greedy) Batches() bool { return g.match != nil || g.order != nil || g.w
 // CountsAll reports whether g is to be given nodes without room as well: it plans what runs there later.
 func (g *Greedy) CountsAll() bool { return g.when.together }
 
+// Replans reports whether g decides anew, with the queue, on what runs and may be suspended.
+func (g *Greedy) Replans() bool { return g.when.together }
+
 // Alone returns the strategy that decides on a job by itself as g does, at the same cost, and matches no queue.
 func (g *Greedy) Alone() *Greedy {
 	if g.match == nil {
@@ -94,7 +97,7 @@ func (g *Greedy) planBatch(s *Snapshot, b *batch) {
 			window, reason, again, _ = g.scaled(s, job)
 		}
 		b.plan[i] = Decision{Job: job.ID, Window: window, Again: again, Reason: reason}
-		if !b.plan[i].Held(s.Now) && !job.Running {
+		if !b.plan[i].Held(s.Now) && (!job.Running || g.together(s) && job.Interruptible) {
 			b.open = append(b.open, i)
 		}
 	}
@@ -104,7 +107,7 @@ func (g *Greedy) planBatch(s *Snapshot, b *batch) {
 	if g.match != nil {
 		g.match(b)
 	} else {
-		g.placeOpen(s, b)
+		g.placeOpen(b)
 	}
 	for _, i := range b.open {
 		if d := &b.plan[i]; d.Node == "" && (d.Reason.Kind == Cheapest || d.Reason.Kind == Planned) {
@@ -114,8 +117,8 @@ func (g *Greedy) planBatch(s *Snapshot, b *batch) {
 }
 
 // placeOpen places what is open job by job.
-func (g *Greedy) placeOpen(s *Snapshot, b *batch) {
-	open := make(map[*Job]int, len(b.open))
+func (g *Greedy) placeOpen(b *batch) {
+	s, open := &b.snapshot, make(map[*Job]int, len(b.open))
 	for _, i := range b.open {
 		open[&s.Queue[i]] = i
 	}
@@ -126,9 +129,11 @@ func (g *Greedy) placeOpen(s *Snapshot, b *batch) {
 		return Decision{}, !is
 	}, func(Resources) {})
 	for _, i := range b.open {
-		why := b.plan[i].Reason
-		if b.plan[i] = placed[i]; why.Kind != Cheapest && placed[i].Node != "" {
-			b.plan[i].Reason = why
+		planned := b.plan[i]
+		b.plan[i] = placed[i]
+		if b.plan[i].Again, b.plan[i].Replicas = planned.Again, planned.Replicas; planned.Reason.Kind != Cheapest &&
+			placed[i].Node != "" {
+			b.plan[i].Reason = planned.Reason
 		}
 	}
 }

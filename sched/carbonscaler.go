@@ -47,7 +47,7 @@ func Scale(c *grid.Series, e *Elastic) (plan []Stretch, cost float64, err error)
 			c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339))
 	}
 	pieces := piecesOf(nil, c, e.From, e.Until)
-	a := allotment{scaling: &e.Scaling, pieces: pieces, room: e.Most()}
+	a := allotment{scaling: &e.Scaling, pieces: pieces}
 	if left := a.fill(func(int) float64 { return 0 }, e.Work.Seconds()); left > 1e-9*e.Work.Seconds() {
 		return nil, 0, fmt.Errorf("elastic job: %v of %v of work are left at %s",
 			time.Duration(left*float64(time.Second)), e.Work, e.Until.Format(time.RFC3339))

@@ -81,6 +81,9 @@ func TestRunningJobsGoByTheirOwnSite(t *testing.T) {
 	}
 	_, suspending := sched.Families()
 	for _, when := range suspending {
+		if when == "plan" {
+			continue // it suspends where it knows all machines: package sim
+		}
 		own.Carbon.AsOf = day.Add(-10 * time.Hour)
 		if d := plan(t, "energy+"+when, s)[0]; d.Held(day) || d.Reason.Kind != sched.NoFreshSignal {
 			t.Errorf("%s, its own site is not known: %v", when, d.Reason)

@@ -111,6 +111,9 @@ func TestDeadlinesWithRestarts(t *testing.T) {
 	}
 	_, suspending := sched.Families()
 	for _, when := range suspending {
+		if when == "plan" {
+			continue // it suspends where it knows all machines: package sim
+		}
 		suspensions := 0
 		for i := range 40 {
 			j := sched.Job{

@@ -33,7 +33,7 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 	if left <= 0 || !until.After(s.Now) { // it is over by what is known, or late
 		return run(Reason{Kind: DelayUsedUp}, next, room)
 	}
-	a := allotment{scaling: j.Scaling, pieces: o.pieces(nil, until), room: room}
+	a := allotment{scaling: j.Scaling, pieces: o.pieces(nil, until), room: []int{room}}
 	a.fill(func(i int) float64 {
 		if j.RoomAssured {
 			return 0

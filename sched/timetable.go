@@ -27,6 +27,7 @@ type timetable struct {
 	lacks   []int32
 	wakings []float64 // what machines cost that wake in the slots before it
 	tried   []int32   // by row that others are like
+	offer   allotment // of the search for the pieces of a job that may be suspended
 	never   float64   // more than any place costs that is in time
 }
 
@@ -53,6 +54,7 @@ type booking struct {
 	index            int // in the queue
 	earliest, latest time.Duration
 	kept             bool // it is where the last plan had it
+	spread           bool // it may be suspended, and run in pieces
 	place
 }
 
@@ -61,6 +63,7 @@ type place struct {
 	row  int // -1: nowhere
 	slot int // in which it starts
 	cost float64
+	runs []Stretch // of a job that is spread; none: it runs in one piece
 }
 
 var nowhere = place{row: -1, cost: math.Inf(1)}
@@ -159,7 +162,7 @@ func (t *timetable) best(p *booking, at int, late bool) place {
 			c = t.sums[end-1] - t.sums[k] + t.tails[end-1] + t.woken(r, k, end)
 		}
 		if c < best.cost-tolerance*math.Abs(c) {
-			if best = (place{at, k, c}); late {
+			if best = (place{row: at, slot: k, cost: c}); late {
 				break
 			}
 		}
@@ -236,11 +239,24 @@ func (t *timetable) woken(r *row, k, end int) (c float64) {
 // put takes a booking into the timetable, or with by = -1 out of it.
 func (t *timetable) put(p *booking, by int) {
 	r := &t.rows[p.row]
-	t.occupy(r, p.job.Request, t.start(p, p.slot), t.runtime(p, r), by)
+	if p.runs == nil {
+		t.occupy(r, p.job.Request, t.start(p, p.slot), t.runtime(p, r), by)
+	}
+	for _, run := range p.runs {
+		t.occupyParts(r, p.job.On(run.Replicas).Request, run.Start.Sub(t.origin), run.End.Sub(run.Start), by)
+	}
 }
 
 // occupy takes room on a row, or gives it back.
 func (t *timetable) occupy(r *row, request Resources, start, length time.Duration, by int) {
+	t.take(r, request, start, length, by, false)
+}
+
+func (t *timetable) occupyParts(r *row, request Resources, start, length time.Duration, by int) {
+	t.take(r, request, start, length, by, true)
+}
+
+func (t *timetable) take(r *row, request Resources, start, length time.Duration, by int, parts bool) {
 	end, first, last := t.ends(start, length)
 	from := int(start / t.slot)
 	r.touched += by
@@ -253,7 +269,11 @@ func (t *timetable) occupy(r *row, request Resources, start, length time.Duratio
 			load = request.share(last)
 		}
 		r.jobs[k] += int32(by)
-		r.used[k], r.load[k] = r.used[k].plus(by, request), r.load[k].plus(by, load)
+		room := request
+		if parts && k > 0 {
+			room = load
+		}
+		r.used[k], r.load[k] = r.used[k].plus(by, room), r.load[k].plus(by, load)
 		r.draws[k] = unknownWatts
 	}
 }
@@ -287,7 +307,12 @@ func (t *timetable) find(p *booking, skipped []bool, late bool) {
 		if t.tried[kind] == mostAlike || skipped != nil && skipped[at] || !t.offers(at, p.job) {
 			continue
 		}
-		found := t.best(p, at, late)
+		var found place
+		if p.spread && !late {
+			found = t.pieces(p, at)
+		} else {
+			found = t.best(p, at, late)
+		}
 		if found.row < 0 {
 			continue
 		}
@@ -304,8 +329,11 @@ const mostAlike = 8
 // offers reports whether a job may run on a row, and no row before it is the same.
 func (t *timetable) offers(at int, j *Job) bool {
 	r := &t.rows[at]
-	if r.touched == 0 && r.like != at && t.rows[r.like].touched == 0 {
+	if !j.Running && r.touched == 0 && r.like != at && t.rows[r.like].touched == 0 {
 		return false
+	}
+	if j.Running { // it goes on where it is
+		return j.Place.Node == r.node.Name
 	}
 	return j.Request.Within(r.node.Capacity) && j.MayRunAt(r.node.Site) && j.selects(&r.node)
 }
@@ -316,6 +344,9 @@ func (t *timetable) costs(p *booking, at place) float64 {
 		return t.never
 	}
 	r := &t.rows[at.row]
+	if at.runs != nil {
+		return t.added(p, r, at.runs)
+	}
 	length := t.runtime(p, r)
 	end, _, _ := t.ends(t.start(p, at.slot), length)
 	t.sum(r, p, length, at.slot, min(end, t.slots))
@@ -438,7 +469,8 @@ func (t *timetable) prices(site *Site, pue float64) []float64 {
 			for i := range outlooks {
 				dearest = max(dearest, outlooks[i].over(from, to))
 			}
-			prices[k] = pue * dearest / energy.JoulesPerKWh
+			whole := float64(t.slot) / float64(to.Sub(from)) // of the first one, what is over costs as much as the rest
+			prices[k] = pue * dearest * whole / energy.JoulesPerKWh
 		}
 	}
 	return prices

@@ -35,10 +35,16 @@ func (b *batch) planTogether() {
 		r.remake(0)
 	}
 	b.open = b.open[:0]
+	b.snapshot.Queue = slices.Clone(b.snapshot.Queue) // of elastic jobs, those that start on more replicas change
 	for k := range bookings {
 		p := &bookings[k]
-		if !b.adopt(t, p, b.worth(t, p)) {
+		switch held := b.adopt(t, p, b.worth(t, p)); {
+		case held:
+		case p.job.Running:
+			b.goOn(p)
+		default:
 			b.open = append(b.open, p.index)
+			b.snapshot.Queue[p.index] = p.job.On(b.plan[p.index].Replicas)
 		}
 	}
 }
@@ -94,14 +100,19 @@ func (b *batch) bookings(ahead time.Duration) (bookings []booking) {
 		earliest := grid.Later(now, j.Submitted)
 		latest := earliest
 		_, why, known := b.snapshot.outlook(j)
+		spread := j.Interruptible && ahead == farthest
 		switch {
 		case known && !(j.Limits.NoCarbon && b.snapshot.Policy.Weights.Price == 0):
 			latest = grid.Later(earliest, b.snapshot.Policy.latestStart(j))
+			if spread {
+				latest = b.snapshot.latest(j)
+			}
 		case why == NoFreshSignal:
 			b.plan[i].Reason.Kind = why
 		}
 		bookings = append(bookings, booking{
 			job: j, index: i, earliest: earliest.Sub(now), latest: min(latest.Sub(now), ahead), place: nowhere,
+			spread: spread && known,
 		})
 	}
 	return bookings
@@ -149,7 +160,7 @@ func (t *timetable) restore(bookings []booking) {
 	for k := range bookings {
 		p := &bookings[k]
 		row, known := rows[p.job.Place.Node]
-		if !known || !t.offers(row, p.job) {
+		if !known || p.spread || !t.offers(row, p.job) {
 			continue
 		}
 		// To the nearest slot: were it always the one before, starts would creep forward from plan to plan.
@@ -212,7 +223,7 @@ func urgent(x, y *booking) int {
 // what it saves. What finds no room now has nothing to choose.
 func (b *batch) worth(t *timetable, p *booking) (saving Reason) {
 	switch {
-	case p.row < 0 || t.start(p, p.slot) == p.earliest:
+	case p.row < 0 || t.start(p, p.slot) == p.earliest || p.job.Done > 0 && !p.job.Running: // it was suspended
 		return Reason{}
 	case p.kept: // it was looked at before
 		return Reason{Saving: p.job.Place.Saving, Carbon: p.job.Place.Carbon}
@@ -220,7 +231,7 @@ func (b *batch) worth(t *timetable, p *booking) (saving Reason) {
 	later := *p
 	t.remove(p)
 	atOnce := later
-	atOnce.latest, atOnce.place = p.earliest, nowhere
+	atOnce.latest, atOnce.place, atOnce.spread = p.earliest, nowhere, false
 	if t.find(&atOnce, nil, false); atOnce.row >= 0 {
 		if saving = b.saving(t, &atOnce, &later); saving == (Reason{}) {
 			later.place = atOnce.place
@@ -260,12 +271,16 @@ func (b *batch) adopt(t *timetable, p *booking, saving Reason) (held bool) {
 		if p.latest > p.earliest && d.Reason.Kind == Cheapest {
 			d.Reason.Kind = Planned
 		}
+		d.Replicas, d.Again = p.present()
 		return false
 	}
 	at, n := t.origin.Add(start), &t.rows[p.row].node
 	d.Window, d.Node, d.Again = Window{at, at.Add(n.Runtime(p.job))}, n.Name, at
 	d.Reason = saving
 	d.Reason.Kind, d.Reason.Until, d.Reason.Latest = PlannedLater, at, t.origin.Add(p.latest)
+	if p.job.Running {
+		d.Reason.Kind = Suspended
+	}
 	return true
 }
 

@@ -28,7 +28,7 @@ var when = map[string]rule{
 	"now":           {start: startNow}, // a job that asks for it does not wait, not for a budget either
 	"threshold":     {start: belowThreshold, holds: true},
 	"window":        {start: cheapestWindow, holds: true},
-	"plan":          {start: cheapestWindow, holds: true, together: true}, // of one job, without nodes
+	"plan":          {start: cheapestWindow, holds: true, interrupts: true, together: true}, // of one job, without nodes
 	"price":         {start: cheapestTariff, holds: true},
 	"lowest-slot":   {start: lowestSlot, holds: true},
 	"lowest-window": {start: lowestWindow, holds: true},
@@ -43,7 +43,7 @@ var when = map[string]rule{
 // ask returns what the rule says of a job. What the rule would say of the time after a budget is asked then, on the
 // signals that are known then. What runs goes on, unless the rule may suspend it and the job allows that.
 func (u *rule) ask(s *Snapshot, j *Job) (w Window, r Reason, again time.Time) {
-	suspends := u.interrupts && j.Interruptible
+	suspends := u.interrupts && j.Interruptible && !u.together // alone, a job gets a start
 	if j.Running && !suspends {
 		w, r = startNow(s, j)
 		return w, r, time.Time{}
@@ -80,7 +80,7 @@ func (g *Greedy) Holds() bool { return g.when.holds }
 func (g *Greedy) Interrupts() bool { return g.when.interrupts }
 
 // Scales reports whether g chooses, anew as they go, on how many replicas elastic jobs run.
-func (g *Greedy) Scales() bool { return g.when.scale != nil }
+func (g *Greedy) Scales() bool { return g.when.scale != nil || g.when.together }
 
 // Clairvoyant reports whether g is meant to be told how long jobs really run, as a yardstick for those that are not.
 func (g *Greedy) Clairvoyant() bool { return g.when.clairvoyant }

@@ -27,6 +27,10 @@ type batch struct {
 	// jobs are to end
 	all  bool
 	ends map[int]sched.End // by job that runs
+	// whether the strategy decides anew on jobs that run and may be suspended, which these are, and nodes without them
+	replans bool
+	running []int32
+	without []sched.Node
 }
 
 // newBatch returns nil where jobs are to be decided on one by one.
@@ -36,7 +40,10 @@ func newBatch(s *Scenario, strategy sched.Strategy) *batch {
 		return nil
 	}
 	counter, ok := strategy.(interface{ CountsAll() bool })
-	return &batch{rules: s.Queue, all: ok && counter.CountsAll(), ends: map[int]sched.End{}}
+	replanner, knows := strategy.(interface{ Replans() bool })
+	return &batch{
+		rules: s.Queue, all: ok && counter.CountsAll(), replans: knows && replanner.Replans(), ends: map[int]sched.End{},
+	}
 }
 
 // planAll puts what is new at an instant into the queue and plans it, now or at the next step. Nothing is planned while
@@ -47,7 +54,7 @@ func (e *engine) planAll(ctx context.Context, now time.Time, at int64, ticked bo
 		e.enqueue(now, int(ev.job), ev.kind)
 	}
 	if !ticked {
-		if b.ticking || len(b.jobs) == 0 || len(e.fresh) == 0 && len(e.freed) == 0 {
+		if b.ticking || len(b.jobs)+len(b.running) == 0 || len(e.fresh) == 0 && len(e.freed) == 0 {
 			return nil
 		}
 		if step := int64(b.rules.Step); step > 0 && at%step != 0 {
@@ -70,18 +77,23 @@ func (e *engine) tickAt(at int64) {
 
 // enqueue puts a job that arrives, whose hold ends or that is asked again at the end of the queue.
 func (e *engine) enqueue(now time.Time, job int, kind eventKind) {
-	b := e.batch
 	if kind != arrival {
 		e.held--
-	} else if b.rules.Window > 0 && !e.fitsSomewhere(job) {
+	} else if b := e.batch; b.rules.Window > 0 && !e.fitsSomewhere(job) {
 		e.result.Outcomes[job].Placed.Reason = sched.NoRoom // it would keep a place in the window for ever
 		return
 	}
+	e.lineUpLast(now, job, e.final(now, job, kind == release))
+	e.letGo(now, job)
+}
+
+// lineUpLast puts a job at the end of the queue.
+func (e *engine) lineUpLast(now time.Time, job int, final bool) {
+	b := e.batch
 	b.jobs = append(b.jobs, int32(job))
 	b.queue = append(b.queue, sched.Job{})
 	b.kept = append(b.kept, false)
-	e.tell(&b.queue[len(b.queue)-1], now, job, e.final(now, job, kind == release))
-	e.letGo(now, job)
+	e.tell(&b.queue[len(b.queue)-1], now, job, final)
 }
 
 // fitsSomewhere reports whether a job fits on a node when that is empty.
@@ -97,25 +109,29 @@ func (e *engine) planQueue(ctx context.Context, now time.Time) (changed bool, er
 	if b.rules.Window > 0 {
 		size = min(size, b.rules.Window)
 	}
-	if size == 0 {
+	if size+len(b.running) == 0 {
 		return false, nil
 	}
 	e.offerAll(now, size)
 	for k := range size {
 		e.expect(&b.queue[k])
 	}
+	queue := e.withRunning(now, b.queue[:size:size])
 	e.knowledge.look(now)
 	snapshot := e.snapshot
-	snapshot.Now, snapshot.Queue, snapshot.Nodes = now, b.queue[:size:size], b.nodes
+	snapshot.Now, snapshot.Queue, snapshot.Nodes = now, queue, b.nodes
 	e.result.Decisions++
 	plan, err := e.ask(ctx, &snapshot)
 	if err != nil {
 		return false, err
 	}
-	if len(plan) != size {
-		return false, fmt.Errorf("strategy planned %d of %d jobs", len(plan), size)
+	if len(plan) != len(queue) {
+		return false, fmt.Errorf("strategy planned %d of %d jobs", len(plan), len(queue))
 	}
-	return e.carryOutAll(now, plan)
+	if err := e.goOnAll(now, queue[size:], plan[size:]); err != nil {
+		return false, err
+	}
+	return e.carryOutAll(now, plan[:size])
 }
 
 // ask asks the strategy. A plan of a whole queue may take minutes: it stops when ctx ends.
@@ -220,7 +236,13 @@ func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 		e.events.push(event{at: e.since(grid.Later(now, d.Window.Start.Add(-e.machines.horizon))), kind: power})
 	}
 	b.queue[k].Place = d.Place()
-	at := e.since(d.Again)
+	e.planAgain(now, d.Again)
+	return nil
+}
+
+// planAgain has the queue be planned at a later time, and not before that for lack of anything else that happens.
+func (e *engine) planAgain(now, then time.Time) {
+	b, at := e.batch, e.since(then)
 	if step := int64(b.rules.Step); step > 0 {
 		at = (at + step - 1) / step * step
 	}
@@ -228,12 +250,16 @@ func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 		b.wake = at
 		e.events.push(event{at: at, kind: tick})
 	}
-	return nil
 }
 
-// expects notes when a job is to leave the node that it begins on, as far as the strategy knows.
-func (b *batch) expects(n *sched.Node, job int, j *sched.Job, end time.Time) {
-	if b != nil && b.all {
+// begins notes when a job is to leave the node that it begins on, as far as the strategy knows; or that the strategy
+// goes on to decide on it.
+func (b *batch) begins(n *sched.Node, job int, j *sched.Job, end time.Time) {
+	switch {
+	case b == nil || !b.all:
+	case b.replans && j.Interruptible:
+		b.running = append(b.running, int32(job))
+	default:
 		b.ends[job] = sched.End{At: end, Request: j.Request}
 		n.Ends = append(n.Ends, b.ends[job])
 	}
@@ -248,4 +274,65 @@ func (b *batch) left(n *sched.Node, job int) {
 		n.Ends = slices.Delete(n.Ends, k, k+1)
 	}
 	delete(b.ends, job)
+	if k := slices.Index(b.running, int32(job)); k >= 0 {
+		b.running = slices.Delete(b.running, k, k+1)
+	}
+}
+
+// withRunning appends what runs and may be suspended to a queue, and has the nodes of the batch be without it.
+func (e *engine) withRunning(now time.Time, queue []sched.Job) []sched.Job {
+	b := e.batch
+	if len(b.running) == 0 {
+		return queue
+	}
+	b.without = append(b.without[:0], e.nodes...) // all of them are offered
+	for k := range b.nodes {
+		b.nodes[k] = &b.without[k]
+	}
+	for _, job := range b.running {
+		i := e.on[job]
+		n := &b.without[i]
+		n.Free, n.Jobs = n.Free.Add(e.sized(int(job)).Request), n.Jobs-1
+		queue = append(queue, sched.Job{})
+		j := &queue[len(queue)-1]
+		e.tell(j, now, int(job), e.slack(now, int(job)) <= 0)
+		j.Place.Node = n.Name
+	}
+	return queue
+}
+
+// goOnAll does what a plan says of the jobs that run: it suspends some, then tells others on how many replicas they go
+// on, those first that get fewer.
+func (e *engine) goOnAll(now time.Time, queue []sched.Job, plan sched.Plan) error {
+	running := slices.Clone(e.batch.running)
+	for k, job := range running {
+		if d := &plan[k]; d.Held(now) {
+			if err := e.suspend(now, int(job)); err != nil {
+				return err
+			}
+			e.lineUpLast(now, int(job), queue[k].Released)
+			if err := e.keepInLine(now, len(e.batch.jobs)-1, d); err != nil {
+				return err
+			}
+		}
+	}
+	for _, more := range [2]bool{false, true} {
+		for k, job := range running {
+			d := &plan[k]
+			if d.Held(now) || d.Replicas == 0 || d.Replicas > e.tasks.of[job].replicas != more {
+				continue
+			}
+			if err := e.resize(now, int(job), d.Replicas); err != nil {
+				return err
+			}
+		}
+	}
+	for k, job := range running {
+		if d := &plan[k]; !d.Held(now) {
+			if err := e.askNext(now, int(job), d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

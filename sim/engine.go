@@ -382,7 +382,7 @@ func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 	if err := e.begin(now, job, i); err != nil {
 		return err
 	}
-	e.batch.expects(&e.nodes[i], job, e.sized(job), d.Window.End)
+	e.batch.begins(&e.nodes[i], job, e.sized(job), d.Window.End)
 	e.events.push(event{at: e.since(out.Finish), kind: completion, job: int32(job)})
 	return e.runs(now, job, d)
 }

@@ -143,6 +143,10 @@ func (e *engine) askNext(now time.Time, job int, d *sched.Decision) error {
 		return err
 	}
 	k := &e.tasks.of[job]
+	if e.batch != nil && e.batch.replans {
+		e.planAgain(now, d.Again)
+		return nil
+	}
 	if at := e.since(d.Again); at < k.finish {
 		k.asked = at
 		e.events.push(event{at: at, kind: check, job: int32(job)})

@@ -16,6 +16,8 @@ var ErrOverfull = errors.New("the jobs cannot all be done in time")
 // Capacity is a trace on so many cores, at one place: jobs are in each other's way, and nothing else of a machine
 // counts. All costs are in value·seconds of the intensity times cores.
 //
+// An elastic job takes as many cores as its largest number of replicas does, and gets as much done with each.
+//
 // Time is divided into the steps of the intensity. It is immutable once made.
 type Capacity struct {
 	cores float64
@@ -80,6 +82,9 @@ func (p *Capacity) room() float64 { return p.cores * p.step.Seconds() }
 // overlap appends what j takes of each step if it runs from one instant to another.
 func (p *Capacity) overlap(j *sched.Job, from, to time.Time, dst []want) []want {
 	cores := width(j)
+	if j.Scaling != nil {
+		cores *= float64(j.Scaling.Most()) / float64(j.Scaling.Least)
+	}
 	for k := int(from.Sub(p.start) / p.step); k < len(p.value) && p.at(k).Before(to); k++ {
 		begin, end := p.at(k), p.at(k+1)
 		begin = grid.Later(begin, from)
@@ -87,15 +92,6 @@ func (p *Capacity) overlap(j *sched.Job, from, to time.Time, dst []want) []want 
 		dst = append(dst, want{k, cores * end.Sub(begin).Seconds()})
 	}
 	return dst
-}
-
-// priced is the intensity with a price of the cores of each step added.
-func (p *Capacity) priced(prices []float64) (*grid.Series, error) {
-	values := append([]float64(nil), p.value...)
-	for k, price := range prices {
-		values[k] += price
-	}
-	return grid.NewSeries(p.start, p.step, values)
 }
 
 // closeTo reports whether two sums are the same but for rounding.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -27,6 +28,9 @@ const (
 // jobs, so that the sum over jobs is no optimum, and what was saved cannot be put in relation to it.
 var ErrNotExact = errors.New("the least carbon is not known exactly")
 
+// errCrowded is why jobs may touch each other.
+var errCrowded = fmt.Errorf("%w: jobs may be in each other's way", ErrNotExact)
+
 // Least returns the least carbon that a policy of the family could have reached on the scenario, with everything
 // known in advance and no delay violated. Jobs that are not marked as interruptible are not suspended in either
 // family; the work that resumes repeat is not counted, so that with a restart cost it is what the best policy could
@@ -34,16 +38,19 @@ var ErrNotExact = errors.New("the least carbon is not known exactly")
 //
 // It is exact, and an error that is [ErrNotExact] where it would not be: for several sites; where a node draws power
 // without jobs, or power that is not proportional to what its jobs ask for; where nodes differ; and where jobs might
-// be in each other's way.
+// be in each other's way. In families that suspend it is then [Capacity.Fluid], which may be less than can be reached.
 func Least(s *sim.Scenario, f Family) (energy.Grams, error) {
 	n, err := uniform(s)
 	if err != nil {
 		return 0, err
 	}
-	if err := uncapacitated(s, f); err != nil {
-		return 0, err
-	}
 	total := 0.0
+	if err := uncapacitated(s, f); err != nil {
+		if f == FamilyNonPreemptive || n.Capacity.GPU > 0 || !errors.Is(err, errCrowded) {
+			return 0, err
+		}
+		return fluid(withinPolicy(s), n, f)
+	}
 	s = withinPolicy(s)
 	for i := range s.Jobs {
 		j := s.Jobs[i]
@@ -56,6 +63,32 @@ func Least(s *sim.Scenario, f Family) (energy.Grams, error) {
 	}
 	at := sched.Node{Site: n.Site} // the simulator accounts with the PUE of the site
 	return energy.Grams(total * at.Facility() / energy.JoulesPerKWh), nil
+}
+
+// fluid returns the fluid bound of a scenario whose nodes are like n.
+func fluid(s *sim.Scenario, n *sched.Node, f Family) (energy.Grams, error) {
+	cores := 0.0
+	for i := range s.Nodes {
+		cores += float64(s.Nodes[i].Capacity.MilliCPU) / 1000
+	}
+	jobs := slices.Clone(s.Jobs)
+	for i := range jobs {
+		j := &jobs[i]
+		if j.Duration = n.Runtime(j); f != FamilyElastic {
+			j.Scaling = nil
+		}
+	}
+	p, err := NewCapacity(n.Site.Carbon.Series, cores, jobs)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNotExact, err)
+	}
+	flow, err := p.Fluid()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNotExact, err)
+	}
+	perCore := n.Profile.Power(1) / energy.Watts(float64(n.Capacity.MilliCPU)/1000)
+	at := sched.Node{Site: n.Site}
+	return energy.Grams(flow.Cost * float64(perCore) * at.Facility() / energy.JoulesPerKWh), nil
 }
 
 // leastOf returns the least integral of c over the time that j runs, weighted with its replicas relative to the least
@@ -144,8 +177,8 @@ func uncapacitated(s *sim.Scenario, f Family) error {
 			return selected(s, i)
 		}
 	}
-	return fmt.Errorf("%w: jobs may be in each other's way: up to %d millicores may be wanted at a time, and no node "+
-		"has room for all", ErrNotExact, most.MilliCPU)
+	return fmt.Errorf("%w: up to %d millicores may be wanted at a time, and no node has room for all", errCrowded,
+		most.MilliCPU)
 }
 
 // selected makes sure that no job asks for another node than the one that has room.

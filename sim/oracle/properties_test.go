@@ -287,8 +287,18 @@ func TestLeastRefusesWhatItDoesNotKnow(t *testing.T) {
 	} {
 		s := make2()
 		change(s)
-		if got, err := oracle.Least(s, oracle.FamilyInterruptible); !errors.Is(err, oracle.ErrNotExact) {
+		if got, err := oracle.Least(s, oracle.FamilyNonPreemptive); !errors.Is(err, oracle.ErrNotExact) {
 			t.Errorf("%s: %v, %v; want an error that says why", name, got, err)
 		}
+	}
+	// What may be suspended shares the cores of the cheapest hour that both may use.
+	s := make2()
+	s.Jobs[1].Submitted, s.Jobs[1].AllowedDelay = start.Add(2*time.Hour), time.Hour
+	for i := range s.Jobs {
+		s.Jobs[i].Interruptible = true
+	}
+	if got, err := oracle.Least(s, oracle.FamilyInterruptible); err != nil ||
+		!near(float64(got), 1.2*(100*100+20*200)) {
+		t.Errorf("two jobs in each other's way: %v, %v; want %v", got, err, 1.2*(100*100+20*200))
 	}
 }
