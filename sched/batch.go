@@ -131,8 +131,8 @@ func (g *Greedy) placeOpen(b *batch) {
 	for _, i := range b.open {
 		planned := b.plan[i]
 		b.plan[i] = placed[i]
-		if b.plan[i].Again, b.plan[i].Replicas = planned.Again, planned.Replicas; planned.Reason.Kind != Cheapest &&
-			placed[i].Node != "" {
+		b.plan[i].Again, b.plan[i].Replicas = planned.Again, planned.Replicas
+		if planned.Reason.Kind != Cheapest {
 			b.plan[i].Reason = planned.Reason
 		}
 	}

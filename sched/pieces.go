@@ -1,8 +1,9 @@
 package sched
 
 import (
-	"slices"
 	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // rigid is how a job scales that runs on what it asks for.
@@ -98,8 +99,8 @@ func (t *timetable) added(p *booking, r *row, runs []Stretch) (cost float64) {
 	return cost
 }
 
-// present returns on how many replicas a booking runs now, and until when.
-func (p *booking) present() (replicas int, again time.Time) {
+// present returns on how many replicas a booking runs now, and when that may change: not within a twelfth of a slot.
+func (t *timetable) present(p *booking) (replicas int, again time.Time) {
 	if len(p.runs) == 0 {
 		return 0, again
 	}
@@ -108,19 +109,33 @@ func (p *booking) present() (replicas int, again time.Time) {
 		replicas = first.Replicas
 	}
 	if len(p.runs) > 1 {
-		again = first.End
+		again = grid.Later(first.End, t.s.Now.Add(t.slot/12))
 	}
 	return replicas, again
 }
 
-// goOn keeps a job that runs where it is, on as many replicas as are planned.
-func (b *batch) goOn(p *booking) {
-	d := &b.plan[p.index]
-	k := slices.IndexFunc(b.nodes, func(n Node) bool { return n.Name == p.job.Place.Node })
-	if k < 0 {
-		return
+// goOn keeps jobs that run where they are: on their least replicas, for which there is room, and on as many as are
+// planned as far as there is room for more.
+func (b *batch) goOn(running []*booking) {
+	at := make(map[string]*Node, len(b.nodes))
+	for k := range b.nodes {
+		at[b.nodes[k].Name] = &b.nodes[k]
 	}
-	n, sized := &b.nodes[k], p.job.On(d.Replicas)
-	d.Window.End = b.snapshot.Now.Add(n.Runtime(p.job))
-	*n = n.Place(sized.Request)
+	for _, p := range running {
+		if n := at[p.job.Place.Node]; n != nil {
+			b.plan[p.index].Window.End = b.snapshot.Now.Add(n.Runtime(p.job))
+			*n = n.Place(p.job.Request)
+		}
+	}
+	for _, p := range running {
+		d, n := &b.plan[p.index], at[p.job.Place.Node]
+		if p.job.Scaling == nil || n == nil {
+			continue
+		}
+		more := p.job.On(1).Request
+		planned := d.Replicas
+		for d.Replicas = p.job.Scaling.Least; d.Replicas < planned && more.Within(n.Free); d.Replicas++ {
+			n.Free = n.Free.Sub(more)
+		}
+	}
 }

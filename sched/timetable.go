@@ -2,9 +2,11 @@ package sched
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -15,7 +17,7 @@ import (
 // are those of whole slots, also where a job runs in a part of one; power is that of the part.
 type timetable struct {
 	s      *Snapshot
-	origin time.Time // when the first slot begins: slots begin when signals change, if they are as long or shorter
+	origin time.Time // when the first slot begins: at a round time, as values of signals do
 	slot   time.Duration
 	slots  int
 	// longer jobs are planned as if they took so long: what comes after is about the same wherever they start
@@ -28,7 +30,7 @@ type timetable struct {
 	wakings []float64 // what machines cost that wake in the slots before it
 	tried   []int32   // by row that others are like
 	offer   allotment // of the search for the pieces of a job that may be suspended
-	never   float64   // more than any place costs that is in time
+	never   float64   // far more than a place costs that is in time
 }
 
 // row is a machine, or rather its slots.
@@ -78,7 +80,7 @@ func (t *timetable) start(p *booking, slot int) time.Duration {
 
 // runtime returns how long a booking takes on a row.
 func (t *timetable) runtime(p *booking, r *row) time.Duration {
-	return min(r.node.Runtime(p.job), t.longest)
+	return min(max(r.node.Runtime(p.job), 1), t.longest)
 }
 
 // ends returns the slot after the last one that a booking takes, and which shares of its first and its last slot it
@@ -131,7 +133,7 @@ func (r *row) more(k int, load Resources) energy.Watts {
 
 // part returns what a share of a job costs in a slot.
 func (r *row) part(k int, request *Resources, share float64) float64 {
-	return float64(r.more(k, request.share(share))) * r.price[k]
+	return float64(r.more(k, *request)) * share * r.price[k]
 }
 
 // best returns where a booking costs least on one row, of equal places the earliest. Where it does not fit by its
@@ -175,13 +177,12 @@ func (t *timetable) sum(r *row, p *booking, length time.Duration, from, to int) 
 	request := &p.job.Request
 	t.sums[from], t.lacks[from], t.wakings[from] = 0, 0, 0
 	_, _, last := t.ends(0, length)
-	tail := request.share(last)
-	var full, part energy.Watts
+	var full energy.Watts
 	for k := from; k < to; k++ {
 		if k == from || r.load[k] != r.load[k-1] || (r.jobs[k] == 0) != (r.jobs[k-1] == 0) {
-			full, part = r.more(k, *request), r.more(k, tail)
+			full = r.more(k, *request)
 		}
-		t.sums[k+1], t.tails[k] = t.sums[k]+float64(full)*r.price[k], float64(part)*r.price[k]
+		t.sums[k+1], t.tails[k] = t.sums[k]+float64(full)*r.price[k], float64(full)*last*r.price[k]
 		t.lacks[k+1] = t.lacks[k]
 		if !request.Within(r.node.Capacity.Sub(r.used[k])) {
 			t.lacks[k+1]++
@@ -240,23 +241,16 @@ func (t *timetable) woken(r *row, k, end int) (c float64) {
 func (t *timetable) put(p *booking, by int) {
 	r := &t.rows[p.row]
 	if p.runs == nil {
-		t.occupy(r, p.job.Request, t.start(p, p.slot), t.runtime(p, r), by)
+		t.occupy(r, p.job.Request, t.start(p, p.slot), t.runtime(p, r), by, false)
 	}
 	for _, run := range p.runs {
-		t.occupyParts(r, p.job.On(run.Replicas).Request, run.Start.Sub(t.origin), run.End.Sub(run.Start), by)
+		t.occupy(r, p.job.On(run.Replicas).Request, run.Start.Sub(t.origin), run.End.Sub(run.Start), by, true)
 	}
 }
 
-// occupy takes room on a row, or gives it back.
-func (t *timetable) occupy(r *row, request Resources, start, length time.Duration, by int) {
-	t.take(r, request, start, length, by, false)
-}
-
-func (t *timetable) occupyParts(r *row, request Resources, start, length time.Duration, by int) {
-	t.take(r, request, start, length, by, true)
-}
-
-func (t *timetable) take(r *row, request Resources, start, length time.Duration, by int, parts bool) {
+// occupy takes room on a row, or gives it back. What may be suspended takes turns within a slot: of later slots it
+// takes but its share of the room. What runs in the first slot all runs now.
+func (t *timetable) occupy(r *row, request Resources, start, length time.Duration, by int, turns bool) {
 	end, first, last := t.ends(start, length)
 	from := int(start / t.slot)
 	r.touched += by
@@ -270,7 +264,7 @@ func (t *timetable) take(r *row, request Resources, start, length time.Duration,
 		}
 		r.jobs[k] += int32(by)
 		room := request
-		if parts && k > 0 {
+		if turns && k > 0 {
 			room = load
 		}
 		r.used[k], r.load[k] = r.used[k].plus(by, room), r.load[k].plus(by, load)
@@ -304,7 +298,8 @@ func (t *timetable) find(p *booking, skipped []bool, late bool) {
 	clear(t.tried)
 	for at := range t.rows {
 		kind := t.rows[at].like
-		if t.tried[kind] == mostAlike || skipped != nil && skipped[at] || !t.offers(at, p.job) {
+		if t.tried[kind] == mostAlike || skipped != nil && skipped[at] ||
+			!p.job.Running && t.repeats(at) || !t.rows[at].offers(p.job) {
 			continue
 		}
 		var found place
@@ -326,12 +321,14 @@ func (t *timetable) find(p *booking, skipped []bool, late bool) {
 // mostAlike is how many machines of a kind are looked at for a job: more of them make little difference.
 const mostAlike = 8
 
-// offers reports whether a job may run on a row, and no row before it is the same.
-func (t *timetable) offers(at int, j *Job) bool {
+// repeats reports whether a row before this one is the same.
+func (t *timetable) repeats(at int) bool {
 	r := &t.rows[at]
-	if !j.Running && r.touched == 0 && r.like != at && t.rows[r.like].touched == 0 {
-		return false
-	}
+	return r.touched == 0 && r.like != at && t.rows[r.like].touched == 0
+}
+
+// offers reports whether a job may run on a row.
+func (r *row) offers(j *Job) bool {
 	if j.Running { // it goes on where it is
 		return j.Place.Node == r.node.Name
 	}
@@ -378,9 +375,17 @@ func newTimetable(s *Snapshot, nodes []Node, slot time.Duration, slots int) *tim
 		capacity Resources
 		speed    float64
 		labels   string
+		rest     Resources
 		free     int
 		up       bool
 	}
+	keys := map[string]bool{} // of the labels that tell machines apart
+	for i := range s.Queue {
+		for key := range s.Queue[i].Selector {
+			keys[key] = true
+		}
+	}
+	selected := slices.Sorted(maps.Keys(keys))
 	prices, kinds := map[priced][]float64{}, map[alike]int{}
 	for i := range nodes {
 		n := &nodes[i]
@@ -406,7 +411,11 @@ func newTimetable(s *Snapshot, nodes []Node, slot time.Duration, slots int) *tim
 			t.never = max(t.never, float64(slots*slots)*math.Abs(price)*float64(n.Profile.Power(1)))
 		}
 		t.fill(&r, n)
-		kind := alike{key, n.Profile, n.Capacity, n.Speed, fmt.Sprint(n.Labels), r.free, r.up}
+		labels := make([]string, len(selected))
+		for k, key := range selected {
+			labels[k] = strconv.Quote(n.Labels[key])
+		}
+		kind := alike{key, n.Profile, n.Capacity, n.Speed, strings.Join(labels, ","), n.Free, r.free, r.up}
 		like, known := kinds[kind]
 		if !known {
 			like = len(t.rows)
@@ -422,18 +431,18 @@ func newTimetable(s *Snapshot, nodes []Node, slot time.Duration, slots int) *tim
 // fill takes in what runs on a machine: until it is expected to end, or for good where that is not known.
 func (t *timetable) fill(r *row, n *Node) {
 	rest, jobs := n.Capacity.Sub(n.Free), n.Jobs
-	if r.free > 0 { // asleep, it has nothing free and nothing on it
+	if r.free > 0 && n.Free == (Resources{}) { // asleep, as a simulator tells it: with nothing on it
 		return
 	}
 	from := t.offset()
 	whole := time.Duration(t.slots)*t.slot - from
 	for _, e := range n.Ends {
-		t.occupy(r, e.Request, from, min(max(e.At.Sub(t.s.Now), 1), whole), 1)
+		t.occupy(r, e.Request, from, min(max(e.At.Sub(t.s.Now), 1), whole), 1, false)
 		rest, jobs = rest.Sub(e.Request), jobs-1
 	}
 	rest = rest.Max(Resources{})
 	if jobs > 0 {
-		t.occupy(r, rest, from, whole, 1)
+		t.occupy(r, rest, from, whole, 1, false)
 		return
 	}
 	for k := range r.used { // what comes with the machine, as DaemonSets' pods, keeps it not awake

@@ -26,7 +26,7 @@ func (b *batch) planTogether() {
 	t := b.timetable(bookings, minSlots, aDay)
 	t.expectOthers()
 	t.restore(bookings)
-	t.insertAll(bookings)
+	t.insertAll(bookings, b.stopped)
 	r := newRemaker(t, bookings, b.snapshot.Policy.Seed)
 	for range min(planRounds, mostRemade/len(bookings)) {
 		if b.stopped() {
@@ -36,17 +36,19 @@ func (b *batch) planTogether() {
 	}
 	b.open = b.open[:0]
 	b.snapshot.Queue = slices.Clone(b.snapshot.Queue) // of elastic jobs, those that start on more replicas change
+	var running []*booking
 	for k := range bookings {
 		p := &bookings[k]
 		switch held := b.adopt(t, p, b.worth(t, p)); {
 		case held:
 		case p.job.Running:
-			b.goOn(p)
+			running = append(running, p)
 		default:
 			b.open = append(b.open, p.index)
 			b.snapshot.Queue[p.index] = p.job.On(b.plan[p.index].Replicas)
 		}
 	}
+	b.goOn(running)
 }
 
 // PlanAhead plans as the when "plan" does, also jobs that are to be submitted later, and goes on to look for a better
@@ -64,14 +66,15 @@ func PlanAhead(s *Snapshot, seed uint64, stop func() float64) Plan {
 	}
 	t := b.timetable(bookings, finerSlots, maxDuration)
 	t.countAlone(0)
-	t.insertAll(bookings)
+	t.insertAll(bookings, never)
 	r := newRemaker(t, bookings, seed)
 	const warm = 0.5 // of the mean cost of a job is what a round may cost more at first
 	t.countAlone(1)
 	all := t.total()
 	best, least := slices.Clone(bookings), all
+	hot := warm * all / float64(len(bookings))
 	for spent := stop(); spent < 1; spent = stop() {
-		all += r.remake(warm * (1 - spent) * (1 - spent) * all / float64(len(bookings)))
+		all += r.remake(hot * (1 - spent) * (1 - spent))
 		if all < least-tolerance*math.Abs(all) {
 			least = all
 			copy(best, bookings)
@@ -124,7 +127,7 @@ func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) 
 	span, slowest := time.Duration(0), b.snapshot.slowest()
 	for k := range bookings {
 		p := &bookings[k]
-		span = max(span, p.latest+min(time.Duration(float64(p.job.remaining())/slowest), longest))
+		span = max(span, p.latest+time.Duration(min(float64(p.job.remaining())/slowest, float64(longest))))
 	}
 	slot := slotFor(span, slots)
 	slots = int(span/slot) + 3
@@ -137,15 +140,16 @@ func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) 
 	return t
 }
 
-// insertAll puts all bookings in: those first that cannot wait, as they come, then those that take most.
-func (t *timetable) insertAll(bookings []booking) {
+// insertAll puts all bookings in: those first that cannot wait, as they come, then those that take most. Those for which
+// there is no time stay nowhere.
+func (t *timetable) insertAll(bookings []booking, stopped func() bool) {
 	order := make([]int, len(bookings))
 	for k := range order {
 		order[k] = k
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return urgent(&bookings[x], &bookings[y]) })
 	for _, k := range order {
-		if bookings[k].row < 0 {
+		if bookings[k].row < 0 && !stopped() {
 			t.insert(&bookings[k], nil)
 		}
 	}
@@ -160,13 +164,13 @@ func (t *timetable) restore(bookings []booking) {
 	for k := range bookings {
 		p := &bookings[k]
 		row, known := rows[p.job.Place.Node]
-		if !known || p.spread || !t.offers(row, p.job) {
+		if !known || p.spread || !t.rows[row].offers(p.job) {
 			continue
 		}
 		// To the nearest slot: were it always the one before, starts would creep forward from plan to plan.
 		start := max(p.job.Place.Start.Sub(t.origin), p.earliest)
 		at := place{row: row, slot: int(min(start+t.slot/2, p.latest) / t.slot)}
-		if at.slot = max(at.slot, t.rows[row].free); at.slot >= t.slots || t.start(p, at.slot) > p.latest {
+		if at.slot >= t.slots || t.start(p, at.slot) > p.latest {
 			continue
 		}
 		if at.cost = t.costs(p, at); !math.IsInf(at.cost, 1) {
@@ -232,7 +236,15 @@ func (b *batch) worth(t *timetable, p *booking) (saving Reason) {
 	t.remove(p)
 	atOnce := later
 	atOnce.latest, atOnce.place, atOnce.spread = p.earliest, nowhere, false
-	if t.find(&atOnce, nil, false); atOnce.row >= 0 {
+	if t.find(&atOnce, nil, false); atOnce.row < 0 { // no machine is awake that has room
+		if t.find(&atOnce, nil, true); atOnce.row >= 0 && atOnce.slot < later.slot {
+			atOnce.latest = t.start(&atOnce, atOnce.slot)
+			atOnce.cost = t.costs(&atOnce, atOnce.place)
+		} else {
+			atOnce.row = -1
+		}
+	}
+	if atOnce.row >= 0 {
 		if saving = b.saving(t, &atOnce, &later); saving == (Reason{}) {
 			later.place = atOnce.place
 		}
@@ -271,7 +283,7 @@ func (b *batch) adopt(t *timetable, p *booking, saving Reason) (held bool) {
 		if p.latest > p.earliest && d.Reason.Kind == Cheapest {
 			d.Reason.Kind = Planned
 		}
-		d.Replicas, d.Again = p.present()
+		d.Replicas, d.Again = t.present(p)
 		return false
 	}
 	at, n := t.origin.Add(start), &t.rows[p.row].node
@@ -328,7 +340,7 @@ func (r *remaker) remake(more float64) (change float64) {
 	before, after := 0.0, 0.0
 	for _, k := range r.out {
 		p := &r.bookings[k]
-		r.was[k], p.kept = p.place, false
+		r.was[k] = p.place
 		r.t.remove(p)
 		before += r.t.costs(p, r.was[k])
 	}
@@ -342,7 +354,10 @@ func (r *remaker) remake(more float64) (change float64) {
 		r.t.insert(p, r.skipped)
 		after += p.cost
 	}
-	if after < before-more*math.Log(1-r.draws.share()) {
+	if after < before-tolerance*math.Abs(before)-more*math.Log(1-r.draws.share()) {
+		for _, k := range r.out {
+			r.bookings[k].kept = false
+		}
 		return after - before
 	}
 	for _, k := range r.out {

@@ -232,7 +232,7 @@ func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 		e.held++
 		e.tasks.idle(job, now)
 	}
-	if e.machines != nil && d.Node != "" { // which is to be awake by then
+	if e.machines != nil && d.Node != "" && b.queue[k].Place != d.Place() { // which is to be awake by then
 		e.events.push(event{at: e.since(grid.Later(now, d.Window.Start.Add(-e.machines.horizon))), kind: power})
 	}
 	b.queue[k].Place = d.Place()

@@ -361,7 +361,13 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 			}
 			return until, again
 		}
-		r, err := sim.Run(context.Background(), s, "whims", &scripted{hold: whims, interrupts: true})
+		planned, err := sched.New("carbon+plan")
+		if err != nil {
+			t.Fatal(err)
+		}
+		strategies := map[string]sched.Strategy{"whims": &scripted{hold: whims, interrupts: true}, "plan": planned}
+		name := rapid.SampledFrom([]string{"whims", "plan"}).Draw(t, "strategy")
+		r, err := sim.Run(context.Background(), s, name, strategies[name])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -410,4 +416,60 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 			t.Fatalf("%v core-seconds in use, the jobs ran for %v", r.BusyCPU, busy)
 		}
 	})
+}
+
+// Two jobs share the cheap hours of one machine: each pauses where the other runs, or where it is dear.
+func TestPlanSuspends(t *testing.T) {
+	cheap := func(hour int) float64 { return 100 + 400*float64(hour%2) }
+	s := scenarioOf(t, cheap, 1, 24)
+	for i := range 2 {
+		s.Jobs = append(s.Jobs, sched.Job{
+			ID: fmt.Sprint("j", i), Submitted: start.Add(time.Duration(i) * time.Minute), Duration: 2 * time.Hour,
+			Request: sched.Resources{MilliCPU: 1000}, AllowedDelay: 10 * time.Hour, Interruptible: true,
+		})
+	}
+	planned, err := sched.New("carbon+plan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := play(t, s, planned)
+	if want := 4 * 100 * 1e-3; math.Abs(float64(r.Carbon)-want) > 0.02*want {
+		t.Errorf("four cheap hours emit %v, want %v g", r.Carbon, want)
+	}
+	for i := range r.Outcomes {
+		if o := &r.Outcomes[i]; o.Suspensions == 0 || o.Overdue(&s.Jobs[i]) > 0 {
+			t.Errorf("job %d: %d suspensions, runs %v", i, o.Suspensions, o.Runs)
+		}
+	}
+	// On two replicas, where there is room for them, it needs no second hour.
+	s = scenarioOf(t, cheap, 2, 24)
+	s.Jobs = []sched.Job{{
+		ID: "elastic", Submitted: start, Duration: 4 * time.Hour, Request: sched.Resources{MilliCPU: 1000},
+		AllowedDelay: 10 * time.Hour, Interruptible: true, Scaling: &sched.Scaling{Least: 1, Throughput: []float64{1, 2}},
+	}}
+	r = play(t, s, planned)
+	if o := &r.Outcomes[0]; !slices.Equal(o.Replicas, []int{2, 2}) || math.Abs(float64(r.Carbon)-0.4) > 0.001 {
+		t.Errorf("on replicas %v it emits %v: %v", o.Replicas, r.Carbon, o.Runs)
+	}
+}
+
+// scenarioOf returns an empty scenario of a machine of so many cores at a watt each.
+func scenarioOf(t *testing.T, intensity func(hour int) float64, cores, hours int) *sim.Scenario {
+	t.Helper()
+	values := make([]float64, hours)
+	for i := range values {
+		values[i] = intensity(i)
+	}
+	series, err := grid.NewSeries(start, time.Hour, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &sched.Site{Name: "here", PUE: 1, Carbon: grid.Signal{Series: series}}
+	has := sched.Resources{MilliCPU: int64(1000 * cores)}
+	return &sim.Scenario{
+		Start: start, Sites: []*sched.Site{site},
+		Nodes: []sched.Node{{
+			Name: "n", Site: site, Capacity: has, Free: has, Profile: &energy.Profile{Max: energy.Watts(cores)},
+		}},
+	}
 }

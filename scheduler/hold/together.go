@@ -29,15 +29,20 @@ type together struct {
 	next   time.Time                                         // from when another may be begun
 	of     map[types.UID]sched.Decision
 	jobs   map[types.UID]sched.Job // that the last plan is of
+	apart  map[types.UID]bool      // holds that it leaves out: each is planned alone
 }
 
+// A plan is begun every planEvery, after planSoon if something new is held, and never before planShare times as long has
+// passed as the last one took. It knows mostPlanned holds, pods first and the earliest deadlines first. After planLimit
+// it is not improved any more. Where one takes longer than patience, each hold is planned alone; after one that
+// panicked, another is begun after as long.
 const (
-	planEvery   = 10 * time.Second // between two plans lies so much, or if something new is held
-	planSoon    = time.Second      // so much, and at least
-	planShare   = 20               // so many times what the last one took
-	mostPlanned = 20_000           // holds in a plan, the earliest deadlines first
-	planLimit   = 2 * time.Second  // after that, a plan is not improved any more
-	patience    = time.Minute      // one that takes longer will not be, and after one that panicked
+	planEvery   = 10 * time.Second
+	planSoon    = time.Second
+	planShare   = 20
+	mostPlanned = 20_000
+	planLimit   = 2 * time.Second
+	patience    = time.Minute
 )
 
 // Nodes tells how the loop finds out what machines there are, what runs on them, and until when: without it, each hold
@@ -52,13 +57,13 @@ func (l *Loop) jointly(h *hold, now time.Time, settings *policy.Settings, d *sch
 	t := &l.together
 	stuck := t.busy && now.Sub(t.began) > patience
 	mayWait := d.Reason.Kind == sched.CheaperLater || d.Reason.Kind == sched.NothingToSave
-	if settings.When != ruleTogether || t.nodes == nil || t.broken || stuck || !mayWait {
+	if settings.When != ruleTogether || t.nodes == nil || t.broken || stuck || !mayWait || t.apart[h.UID] {
 		return true
 	}
 	planned, ok := t.of[h.UID]
 	if !ok {
 		t.wanted = true
-		h.queue.ask(h, now.Add(planEvery)) // if there is none by then either
+		h.queue.ask(h, now.Add(planEvery)) // a plan asks sooner
 		return false
 	}
 	if planned.Reason.Kind == sched.NoOpinion { // no machine is large enough, as for a Job of many pods
@@ -90,7 +95,7 @@ func (l *Loop) planTogether(view *kube.View, now time.Time) {
 	t := &l.together
 	uids, snapshot := l.allWaiting(view, now)
 	if len(uids) == 0 {
-		t.of, t.jobs = nil, nil
+		t.of, t.jobs, t.apart = nil, nil, nil
 		return
 	}
 	t.jobs = make(map[types.UID]sched.Job, len(uids))
@@ -114,22 +119,41 @@ func (l *Loop) planTogether(view *kube.View, now time.Time) {
 }
 
 // allWaiting returns what is to be planned: all holds that wait under the rule, and what was let go and has no node
-// yet, because that takes room.
+// yet, because that takes room. A plan has one policy: that of most holds, and those under another are left out.
 func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *sched.Snapshot) {
 	s = &sched.Snapshot{Now: now, Sites: view.Sites()}
+	l.together.apart = map[types.UID]bool{}
+	var policies []sched.Policy // of the jobs in s.Queue
+	count := map[sched.Policy]int{}
 	for _, q := range [2]*queue{l.pods, l.jobs} {
 		q.order.settle()
 		for h := range q.order.all() {
-			job, settings, ok := l.plannable(h, view, now)
-			if !ok || len(uids) == mostPlanned {
+			if len(uids) == mostPlanned {
+				l.together.apart[h.UID] = true
 				continue
 			}
-			if len(uids) == 0 {
-				s.Policy = settings.Policy()
+			job, settings, ok := l.plannable(h, view, now)
+			if !ok {
+				continue
 			}
-			uids, s.Queue = append(uids, h.UID), append(s.Queue, job)
+			p := settings.Policy()
+			p.MaxDelay = 0 // the job's allowed delay heeds it
+			if count[p]++; count[p] > count[s.Policy] {
+				s.Policy = p
+			}
+			uids, s.Queue, policies = append(uids, h.UID), append(s.Queue, job), append(policies, p)
 		}
 	}
+	kept := 0
+	for i, p := range policies {
+		if p != s.Policy {
+			l.together.apart[uids[i]] = true
+			continue
+		}
+		uids[kept], s.Queue[kept] = uids[i], s.Queue[i]
+		kept++
+	}
+	uids, s.Queue = uids[:kept], s.Queue[:kept]
 	for uid := range l.starts.Range {
 		if job, known := l.together.jobs[uid.(types.UID)]; known {
 			job.Released = true
@@ -141,7 +165,7 @@ func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *
 
 // plannable returns a hold as a plan sees it, if it waits under the rule and nothing but a plan keeps it.
 func (l *Loop) plannable(h *hold, view *kube.View, now time.Time) (job sched.Job, s policy.Settings, ok bool) {
-	if job, s = h.question(view); h.state != waiting || s.When != ruleTogether || idle(&s) != "" {
+	if job, s = h.question(view); h.state != waiting && h.state != opened || s.When != ruleTogether || idle(&s) != "" {
 		return job, s, false
 	}
 	work := h.work()
@@ -149,6 +173,7 @@ func (l *Loop) plannable(h *hold, view *kube.View, now time.Time) (job sched.Job
 		return job, s, false
 	}
 	l.locate(&job)
+	job.Released = h.state == opened // it starts as soon as it is its turn
 	if d, known := l.together.of[h.UID]; known && d.Held(now) {
 		job.Place = d.Place()
 	}
@@ -163,11 +188,17 @@ func (l *Loop) adopt(of map[types.UID]sched.Decision, ok bool, took time.Duratio
 	if t.broken { // what made it panic is probably there to stay
 		t.next, t.wanted = l.clock.Now().Add(patience), true
 	}
-	for uid := range of {
+	lookAgain := func(uid types.UID) {
 		for _, q := range [2]*queue{l.pods, l.jobs} {
-			if h := q.byUID[uid]; h != nil {
+			if h := q.byUID[uid]; h != nil && h.state == waiting {
 				q.plan(h)
 			}
 		}
+	}
+	for uid := range of {
+		lookAgain(uid)
+	}
+	for uid := range t.apart {
+		lookAgain(uid)
 	}
 }

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,8 +23,8 @@ func machinesOf(handle fwk.Handle) func(view *kube.View, now time.Time) []sched.
 		objects, _ := allNodes.List(labels.Everything()) // a lister of a cache has no errors
 		at := make(map[string]int, len(objects))
 		for _, n := range objects {
-			if n.Spec.Unschedulable && n.Labels[v1alpha1.LabelPowerState] != v1alpha1.PowerAsleep {
-				continue
+			if n.Spec.Unschedulable || slices.ContainsFunc(v1alpha1.WithoutSleep(n.Spec.Taints), keepsOff) {
+				continue // not even once it is awake
 			}
 			capacity := policy.ResourcesOf(n.Status.Allocatable)
 			node, _ := view.Node(n, capacity, capacity, 0)
@@ -41,6 +42,9 @@ func machinesOf(handle fwk.Handle) func(view *kube.View, now time.Time) []sched.
 	}
 }
 
+// keepsOff reports whether a taint keeps pods off a node that do not tolerate it. Which ones do is not looked at.
+func keepsOff(t v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }
+
 // run puts a pod on its node, until it is expected to end where that is known. What has outlived that is taken to run
 // for as long again.
 func run(n *sched.Node, pod *v1.Pod, view *kube.View, now time.Time) {
@@ -55,7 +59,7 @@ func run(n *sched.Node, pod *v1.Pod, view *kube.View, now time.Time) {
 		return
 	}
 	if _, settings := view.Settle(&work); settings.ExpectedDuration > 0 {
-		began := pod.CreationTimestamp.Time
+		began := now // it was bound a moment ago
 		if pod.Status.StartTime != nil {
 			began = pod.Status.StartTime.Time
 		}

@@ -26,9 +26,13 @@ func (h *factoryHandle) SharedInformerFactory() informers.SharedInformerFactory 
 
 // A plan sees machines that take work or sleep, what runs on them, and when that ends as far as it is known.
 func TestMachinesOfAPlan(t *testing.T) {
-	node := func(name string, cordoned bool, labels map[string]string) *v1.Node {
+	node := func(name string, cordoned bool, taints ...string) *v1.Node {
+		var keeps []v1.Taint
+		for _, key := range taints {
+			keeps = append(keeps, v1.Taint{Key: key, Effect: v1.TaintEffectNoSchedule})
+		}
 		return &v1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: v1.NodeSpec{Unschedulable: cordoned},
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.NodeSpec{Unschedulable: cordoned, Taints: keeps},
 			Status: v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("8")}},
 		}
 	}
@@ -49,9 +53,11 @@ func TestMachinesOfAPlan(t *testing.T) {
 	}
 	lasts := func(d string) map[string]string { return map[string]string{v1alpha1.AnnotationExpectedDuration: d} }
 	controller := true
+	asleepNode := node("asleep", false, v1alpha1.TaintAsleep)
+	asleepNode.Labels = map[string]string{v1alpha1.LabelPowerState: v1alpha1.PowerAsleep}
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(
-		node("busy", false, nil), node("cordoned", true, nil),
-		node("asleep", true, map[string]string{v1alpha1.LabelPowerState: v1alpha1.PowerAsleep}),
+		node("busy", false), node("cordoned", true), node("control plane", false, "node-role.kubernetes.io/control-plane"),
+		asleepNode,
 		pod("ends", "busy", lasts("3h"), nil), pod("outlives", "busy", lasts("10m"), nil), pod("stays", "busy", nil, nil),
 		pod("done", "busy", lasts("3h"), func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }),
 		pod("with the node", "busy", nil, func(p *v1.Pod) {

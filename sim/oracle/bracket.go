@@ -82,6 +82,13 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 	for i := range s.Nodes {
 		snapshot.Nodes = append(snapshot.Nodes, &s.Nodes[i])
 	}
+	asked := stop
+	stop = func() float64 {
+		if ctx.Err() != nil {
+			return 1
+		}
+		return asked()
+	}
 	plan := sched.PlanAhead(snapshot, seed, func() float64 { return stop() / ahead })
 	scripts := []told{toldBy(plan)}
 	for _, r := range from {
@@ -97,11 +104,13 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 			best, at = played, script
 		}
 	}
+	if foreseen, err = c.play(awakeInTime(s), scripts[0]); err != nil {
+		return nil, nil, err
+	}
 	if best, err = c.anneal(best, at, seed, func() float64 { return (stop() - ahead) / (1 - ahead) }); err != nil {
 		return nil, nil, err
 	}
-	foreseen, err = c.play(awakeInTime(s), scripts[0])
-	return best, foreseen, err
+	return best, foreseen, nil
 }
 
 // search plays schedules of a scenario until the last job may have ended.
@@ -142,7 +151,7 @@ func (c *search) anneal(best *sim.Result, at told, seed uint64, stop func() floa
 		if err != nil {
 			return nil, err
 		}
-		worse := (cost(played) - present) / present
+		worse := (cost(played) - present) / max(present, math.SmallestNonzeroFloat64)
 		if worse > 0 && r.Float64() >= math.Exp(-worse/(warm*(1-spent)+1e-12)) {
 			at[j.ID] = was
 			continue
@@ -220,6 +229,9 @@ func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) 
 	for i := range s.Jobs {
 		end = grid.Later(end, deadline(&s.Jobs[i]))
 	}
+	if slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.PUE != 0 || j.Interruptible }) {
+		return 0, 0, errors.New("a job has a PUE of its own, or may be suspended")
+	}
 	var pools []*pool
 	for _, site := range s.Sites {
 		if site.Carbon.Series == nil || !site.Carbon.Series.Covers(s.Start, end) {
@@ -238,8 +250,15 @@ func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) 
 		p := pools[slices.Index(s.Sites, n.Site)]
 		cores := float64(n.Capacity.MilliCPU) / 1000
 		bare, watts := n.Profile.Bare(), math.Inf(1)
-		for u := 0.01; u <= 1; u += 0.01 {
-			watts = min(watts, float64(bare.Power(u)-n.Profile.Sleep)/(u*cores))
+		perCore := func(u float64) float64 { return float64(bare.Power(u)-n.Profile.Sleep) / (u * cores) }
+		const grain = 1000
+		for u := 1; u <= grain; u++ {
+			watts = min(watts, perCore(float64(u)/grain))
+		}
+		for _, point := range bare.Curve { // between two of them power is a line
+			if point.Utilisation > 0 {
+				watts = min(watts, perCore(point.Utilisation))
+			}
 		}
 		p.steps = append(p.steps, step{cores, max(watts, 0) * n.Facility()})
 		sleeps := n.Profile.Sleep * energy.Watts(n.Facility())
