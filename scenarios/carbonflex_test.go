@@ -45,6 +45,8 @@ func TestCarbonFlex(t *testing.T) {
 				model           string
 			}{
 				{"alone", "fcfs+wait-awhile", 1, ""},
+				{"rigid", "fcfs+plan", 1, ""},
+				{"rigid, forecast", "fcfs+plan", 1, forecast.History},
 				{"linear", "fcfs+plan", 4, ""},
 			} {
 				family := oracle.FamilyInterruptible
@@ -76,7 +78,7 @@ func TestCarbonFlex(t *testing.T) {
 				late, before := overruns(r), overruns(none)
 				t.Logf("%-10s hour %d, %d jobs on %3.0f cores: %-16s saves %.3f of %.3f: %.3f; %d late, fcfs+now %d; %v",
 					name, hour, len(s.Jobs), float64(s.Nodes[0].Capacity.MilliCPU)/1000, c.label, one.saved, one.bound,
-					one.saved/one.bound, late, before, r.Elapsed.Round(time.Second)); t.Log(r.Decisions, r.Events)
+					one.saved/one.bound, late, before, r.Elapsed.Round(time.Second))
 				if late > before {
 					t.Errorf("%s: %d jobs are late, %d without waiting", c.label, late, before)
 				}

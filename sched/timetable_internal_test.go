@@ -51,11 +51,11 @@ func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 	bookings := make([]booking, 12)
 	for i := range bookings {
 		j := &Job{
-			ID: fmt.Sprint("j", i), Submitted: now, Duration: time.Duration(1+r.IntN(9000)) * time.Second,
+			ID: fmt.Sprint("j", i), Submitted: now, Duration: time.Duration(1+r.IntN(15)) * 10 * time.Minute, // of whole slots, whose costs add up exactly
 			Request: Resources{MilliCPU: 500 * int64(1+r.IntN(12)), Memory: 1 << 28},
 		}
 		bookings[i] = booking{
-			job: j, index: i, latest: time.Duration(r.IntN(20000)) * time.Second, place: nowhere,
+			job: j, index: i, latest: time.Duration(r.IntN(16)) * 20 * time.Minute, place: nowhere,
 		}
 		bookings[i].earliest = bookings[i].latest * time.Duration(r.IntN(3)) / 2
 	}
@@ -64,6 +64,27 @@ func randomTimetable(t *testing.T, r *rand.Rand) (*timetable, []booking) {
 		table.expectOthers()
 	}
 	return table, bookings
+}
+
+// Of a slot that has begun, a job pays for the rest in which it runs.
+func TestBegunSlotsCostTheirRest(t *testing.T) {
+	begins := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
+	carbon, err := grid.NewSeries(begins, 10*time.Minute, []float64{100, 200, 300, 400, 400, 400})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &Site{Name: "here", Carbon: grid.Signal{Series: carbon}}
+	all := Resources{MilliCPU: 8000}
+	n := Node{Name: "n", Site: site, Capacity: all, Free: all, Awake: true, Profile: &energy.Profile{Max: 100}}
+	now := begins.Add(7 * time.Minute)
+	job := Job{Submitted: now, Duration: 16 * time.Minute, Request: all}
+	table := newTimetable(&Snapshot{Now: now, Sites: []*Site{site}, Queue: []Job{job}}, []Node{n}, 10*time.Minute, 6)
+	p := booking{job: &job, earliest: table.offset(), latest: table.offset(), place: nowhere}
+	table.insert(&p, nil)
+	want := 100 * 60 * (3*100 + 10*200 + 3*300) / energy.JoulesPerKWh
+	if math.Abs(p.cost-want) > 1e-9*want || table.start(&p, p.slot) != 7*time.Minute {
+		t.Errorf("it starts after %v and costs %v, want %v", table.start(&p, p.slot), p.cost, want)
+	}
 }
 
 // What runs on a machine takes room there from the first slot on, whether it is known to end or not.

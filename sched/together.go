@@ -28,7 +28,11 @@ func (b *batch) planTogether() {
 	t.restore(bookings)
 	t.insertAll(bookings, b.stopped)
 	r := newRemaker(t, bookings, b.snapshot.Policy.Seed)
-	for range min(planRounds, mostRemade/len(bookings)) {
+	rounds := min(planRounds, mostRemade/len(bookings))
+	if slices.ContainsFunc(bookings, func(p booking) bool { return p.spread }) {
+		rounds /= 10 // as a round of jobs in pieces takes so many times as long
+	}
+	for range rounds {
 		if b.stopped() {
 			break
 		}

@@ -28,7 +28,7 @@ var when = map[string]rule{
 	"now":           {start: startNow}, // a job that asks for it does not wait, not for a budget either
 	"threshold":     {start: belowThreshold, holds: true},
 	"window":        {start: cheapestWindow, holds: true},
-	"plan":          {start: cheapestWindow, holds: true, interrupts: true, together: true}, // of one job, without nodes
+	"plan":          {start: cheapestWindow, holds: true, interrupts: true, together: true}, // of one job alone
 	"price":         {start: cheapestTariff, holds: true},
 	"lowest-slot":   {start: lowestSlot, holds: true},
 	"lowest-window": {start: lowestWindow, holds: true},

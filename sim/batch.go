@@ -42,7 +42,8 @@ func newBatch(s *Scenario, strategy sched.Strategy) *batch {
 	counter, ok := strategy.(interface{ CountsAll() bool })
 	replanner, knows := strategy.(interface{ Replans() bool })
 	return &batch{
-		rules: s.Queue, all: ok && counter.CountsAll(), replans: knows && replanner.Replans(), ends: map[int]sched.End{},
+		rules: s.Queue, all: ok && counter.CountsAll(), replans: knows && replanner.Replans(),
+		ends: map[int]sched.End{},
 	}
 }
 

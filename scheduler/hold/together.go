@@ -32,8 +32,8 @@ type together struct {
 	apart  map[types.UID]bool      // holds that it leaves out: each is planned alone
 }
 
-// A plan is begun every planEvery, after planSoon if something new is held, and never before planShare times as long has
-// passed as the last one took. It knows mostPlanned holds, pods first and the earliest deadlines first. After planLimit
+// A plan is begun every planEvery, after planSoon if something new is held, and never before planShare times as long
+// has passed as the last one took. It knows mostPlanned holds, pods first and the earliest deadlines first. After planLimit
 // it is not improved any more. Where one takes longer than patience, each hold is planned alone; after one that
 // panicked, another is begun after as long.
 const (

@@ -53,12 +53,18 @@ func (w *world) anHourFromNow() {
 // planned is a Job of four cores and half an hour under the rule "plan".
 func (w *world) planned(name string, delay time.Duration) {
 	w.t.Helper()
+	w.asks(name, "4", delay)
+}
+
+// asks is the same of so many cores.
+func (w *world) asks(name, cores string, delay time.Duration) {
+	w.t.Helper()
 	w.job(name, map[string]string{
 		v1alpha1.AnnotationAllowedDelay: delay.String(), v1alpha1.AnnotationExpectedDuration: "30m",
 		v1alpha1.AnnotationStrategy: "carbon+plan",
 	}, func(j *batchv1.Job) {
 		j.Spec.Template.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
-			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")},
+			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cores)},
 		}}}
 	})
 }
@@ -92,6 +98,18 @@ func TestTheCleanHourIsShared(t *testing.T) {
 		first, second := min(got[0], got[1]), max(got[0], got[1])
 		if first < 55 || first > 66 || second < 82 || second > 96 {
 			t.Errorf("they start after %v minutes, want about 60 and 90", got)
+		}
+	})
+}
+
+// What no machine is large enough for is planned alone.
+func TestWhatNoMachineHoldsIsPlannedAlone(t *testing.T) {
+	during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
+		w.planned("a", 4*time.Hour)
+		w.asks("large", "8", 4*time.Hour)
+		w.loop.Nodes(w.oneMachine("a"))
+		if got := w.starts(3*time.Hour, "a", "large"); got[1] < 55 || got[1] > 66 {
+			t.Errorf("they start after %v minutes, want about 60", got)
 		}
 	})
 }
