@@ -415,7 +415,10 @@ func newTimetable(s *Snapshot, nodes []Node, slot time.Duration, slots int) *tim
 		for k, key := range selected {
 			labels[k] = strconv.Quote(n.Labels[key])
 		}
-		kind := alike{key, n.Profile, n.Capacity, n.Speed, strings.Join(labels, ","), n.Free, r.free, r.up}
+		kind := alike{key, n.Profile, n.Capacity, n.Speed, strings.Join(labels, ","), Resources{}, r.free, r.up}
+		if n.Jobs == 0 { // what is not free came with the machine
+			kind.rest = n.Free
+		}
 		like, known := kinds[kind]
 		if !known {
 			like = len(t.rows)

@@ -144,8 +144,8 @@ func (b *batch) timetable(bookings []booking, slots int, longest time.Duration) 
 	return t
 }
 
-// insertAll puts all bookings in: those first that cannot wait, as they come, then those that take most. Those for which
-// there is no time stay nowhere.
+// insertAll puts all bookings in: those first that cannot wait, as they come, then those that take most. Those for
+// which there is no time stay nowhere.
 func (t *timetable) insertAll(bookings []booking, stopped func() bool) {
 	order := make([]int, len(bookings))
 	for k := range order {

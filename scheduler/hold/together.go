@@ -33,9 +33,9 @@ type together struct {
 }
 
 // A plan is begun every planEvery, after planSoon if something new is held, and never before planShare times as long
-// has passed as the last one took. It knows mostPlanned holds, pods first and the earliest deadlines first. After planLimit
-// it is not improved any more. Where one takes longer than patience, each hold is planned alone; after one that
-// panicked, another is begun after as long.
+// has passed as the last one took. It knows mostPlanned holds, pods first and the earliest deadlines first. After
+// planLimit it is not improved any more. Where one takes longer than patience, each hold is planned alone; after one
+// that panicked, another is begun after as long.
 const (
 	planEvery   = 10 * time.Second
 	planSoon    = time.Second
