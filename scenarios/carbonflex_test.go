@@ -85,7 +85,7 @@ func TestCarbonFlex(t *testing.T) {
 			}
 		}
 	}
-	for label, least := range map[string]float64{"rigid": 0.78, "linear": 0.85, "alone": 0, "rigid, forecast": 0} {
+	for label, least := range map[string]float64{"rigid": 0.78, "linear": 0.75, "alone": 0, "rigid, forecast": 0} {
 		eta := sums[label].saved / sums[label].bound
 		if t.Logf("%-16s saves %.3f of what the bound does", label, eta); eta < least {
 			t.Errorf("%s: want %.2f", label, least)
