@@ -229,8 +229,8 @@ func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) 
 	for i := range s.Jobs {
 		end = grid.Later(end, deadline(&s.Jobs[i]))
 	}
-	if slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.PUE != 0 || j.Interruptible }) {
-		return 0, 0, errors.New("a job has a PUE of its own, or may be suspended")
+	if slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.PUE != 0 }) {
+		return 0, 0, errors.New("a job has a PUE of its own")
 	}
 	var pools []*pool
 	for _, site := range s.Sites {
