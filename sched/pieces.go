@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math"
 	"time"
 
 	"github.com/kubenergy/kubenergy/grid"
@@ -9,7 +10,7 @@ import (
 // rigid is how a job scales that runs on what it asks for.
 var rigid = &Scaling{Least: 1, Throughput: []float64{1}}
 
-// pieces returns where a booking costs least on one row that may be suspended: in the cheapest slots with room, on as
+// pieces returns where a booking that may be suspended costs least on one row: in the cheapest slots with room, on as
 // many replicas as pay, by the greedy rule of [Scale]. As other jobs may take the room of later, it never falls back
 // behind what it would have done if it had started as late as it may, on its least replicas.
 func (t *timetable) pieces(p *booking, at int) place {
@@ -27,9 +28,12 @@ func (t *timetable) pieces(p *booking, at int) place {
 		if r.jobs[k] == 0 && r.rests(k) {
 			cost += r.wake * r.price[k]
 		}
+		rate := cost / (t.slot.Seconds() * float64(scaling.Least))
+		if last := len(a.pieces) - 1; last >= 0 && math.Abs(rate-a.pieces[last].rate) <= tolerance*math.Abs(rate) {
+			rate = a.pieces[last].rate // the last digits are to put nothing off
+		}
 		a.pieces = append(a.pieces, piece{
-			start: t.origin.Add(t.start(p, k)), end: t.origin.Add(min(time.Duration(k+1)*t.slot, until)),
-			rate: cost / (t.slot.Seconds() * float64(scaling.Least)),
+			start: t.origin.Add(t.start(p, k)), end: t.origin.Add(min(time.Duration(k+1)*t.slot, until)), rate: rate,
 		})
 		a.room = append(a.room, int(one.CountIn(r.node.Capacity.Sub(r.used[k]))))
 	}

@@ -19,7 +19,7 @@ func (g *Greedy) together(s *Snapshot) bool { return g.when.together && len(s.No
 // Schrimpf et al. 2000), which empties machines that are hardly used. It holds what is to start later. What starts now
 // is left to the where, so that it runs on the machine on which the same where puts its pods in a cluster.
 func (b *batch) planTogether() {
-	bookings := b.bookings(farthest)
+	bookings := b.bookings(farthest, true)
 	if len(bookings) == 0 {
 		return
 	}
@@ -64,7 +64,7 @@ func PlanAhead(s *Snapshot, seed uint64, stop func() float64) Plan {
 		b.plan[i] = Decision{Job: s.Queue[i].ID, Window: s.Queue[i].window(s.Queue[i].Submitted)}
 		b.open = append(b.open, i)
 	}
-	bookings := b.bookings(maxDuration)
+	bookings := b.bookings(maxDuration, false)
 	if len(bookings) == 0 {
 		return b.plan
 	}
@@ -99,15 +99,16 @@ func PlanAhead(s *Snapshot, seed uint64, stop func() float64) Plan {
 // farthest is how far ahead a plan looks for starts: few forecasts reach farther.
 const farthest = 4 * aDay
 
-// bookings returns the open jobs as bookings, none of which starts later than so far ahead.
-func (b *batch) bookings(ahead time.Duration) (bookings []booking) {
+// bookings returns the open jobs as bookings, none of which starts later than so far ahead. What may be suspended runs
+// in pieces if it may.
+func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking) {
 	now := b.snapshot.Now
 	for _, i := range b.open {
 		j := b.job(i)
 		earliest := grid.Later(now, j.Submitted)
 		latest := earliest
 		_, why, known := b.snapshot.outlook(j)
-		spread := j.Interruptible && ahead == farthest
+		spread := j.Interruptible && inPieces
 		switch {
 		case known && !(j.Limits.NoCarbon && b.snapshot.Policy.Weights.Price == 0):
 			latest = grid.Later(earliest, b.snapshot.Policy.latestStart(j))
