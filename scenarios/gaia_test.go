@@ -1,7 +1,6 @@
 package scenarios_test
 
 import (
-	"context"
 	"math"
 	"testing"
 	"time"
@@ -40,17 +39,7 @@ func TestGAIAOnItsOwnGrid(t *testing.T) {
 		}},
 	}
 	knowMeans(t, s.Jobs)
-	emitted := func(name string) float64 {
-		strategy, err := sched.New(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := sim.Run(context.Background(), s, name, strategy)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return float64(r.Carbon)
-	}
+	emitted := func(name string) float64 { return float64(runNamed(t, s, name).Carbon) }
 	atOnce := emitted("fcfs+now")
 	for _, c := range []struct {
 		when            string

@@ -1,7 +1,6 @@
 package scenarios_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -77,14 +76,7 @@ func TestSlurmOnTraces(t *testing.T) {
 			var emitted [2]energy.Grams
 			var others [2]float64
 			for k, name := range []string{"fcfs", "fcfs+window"} {
-				strategy, err := sched.New(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				r, err := sim.Run(context.Background(), s, name, strategy)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := runNamed(t, s, name)
 				var waits, slowdowns [2]float64 // of those that may wait not, and may
 				var all [2][]float64
 				for i, o := range r.Outcomes {
