@@ -149,9 +149,12 @@ func New(file *sim.File, results []*sim.Result) *Report {
 	return r
 }
 
-// StartsOnly notes that no job may be suspended, where some of the strategies would suspend jobs. mend is what to set.
+// StartsOnly notes that no job may be suspended, where some of the strategies would suspend jobs: of a plan, starts are
+// what it is mostly for. mend is what to set.
 func StartsOnly(strategies []string, mend string) []string {
-	names := slices.DeleteFunc(slices.Clone(strategies), func(name string) bool { return !sched.Interrupts(name) })
+	names := slices.DeleteFunc(slices.Clone(strategies), func(name string) bool {
+		return !sched.Interrupts(name) || sched.When(name) == "plan"
+	})
 	if len(names) == 0 {
 		return nil
 	}

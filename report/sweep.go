@@ -260,6 +260,10 @@ func (s *Sweep) notes() []string {
 		rated = "η is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of " +
 			"sums over zones and starts, each trial's saving being a share of its baseline."
 	}
+	if slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil && r.Family != NonPreemptive }) {
+		rated += " Where jobs may be in each other's way, the optimum of families that suspend is a bound, so that η " +
+			"is what it is at least."
+	}
 	notes := []string{
 		simulated,
 		compared,

@@ -111,6 +111,11 @@ type Reason struct {
 	Unit      string  // and the unit of both
 	Site      string  // and where that is, if there are several sites
 
+	// PlannedLater: when it would start if others took no room, and the share of the cores there that they take then;
+	// zero: when it does
+	Alone time.Time
+	Taken float64
+
 	Budget string // BudgetUsedUp: its name
 	Cores  int64  // QuotaUsedUp: how many may be in use
 }
@@ -147,7 +152,7 @@ func (r Reason) String() string {
 	case ThresholdUnmet:
 		return r.tooLittle() + r.unmet()
 	case PlannedLater:
-		return "held" + r.untilCheaper() + ", as planned together with all that waits" + r.byLatest("starts")
+		return "held" + r.untilCheaper() + ", as planned together with all that waits" + r.crowd() + r.byLatest("starts")
 	case Suspended:
 		return "suspended" + r.untilCheaper() + r.byLatest("goes on")
 	case AboveThreshold:
@@ -175,6 +180,15 @@ func (r *Reason) untilCheaper() string {
 		return text
 	}
 	return text + " (" + r.saved() + ")"
+}
+
+// crowd says what is in the way of the cheapest start.
+func (r *Reason) crowd() string {
+	if r.Alone.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(" (alone it would start at %s, when others take %.0f%% of the cores)",
+		r.Alone.UTC().Format(time.RFC3339), 100*r.Taken)
 }
 
 func (r *Reason) saved() string {

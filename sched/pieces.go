@@ -103,7 +103,7 @@ func (t *timetable) added(p *booking, r *row, runs []Stretch) (cost float64) {
 	return cost
 }
 
-// present returns on how many replicas a booking runs now, and when that may change: not within a twelfth of a slot.
+// present returns on how many replicas a booking runs now, and when that may change.
 func (t *timetable) present(p *booking) (replicas int, again time.Time) {
 	if len(p.runs) == 0 {
 		return 0, again
@@ -113,9 +113,16 @@ func (t *timetable) present(p *booking) (replicas int, again time.Time) {
 		replicas = first.Replicas
 	}
 	if len(p.runs) > 1 {
-		again = grid.Later(first.End, t.s.Now.Add(t.slot/12))
+		again = t.tick(first.End)
 	}
 	return replicas, again
+}
+
+// tick returns when a plan is made anew that is to be so at an instant after now: at most twelve times in a slot.
+func (t *timetable) tick(at time.Time) time.Time {
+	step := t.slot / 12
+	at = grid.Later(at, t.s.Now.Add(1))
+	return at.Add(step - 1).Truncate(step)
 }
 
 // goOn keeps jobs that run where they are: on their least replicas, for which there is room, and on as many as are

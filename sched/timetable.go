@@ -22,10 +22,11 @@ type timetable struct {
 	sums    []float64
 	tails   []float64 // what the share of its last slot costs, were it this one
 	lacks   []int32
-	wakings []float64 // what machines cost that wake in the slots before it
-	tried   []int32   // by row that others are like
-	offer   allotment // of the search for the pieces of a job that may be suspended
-	never   float64   // far more than a place costs that is in time
+	wakings []float64              // what machines cost that wake in the slots before it
+	tried   []int32                // by row that others are like
+	offer   allotment              // of the search for the pieces of a job that may be suspended
+	usedAt  map[*float64][]float64 // by prices that rows share, and slot: see taken
+	never   float64                // far more than a place costs that is in time
 }
 
 // row is a machine, or rather its slots.
@@ -52,6 +53,7 @@ type booking struct {
 	earliest, latest time.Duration
 	kept             bool // it is where the last plan had it
 	spread           bool // it may be suspended, and run in pieces
+	even             bool // and is one of those that get their pieces all at once
 	place
 }
 
@@ -351,6 +353,53 @@ func (t *timetable) remove(p *booking) {
 		t.put(p, -1)
 	}
 	p.row = -1
+}
+
+// alone returns the slot in which a booking would start on its row if nothing else counted than when power is cheapest:
+// the one that it has if no other is cheaper by a hundredth.
+func (t *timetable) alone(p *booking) (slot int) {
+	r := &t.rows[p.row]
+	length := t.runtime(p, r)
+	whole := t.sums // of the price, from the first slot on
+	for k, price := range r.price {
+		whole[k+1] = whole[k] + price
+	}
+	until := func(at time.Duration) float64 {
+		k := min(int(at/t.slot), t.slots-1)
+		return whole[k] + r.price[k]*float64(at-time.Duration(k)*t.slot)/float64(t.slot)
+	}
+	cost := func(slot int) float64 { return until(t.start(p, slot)+length) - until(t.start(p, slot)) }
+	const clearly = 0.01
+	slot = p.slot
+	least := cost(slot)
+	least -= clearly * math.Abs(least)
+	for k := int(p.earliest / t.slot); k <= int(p.latest/t.slot) && k < t.slots; k++ {
+		if c := cost(k); c < least-tolerance*math.Abs(c) {
+			slot, least = k, c
+		}
+	}
+	return slot
+}
+
+// taken returns which share of the cores at the place of a row is taken in a slot.
+func (t *timetable) taken(row, slot int) float64 {
+	price := &t.rows[row].price[0] // machines of one place share them
+	if t.usedAt[price] == nil {
+		used, all := make([]float64, t.slots), 0.0
+		for i := range t.rows {
+			if r := &t.rows[i]; &r.price[0] == price {
+				all += float64(r.node.Capacity.MilliCPU)
+				for k := range used {
+					used[k] += float64(r.used[k].MilliCPU)
+				}
+			}
+		}
+		for k := range used {
+			used[k] /= all
+		}
+		t.usedAt[price] = used
+	}
+	return t.usedAt[price][slot]
 }
 
 // total is what all that is in a timetable costs, slot by slot.

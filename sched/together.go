@@ -26,18 +26,9 @@ func (b *batch) planTogether() {
 	t := b.timetable(bookings, minSlots, aDay)
 	t.expectOthers()
 	t.restore(bookings)
-	t.insertAll(bookings, b.stopped)
-	r := newRemaker(t, bookings, b.snapshot.Policy.Seed)
-	rounds := min(planRounds, mostRemade/len(bookings))
-	if slices.ContainsFunc(bookings, func(p booking) bool { return p.spread }) {
-		rounds /= 10 // as a round of jobs in pieces takes so many times as long
-	}
-	for range rounds {
-		if b.stopped() {
-			break
-		}
-		r.remake(0)
-	}
+	others := evenLast(bookings)
+	b.bookAll(t, bookings[:others])
+	t.shareOut(bookings[others:], b.stopped)
 	b.open = b.open[:0]
 	b.snapshot.Queue = slices.Clone(b.snapshot.Queue) // of elastic jobs, those that start on more replicas change
 	var running []*booking
@@ -53,6 +44,25 @@ func (b *batch) planTogether() {
 		}
 	}
 	b.goOn(running)
+}
+
+// bookAll puts bookings in one by one, and remakes what comes of it for a while.
+func (b *batch) bookAll(t *timetable, bookings []booking) {
+	if len(bookings) == 0 {
+		return
+	}
+	t.insertAll(bookings, b.stopped)
+	r := newRemaker(t, bookings, b.snapshot.Policy.Seed)
+	rounds := min(planRounds, mostRemade/len(bookings))
+	if slices.ContainsFunc(bookings, func(p booking) bool { return p.spread }) {
+		rounds /= 10 // as a round of jobs in pieces takes so many times as long
+	}
+	for range rounds {
+		if b.stopped() {
+			break
+		}
+		r.remake(0)
+	}
 }
 
 // PlanAhead plans as the when "plan" does, also jobs that are to be submitted later, and goes on to look for a better
@@ -103,16 +113,24 @@ const farthest = 4 * aDay
 // in pieces if it may.
 func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking) {
 	now := b.snapshot.Now
+	share := inPieces && b.countEven() <= mostShared
 	for _, i := range b.open {
 		j := b.job(i)
 		earliest := grid.Later(now, j.Submitted)
 		latest := earliest
 		_, why, known := b.snapshot.outlook(j)
 		spread := j.Interruptible && inPieces
+		even := share && j.even()
+		if even && j.RoomAssured { // whether or not, on those replicas that it asks for, it is late by now
+			_, known = b.snapshot.forecasts(j)
+		}
 		switch {
 		case known && !(j.Limits.NoCarbon && b.snapshot.Policy.Weights.Price == 0):
 			latest = grid.Later(earliest, b.snapshot.Policy.latestStart(j))
-			if spread {
+			switch {
+			case even:
+				latest = grid.Later(earliest, b.snapshot.latestEven(j))
+			case spread:
 				latest = b.snapshot.latest(j)
 			}
 		case why == NoFreshSignal:
@@ -120,7 +138,7 @@ func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking
 		}
 		bookings = append(bookings, booking{
 			job: j, index: i, earliest: earliest.Sub(now), latest: min(latest.Sub(now), ahead), place: nowhere,
-			spread: spread && known,
+			spread: spread && known, even: even && known,
 		})
 	}
 	return bookings
@@ -297,6 +315,10 @@ func (b *batch) adopt(t *timetable, p *booking, saving Reason) (held bool) {
 	d.Reason.Kind, d.Reason.Until, d.Reason.Latest = PlannedLater, at, t.origin.Add(p.latest)
 	if p.job.Running {
 		d.Reason.Kind = Suspended
+		return true
+	}
+	if alone := t.alone(p); alone != p.slot {
+		d.Reason.Alone, d.Reason.Taken = t.origin.Add(t.start(p, alone)), t.taken(p.row, alone)
 	}
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,5 +84,38 @@ func BenchmarkPlanAgain(b *testing.B) {
 	s.Queue = whole[100:]
 	for b.Loop() {
 		plan.PlanWithin(s, func() bool { return false })
+	}
+}
+
+// What finds no room in the clean hour is told when that is, and how much others take of it.
+func TestWhatTakesTheCleanHour(t *testing.T) {
+	now := time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
+	carbon, err := grid.NewSeries(now, time.Hour, []float64{500, 100, 450, 500, 500, 500, 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &sched.Site{Name: "here", Carbon: grid.Signal{Series: carbon}}
+	room := sched.Resources{MilliCPU: 4000, Memory: 1 << 34}
+	s := &sched.Snapshot{Now: now, Sites: []*sched.Site{site}, Nodes: []*sched.Node{{
+		Name: "n1", Site: site, Capacity: room, Free: room, Awake: true,
+		Profile: &energy.Profile{Idle: 50, Max: 150, Sleep: 50, Quality: energy.Estimated},
+	}}}
+	for i := range 3 {
+		s.Queue = append(s.Queue, sched.Job{
+			ID: strconv.Itoa(i), Submitted: now, Duration: 30 * time.Minute, AllowedDelay: 4 * time.Hour,
+			Request: sched.Resources{MilliCPU: 4000},
+		})
+	}
+	plan, err := sched.New("carbon+plan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := ""
+	for _, d := range plan.Plan(s) {
+		told += d.Reason.String() + "\n"
+	}
+	want := "(alone it would start at 2026-06-01T09:00:00Z, when others take 100% of the cores)"
+	if strings.Count(told, "together") != 3 || strings.Count(told, want) != 1 {
+		t.Errorf("want three that are held, and of one\n%s\ngot\n%s", want, told)
 	}
 }

@@ -11,11 +11,13 @@ import (
 
 // elastic is what a run knows of jobs whose replicas the strategy chooses.
 type elastic struct {
-	scales  bool
-	assured bool // there is room for all replicas of all jobs, whenever they may run
+	scales bool
+	// there is room for all replicas of all jobs, whenever they may run, or the strategy can make it: it decides anew on
+	// all that runs, all of which may be suspended
+	assured bool
 }
 
-func newElastic(s *Scenario, strategy sched.Strategy, sure bool) elastic {
+func newElastic(s *Scenario, strategy sched.Strategy, sure, replans bool) elastic {
 	scaler, ok := strategy.(interface{ Scales() bool })
 	if !ok || !scaler.Scales() || !slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.Scaling != nil }) {
 		return elastic{}
@@ -26,7 +28,8 @@ func newElastic(s *Scenario, strategy sched.Strategy, sure bool) elastic {
 	}
 	// It is uncertain whether the rest of a job of unknown length fits into the rest of its time, and whether a job
 	// that waits for its turn in a queue begins in time.
-	return elastic{scales: true, assured: sure && s.roomForAll()}
+	rigid := func(j sched.Job) bool { return !j.Interruptible }
+	return elastic{scales: true, assured: sure && s.roomForAll() || replans && !slices.ContainsFunc(s.Jobs, rigid)}
 }
 
 // roomForAll reports whether every node has room for all jobs at their largest that may run at one time.

@@ -95,7 +95,9 @@ func newEngine(s *Scenario, strategy sched.Strategy) *engine {
 	e.result.engine = e
 	e.knowledge = newKnowledge(s, strategy, e.nodes)
 	e.snapshot.Sites = e.knowledge.sites
-	e.elastic = newElastic(s, strategy, e.knowledge.learner == nil && e.batch == nil && e.backfill == nil)
+	known := e.knowledge.learner == nil
+	e.elastic = newElastic(s, strategy, known && e.batch == nil && e.backfill == nil,
+		known && e.batch != nil && e.batch.replans)
 	e.machines = newMachines(s, e.nodes)
 	e.candidates = newCandidates(e.nodes, strategy, &s.Policy, e.batch != nil)
 	for i := range e.nodes {

@@ -64,8 +64,9 @@ func (p *script) Plan(s *sched.Snapshot) sched.Plan {
 // advance, none put off for longer than it allows. The first one obeys the scenario, its rules of sleep too. It is the
 // best of some results, of a plan made ahead (see [sched.PlanAhead]), and of what a search by simulated annealing finds
 // from there: one start at a time is drawn anew or shifted, the scenario is played, and what emits less stays. The
-// second one is the plan where machines are asleep whenever they are empty, and are always awake in time: nothing is
-// kept awake for what may come. Both are possible; that nothing is better is not proved.
+// second one is the plan, or the first one if that is better, where machines are asleep whenever they are empty, and are
+// always awake in time: nothing is kept awake for what may come. Both are possible; that nothing is better is not
+// proved.
 func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64, stop func() float64,
 ) (best, foreseen *sim.Result, err error) {
 	placing, err := sched.New("energy")
@@ -110,7 +111,11 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 	if best, err = c.anneal(best, at, seed, func() float64 { return (stop() - ahead) / (1 - ahead) }); err != nil {
 		return nil, nil, err
 	}
-	return best, foreseen, nil
+	rested, err := c.play(awakeInTime(s), recorded(best))
+	if err == nil && cost(rested) < cost(foreseen) {
+		foreseen = rested
+	}
+	return best, foreseen, err
 }
 
 // search plays schedules of a scenario until the last job may have ended.

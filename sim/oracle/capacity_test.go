@@ -3,7 +3,9 @@ package oracle_test
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -160,4 +162,62 @@ func asLateAs(s *sim.Scenario, r *sim.Result) []sched.Job {
 		j.AllowedDelay = max(j.AllowedDelay, r.Outcomes[i].Finish.Sub(j.Submitted)-j.Duration)
 	}
 	return jobs
+}
+
+// Jobs that may be suspended, on cores of which they use half: a plan, which learns of them as they come, saves most of
+// what is possible, on what they ask for and on up to four times as much, and none of them is late.
+func TestPlanOnFewCores(t *testing.T) {
+	begin := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	values := make([]float64, 8*24)
+	for k := range values {
+		values[k] = 300 + 200*math.Cos(float64(k)*math.Pi/12) + 20*float64(k%5)
+	}
+	carbon, err := grid.NewSeries(begin, time.Hour, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	site := &sched.Site{Name: "here", Carbon: grid.Signal{Series: carbon}}
+	s := &sim.Scenario{Name: "few cores", Start: begin, Sites: []*sched.Site{site}}
+	work := 0.0
+	for i := range 300 {
+		j := sched.Job{
+			ID: strconv.Itoa(i), Submitted: begin.Add(time.Duration(r.IntN(5*24*60)) * time.Minute),
+			Duration:     time.Duration(10+r.IntN(300)) * time.Minute,
+			AllowedDelay: time.Duration(2+r.IntN(22)) * time.Hour, Interruptible: true,
+			Request: sched.Resources{MilliCPU: 1000 * (1 + r.Int64N(2))},
+		}
+		work += j.Duration.Hours() * float64(j.Request.MilliCPU)
+		s.Jobs = append(s.Jobs, j)
+	}
+	room := sched.Resources{MilliCPU: int64(work / (5 * 24) / 0.5)}
+	s.Nodes = []sched.Node{{
+		Name: "cloud", Site: site, Capacity: room, Free: room,
+		Profile: &energy.Profile{Name: "1 W a core", Max: energy.Watts(float64(room.MilliCPU) / 1000)},
+	}}
+	none := runPolicy(t, s, "fcfs+now")
+	for _, most := range []int{1, 4} {
+		scaled, family := *s, oracle.FamilyInterruptible
+		if most > 1 {
+			family = oracle.FamilyElastic
+			scaled.Jobs = slices.Clone(s.Jobs)
+			for i := range scaled.Jobs {
+				scaled.Jobs[i].Scaling = &sched.Scaling{Least: 1, Throughput: []float64{1, 2, 3, 4}}
+			}
+		}
+		least, err := oracle.Least(&scaled, family)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := runPolicy(t, &scaled, "fcfs+plan")
+		share := float64(none.Carbon-got.Carbon) / float64(none.Carbon-least)
+		if t.Logf("up to %d times as wide: saves %.3f of what is possible", most, share); share < 0.85 || share > 1 {
+			t.Errorf("want 0.85 to 1")
+		}
+		for i := range got.Outcomes {
+			if late := got.Outcomes[i].Overdue(&scaled.Jobs[i]); late > 0 {
+				t.Errorf("job %d is %v late", i, late)
+			}
+		}
+	}
 }

@@ -64,7 +64,7 @@ func drawJobs(t *rapid.T) []sched.Job {
 	return jobs
 }
 
-func runPolicy(t *rapid.T, s *sim.Scenario, name string) *sim.Result {
+func runPolicy(t rapid.TB, s *sim.Scenario, name string) *sim.Result {
 	strategy, err := sched.New(name)
 	if err != nil {
 		t.Fatal(err)
