@@ -47,8 +47,12 @@ func (w *world) held(t *testing.T, namespace string) (pods, jobs []string) {
 	return pods, jobs
 }
 
-// first returns the earliest and last creation of what is named.
-func (d *diary) span(names []string) (first, last time.Time) {
+// span waits until all that is named has been seen, and returns the earliest and the last creation.
+func (d *diary) span(m *kit.Machine, names []string) (first, last time.Time) {
+	m.Eventually(time.Minute, "everything has been seen", func() bool { // the diary is kept from a watch
+		_, missing := d.late(d.created, 0, names)
+		return missing == 0
+	})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, name := range names {
@@ -136,7 +140,7 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 
 	// Two deaths cannot be had from one leader: it dies before the pods' deadlines, so that the Jobs are all left to
 	// the other replica, which is not the holder of the Lease for most of their ramp.
-	first, last := d.span(pods)
+	first, last := d.span(machine, pods)
 	time.Sleep(time.Until(first.Add(podDelay - 2*time.Second)))
 	leader.Kill()
 	killed := time.Now()
@@ -167,11 +171,7 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 }
 
 func (d *diary) awaitStarts(m *kit.Machine, names []string, delay time.Duration) {
-	var last time.Time
-	m.Eventually(time.Minute, "everything has been seen", func() bool { // the diary is kept from a watch
-		_, last = d.span(names)
-		return !last.IsZero()
-	})
+	_, last := d.span(m, names)
 	m.Eventually(time.Until(last.Add(delay+time.Minute)), "everything has started", func() bool {
 		_, missing := d.late(d.bound, delay, names)
 		return missing == 0
