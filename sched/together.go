@@ -84,12 +84,13 @@ func PlanAhead(s *Snapshot, seed uint64, stop func() float64) Plan {
 	r := newRemaker(t, bookings, seed)
 	const warm = 0.5 // of the mean cost of a job is what a round may cost more at first
 	t.countAlone(1)
-	all := t.total()
-	best, least := slices.Clone(bookings), all
-	hot := warm * all / float64(len(bookings))
+	best, least := slices.Clone(bookings), t.total()
+	hot := warm * least / float64(len(bookings))
 	for spent := stop(); spent < 1; spent = stop() {
-		all += r.remake(hot * (1 - spent) * (1 - spent))
-		if all < least-tolerance*math.Abs(all) {
+		for range 100 {
+			r.remake(hot * (1 - spent) * (1 - spent))
+		}
+		if all := t.total(); all < least { // what rounds change does not add up to it: parts of slots count for their share
 			least = all
 			copy(best, bookings)
 		}
@@ -361,8 +362,8 @@ func (d *draws) below(n int) int { return int(d.next() % uint64(n)) }
 func (d *draws) share() float64 { return float64(d.next()>>11) / (1 << 53) }
 
 // remake takes some bookings out, puts them back in another order, and keeps that if it costs less, or by chance up to
-// about so much more. It returns by how much the cost changes.
-func (r *remaker) remake(more float64) (change float64) {
+// about so much more.
+func (r *remaker) remake(more float64) {
 	r.choose()
 	before, after := 0.0, 0.0
 	for _, k := range r.out {
@@ -385,7 +386,7 @@ func (r *remaker) remake(more float64) (change float64) {
 		for _, k := range r.out {
 			r.bookings[k].kept = false
 		}
-		return after - before
+		return
 	}
 	for _, k := range r.out {
 		r.t.remove(&r.bookings[k])
@@ -396,7 +397,6 @@ func (r *remaker) remake(more float64) (change float64) {
 			r.t.put(p, 1)
 		}
 	}
-	return 0
 }
 
 // choose chooses the bookings of a round: those near one of them on its machine, or anywhere at its time.
