@@ -13,12 +13,19 @@ type Series struct {
 	start  int64 // Unix nanoseconds
 	step   int64 // nanoseconds
 	values []float64
-	sums   []float64 // sums[i] = values[0] + … + values[i-1]: integrals cost two lookups, whatever the window
+	sums   []float64 // sums[i] = before + values[0] + … + values[i-1]: integrals cost two lookups, whatever the window
 }
 
 // NewSeries copies values into a Series. It refuses an empty series, a step that is not positive, and NaN or infinite
 // values, so that no caller has to check again.
 func NewSeries(start time.Time, step time.Duration, values []float64) (*Series, error) {
+	return Resume(0, start, step, values)
+}
+
+// Resume returns a series whose values before start, which it does not know any more, add up to before. Integrals are
+// differences of sums, which are rounded: only with the same sums are they the same as those of the whole series, to
+// the last digit.
+func Resume(before float64, start time.Time, step time.Duration, values []float64) (*Series, error) {
 	if len(values) == 0 {
 		return nil, fmt.Errorf("series from %s has no values", start.Format(time.RFC3339))
 	}
@@ -31,6 +38,7 @@ func NewSeries(start time.Time, step time.Duration, values []float64) (*Series, 
 		values: append([]float64(nil), values...),
 		sums:   make([]float64, len(values)+1),
 	}
+	s.sums[0] = before
 	for i, v := range values {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, fmt.Errorf("value %d of the series, at %s, is %v", i,
@@ -60,6 +68,9 @@ func (s *Series) Len() int { return len(s.values) }
 
 // Value returns the i-th value.
 func (s *Series) Value(i int) float64 { return s.values[i] }
+
+// Before returns the sum of the values before the i-th: see [Resume].
+func (s *Series) Before(i int) float64 { return s.sums[i] }
 
 func (s *Series) end() int64 { return s.start + int64(len(s.values))*s.step }
 

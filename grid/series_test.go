@@ -47,6 +47,29 @@ func TestIntegral(t *testing.T) {
 	})
 }
 
+// The rest of a series that is resumed has the same integrals, to the last digit.
+func TestResumedSeriesAreTheSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		whole, values := draw(t)
+		first := rapid.IntRange(0, len(values)-1).Draw(t, "first")
+		start := t0.Add(time.Duration(first) * time.Minute)
+		rest, err := grid.Resume(whole.Before(first), start, time.Minute, values[first:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := func(label string) time.Time {
+			return start.Add(time.Duration(rapid.IntRange(0, 60*(len(values)-first)+200).Draw(t, label)) * time.Second)
+		}
+		from, to := at("from"), at("to")
+		if was, is := whole.Integral(from, to), rest.Integral(from, to); is != was {
+			t.Fatalf("integral is %v, of the whole series %v", is, was)
+		}
+		if was, is := whole.Before(len(values)), rest.Before(rest.Len()); is != was {
+			t.Fatalf("the values add up to %v, those of the whole series to %v", is, was)
+		}
+	})
+}
+
 func TestIntegralBelowASecondIsExact(t *testing.T) {
 	s, err := grid.NewSeries(t0, time.Hour, []float64{100, 300})
 	if err != nil {

@@ -49,6 +49,7 @@ type (
 		Start   time.Time      `json:"start"`
 		Step    time.Duration  `json:"step"`
 		Values  []float64      `json:"values"`
+		Before  float64        `json:"before,omitempty"` // the sum of values that are left out, see [grid.Resume]
 		AsOf    time.Time      `json:"asOf,omitzero"`
 		Quality energy.Quality `json:"quality"`
 		MaxAge  time.Duration  `json:"maxAge,omitempty"`
@@ -216,7 +217,7 @@ func (w *writer) signal(s *grid.Signal) *writtenSignal {
 	first, last := at(w.snapshot.Now), at(w.until)
 	out := &writtenSignal{
 		Start: series.Start().Add(time.Duration(first) * step), Step: step, Values: make([]float64, 0, last-first+1),
-		Quality: s.Quality, MaxAge: s.MaxAge, AsOf: s.AsOf.UTC(),
+		Before: series.Before(first), Quality: s.Quality, MaxAge: s.MaxAge, AsOf: s.AsOf.UTC(),
 	}
 	for i := first; i <= last; i++ {
 		out.Values = append(out.Values, series.Value(i))
@@ -451,6 +452,7 @@ func (r *reader) signal(in *writtenSignal, least float64) (s grid.Signal) {
 	for _, v := range in.Values {
 		r.want(v >= least && v <= maxNumber, "a value of a signal is %v", v)
 	}
+	r.want(math.Abs(in.Before) <= maxValues*maxNumber, "values of a signal add up to %v", in.Before)
 	start := r.instant("the start of a signal", in.Start)
 	r.want(!start.IsZero(), "a signal has no start")
 	s = grid.Signal{AsOf: r.instant("asOf", in.AsOf), Quality: in.Quality, MaxAge: r.duration("maxAge", in.MaxAge)}
@@ -458,7 +460,7 @@ func (r *reader) signal(in *writtenSignal, least float64) (s grid.Signal) {
 		return s
 	}
 	var err error
-	if s.Series, err = grid.NewSeries(start, in.Step, in.Values); err != nil {
+	if s.Series, err = grid.Resume(in.Before, start, in.Step, in.Values); err != nil {
 		r.want(false, "%w", err)
 	}
 	return s

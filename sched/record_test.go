@@ -20,17 +20,13 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// quarters draws intensities whose sums are exact, so that a series which begins later says the very same.
-func quarters(t *rapid.T, label string) []float64 {
-	values := make([]float64, rapid.IntRange(1, 100).Draw(t, label+"Len"))
-	for i := range values {
-		values[i] = float64(rapid.IntRange(0, 4000).Draw(t, label)) / 4
-	}
-	return values
+// anyDigits draws values whose sums are rounded, as those of real signals are.
+func anyDigits(t *rapid.T, label string) []float64 {
+	return rapid.SliceOfN(rapid.Float64Range(0, 1000), 1, 100).Draw(t, label)
 }
 
 func drawRecorded(t *rapid.T) *sched.Snapshot {
-	s := drawSnapshot(t, quarters)
+	s := drawSnapshot(t, anyDigits)
 	for i := range s.Queue {
 		s.Queue[i].Limits = drawLimits(t)
 		drawLife(t, s, &s.Queue[i])
@@ -66,7 +62,7 @@ func drawRecorded(t *rapid.T) *sched.Snapshot {
 			site.Carbon.MaxAge = time.Duration(rapid.IntRange(0, 3).Draw(t, "ownAge")) * time.Hour
 		}
 		if rapid.Bool().Draw(t, "priced") {
-			series, err := grid.NewSeries(day, time.Hour, quarters(t, "price"))
+			series, err := grid.NewSeries(day, time.Hour, anyDigits(t, "price"))
 			if err != nil {
 				t.Fatal(err)
 			}
