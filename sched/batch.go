@@ -144,6 +144,7 @@ func newBatch(s *Snapshot, cost nodeCost, stop func() bool) *batch {
 		proof:     Optimality{Whole: true},
 		mostPairs: mostPairs,
 	}
+	shareProfiles(b.nodes)
 	b.snapshot.Nodes = make([]*Node, len(b.nodes))
 	for k := range b.nodes {
 		b.snapshot.Nodes[k] = &b.nodes[k]

@@ -185,6 +185,22 @@ func (w *writer) profile(p *energy.Profile) int {
 	})
 }
 
+// shareProfiles has nodes share power profiles that are written alike: what counts as one kind of machine must not
+// depend on whether a snapshot was written and read.
+func shareProfiles(nodes []Node) {
+	w := writer{known: map[any]int{}, same: map[string]int{}}
+	var all []*energy.Profile
+	for k := range nodes {
+		i := w.profile(nodes[k].Profile)
+		if i == len(all) {
+			all = append(all, nodes[k].Profile)
+		}
+		if i >= 0 {
+			nodes[k].Profile = all[i]
+		}
+	}
+}
+
 // once returns the position of something in a list, in which it stands once, as does all that is written alike.
 func once[V any](w *writer, of any, kind string, list *[]V, write func() V) int {
 	if i, ok := w.known[of]; ok {

@@ -32,6 +32,11 @@ func drawRecorded(t *rapid.T) *sched.Snapshot {
 		drawLife(t, s, &s.Queue[i])
 	}
 	for _, n := range s.Nodes {
+		if rapid.Bool().Draw(t, "alike") { // nodes of one kind may each have a profile of their own
+			p := *rapid.SampledFrom(s.Nodes).Draw(t, "of").Profile
+			p.Source = n.Name
+			n.Profile = &p
+		}
 		n.Provisional = energy.Watts(rapid.Float64Range(0, 50).Draw(t, "provisionalWatts"))
 	}
 	for i := range s.Queue {
@@ -311,6 +316,10 @@ func TestSignalsAreCutToWhatMatters(t *testing.T) {
 	series := back.Sites[0].Carbon.Series
 	if !series.Covers(s.Now, s.Now.Add(24*time.Hour)) || series.Len() > 26 {
 		t.Errorf("%d values from %v", series.Len(), series.Start())
+	}
+	until, whole := s.Now.Add(20*time.Hour), s.Sites[0].Carbon.Series
+	if was, is := whole.Integral(s.Now, until), series.Integral(s.Now, until); is != was {
+		t.Errorf("the integral is %v, of the whole series %v", is, was)
 	}
 	if back.Nodes[0].Site != back.Sites[0] && back.Nodes[0].Site != back.Sites[1] {
 		t.Error("a node has a site of its own")

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
@@ -49,6 +51,19 @@ func dayOf(tb testing.TB, jobs, machines int) *sched.Snapshot {
 		})
 	}
 	return s
+}
+
+// Machines are of one kind that have power profiles of their own and draw the same.
+func TestKindsAreOfWhatMachinesDraw(t *testing.T) {
+	s := dayOf(t, 100, 5)
+	want := mustStrategy(t, "carbon+plan").Plan(s)
+	for _, n := range s.Nodes {
+		own := *n.Profile
+		n.Profile = &own
+	}
+	if diff := cmp.Diff(want, mustStrategy(t, "carbon+plan").Plan(s)); diff != "" {
+		t.Errorf("with a profile each they plan otherwise (-shared +own):\n%s", diff)
+	}
 }
 
 // A plan of 10,000 jobs on 12 kinds of machines, in 96 slots and more.
