@@ -226,15 +226,6 @@ func (r *Rules) Decide(now time.Time, job sched.Job, s Settings) sched.Decision 
 	return strategy.Plan(r.Question(now, job, s))[0]
 }
 
-// PlanTogether decides on several jobs at once, as the when "plan" does, until stop says that there is no more time.
-func PlanTogether(s *sched.Snapshot, nodes []sched.Node, stop func() bool) sched.Plan {
-	for i := range nodes {
-		s.Nodes = append(s.Nodes, &nodes[i])
-	}
-	plan, _ := strategies()["carbon+plan"].PlanWithin(s, stop)
-	return plan
-}
-
 // Saving returns what a start saves on the forecast: the share of the cost of starting at once, the emissions where
 // carbon counts, and whether that is known.
 func (r *Rules) Saving(now time.Time, job sched.Job, s Settings, start time.Time) (share float64, carbon energy.Grams,

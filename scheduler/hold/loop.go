@@ -40,6 +40,10 @@ type Config struct {
 	// Record, if set, takes holds that owners were told of, and releases. It is called by the goroutine of Run, must
 	// not wait, and copies what it keeps.
 	Record func(*record.Entry)
+	// RecordPlan, if set, takes each plan over all that the rule "plan" holds, its snapshot, and at which look at the
+	// clock it was stopped; 0: at none. It is called beside the goroutine of Run, one plan at a time, must not keep
+	// them, and the next plan waits for it.
+	RecordPlan func(s *sched.Snapshot, plan sched.Plan, looks int)
 
 	// Sites, if set, returns the names of the sites where what has this ID, namespace/name, may run; none: at any.
 	// While that is not known, the object waits for a moment before it is planned.
@@ -112,6 +116,7 @@ func New(c Config) *Loop {
 	l := &Loop{
 		client: c.Client, view: c.View, opinion: c.opinion, stuck: c.Stuck, record: c.Record, namespace: c.Namespace,
 		sites:      c.Sites,
+		together:   together{record: c.RecordPlan},
 		mail:       mailbox{ready: make(chan struct{}, 1)},
 		followPods: func() {},
 		lookups:    make(chan struct{}, parallelLookups),

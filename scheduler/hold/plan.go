@@ -112,7 +112,7 @@ func (l *Loop) keep(h *hold, now time.Time, d *sched.Decision) {
 		h.moved = now
 	}
 	h.start, h.reason, h.rolls = start, unique.Make(d.Reason.String()), !d.Again.IsZero()
-	h.unrecorded = &unrecorded{now, d.Reason.Kind, d.Reason.Saving, d.Reason.Carbon}
+	h.unrecorded = &unrecorded{now, d.Reason.Kind, d.Reason.Saving, d.Reason.Carbon, len(l.together.of)}
 	again := d.Again
 	h.basis = fixed
 	switch {

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -16,6 +17,7 @@ type unrecorded struct {
 	kind   sched.ReasonKind
 	saving float64
 	saved  energy.Grams
+	of     int // that it was planned together with, itself included
 }
 
 // recordHold records a hold whose owner was told.
@@ -39,6 +41,9 @@ func (l *Loop) recordHold(h *hold) {
 	if h.seen != nil {
 		l.locate(&job)
 		e.Question = view.Question(u.at, job, settings)
+	}
+	if u.kind == sched.PlannedLater { // the question is of it alone, which is what savings are of: [Config.RecordPlan]
+		e.Message += fmt.Sprintf("; one of %d that are planned together: alone it is decided as by window", u.of)
 	}
 	l.record(e)
 }

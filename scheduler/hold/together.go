@@ -21,12 +21,13 @@ const ruleTogether = "plan"
 // it does not know of yet stays held for a moment, and deadlines are kept all the same. While no plan can be made, each
 // hold is planned alone, as by the rule "window".
 type together struct {
-	nodes  func(view *kube.View, now time.Time) []sched.Node // nil: not known, each is planned alone
-	broken bool                                              // the last one could not be made
-	busy   bool                                              // one is being made
-	wanted bool                                              // something waits for the next one
-	began  time.Time                                         // the last one
-	next   time.Time                                         // from when another may be begun
+	nodes  func(view *kube.View, now time.Time) []sched.Node   // nil: not known, each is planned alone
+	record func(s *sched.Snapshot, plan sched.Plan, looks int) // nil: nothing is recorded
+	broken bool                                                // the last one could not be made
+	busy   bool                                                // one is being made
+	wanted bool                                                // something waits for the next one
+	began  time.Time                                           // the last one
+	next   time.Time                                           // from when another may be begun
 	of     map[types.UID]sched.Decision
 	jobs   map[types.UID]sched.Job // that the last plan is of
 	apart  map[types.UID]bool      // holds that it leaves out: each is planned alone
@@ -103,18 +104,24 @@ func (l *Loop) planTogether(view *kube.View, now time.Time) {
 		t.jobs[uid] = snapshot.Queue[i]
 	}
 	t.busy, t.began = true, now
-	nodes := t.nodes
+	nodes, record := t.nodes, t.record
 	began := time.Now()
 	go func() { // it ends within its limit
 		of := map[types.UID]sched.Decision{}
 		log := slog.New(logr.ToSlogHandler(klog.Background()))
+		var plan sched.Plan
+		var looks int
 		ok := panics.Survive(log, "plan", "all that is held", func() {
 			stop := func() bool { return time.Since(began) > planLimit }
-			for i, d := range policy.PlanTogether(snapshot, nodes(view, now), stop) {
+			plan, looks = policy.PlanTogether(snapshot, nodes(view, now), stop)
+			for i, d := range plan {
 				of[uids[i]] = d
 			}
 		})
-		l.post(func() { l.adopt(of, ok, time.Since(began)) })
+		if ok && record != nil { // a plan that cannot be recorded is carried out all the same
+			panics.Survive(log, "plan", "recording a plan", func() { record(snapshot, plan, looks) })
+		}
+		l.post(func() { l.adopt(of, ok, time.Since(began)) }) // recording counts, too: plans are no more of our work
 	}()
 }
 

@@ -1,7 +1,12 @@
 package hold
 
 import (
+	"bytes"
+	"log/slog"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +18,10 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 // oneMachine is a cluster that has room for one Job of four cores at a time, and runs those that were let go for half an
@@ -137,4 +145,70 @@ func TestWithoutAPlanEachIsPlannedAlone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// recordings are the plans and the holds that a loop has recorded.
+type recordings struct {
+	mu       sync.Mutex
+	plans    bytes.Buffer
+	messages []string // of holds
+}
+
+func (r *recordings) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.plans.Write(line)
+}
+
+func (r *recordings) hold(e *record.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Action == record.Hold {
+		r.messages = append(r.messages, e.Message)
+	}
+}
+
+// What a loop records of its plans makes the same plans again. The record of a hold says what it leaves out.
+func TestRecordedPlansAreMadeAgain(t *testing.T) {
+	var r recordings
+	listen := func(w *world, c *Config) {
+		w.anHourFromNow()
+		c.Record = r.hold
+		c.RecordPlan = policy.RecordPlans(&r, slog.New(slog.DiscardHandler))
+	}
+	during(t, listen, func(w *world) {
+		for _, name := range []string{"a", "b", "c"} {
+			w.planned(name, 4*time.Hour)
+		}
+		w.loop.Nodes(w.oneMachine("a", "b", "c"))
+		w.starts(3*time.Hour, "a", "b", "c")
+	})
+	lines := bytes.Count(r.plans.Bytes(), []byte("\n"))
+	same, err := policy.ReplayPlans(&r.plans)
+	if err != nil || same != lines || lines < 3 || lines > 20 { // of hundreds that are made
+		t.Errorf("of %d plans %d are the same: %v", lines, same, err)
+	}
+	const want = "; one of 3 that are planned together: alone it is decided as by window"
+	if !slices.ContainsFunc(r.messages, func(m string) bool { return strings.HasSuffix(m, want) }) {
+		t.Errorf("the records of holds say %q, want one that ends with %q", r.messages, want)
+	}
+}
+
+// A plan that cannot be recorded is carried out all the same.
+func TestPlansStandWhileTheirRecorderPanics(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	var told atomic.Int64
+	prepare := func(w *world, c *Config) {
+		w.anHourFromNow()
+		c.RecordPlan = func(*sched.Snapshot, sched.Plan, int) { told.Add(1); panic("nowhere to write") }
+	}
+	during(t, prepare, func(w *world) {
+		w.planned("a", 4*time.Hour)
+		w.planned("b", 4*time.Hour)
+		w.loop.Nodes(w.oneMachine("a", "b"))
+		got := w.starts(3*time.Hour, "a", "b")
+		if second := max(got[0], got[1]); second < 82 || second > 96 || told.Load() == 0 {
+			t.Errorf("they start after %v minutes, want about 60 and 90; %d plans were told", got, told.Load())
+		}
+	})
 }
