@@ -172,6 +172,11 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, note string) e
 		return err
 	}
 	fmt.Fprintf(stderr, "wrote %s\n", strings.Join(written, "\n      "))
+	if plan(trials) {
+		if err := plansAgain(o.dir, stderr); err != nil {
+			return err
+		}
+	}
 	return o.show(cmd, folder)
 }
 
@@ -199,10 +204,7 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 	const settle = 3 * time.Second // for the scheduler to start before the first job is due
 	clock := Clock{Trace: r.Scenario.Start, Wall: time.Now().Add(settle), Factor: r.Factor}
 	quiet = sayThatItLives(stderr, "the schedulers are starting")
-	var stop func()
-	if r.scheduling, err = newScheduling(r.Cluster, dir, r.Scenario, clock, r.Trials); err == nil {
-		stop, err = r.scheduling.Start(ctx, r.Cluster)
-	}
+	stop, err := r.startScheduling(ctx, dir, clock)
 	quiet()
 	if err != nil {
 		return nil, err
@@ -222,6 +224,23 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 		fmt.Errorf("not all jobs have finished after %v", limit.Round(time.Second)))
 	defer cancel()
 	return r.Run(ctx, clock)
+}
+
+// startScheduling starts our scheduler. Its plans are recorded until it is stopped.
+func (r *Replay) startScheduling(ctx context.Context, dir string, clock Clock) (stop func(), err error) {
+	if r.scheduling, err = newScheduling(r.Cluster, dir, r.Scenario, clock, r.Trials); err != nil {
+		return nil, err
+	}
+	plans, err := r.scheduling.recordPlans(r.Trials)
+	if err != nil {
+		return nil, err
+	}
+	end, err := r.scheduling.Start(ctx, r.Cluster)
+	if err != nil {
+		plans.close()
+		return nil, err
+	}
+	return func() { end(); plans.close() }, nil
 }
 
 // rehearse simulates the scenario, which finds in a blink what a replay would only find at its end, such as a grid that

@@ -47,7 +47,8 @@ type Scheduling struct {
 	Clock      func() time.Time           // of the plugins; nil: the wall's
 	OnReady    func(*scheduler.Scheduler) // may be nil
 
-	view func() *kube.View // once started
+	view       func() *kube.View // once started
+	recordPlan func(s *sched.Snapshot, plan sched.Plan, looks int)
 }
 
 // Start writes the configuration, admits held Jobs and runs the scheduler with the hold loop. stop ends both.
@@ -78,7 +79,7 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 	if err != nil {
 		return nil, err
 	}
-	loop := hold.New(hold.Config{Client: client, View: files.View})
+	loop := hold.New(hold.Config{Client: client, View: files.View, RecordPlan: s.recordPlan})
 	var plugins []app.Option
 	for name, factory := range place.New(place.Deps{View: files.View, Gate: loop, Clock: s.Clock, Log: s.Log}) {
 		plugins = append(plugins, app.WithPlugin(name, factory))
