@@ -17,6 +17,7 @@ import (
 // options are what the plugins of all profiles share. What differs by profile stands in its plugin's args.
 type options struct {
 	signals, profiles string // files in place of the API server's objects
+	recordPlans       string // file; "": plans are not recorded
 	defaults          policy.Defaults
 	maxPods           int
 	releaseRate       float64
@@ -54,6 +55,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"as the cluster keeps up with)")
 	fs.Float64Var(&o.maxRamp, "kubenergy-max-ramp", o.maxRamp, "`watts` by which the expected power of what is let "+
 		"go may rise in a second, such as 500; deadlines do not count (0: any)")
+	fs.StringVar(&o.recordPlans, "kubenergy-record-plans", o.recordPlans, "`file` to append plans over all that is "+
+		"held to, with all that they depend on, a line of JSON for each that differs from the one before; - is "+
+		"standard output")
 	o.central.addFlags(fs)
 }
 

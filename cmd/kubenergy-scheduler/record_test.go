@@ -1,9 +1,14 @@
 package main
 
 import (
+	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/central"
 )
@@ -37,5 +42,37 @@ func TestWhoIsToldOfDecisions(t *testing.T) {
 		if err != nil || r.Enabled() != c.on {
 			t.Errorf("%s: told %v, error %v", c.name, r.Enabled(), err)
 		}
+	}
+}
+
+// The file of plans is kept by those who start again, and nobody else may read it.
+func TestPlansAreRecordedInAFile(t *testing.T) {
+	start := func(file string) error {
+		s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
+		s.options.recordPlans = file
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // it ends as soon as it has begun
+		defer s.wait()
+		_, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // nobody answers there
+		return err
+	}
+	file := filepath.Join(t.TempDir(), "plans.jsonl")
+	if err := start(file); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v: %v", info, err)
+	}
+	if err := os.WriteFile(file, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(file); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(file); string(text) != "{}\n" {
+		t.Errorf("the file is %q after another start: %v", text, err)
+	}
+	if err := start(filepath.Join(file, "x")); err == nil || !strings.Contains(err.Error(), "--kubenergy-record-plans") {
+		t.Errorf("error %v does not name the flag", err)
 	}
 }

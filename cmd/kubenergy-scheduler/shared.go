@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -56,6 +57,13 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 	}
 	if recorder.Enabled() {
 		holds.Record = recorder.Tell
+	}
+	if name := s.options.recordPlans; name != "" {
+		file, err := kube.AppendTo(name)
+		if err != nil {
+			return place.Deps{}, fmt.Errorf("--kubenergy-record-plans: %w", err)
+		}
+		holds.RecordPlan = policy.RecordPlans(file, s.log)
 	}
 	loop := hold.New(holds)
 	s.run(ctx, "knowledge", run)

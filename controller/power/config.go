@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched/sleep"
 )
 
@@ -85,13 +86,11 @@ func Configured(file, record string, log *slog.Logger) (o Options, err error) {
 		Machines: c.Machines, Policy: c.Policy.core(), Mode: c.Mode, Identity: host + "_" + string(uuid.NewUUID()),
 		Log: log,
 	}
-	w := os.Stdout
-	if record != "" && record != "-" && err == nil {
-		w, err = os.OpenFile(record, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if record == "" || err != nil {
+		return o, err
 	}
-	if record != "" {
-		o.Record = RecordTo(w, log)
-	}
+	w, err := kube.AppendTo(record)
+	o.Record = RecordTo(w, log)
 	return o, err
 }
 
