@@ -61,8 +61,9 @@ func evenLast(bookings []booking) (others int) {
 	return others
 }
 
-// sharing is even jobs on machines of several kinds: each kind is one pool of cores. A unit of work is what a thousandth
-// of a core of a machine of speed 1 does in a slot. Steps are the slots of the first pool, then those of the next.
+// sharing is even jobs on machines of several kinds: each kind is one pool of cores. A unit of work is what a
+// thousandth of a core of a machine of speed 1 does in a slot. Steps are the slots of the first pool, then those of the
+// next.
 type sharing struct {
 	t     *timetable
 	pools [][]int // rows of machines that are alike
@@ -99,8 +100,8 @@ func (t *timetable) shareOut(bookings []booking, stop func() bool) {
 		}
 		s.pools[pool] = append(s.pools[pool], i)
 	}
-	// Of plans that cost the same, the one in which those work now that could wait longest, mostly the longest ones, left
-	// most to save when others came.
+	// Of shares that cost the same, those in which jobs work now that could wait longest, mostly the longest ones,
+	// saved most once others came.
 	slices.SortStableFunc(bookings, func(x, y booking) int { return cmp.Compare(y.latest, x.latest) })
 	f := s.steps()
 	for i := range bookings {

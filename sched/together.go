@@ -90,7 +90,7 @@ func PlanAhead(s *Snapshot, seed uint64, stop func() float64) Plan {
 		for range 100 {
 			r.remake(hot * (1 - spent) * (1 - spent))
 		}
-		if all := t.total(); all < least { // what rounds change does not add up to it: parts of slots count for their share
+		if all := t.total(); all < least { // to which rounds do not add up, as parts of slots count for their share
 			least = all
 			copy(best, bookings)
 		}

@@ -12,8 +12,8 @@ import (
 // elastic is what a run knows of jobs whose replicas the strategy chooses.
 type elastic struct {
 	scales bool
-	// there is room for all replicas of all jobs, whenever they may run, or the strategy can make it: it decides anew on
-	// all that runs, all of which may be suspended
+	// there is room for all replicas of all jobs, whenever they may run, or the strategy can make it: it decides anew
+	// on all that runs, all of which may be suspended
 	assured bool
 }
 

@@ -64,8 +64,8 @@ func (p *script) Plan(s *sched.Snapshot) sched.Plan {
 // advance, none put off for longer than it allows. The first one obeys the scenario, its rules of sleep too. It is the
 // best of some results, of a plan made ahead (see [sched.PlanAhead]), and of what a search by simulated annealing finds
 // from there: one start at a time is drawn anew or shifted, the scenario is played, and what emits less stays. The
-// second one is the plan, or the first one if that is better, where machines are asleep whenever they are empty, and are
-// always awake in time: nothing is kept awake for what may come. Both are possible; that nothing is better is not
+// second one is the plan, or the first one if that is better, where machines are asleep whenever they are empty, and
+// are always awake in time: nothing is kept awake for what may come. Both are possible; that nothing is better is not
 // proved.
 func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64, stop func() float64,
 ) (best, foreseen *sim.Result, err error) {
