@@ -152,7 +152,8 @@ func (r Reason) String() string {
 	case ThresholdUnmet:
 		return r.tooLittle() + r.unmet()
 	case PlannedLater:
-		return "held" + r.untilCheaper() + ", as planned together with all that waits" + r.crowd() + r.byLatest("starts")
+		return "held" + r.untilCheaper() + ", as planned together with all that waits" + r.crowd() +
+			r.byLatest("starts")
 	case Suspended:
 		return "suspended" + r.untilCheaper() + r.byLatest("goes on")
 	case AboveThreshold:

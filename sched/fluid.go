@@ -42,8 +42,8 @@ type arc struct {
 // user is a job, and which of its arcs.
 type user struct{ job, arc int }
 
-// hop says by which of its arcs a job takes more of a step, and by which of its own the job before it in the queue frees
-// that.
+// hop says by which of its arcs a job takes more of a step, and by which of its own the job before it in the queue
+// frees that.
 type hop struct{ takes, previous, frees int }
 
 // NewFluid returns steps that no job uses, by what a unit of work costs there and how much there is room for.
@@ -125,8 +125,8 @@ func (f *Fluid) augment(k int) bool {
 
 const settled = math.MaxInt
 
-// reach notes all jobs that could use more of a step, which the job at the given place of the queue would free by one of
-// its arcs.
+// reach notes all jobs that could use more of a step, which the job at the given place of the queue would free by one
+// of its arcs.
 func (f *Fluid) reach(step, previous, frees int) {
 	if f.reached[step] == f.round {
 		return
