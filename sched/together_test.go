@@ -125,10 +125,11 @@ func TestWhatTakesTheCleanHour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := ""
+	var all []string
 	for _, d := range plan.Plan(s) {
-		told += d.Reason.String() + "\n"
+		all = append(all, d.Reason.String())
 	}
+	told := strings.Join(all, "\n")
 	want := "(alone it would start at 2026-06-01T09:00:00Z, when others take 100% of the cores)"
 	if strings.Count(told, "together") != 3 || strings.Count(told, want) != 1 {
 		t.Errorf("want three that are held, and of one\n%s\ngot\n%s", want, told)
