@@ -180,34 +180,3 @@ func (f *Fluid) walk(last int, visit func(job, takes int, frees *arc)) {
 		job = before
 	}
 }
-
-// Prices returns the dual of what Solve has found, by step: of a unit of room. A step is worth the dearest step that
-// work in it could be moved from, or its own value if that is more; the difference is the price of its room. Work can
-// be moved from step k to step l if a job uses k and could use more of l.
-func (f *Fluid) Prices() []float64 {
-	prices := make([]float64, len(f.values))
-	known := make([]bool, len(f.values))
-	visited := make([]bool, len(f.arcs))
-	for _, k := range slices.Backward(f.byValue) {
-		if known[k] {
-			continue
-		}
-		known[k] = true
-		queue := []int{k}
-		for head := 0; head < len(queue); head++ {
-			for _, u := range f.users[queue[head]] {
-				if visited[u.job] || f.arcs[u.job][u.arc].used <= f.least {
-					continue
-				}
-				visited[u.job] = true
-				for _, a := range f.arcs[u.job] {
-					if !known[a.step] && a.most-a.used > f.least {
-						known[a.step], prices[a.step] = true, f.values[k]-f.values[a.step]
-						queue = append(queue, a.step)
-					}
-				}
-			}
-		}
-	}
-	return prices
-}

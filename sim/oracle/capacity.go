@@ -3,7 +3,7 @@ package oracle
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/grid"
@@ -94,5 +94,28 @@ func (p *Capacity) overlap(j *sched.Job, from, to time.Time, dst []want) []want 
 	return dst
 }
 
-// closeTo reports whether two sums are the same but for rounding.
-func closeTo(a, b, scale float64) bool { return math.Abs(a-b) <= 1e-9*math.Abs(scale) }
+// Fluid returns the least cost of a fluid schedule: in every step a job uses up to all of the cores that it asks for,
+// any part of them, for any part of the time, see [sched.Fluid]. No schedule that starts jobs in one piece, or suspends
+// them, on the same cores and in time costs less, since each of them is a fluid one too.
+func (p *Capacity) Fluid() (cost float64, err error) {
+	f := sched.NewFluid(p.value, slices.Repeat([]float64{p.room()}, len(p.value)))
+	total, left := 0.0, 0.0
+	for i := range p.jobs {
+		total += work(&p.jobs[i])
+		f.Add(work(&p.jobs[i]))
+		for _, w := range p.wants[i] {
+			f.Allow(w.step, w.most)
+		}
+	}
+	f.Solve(func() bool { return false })
+	for k, load := range f.Load {
+		cost += load * p.value[k]
+	}
+	for _, work := range f.Left {
+		left += work
+	}
+	if left > 1e-9*total {
+		return 0, fmt.Errorf("%.4g of %.4g core-hours find no room: %w", left/3600, total/3600, ErrOverfull)
+	}
+	return cost, nil
+}

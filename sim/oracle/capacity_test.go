@@ -48,13 +48,13 @@ func TestFluidAgainstAllSchedules(t *testing.T) {
 			jobs[i].Request.MilliCPU = 1000 * rapid.Int64Range(1, 3).Draw(t, "cores")
 		}
 		least := cheapestTogether(c, 3, jobs)
-		flow, err := capacity(t, c, 3, jobs).Fluid()
+		cost, err := capacity(t, c, 3, jobs).Fluid()
 		switch {
 		case errors.Is(err, oracle.ErrOverfull) && math.IsInf(least, 1):
 		case err != nil:
 			t.Fatalf("the least of all schedules is %v, but: %v", least, err)
-		case flow.Cost > least && !near(flow.Cost, least):
-			t.Fatalf("fluid %v, optimum %v: want them in this order", flow.Cost, least)
+		case cost > least && !near(cost, least):
+			t.Fatalf("fluid %v, optimum %v: want them in this order", cost, least)
 		}
 	})
 }
@@ -77,12 +77,12 @@ func TestFluidWithRoomForAll(t *testing.T) {
 			}
 			alone += float64(j.Request.MilliCPU) / 1000 * cost
 		}
-		flow, err := capacity(t, c, 1000, jobs).Fluid()
+		cost, err := capacity(t, c, 1000, jobs).Fluid()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !near(flow.Cost, alone) {
-			t.Fatalf("fluid %v: want %v", flow.Cost, alone)
+		if !near(cost, alone) {
+			t.Fatalf("fluid %v: want %v", cost, alone)
 		}
 	})
 }
@@ -129,11 +129,11 @@ func TestFluidIsBelowEveryRun(t *testing.T) {
 		for _, when := range drawWhens(t) {
 			r := runPolicy(t, s, "carbon+"+when)
 			p := capacity(t, c, float64(cores), asLateAs(s, r))
-			flow, err := p.Fluid()
+			cost, err := p.Fluid()
 			if err != nil {
 				t.Fatalf("%s has a schedule, but the flow none: %v", when, err)
 			}
-			least := flow.Cost * s.Sites[0].PUE / energy.JoulesPerKWh
+			least := cost * s.Sites[0].PUE / energy.JoulesPerKWh
 			if got := float64(r.Carbon); got < least && !near(got, least) {
 				t.Fatalf("%s emits %v g, less than the flow, %v g", when, got, least)
 			}

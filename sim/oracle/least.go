@@ -82,13 +82,13 @@ func fluid(s *sim.Scenario, n *sched.Node, f Family) (energy.Grams, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNotExact, err)
 	}
-	flow, err := p.Fluid()
+	cost, err := p.Fluid()
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNotExact, err)
 	}
 	perCore := n.Profile.Power(1) / energy.Watts(float64(n.Capacity.MilliCPU)/1000)
 	at := sched.Node{Site: n.Site}
-	return energy.Grams(flow.Cost * float64(perCore) * at.Facility() / energy.JoulesPerKWh), nil
+	return energy.Grams(cost * float64(perCore) * at.Facility() / energy.JoulesPerKWh), nil
 }
 
 // leastOf returns the least integral of c over the time that j runs, weighted with its replicas relative to the least
