@@ -104,6 +104,9 @@ func (x *explanation) textNowAndThen(b *strings.Builder, bold func(string) strin
 	}
 	fmt.Fprintf(b, "\n%s\n", bold("Decided now"))
 	fmt.Fprintf(b, "%s: %s\n", x.Decision.Reason, x.Decision.Text)
+	if slices.ContainsFunc(x.Settings, func(s setting) bool { return s.Name == "hold.rule" && s.Value == "plan" }) {
+		fmt.Fprintln(b, "This is what the rule window would decide: a plan heeds what else waits.")
+	}
 	rows := report.Heads(6, "site", "gCO2e/kWh\nnow", "over its run,\nstarted now", "over its run,\nstarted then",
 		"price,\nstarted now", "price,\nstarted then")
 	if !slices.ContainsFunc(x.Compare, func(c comparison) bool { return c.PriceOver != nil }) {

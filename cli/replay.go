@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -22,6 +23,7 @@ type replayFlags struct {
 	centralFlags
 	spanFlags
 	file       string
+	plans      string
 	strategies []string
 	output     *choice
 	bounds     map[string]bool // which of from and to were given
@@ -37,12 +39,19 @@ file of them, and show what other strategies would have decided, and what that w
 Nothing is changed in the cluster. Records that cannot be replayed are listed with their ID. Times are in UTC.
 
 The file is what GET /api/v1/decisions?snapshots=true of the central unit gives; scenarios/replay/decisions.json is an
-example, which needs no cluster. What simulate writes has no snapshots and cannot be replayed.`,
+example, which needs no cluster. What simulate writes has no snapshots and cannot be replayed.
+
+With --plans, plans over all holds are made again that kubenergy-scheduler recorded with --kubenergy-record-plans, or
+the lab as plans.jsonl: each must be the same. The first that is not is an error.`,
 		Example: `  kubenergy replay --strategy carbon+window --from -1d
   kubenergy replay --file scenarios/replay/decisions.json --strategy carbon,carbon+lowest-slot
-  kubenergy replay --file decisions.json --strategy energy,carbon+residual -o csv`,
+  kubenergy replay --file decisions.json --strategy energy,carbon+residual -o csv
+  kubenergy replay --plans plans.jsonl`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.plans != "" {
+				return f.again(t)
+			}
 			var err error
 			if f.strategies, err = strategyNames(cmd, "strategy"); err != nil {
 				return usageError{err}
@@ -56,6 +65,7 @@ example, which needs no cluster. What simulate writes has no snapshots and canno
 	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to decide by")
 	flags.StringVar(&f.file, "file", "", "read records from this file: JSON as the API gives it, with snapshots, or "+
 		"CSV with the same names as columns; gzip or not")
+	flags.StringVar(&f.plans, "plans", "", "make the plans of this `file` again instead")
 	f.spanFlags.add(flags, "; of a file, all records unless it is given")
 	f.output = output(flags, "table", "json", "csv")
 	return cmd
@@ -85,6 +95,20 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 		return fmt.Errorf("none of %d records can be replayed, as %s: %s", len(r.Refused), r.Refused[0].ID,
 			r.Refused[0].Why)
 	}
+	return nil
+}
+
+// again makes recorded plans again.
+func (f *replayFlags) again(t terminal) error {
+	text, err := grid.ReadFile(f.plans)
+	if err != nil {
+		return usageError{fmt.Errorf("reading plans: %w", err)}
+	}
+	same, err := policy.ReplayPlans(bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.plans, err)
+	}
+	fmt.Fprintf(t.out, "%d plans were made again from their snapshots: all the same\n", same)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -214,4 +216,29 @@ func FuzzRefusal(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Plans that were recorded are made again; one that was changed is found.
+func TestReplayOfPlans(t *testing.T) {
+	record := placedRecord(t)
+	s, err := report.ReadSnapshot(&record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	plan, looks := policy.PlanTogether(s, nil, func() bool { return false })
+	policy.RecordPlans(&b, slog.New(slog.DiscardHandler))(s, plan, looks)
+	path := filepath.Join(t.TempDir(), "plans.jsonl")
+	for text, want := range map[string]string{
+		b.String(): "1 plans were made again from their snapshots: all the same",
+		strings.Replace(b.String(), `"reason":"PlannedLater"`, `"reason":"Cheapest"`, 1): "differs",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, out, errs := execute(t, "replay", "--plans", path)
+		if got := out + errs; !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
 }

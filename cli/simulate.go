@@ -208,9 +208,10 @@ func (f *simulateFlags) bracket(ctx context.Context, s *sim.Scenario, results []
 	if err != nil {
 		*note = append(*note, sleeping, "How little is possible is not known: "+err.Error()+".")
 	} else {
-		*note = append(*note, sleeping, fmt.Sprintf("No schedule that runs each job in one piece emits less than %s "+
-			"kg; that one is %.1f %% of the way from machines that sleep, %s kg, above that.",
-			report.Significant(least.Kg()),
+		*note = append(*note, sleeping, fmt.Sprintf("Bound: no schedule that runs each job in one piece, on what it "+
+			"asks for, emits less than %s kg. The %s kg are %.1f %% above it, not counting the %s kg of machines at "+
+			"rest.",
+			report.Significant(least.Kg()), report.Significant(foreseen.Carbon.Kg()),
 			100*float64(foreseen.Carbon-least)/float64(least-asleep), report.Significant(asleep.Kg())))
 	}
 	results = append(results, best)

@@ -112,7 +112,7 @@ type Reason struct {
 	Site      string  // and where that is, if there are several sites
 
 	// PlannedLater: when it would start if others took no room, and the share of the cores there that they take then;
-	// zero: when it does
+	// zero: at the same time
 	Alone time.Time
 	Taken float64
 
@@ -136,7 +136,7 @@ var plainReasons = [...]string{
 	BeyondForecast:  "the forecast ends before the job would",
 	NoRoom:          "no node has room",
 	NoBenchmark:     "no node was measured on this class of work: scheduled without it",
-	Planned:         "planned together with all that waited",
+	Planned:         "runs now, as planned together with all that waited",
 }
 
 // String renders the reason for people. It is the only place that does.
@@ -176,6 +176,9 @@ func (r *Reason) byLatest(does string) string {
 }
 
 func (r *Reason) untilCheaper() string {
+	if r.Kind == PlannedLater && r.Saving == 0 {
+		return fmt.Sprintf(" until %s, when there is room", r.Until.UTC().Format(time.RFC3339))
+	}
 	text := fmt.Sprintf(" until %s: saves an estimated %.0f%%", r.Until.UTC().Format(time.RFC3339), 100*r.Saving)
 	if r.Carbon == 0 && r.Money == 0 {
 		return text

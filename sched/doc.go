@@ -24,8 +24,8 @@
 //     job that is held then is to be suspended; else it goes on where it is. Only strategies that
 //     [Greedy.Interrupts], and only jobs that are Interruptible, are asked about while they run. Where the answer has
 //     other Decision.Replicas than the job has, it goes on with so many. Set Job.RoomAssured only if no other job can
-//     take the room of as many replicas as the job may want, or if [Greedy.Replans] and all jobs are Interruptible:
-//     such a strategy makes the room.
+//     take the room of as many replicas as the job may want, or if [Greedy.Replans], there is one node, all jobs are
+//     [Job.Even], and each has room on it when it is alone: such a strategy makes the room.
 //  6. Set Snapshot.Last to the node of the last decision carried out.
 //
 // What is priced is what is known: signals that are absent or older than Policy.MaxSignalAge give no opinion and no

@@ -46,7 +46,8 @@ type user struct{ job, arc int }
 // frees that.
 type hop struct{ takes, previous, frees int }
 
-// NewFluid returns steps that no job uses, by what a unit of work costs there and how much there is room for.
+// NewFluid returns steps that no job uses, by what a unit of work costs there and how much there is room for. It keeps
+// both.
 func NewFluid(values, rooms []float64) *Fluid {
 	f := &Fluid{
 		Load: make([]float64, len(values)), values: values, rooms: rooms, byValue: make([]int, len(values)),
@@ -83,6 +84,13 @@ func (f *Fluid) Solve(stop func() bool) {
 			}
 		}
 	}
+}
+
+// Enlarge gives steps more room, before what is left is solved as well. Nothing that is placed moves for that to dearer
+// steps, so what comes of it may not be the least.
+func (f *Fluid) Enlarge(rooms []float64) {
+	f.rooms = rooms
+	clear(f.seen)
 }
 
 // Used returns the steps that a job uses, in the order in which they were allowed, and how much it does.

@@ -20,7 +20,8 @@ func (t *timetable) pieces(p *booking, at int) place {
 	}
 	one := p.job.On(1).Request
 	length := t.runtime(p, r)
-	until := p.latest + length
+	relies := p.job.relies()
+	until := p.latest + time.Duration(float64(length)/relies)
 	a := &t.offer
 	*a = allotment{scaling: scaling, pieces: a.pieces[:0], room: a.room[:0]}
 	for k := max(int(p.earliest/t.slot), r.free); k < t.slots && time.Duration(k)*t.slot < until; k++ {
@@ -40,8 +41,9 @@ func (t *timetable) pieces(p *booking, at int) place {
 	if len(a.pieces) == 0 {
 		return nowhere
 	}
-	slack := t.origin.Add(p.latest)
-	left := a.fill(func(i int) float64 { return a.pieces[i].end.Sub(slack).Seconds() }, length.Seconds())
+	left := a.fill(func(i int) float64 {
+		return length.Seconds() - relies*t.origin.Add(until).Sub(a.pieces[i].end).Seconds()
+	}, length.Seconds())
 	if left > tolerance*length.Seconds() {
 		return nowhere
 	}
@@ -116,6 +118,12 @@ func (t *timetable) present(p *booking) (replicas int, again time.Time) {
 		again = t.tick(first.End)
 	}
 	return replicas, again
+}
+
+// behind reports whether a booking has no time left to run on what it asks for.
+func (t *timetable) behind(p *booking) bool {
+	length := t.runtime(p, &t.rows[p.row])
+	return p.earliest+length > p.latest+time.Duration(float64(length)/p.job.relies())
 }
 
 // tick returns when a plan is made anew that is to be so at an instant after now: at most twelve times in a slot.

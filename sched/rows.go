@@ -18,7 +18,7 @@ func newTimetable(s *Snapshot, nodes []Node, slot time.Duration, slots int) *tim
 	t := &timetable{
 		s: s, origin: s.Now.Truncate(slot), slot: slot, slots: slots, longest: maxDuration,
 		sums: make([]float64, slots+1), tails: make([]float64, slots), lacks: make([]int32, slots+1),
-		wakings: make([]float64, slots+1), usedAt: map[*float64][]float64{},
+		wakings: make([]float64, slots+1), cores: map[*float64]*cores{},
 	}
 	type priced struct {
 		site *Site

@@ -74,6 +74,17 @@ func (j *Job) On(replicas int) Job {
 	return sized
 }
 
+// placed returns j as it is placed and priced on so many replicas: what is left of it, for as long as that takes on
+// them.
+func (j *Job) placed(replicas int) Job {
+	sized := j.On(replicas)
+	if j.Scaling != nil && replicas > 0 {
+		sized.Duration = time.Duration(float64(j.remaining()) / j.Scaling.Rate(replicas))
+		sized.Done, sized.Runtimes = 0, nil
+	}
+	return sized
+}
+
 // room returns on how many replicas j can run on some of the nodes that are offered, at most; 0: there are none.
 func (s *Snapshot) room(j *Job) int {
 	for most := j.Scaling.Most(); most >= j.Scaling.Least; most-- {
@@ -105,9 +116,7 @@ func (g *Greedy) decideScaled(s *Snapshot, j *Job) (Decision, *Node) {
 		return d, nil
 	}
 	d.Replicas = replicas
-	sized := j.On(replicas)
-	// Of one that is resumed, what is left is what is placed and priced.
-	sized.Duration, sized.Done, sized.Runtimes = time.Duration(float64(j.remaining())/j.Scaling.Rate(replicas)), 0, nil
+	sized := j.placed(replicas)
 	if j.Running { // what runs stays where it is
 		return d, nil
 	}

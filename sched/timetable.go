@@ -22,11 +22,11 @@ type timetable struct {
 	sums    []float64
 	tails   []float64 // what the share of its last slot costs, were it this one
 	lacks   []int32
-	wakings []float64              // what machines cost that wake in the slots before it
-	tried   []int32                // by row that others are like
-	offer   allotment              // of the search for the pieces of a job that may be suspended
-	usedAt  map[*float64][]float64 // by prices that rows share, and slot: see taken
-	never   float64                // far more than a place costs that is in time
+	wakings []float64           // what machines cost that wake in the slots before it
+	tried   []int32             // by row that others are like
+	offer   allotment           // of the search for the pieces of a job that may be suspended
+	cores   map[*float64]*cores // by prices that rows share: see taken
+	never   float64             // far more than a place costs that is in time
 }
 
 // row is a machine, or rather its slots.
@@ -53,7 +53,6 @@ type booking struct {
 	earliest, latest time.Duration
 	kept             bool // it is where the last plan had it
 	spread           bool // it may be suspended, and run in pieces
-	even             bool // and is one of those that get their pieces all at once
 	place
 }
 
@@ -309,7 +308,9 @@ func (t *timetable) find(p *booking, skipped []bool, late bool) {
 			continue
 		}
 		t.tried[kind]++
-		if found.cost < p.cost-tolerance*math.Abs(found.cost) {
+		digits := tolerance * math.Abs(found.cost)
+		sooner := found.slot < p.slot // which decides between equal ones
+		if found.cost < p.cost-digits || sooner && found.cost <= p.cost+digits {
 			p.place = found
 		}
 	}
@@ -381,25 +382,34 @@ func (t *timetable) alone(p *booking) (slot int) {
 	return slot
 }
 
-// taken returns which share of the cores at the place of a row is taken in a slot.
-func (t *timetable) taken(row, slot int) float64 {
-	price := &t.rows[row].price[0] // machines of one place share them
-	if t.usedAt[price] == nil {
-		used, all := make([]float64, t.slots), 0.0
+// taken returns which share of the cores at the place of a booking others take in a slot.
+func (t *timetable) taken(p *booking, slot int) float64 {
+	r := &t.rows[p.row]
+	price := &r.price[0] // machines of one place share them
+	c := t.cores[price]
+	if c == nil {
+		c = &cores{used: make([]int64, t.slots)}
 		for i := range t.rows {
 			if r := &t.rows[i]; &r.price[0] == price {
-				all += float64(r.node.Capacity.MilliCPU)
-				for k := range used {
-					used[k] += float64(r.used[k].MilliCPU)
+				c.all += r.node.Capacity.MilliCPU
+				for k := range c.used {
+					c.used[k] += r.used[k].MilliCPU
 				}
 			}
 		}
-		for k := range used {
-			used[k] /= all
-		}
-		t.usedAt[price] = used
+		t.cores[price] = c
 	}
-	return t.usedAt[price][slot]
+	used := c.used[slot]
+	if end, _, _ := t.ends(t.start(p, p.slot), t.runtime(p, r)); p.slot <= slot && slot < end {
+		used -= p.job.Request.MilliCPU
+	}
+	return float64(used) / float64(c.all)
+}
+
+// cores are those of machines at one place, in thousandths.
+type cores struct {
+	used []int64 // by slot
+	all  int64
 }
 
 // total is what all that is in a timetable costs, slot by slot.

@@ -26,21 +26,27 @@ func (b *batch) planTogether() {
 	t := b.timetable(bookings, minSlots, aDay)
 	t.expectOthers()
 	t.restore(bookings)
-	others := evenLast(bookings)
-	b.bookAll(t, bookings[:others])
-	t.shareOut(bookings[others:], b.stopped)
+	if b.shares() {
+		t.shareOut(bookings, b.stopped)
+	} else {
+		b.bookAll(t, bookings)
+	}
 	b.open = b.open[:0]
 	b.snapshot.Queue = slices.Clone(b.snapshot.Queue) // of elastic jobs, those that start on more replicas change
+	savings := make([]Reason, len(bookings))
+	for k := range bookings {
+		savings[k] = b.worth(t, &bookings[k])
+	}
 	var running []*booking
 	for k := range bookings {
 		p := &bookings[k]
-		switch held := b.adopt(t, p, b.worth(t, p)); {
+		switch held := b.adopt(t, p, savings[k]); {
 		case held:
 		case p.job.Running:
 			running = append(running, p)
 		default:
 			b.open = append(b.open, p.index)
-			b.snapshot.Queue[p.index] = p.job.On(b.plan[p.index].Replicas)
+			b.snapshot.Queue[p.index] = p.job.placed(b.plan[p.index].Replicas)
 		}
 	}
 	b.goOn(running)
@@ -48,9 +54,6 @@ func (b *batch) planTogether() {
 
 // bookAll puts bookings in one by one, and remakes what comes of it for a while.
 func (b *batch) bookAll(t *timetable, bookings []booking) {
-	if len(bookings) == 0 {
-		return
-	}
 	t.insertAll(bookings, b.stopped)
 	r := newRemaker(t, bookings, b.snapshot.Policy.Seed)
 	rounds := min(planRounds, mostRemade/len(bookings))
@@ -114,32 +117,27 @@ const farthest = 4 * aDay
 // in pieces if it may.
 func (b *batch) bookings(ahead time.Duration, inPieces bool) (bookings []booking) {
 	now := b.snapshot.Now
-	share := inPieces && b.countEven() <= mostShared
 	for _, i := range b.open {
 		j := b.job(i)
 		earliest := grid.Later(now, j.Submitted)
 		latest := earliest
 		_, why, known := b.snapshot.outlook(j)
 		spread := j.Interruptible && inPieces
-		even := share && j.even()
-		if even && j.RoomAssured { // whether or not, on those replicas that it asks for, it is late by now
+		if spread && j.relies() > 1 { // whether or not, on those replicas that it asks for, it is late by now
 			_, known = b.snapshot.forecasts(j)
 		}
 		switch {
 		case known && !(j.Limits.NoCarbon && b.snapshot.Policy.Weights.Price == 0):
 			latest = grid.Later(earliest, b.snapshot.Policy.latestStart(j))
-			switch {
-			case even:
-				latest = grid.Later(earliest, b.snapshot.latestEven(j))
-			case spread:
-				latest = b.snapshot.latest(j)
+			if spread {
+				latest = grid.Later(earliest, b.snapshot.latestInPieces(j))
 			}
 		case why == NoFreshSignal:
 			b.plan[i].Reason.Kind = why
 		}
 		bookings = append(bookings, booking{
 			job: j, index: i, earliest: earliest.Sub(now), latest: min(latest.Sub(now), ahead), place: nowhere,
-			spread: spread && known, even: even && known,
+			spread: spread && known,
 		})
 	}
 	return bookings
@@ -253,6 +251,8 @@ func (b *batch) worth(t *timetable, p *booking) (saving Reason) {
 	switch {
 	case p.row < 0 || t.start(p, p.slot) == p.earliest || p.job.Done > 0 && !p.job.Running: // it was suspended
 		return Reason{}
+	case p.spread && t.behind(p): // at once, on what it asks for, is no choice any more
+		return Reason{}
 	case p.kept: // it was looked at before
 		return Reason{Saving: p.job.Place.Saving, Carbon: p.job.Place.Carbon}
 	}
@@ -302,8 +302,11 @@ func (b *batch) adopt(t *timetable, p *booking, saving Reason) (held bool) {
 		d.Reason = Reason{}
 		return false
 	}
-	start := min(t.start(p, p.slot), p.latest)
-	if start <= t.offset() {
+	start := t.start(p, p.slot)
+	if len(p.runs) > 0 {
+		start = max(start, p.runs[0].Start.Sub(t.origin))
+	}
+	if start = min(start, p.latest); start <= t.offset() {
 		if p.latest > p.earliest && d.Reason.Kind == Cheapest {
 			d.Reason.Kind = Planned
 		}
@@ -318,8 +321,8 @@ func (b *batch) adopt(t *timetable, p *booking, saving Reason) (held bool) {
 		d.Reason.Kind = Suspended
 		return true
 	}
-	if alone := t.alone(p); alone != p.slot {
-		d.Reason.Alone, d.Reason.Taken = t.origin.Add(t.start(p, alone)), t.taken(p.row, alone)
+	if alone := t.alone(p); !p.spread && alone != p.slot {
+		d.Reason.Alone, d.Reason.Taken = t.origin.Add(t.start(p, alone)), t.taken(p, alone)
 	}
 	return true
 }

@@ -135,3 +135,32 @@ func TestWhatTakesTheCleanHour(t *testing.T) {
 		t.Errorf("want three that are held, and of one\n%s\ngot\n%s", want, told)
 	}
 }
+
+// What an elastic job costs on four replicas is what it costs in a quarter of the time.
+func TestAPlanPricesReplicas(t *testing.T) {
+	now := time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
+	carbon, err := grid.NewSeries(now, time.Hour, []float64{100, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &sched.Site{Name: "here", Carbon: grid.Signal{Series: carbon}}
+	room := sched.Resources{MilliCPU: 4000, Memory: 1 << 34}
+	s := &sched.Snapshot{Now: now, Sites: []*sched.Site{site}, Nodes: []*sched.Node{{
+		Name: "n1", Site: site, Capacity: room, Free: room, Awake: true,
+		Profile: &energy.Profile{Idle: 50, Max: 150, Sleep: 50, Quality: energy.Estimated},
+	}}, Queue: []sched.Job{{
+		ID: "wide", Submitted: now, Duration: 4 * time.Hour, AllowedDelay: 6 * time.Hour, Interruptible: true,
+		Request: sched.Resources{MilliCPU: 1000}, RoomAssured: true,
+		Scaling: &sched.Scaling{Least: 1, Throughput: []float64{1, 2, 3, 4}},
+	}}}
+	plan, err := sched.New("carbon+plan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decided, _ := plan.PlanWithin(s, func() bool { return false })
+	d := decided[0]
+	if d.Replicas != 4 || !d.Window.End.Equal(now.Add(time.Hour)) || math.Abs(float64(d.Cost.Energy)-100*3600) > 1 {
+		t.Errorf("on %d replicas until %v for %v J, want 4, an hour, 360,000 J", d.Replicas, d.Window.End,
+			float64(d.Cost.Energy))
+	}
+}

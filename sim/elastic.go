@@ -12,8 +12,7 @@ import (
 // elastic is what a run knows of jobs whose replicas the strategy chooses.
 type elastic struct {
 	scales bool
-	// there is room for all replicas of all jobs, whenever they may run, or the strategy can make it: it decides anew
-	// on all that runs, all of which may be suspended
+	// there is room for all replicas of all jobs, whenever they may run, or the strategy can make it: see gives
 	assured bool
 }
 
@@ -28,8 +27,18 @@ func newElastic(s *Scenario, strategy sched.Strategy, sure, replans bool) elasti
 	}
 	// It is uncertain whether the rest of a job of unknown length fits into the rest of its time, and whether a job
 	// that waits for its turn in a queue begins in time.
-	rigid := func(j sched.Job) bool { return !j.Interruptible }
-	return elastic{scales: true, assured: sure && s.roomForAll() || replans && !slices.ContainsFunc(s.Jobs, rigid)}
+	return elastic{scales: true, assured: sure && s.roomForAll() || replans && s.gives()}
+}
+
+// gives reports whether a strategy that decides anew on all that runs can give any job as many replicas as it may have:
+// all run on one machine, and can be moved aside at no cost.
+func (s *Scenario) gives() bool {
+	return len(s.Nodes) == 1 && s.Queue == QueueRules{} && !slices.ContainsFunc(s.Jobs, func(j sched.Job) bool {
+		if j.Scaling != nil {
+			j = j.On(j.Scaling.Most())
+		}
+		return !j.Even() || !j.Request.Within(s.Nodes[0].Capacity)
+	})
 }
 
 // roomForAll reports whether every node has room for all jobs at their largest that may run at one time.

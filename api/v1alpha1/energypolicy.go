@@ -136,12 +136,12 @@ type HoldSettings struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=0.99
 	MinSaving *float64 `json:"minSaving,omitempty"`
-	// Share of that cost that each hour of waiting must save, where Window chooses the start.
+	// Share of that cost that each hour of waiting must save, where Window or Plan chooses the start.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=0.99
 	MinSavingPerHour *float64 `json:"minSavingPerHour,omitempty"`
-	// Emissions that a hold must save, in gCO2e, where Window chooses the start and carbon counts.
+	// Emissions that a hold must save, in gCO2e, where Window or Plan chooses the start and carbon counts.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000

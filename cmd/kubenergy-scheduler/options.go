@@ -33,7 +33,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.profiles, "kubenergy-profiles", o.profiles,
 		"`file` with power profiles in place of PowerProfiles, read again when it changes; replace it by rename")
 	fs.StringVar(&o.defaults.When, "kubenergy-hold-rule", o.defaults.When, "what held Jobs and pods wait for if no "+
-		"EnergyPolicy says so: window, threshold or another when of docs/reference/strategies.md")
+		"EnergyPolicy says so: window, plan, threshold or another when of docs/reference/strategies.md")
 	fs.DurationVar(&o.defaults.AllowedDelay, "kubenergy-default-delay", o.defaults.AllowedDelay,
 		"how long what we hold may wait if it does not say so itself")
 	fs.DurationVar(&o.defaults.MaxDelay, "kubenergy-max-delay", o.defaults.MaxDelay,
@@ -45,9 +45,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.defaults.MinSaving, "kubenergy-min-saving", o.defaults.MinSaving,
 		"share of the cost of starting at once that a hold must save")
 	fs.Float64Var(&o.defaults.MinSavingPerHour, "kubenergy-min-saving-per-hour", o.defaults.MinSavingPerHour,
-		"share of that cost that each hour of waiting must save, with the rule window")
+		"share of that cost that each hour of waiting must save, with the rules window and plan")
 	fs.Float64Var((*float64)(&o.defaults.MinSavingGrams), "kubenergy-min-saving-grams",
-		float64(o.defaults.MinSavingGrams), "gCO2e that a hold must save, with the rule window")
+		float64(o.defaults.MinSavingGrams), "gCO2e that a hold must save, with the rules window and plan")
 	fs.IntVar(&o.maxPods, "kubenergy-max-held-pods", o.maxPods,
 		"bare pods held at once: each is kept in memory, and written to the API server")
 	fs.Float64Var(&o.releaseRate, "kubenergy-release-rate", o.releaseRate, "held Jobs and pods whose windows open "+

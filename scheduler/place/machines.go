@@ -45,8 +45,8 @@ func machinesOf(handle fwk.Handle) func(view *kube.View, now time.Time) []sched.
 // keepsOff reports whether a taint keeps pods off a node that do not tolerate it. Which ones do is not looked at.
 func keepsOff(t v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }
 
-// run puts a pod on its node, until it is expected to end where that is known. What has outlived that is taken to run
-// for as long again.
+// run puts a pod on its node, until it is expected to end: pods of Jobs in an hour where nothing else is known, as if
+// they were held. What has outlived that is taken to run for as long again.
 func run(n *sched.Node, pod *v1.Pod, view *kube.View, now time.Time) {
 	request := policy.PodRequest(pod)
 	if !policy.KeepsAwake(pod) { // the node sleeps with it
@@ -58,12 +58,13 @@ func run(n *sched.Node, pod *v1.Pod, view *kube.View, now time.Time) {
 	if err != nil {
 		return
 	}
-	if _, settings := view.Settle(&work); settings.ExpectedDuration > 0 {
+	kind, _ := policy.OwnerOf(pod)
+	if _, settings := view.Settle(&work); settings.ExpectedDuration > 0 || kind == "Job" {
 		began := now // it was bound a moment ago
 		if pod.Status.StartTime != nil {
 			began = pod.Status.StartTime.Time
 		}
-		ends := began.Add(settings.ExpectedDuration)
+		ends := began.Add(settings.Duration())
 		if !ends.After(now) {
 			ends = now.Add(now.Sub(began))
 		}

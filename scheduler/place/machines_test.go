@@ -63,6 +63,9 @@ func TestMachinesOfAPlan(t *testing.T) {
 		pod("with the node", "busy", nil, func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: &controller}}
 		}),
+		pod("of a Job", "busy", nil, func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "j", Controller: &controller}}
+		}),
 		pod("waits", "", nil, nil),
 	), 0)
 	tell := machinesOf(&factoryHandle{factory: factory})
@@ -82,14 +85,14 @@ func TestMachinesOfAPlan(t *testing.T) {
 	if len(nodes) != 2 || asleep.Awake || asleep.Jobs != 0 || asleep.Free != asleep.Capacity || !busy.Awake {
 		t.Errorf("got %+v", nodes)
 	}
-	if busy.Jobs != 3 || busy.Free.MilliCPU != 4000 {
-		t.Errorf("the busy one runs %d jobs and has %d free, want 3 and 4000", busy.Jobs, busy.Free.MilliCPU)
+	if busy.Jobs != 4 || busy.Free.MilliCPU != 3000 {
+		t.Errorf("the busy one runs %d jobs and has %d free, want 4 and 3000", busy.Jobs, busy.Free.MilliCPU)
 	}
 	ends := map[time.Duration]int{}
 	for _, e := range busy.Ends {
 		ends[e.At.Sub(noon)]++
 	}
-	if len(busy.Ends) != 2 || ends[2*time.Hour] != 1 || ends[time.Hour] != 1 {
+	if len(busy.Ends) != 3 || ends[2*time.Hour] != 1 || ends[time.Hour] != 2 { // Jobs end, as far as is known in an hour
 		t.Errorf("ends %v", ends)
 	}
 }

@@ -221,3 +221,55 @@ func TestPlanOnFewCores(t *testing.T) {
 		}
 	}
 }
+
+// What may be suspended is done in time: alone where it can scale, beside what cannot be suspended, and where there is
+// less memory than there are cores.
+func TestPlanKeepsDeadlines(t *testing.T) {
+	begin := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	job := func(hours, delay time.Duration, cores, gib int64) sched.Job {
+		return sched.Job{
+			Submitted: begin, Duration: hours * time.Hour, AllowedDelay: delay * time.Hour, Interruptible: true,
+			Request: sched.Resources{MilliCPU: 1000 * cores, Memory: gib << 30},
+		}
+	}
+	wide, rigid := job(8, 2, 1, 1), job(2, 20, 1, 1)
+	wide.Scaling, rigid.Interruptible = &sched.Scaling{Least: 1, Throughput: []float64{1, 2, 3, 4, 5, 6, 7, 8}}, false
+	for name, c := range map[string]struct {
+		cores, gib int64
+		intensity  func(hour int) float64
+		jobs       []sched.Job
+	}{
+		"elastic": {8, 64, func(hour int) float64 { return 500 - 5*float64(hour) }, []sched.Job{wide}},
+		"beside": {
+			1, 64, func(hour int) float64 { return 50 + 450*float64(min(hour, 1)) }, []sched.Job{rigid, job(1, 1, 1, 1)},
+		},
+		"memory": {
+			64, 64, func(hour int) float64 { return 500 - 400*float64(hour/9%2) },
+			slices.Repeat([]sched.Job{job(1, 9, 1, 32)}, 8),
+		},
+	} {
+		values := make([]float64, 72)
+		for hour := range values {
+			values[hour] = c.intensity(hour)
+		}
+		carbon, err := grid.NewSeries(begin, time.Hour, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		site := &sched.Site{Name: "here", Carbon: grid.Signal{Series: carbon}}
+		room := sched.Resources{MilliCPU: 1000 * c.cores, Memory: c.gib << 30}
+		s := &sim.Scenario{Name: name, Start: begin, Sites: []*sched.Site{site}, Jobs: slices.Clone(c.jobs), Nodes: []sched.Node{{
+			Name: "n", Site: site, Capacity: room, Free: room, Profile: &energy.Profile{Name: "p", Max: 100},
+		}}}
+		for i := range s.Jobs {
+			s.Jobs[i].ID = strconv.Itoa(i)
+		}
+		got := runPolicy(t, s, "fcfs+plan")
+		for i := range s.Jobs {
+			j := &s.Jobs[i]
+			if late := got.Outcomes[i].Finish.Sub(j.LatestStart().Add(j.Duration)); late > 5*time.Minute { // a tick
+				t.Errorf("%s: job %d is done %v late", name, i, late)
+			}
+		}
+	}
+}
