@@ -3,7 +3,7 @@ package kube
 import "os"
 
 // AppendTo opens a file that lines are appended to, as flags name it: - is standard output. What is recorded tells of
-// all work and all nodes, so nobody else may read the file.
+// all work and all nodes, so only its owner may read the file.
 func AppendTo(name string) (*os.File, error) {
 	if name == "-" {
 		return os.Stdout, nil

@@ -43,11 +43,13 @@ func (s *Snapshot) latestInPieces(j *Job) time.Time {
 // mostShared is how many jobs get their pieces all at once. With more, each gets its own: that takes less time.
 const mostShared = 2000
 
-// shares reports whether the open jobs share out what room there is: where that is the cores of one machine, as of a
-// cloud, and all of them are even. Memory or GPUs, gaps between machines, and what cannot be moved would make shares of
-// cores a promise that is not kept.
+// shares reports whether the open jobs share out what room there is: where some of them rely on that, it is the cores
+// of one machine, as of a cloud, and all of them are even. Memory or GPUs, gaps between machines, and what cannot be
+// moved would make shares of cores a promise that is not kept.
 func (b *batch) shares() bool {
-	if len(b.nodes) != 1 || len(b.open) > mostShared || b.nodes[0].Profile == nil {
+	relies := func(i int) bool { return b.job(i).relies() > 1 }
+	if len(b.nodes) != 1 || b.nodes[0].Profile == nil || len(b.open) > mostShared ||
+		!slices.ContainsFunc(b.open, relies) {
 		return false
 	}
 	most := b.nodes[0].Capacity
@@ -86,6 +88,7 @@ func (t *timetable) shareOut(bookings []booking, stop func() bool) {
 	// Of shares that cost the same, those in which jobs work now that could wait longest, mostly the longest ones,
 	// saved most once others came.
 	slices.SortStableFunc(bookings, func(x, y booking) int { return cmp.Compare(y.latest, x.latest) })
+	// Where one is alone, no others are expected.
 	values, rooms, whole := s.steps(reserved * (1 - 1/float64(len(bookings))))
 	f := NewFluid(values, rooms)
 	for i := range bookings {
@@ -114,8 +117,8 @@ func (t *timetable) shareOut(bookings []booking, stop func() bool) {
 	}
 }
 
-// Where jobs come, more are to come that will want the same clean hours: of what is reservedFrom ahead or farther, this
-// share of the room is left to them. docs/decisions/0040-plans.md has what other shares gave.
+// Jobs are to come that will want the same clean hours: this share of the room that is reservedFrom ahead or farther is
+// left free. docs/decisions/0040-plans.md has what other shares gave.
 const (
 	reserved     = 0.4
 	reservedFrom = 12 * time.Hour
@@ -123,7 +126,7 @@ const (
 
 // steps returns what the free cores cost, slot by slot: the mean of what they draw more if all are used. Rooms are
 // those that are not reserved, whole is all there is.
-func (s *sharing) steps(reserved float64) (values, rooms, whole []float64) {
+func (s *sharing) steps(reserve float64) (values, rooms, whole []float64) {
 	t := s.t
 	values, rooms, whole = make([]float64, t.slots), make([]float64, t.slots), make([]float64, t.slots)
 	for k := s.r.free; k < t.slots; k++ {
@@ -137,7 +140,7 @@ func (s *sharing) steps(reserved float64) (values, rooms, whole []float64) {
 			whole[k] *= 1 - float64(t.offset())/float64(t.slot)
 		}
 		ahead := time.Duration(k) * t.slot
-		rooms[k] = whole[k] * (1 - reserved*min(1, float64(ahead)/float64(reservedFrom)))
+		rooms[k] = whole[k] * (1 - reserve*min(1, float64(ahead)/float64(reservedFrom)))
 	}
 	return values, rooms, whole
 }

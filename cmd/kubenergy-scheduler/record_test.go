@@ -45,7 +45,7 @@ func TestWhoIsToldOfDecisions(t *testing.T) {
 	}
 }
 
-// The file of plans is kept by those who start again, and nobody else may read it.
+// The file of plans is appended to when the scheduler starts again, and only its owner may read it.
 func TestPlansAreRecordedInAFile(t *testing.T) {
 	start := func(file string) error {
 		s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
@@ -53,7 +53,7 @@ func TestPlansAreRecordedInAFile(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // it ends as soon as it has begun
 		defer s.wait()
-		_, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // nobody answers there
+		_, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // nothing answers there
 		return err
 	}
 	file := filepath.Join(t.TempDir(), "plans.jsonl")
