@@ -89,15 +89,21 @@ func PlanAhead(s *Snapshot, seed uint64, stop func() float64) Plan {
 	t.countAlone(1)
 	best, least := slices.Clone(bookings), t.total()
 	hot := warm * least / float64(len(bookings))
-	for spent := stop(); spent < 1; spent = stop() {
-		for range 100 {
-			r.remake(hot * (1 - spent) * (1 - spent))
-		}
+	keep := func() {
 		if all := t.total(); all < least { // to which rounds do not add up, as parts of slots count for their share
 			least = all
 			copy(best, bookings)
 		}
 	}
+	const seldom = 10 // rounds: a total takes longer than one of them
+	round := 1
+	for spent := stop(); spent < 1; spent = stop() {
+		if r.remake(hot * (1 - spent) * (1 - spent)); round%seldom == 0 {
+			keep()
+		}
+		round++
+	}
+	keep()
 	for k := range best {
 		p := &best[k]
 		if p.row < 0 {
