@@ -68,6 +68,9 @@ the lab as plans.jsonl: each must be the same. The first that is not is an error
 	flags.StringVar(&f.plans, "plans", "", "make the plans of this `file` again instead")
 	f.spanFlags.add(flags, "; of a file, all records unless it is given")
 	f.output = output(flags, "table", "json", "csv")
+	for _, other := range []string{"file", "strategy", "output"} { // of records
+		cmd.MarkFlagsMutuallyExclusive("plans", other)
+	}
 	return cmd
 }
 
@@ -107,6 +110,9 @@ func (f *replayFlags) again(t terminal) error {
 	same, err := policy.ReplayPlans(bytes.NewReader(text))
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.plans, err)
+	}
+	if same == 0 {
+		return fmt.Errorf("%s has no plan", f.plans)
 	}
 	fmt.Fprintf(t.out, "%d plans were made again from their snapshots: all the same\n", same)
 	return nil

@@ -232,6 +232,7 @@ func TestReplayOfPlans(t *testing.T) {
 	for text, want := range map[string]string{
 		b.String(): "1 plans were made again from their snapshots: all the same",
 		strings.Replace(b.String(), `"reason":"PlannedLater"`, `"reason":"Cheapest"`, 1): "differs",
+		"": "has no plan",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -240,5 +241,8 @@ func TestReplayOfPlans(t *testing.T) {
 		if got := out + errs; !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+	if code, out, errs := execute(t, "replay", "--plans", path, "--strategy", "energy"); code == 0 {
+		t.Errorf("strategies are asked for of plans, and passed over: %q %q", out, errs)
 	}
 }
