@@ -121,7 +121,7 @@ func (l *Loop) planTogether(view *kube.View, now time.Time) {
 		if ok && record != nil { // a plan that cannot be recorded is carried out all the same
 			panics.Survive(log, "plan", "recording a plan", func() { record(snapshot, plan, looks) })
 		}
-		l.post(func() { l.adopt(of, ok, time.Since(began)) }) // recording counts, too: plans are no more of our work
+		l.post(func() { l.adopt(of, ok, time.Since(began)) }) // with the time that recording took: see planShare
 	}()
 }
 
