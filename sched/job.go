@@ -50,46 +50,59 @@ func (r Resources) Within(o Resources) bool {
 
 // Job is what is to be run: a pod, a Kubernetes Job, a batch job, a row of a trace.
 type Job struct {
-	ID        string
-	Submitted time.Time
-	Duration  time.Duration // expected run time on a node of speed 1
-	TimeLimit time.Duration // after which a batch system ends it; 0: none. No strategy looks at it
-	Request   Resources
-	Selector  map[string]string // labels that a node must carry
-	Sites     []string          // where it may run, by name, the first is its home; none: at every site
+	ID        string        `json:"id"`
+	Submitted time.Time     `json:"submitted"`
+	Duration  time.Duration `json:"duration"` // expected run time on a node of speed 1
+	// after which a batch system ends it; 0: none. No strategy looks at it
+	TimeLimit time.Duration     `json:"timeLimit,omitempty"`
+	Request   Resources         `json:"request"`
+	Selector  map[string]string `json:"selector,omitempty"` // labels that a node must carry
+	// where it may run, by name, the first is its home; none: at every site
+	Sites []string `json:"sites,omitempty"`
 
 	// Openings are the times at which a later start than now will find room, where that is known; none: any time. Only
 	// the when "window" heeds them.
-	Openings []Window
+	Openings []Window `json:"-"`
 
-	AllowedDelay time.Duration // how long the start may be put off after submission; 0: not at all
-	FinishBy     time.Time     // deadline of the finish; zero: none
-	Released     bool          // was held and let go, or was told to run now: never hold it (again)
+	// how long the start may be put off after submission; 0: not at all
+	AllowedDelay time.Duration `json:"allowedDelay,omitempty"`
+	FinishBy     time.Time     `json:"finishBy,omitzero"` // deadline of the finish; zero: none
+	// was held and let go, or was told to run now: never hold it (again)
+	Released bool `json:"released,omitempty"`
 
-	Limits   Limits  // what the when "threshold" waits for
-	Class    string  // kind of work, as in "training": names a benchmark of nodes; "": not said
-	GPUClass string  // class of GPU work, as power profiles name it; "": not said
-	PUE      float64 // what this job's energy is accounted with, whatever node and site say; 0: what they say
+	Limits Limits `json:"limits,omitzero"` // what the when "threshold" waits for
+	// kind of work, as in "training": names a benchmark of nodes; "": not said
+	Class    string `json:"class,omitempty"`
+	GPUClass string `json:"gpuClass,omitempty"` // class of GPU work, as power profiles name it; "": not said
+	// what this job's energy is accounted with, whatever node and site say; 0: what they say
+	PUE float64 `json:"pue,omitempty"`
 
-	PerformanceWeight    float64 // of the wheres "hybrid" and "hybrid-idle": 0 efficiency alone, 1 speed alone
-	HasPerformanceWeight bool    // else it is one half
+	// of the wheres "hybrid" and "hybrid-idle": 0 efficiency alone, 1 speed alone
+	PerformanceWeight    float64 `json:"-"`
+	HasPerformanceWeight bool    `json:"-"` // else it is one half
 
-	Expected    energy.Watts // what jobs like this one were measured to draw, idle power left out
-	HasExpected bool         // false: unknown, and the node's power profile estimates it
+	// what jobs like this one were measured to draw, idle power left out
+	Expected    energy.Watts `json:"-"`
+	HasExpected bool         `json:"-"` // false: unknown, and the node's power profile estimates it
 
-	Owner string // whose work it is; jobs of one owner tend to be alike
-	Queue string // the wait class that it was submitted to
+	Owner string `json:"owner,omitempty"` // whose work it is; jobs of one owner tend to be alike
+	Queue string `json:"queue,omitempty"` // the wait class that it was submitted to
 
-	Place Place // where and when the last plan of the when "plan" has it
+	Place Place `json:"place,omitzero"` // where and when the last plan of the when "plan" has it
 
-	Runtimes      *Runtimes     // how long jobs like this one run, where that is not known; nil: Duration is
-	Interruptible bool          // may be suspended while it runs, and resumed later, as long as it has slack
-	RestartCost   time.Duration // work that is done once more at each resume
-	Scaling       *Scaling      // how many replicas it may run on; nil: as many as it asks for
-	RoomAssured   bool          // there will be room for all replicas that Scaling allows, whenever they are wanted
-	Running       bool          // runs now, and it is asked whether it goes on
-	Done          time.Duration // work that it has done so far, as the time that it takes on a node of speed 1
-	Worked        time.Duration // time that this took; 0: Done, as on nodes of speed 1
+	// how long jobs like this one run, where that is not known; nil: Duration is
+	Runtimes *Runtimes `json:"-"`
+	// may be suspended while it runs, and resumed later, as long as it has slack
+	Interruptible bool          `json:"interruptible,omitempty"`
+	RestartCost   time.Duration `json:"restartCost,omitempty"` // work that is done once more at each resume
+	// how many replicas it may run on; nil: as many as it asks for
+	Scaling *Scaling `json:"scaling,omitempty"`
+	// there will be room for all replicas that Scaling allows, whenever they are wanted
+	RoomAssured bool `json:"roomAssured,omitempty"`
+	Running     bool `json:"running,omitempty"` // runs now, and it is asked whether it goes on
+	// work that it has done so far, as the time that it takes on a node of speed 1
+	Done   time.Duration `json:"done,omitempty"`
+	Worked time.Duration `json:"worked,omitempty"` // time that this took; 0: Done, as on nodes of speed 1
 }
 
 // Place is where and when a plan has a job that is held, and what that saves.

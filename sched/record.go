@@ -73,34 +73,12 @@ type (
 	}
 
 	writtenJob struct {
-		ID            string            `json:"id"`
-		Submitted     time.Time         `json:"submitted"`
-		Duration      time.Duration     `json:"duration"`
-		TimeLimit     time.Duration     `json:"timeLimit,omitempty"`
-		Request       Resources         `json:"request"`
-		Selector      map[string]string `json:"selector,omitempty"`
-		Sites         []string          `json:"sites,omitempty"`
-		Openings      [][2]time.Time    `json:"openings,omitempty"` // from, to
-		AllowedDelay  time.Duration     `json:"allowedDelay,omitempty"`
-		FinishBy      time.Time         `json:"finishBy,omitzero"`
-		Released      bool              `json:"released,omitempty"`
-		Limits        Limits            `json:"limits,omitzero"`
-		Class         string            `json:"class,omitempty"`
-		GPUClass      string            `json:"gpuClass,omitempty"`
-		PUE           float64           `json:"pue,omitempty"`
-		Performance   *float64          `json:"performanceWeight,omitempty"`
-		Expected      *energy.Watts     `json:"expected,omitempty"`
-		Owner         string            `json:"owner,omitempty"`
-		JobQueue      string            `json:"queue,omitempty"`
-		Place         Place             `json:"place,omitzero"`
-		Runtimes      *int              `json:"runtimes,omitempty"`
-		Interruptible bool              `json:"interruptible,omitempty"`
-		RestartCost   time.Duration     `json:"restartCost,omitempty"`
-		Scaling       *Scaling          `json:"scaling,omitempty"`
-		RoomAssured   bool              `json:"roomAssured,omitempty"`
-		Running       bool              `json:"running,omitempty"`
-		Done          time.Duration     `json:"done,omitempty"`
-		Worked        time.Duration     `json:"worked,omitempty"`
+		Job // fields written unchanged
+		// fields in another form
+		Openings    [][2]time.Time `json:"openings,omitempty"` // from, to
+		Performance *float64       `json:"performanceWeight,omitempty"`
+		Expected    *energy.Watts  `json:"expected,omitempty"`
+		Runtimes    *int           `json:"runtimes,omitempty"`
 	}
 
 	writtenRuntimes struct {
@@ -275,17 +253,11 @@ func (w *writer) node(n *Node) {
 }
 
 func (w *writer) job(j *Job) writtenJob {
-	out := writtenJob{
-		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, TimeLimit: max(0, j.TimeLimit),
-		Request:  j.Request,
-		Selector: j.Selector, Sites: j.Sites,
-		AllowedDelay: max(0, j.AllowedDelay), Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
-		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost,
-		Running: j.Running, Done: j.Done, Worked: j.Worked,
-		Scaling: j.Scaling, RoomAssured: j.RoomAssured, FinishBy: j.FinishBy.UTC(), Limits: j.Limits,
-		Place: j.Place,
+	out := writtenJob{Job: *j}
+	for _, t := range [...]*time.Time{&out.Submitted, &out.FinishBy, &out.Place.Start} {
+		*t = t.UTC()
 	}
-	out.Place.Start = j.Place.Start.UTC()
+	out.TimeLimit, out.AllowedDelay = max(0, j.TimeLimit), max(0, j.AllowedDelay)
 	for _, d := range [...]struct {
 		what   string
 		length time.Duration
@@ -538,7 +510,7 @@ func (r *reader) pairs(m map[string]string) {
 
 func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	r.text("the ID of a job", in.ID)
-	r.text("the owner and the queue of a job", in.Owner+in.JobQueue)
+	r.text("the owner and the queue of a job", in.Owner+in.Queue)
 	r.text("the class of a job", in.Class+in.GPUClass)
 	r.text("the place of a job", in.Place.Node)
 	r.number("the PUE of a job", in.PUE)
@@ -548,19 +520,16 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	for _, site := range in.Sites {
 		r.text("a site of a job", site)
 	}
-	j := Job{
-		ID: in.ID, Submitted: r.instant("submitted", in.Submitted), Duration: r.duration("duration", in.Duration),
-		TimeLimit: r.duration("timeLimit", in.TimeLimit),
-		Request:   in.Request, Selector: in.Selector, Sites: in.Sites,
-		AllowedDelay: r.duration("allowedDelay", in.AllowedDelay),
-		FinishBy:     r.instant("finishBy", in.FinishBy), Released: in.Released, Class: in.Class, GPUClass: in.GPUClass,
-		PUE: in.PUE, Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible,
-		RestartCost: r.duration("restartCost", in.RestartCost), Running: in.Running,
-		Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked),
-		Scaling: in.Scaling, RoomAssured: in.RoomAssured, Limits: in.Limits,
-		Place: in.Place,
-	}
-	j.Place.Start = r.instant("a planned start", in.Place.Start)
+	j := in.Job
+	j.Submitted = r.instant("submitted", j.Submitted)
+	j.FinishBy = r.instant("finishBy", j.FinishBy)
+	j.Place.Start = r.instant("a planned start", j.Place.Start)
+	r.duration("duration", j.Duration)
+	r.duration("timeLimit", j.TimeLimit)
+	r.duration("allowedDelay", j.AllowedDelay)
+	r.duration("restartCost", j.RestartCost)
+	r.duration("done", j.Done)
+	r.duration("worked", j.Worked)
 	r.number("what a plan saves", math.Abs(in.Place.Saving)+math.Abs(float64(in.Place.Carbon)))
 	r.want(len(in.Openings) <= maxOpenings, "a job has %d openings", len(in.Openings))
 	for _, o := range in.Openings {

@@ -5,7 +5,7 @@
 // least is found exactly, job by job: [NonPreemptive] and [Interruptible]. [Least] adds the jobs of a scenario up, and
 // refuses scenarios for which the sum would be no optimum.
 //
-// Where capacity binds, [Capacity.Fluid] is never above what jobs that are suspended emit. What jobs emit that are not
+// Where capacity binds, [Fluid] is never above what jobs that are suspended emit. What jobs emit that are not
 // is NP-hard: [Bound] is never above the least of it, and [Best] looks for a schedule that is near.
 //
 // Costs are integrals of the intensity over the time that a job runs, in value·seconds; times a power in watts, and

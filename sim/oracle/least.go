@@ -38,7 +38,7 @@ var errCrowded = fmt.Errorf("%w: jobs may be in each other's way", ErrNotExact)
 //
 // It is exact, and an error that is [ErrNotExact] where it would not be: for several sites; where a node draws power
 // without jobs, or power that is not proportional to what its jobs ask for; where nodes differ; and where jobs might
-// be in each other's way. In families that suspend it is then [Capacity.Fluid], which may be less than can be reached.
+// be in each other's way. In families that suspend it is then [Fluid], which may be less than can be reached.
 func Least(s *sim.Scenario, f Family) (energy.Grams, error) {
 	n, err := uniform(s)
 	if err != nil {
@@ -78,11 +78,7 @@ func fluid(s *sim.Scenario, n *sched.Node, f Family) (energy.Grams, error) {
 			j.Scaling = nil
 		}
 	}
-	p, err := NewCapacity(n.Site.Carbon.Series, cores, jobs)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrNotExact, err)
-	}
-	cost, err := p.Fluid()
+	cost, err := Fluid(n.Site.Carbon.Series, cores, jobs)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNotExact, err)
 	}

@@ -18,14 +18,6 @@ import (
 	"github.com/kubenergy/kubenergy/sim/oracle"
 )
 
-func capacity(t *rapid.T, c *grid.Series, cores float64, jobs []sched.Job) *oracle.Capacity {
-	p, err := oracle.NewCapacity(c, cores, jobs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // drawCores draws so few cores that jobs are in each other's way, but enough for each of them alone.
 func drawCores(t *rapid.T, jobs []sched.Job) int64 {
 	var widest, all int64
@@ -48,7 +40,7 @@ func TestFluidAgainstAllSchedules(t *testing.T) {
 			jobs[i].Request.MilliCPU = 1000 * rapid.Int64Range(1, 3).Draw(t, "cores")
 		}
 		least := cheapestTogether(c, 3, jobs)
-		cost, err := capacity(t, c, 3, jobs).Fluid()
+		cost, err := oracle.Fluid(c, 3, jobs)
 		switch {
 		case errors.Is(err, oracle.ErrOverfull) && math.IsInf(least, 1):
 		case err != nil:
@@ -77,7 +69,7 @@ func TestFluidWithRoomForAll(t *testing.T) {
 			}
 			alone += float64(j.Request.MilliCPU) / 1000 * cost
 		}
-		cost, err := capacity(t, c, 1000, jobs).Fluid()
+		cost, err := oracle.Fluid(c, 1000, jobs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,8 +120,7 @@ func TestFluidIsBelowEveryRun(t *testing.T) {
 		s.Sites[0].Carbon.Series = c
 		for _, when := range drawWhens(t) {
 			r := runPolicy(t, s, "carbon+"+when)
-			p := capacity(t, c, float64(cores), asLateAs(s, r))
-			cost, err := p.Fluid()
+			cost, err := oracle.Fluid(c, float64(cores), asLateAs(s, r))
 			if err != nil {
 				t.Fatalf("%s has a schedule, but the flow none: %v", when, err)
 			}
