@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -369,11 +370,12 @@ func TestRealGPU(t *testing.T) {
 		t.Log("KUBENERGY_GPU_LOAD names no command: that a process is named is not shown")
 	} else {
 		cmd := exec.Command("bash", "-c", load)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // all that it starts ends with it
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
-			_ = cmd.Process.Kill()
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			_ = cmd.Wait()
 		}()
 	}
