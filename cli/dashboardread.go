@@ -83,12 +83,8 @@ func (r *liveReader) modeOf(ctx context.Context, view *kube.View) {
 		names[name] = true
 	}
 	// Without the right to list namespaces, those with a policy are counted; the lists of what is held name the lack.
-	_ = eachPage(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelMode}, r.CoreV1().Namespaces().List,
-		func(page *v1.NamespaceList) {
-			for i := range page.Items {
-				names[page.Items[i].Name] = true
-			}
-		})
+	_ = eachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelMode}, r.CoreV1().Namespaces().List,
+		func(n *v1.Namespace) { names[n.Name] = true })
 	for name := range names {
 		if own, _ := view.Mode(name); own == v1alpha1.ModeEnforce {
 			r.m.Enforcing++

@@ -94,15 +94,12 @@ func (d *doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.E
 			own[p.Namespace] = true
 		}
 	}
-	err := eachPage(ctx, metav1.ListOptions{}, d.client.CoreV1().Namespaces().List, func(page *v1.NamespaceList) {
-		for i := range page.Items {
-			n := &page.Items[i]
-			if policy.ModeOf(n.Labels) != "" {
-				own[n.Name] = true
-			}
-			for _, f := range policy.FindNamespace(n) {
-				d.say(statusWarn, cmp.Or(f.Mend, "correct or remove it"), "namespace %s: %s", n.Name, f.Said)
-			}
+	err := eachItem(ctx, metav1.ListOptions{}, d.client.CoreV1().Namespaces().List, func(n *v1.Namespace) {
+		if policy.ModeOf(n.Labels) != "" {
+			own[n.Name] = true
+		}
+		for _, f := range policy.FindNamespace(n) {
+			d.say(statusWarn, cmp.Or(f.Mend, "correct or remove it"), "namespace %s: %s", n.Name, f.Said)
 		}
 	})
 	if err != nil {

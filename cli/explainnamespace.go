@@ -41,8 +41,8 @@ func (e *explainer) namespaceState(ctx context.Context, s *subject, settings *po
 // heldIn counts the Jobs that are held.
 func (e *explainer) heldIn(ctx context.Context, namespace string) {
 	held := 0
-	err := eachPage(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
-		e.client.BatchV1().Jobs(namespace).List, func(page *batchv1.JobList) { held += len(page.Items) })
+	err := eachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
+		e.client.BatchV1().Jobs(namespace).List, func(*batchv1.Job) { held++ })
 	if err != nil {
 		e.unseen("Jobs that are held: " + because(err))
 		return

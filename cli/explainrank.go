@@ -93,15 +93,12 @@ func (e *explainer) hot(ctx context.Context, nodes []v1.Node) map[string]sched.H
 // requested adds up what is bound to each node.
 func (e *explainer) requested(ctx context.Context) (map[string]kube.Load, error) {
 	used := map[string]kube.Load{}
-	err := eachPage(ctx, metav1.ListOptions{
+	err := eachItem(ctx, metav1.ListOptions{
 		FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
-	}, e.client.CoreV1().Pods(v1.NamespaceAll).List, func(page *v1.PodList) {
-		for i := range page.Items {
-			pod := &page.Items[i]
-			l := used[pod.Spec.NodeName]
-			l.Add(pod)
-			used[pod.Spec.NodeName] = l
-		}
+	}, e.client.CoreV1().Pods(v1.NamespaceAll).List, func(pod *v1.Pod) {
+		l := used[pod.Spec.NodeName]
+		l.Add(pod)
+		used[pod.Spec.NodeName] = l
 	})
 	if apierrors.IsResourceExpired(err) {
 		err = fmt.Errorf("the list took too long: %w", err)

@@ -128,20 +128,12 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 			h.noMode = !u.Own
 		}
 	}
-	if err := eachPage(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
-		h.client.BatchV1().Jobs(namespace).List, func(page *batchv1.JobList) {
-			for i := range page.Items {
-				h.addJob(&page.Items[i])
-			}
-		}); err != nil {
+	if err := eachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
+		h.client.BatchV1().Jobs(namespace).List, h.addJob); err != nil {
 		return fmt.Errorf("reading Jobs: %s", because(err))
 	}
-	if err := eachPage(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName="},
-		h.client.CoreV1().Pods(namespace).List, func(page *v1.PodList) {
-			for i := range page.Items {
-				h.addPod(&page.Items[i])
-			}
-		}); err != nil {
+	if err := eachItem(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName="},
+		h.client.CoreV1().Pods(namespace).List, h.addPod); err != nil {
 		h.noPods, h.unseen = true, append(h.unseen, "pods: "+because(err))
 	}
 	slices.SortStableFunc(h.items, func(a, b dashboard.Job) int {
