@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -396,17 +395,15 @@ func (r *liveReader) decisions(ctx context.Context) {
 		r.unseen("decisions", err)
 		return
 	}
-	query := url.Values{
-		"from": {r.m.From.Format(time.RFC3339)}, "to": {grid.Earlier(r.m.To, r.m.Now).Format(time.RFC3339)},
-		"limit": {strconv.Itoa(pageDecisions)},
-	}
-	var answer struct{ Decisions []ledger.Record }
-	if _, err := c.get(ctx, route(r.namespaces(), "decisions", query), query, &answer); err != nil {
+	records, since, err := c.decisions(ctx, &ledger.RecordQuery{
+		From: r.m.From, To: grid.Earlier(r.m.To, r.m.Now), Namespaces: r.namespaces(), Limit: pageDecisions,
+	}, nil)
+	if err != nil {
 		r.unseen("decisions", err)
 		return
 	}
-	if r.m.Decisions = answer.Decisions; len(answer.Decisions) == pageDecisions {
+	if r.m.Decisions = records; !since.IsZero() {
 		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s UTC: only the %d youngest are shown",
-			report.Clock(answer.Decisions[pageDecisions-1].At, r.m.Now), pageDecisions))
+			report.Clock(since, r.m.Now), pageDecisions))
 	}
 }

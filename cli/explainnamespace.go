@@ -8,7 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // namespaceState says what holds in a namespace for a Job that says nothing.
@@ -48,7 +50,8 @@ func (e *explainer) heldIn(ctx context.Context, namespace string) {
 		return
 	}
 	if held > 0 {
-		e.out.Sentence += fmt.Sprintf(" %s held now: kubenergy held -n %s.", areOf(held, "Job"), namespace)
+		e.out.Sentence += fmt.Sprintf(" %s held now: kubenergy held -n %s.", report.Plural(held, "Job is", "Jobs are"),
+			namespace)
 	}
 }
 
@@ -79,7 +82,7 @@ func (e *explainer) budgetsOf(ctx context.Context, namespace string) {
 	}
 	for i := range list.Items {
 		b := &list.Items[i]
-		used := usedBudget{
+		used := dashboard.UsedBudget{
 			Name: b.Name, Period: b.Spec.Period.Type, Percent: b.Status.Percent, Suspended: b.Status.Suspended,
 		}
 		if policy.Closes(b) {
@@ -87,12 +90,4 @@ func (e *explainer) budgetsOf(ctx context.Context, namespace string) {
 		}
 		e.out.Budgets = append(e.out.Budgets, used)
 	}
-}
-
-// areOf counts things that are something.
-func areOf(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing + " is"
-	}
-	return count(n, thing) + " are"
 }
