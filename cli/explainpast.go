@@ -28,12 +28,12 @@ func (e *explainer) events(ctx context.Context, s *subject) {
 	for i := range list.Items {
 		event := &list.Items[i]
 		if strings.HasPrefix(event.ReportingController, "kubenergy-") {
-			e.out.Events = append(e.out.Events, told{
+			e.out.Events = append(e.out.Events, dashboard.Told{
 				At: timeOf(event), Reason: event.Reason, Text: dashboard.WithoutGrams(event.Message),
 			})
 		}
 	}
-	slices.SortFunc(e.out.Events, func(a, b told) int { return a.At.Compare(b.At) })
+	slices.SortFunc(e.out.Events, func(a, b dashboard.Told) int { return a.At.Compare(b.At) })
 }
 
 func timeOf(event *v1.Event) time.Time {

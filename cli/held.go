@@ -21,14 +21,11 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 )
 
-// heldWork is a Job or a pod that is held.
-type heldWork = dashboard.Held
-
 // heldList is all that is held.
 type heldList struct {
-	APIVersion string     `json:"apiVersion"`
-	Items      []heldWork `json:"items"`
-	Kind       string     `json:"kind"`
+	APIVersion string           `json:"apiVersion"`
+	Items      []dashboard.Held `json:"items"`
+	Kind       string           `json:"kind"`
 
 	now        time.Time
 	namespaces bool // are shown
@@ -90,7 +87,7 @@ func printHeld(ctx context.Context, t terminal, c *cluster, namespace, format st
 		_, err := fmt.Fprintln(t.err, said+".")
 		return err
 	}
-	list := &heldList{"kubenergy.io/v1alpha1", []heldWork{}, "HeldList", t.now(), namespace == v1.NamespaceAll}
+	list := &heldList{"kubenergy.io/v1alpha1", []dashboard.Held{}, "HeldList", t.now(), namespace == v1.NamespaceAll}
 	for i := range h.items {
 		list.Items = append(list.Items, h.items[i].Held)
 	}
@@ -145,7 +142,7 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 func (h *holdings) addJob(job *batchv1.Job) {
 	work, err := policy.ReadJob(job)
 	w := readWritten(job.Annotations)
-	item := dashboard.Job{MayWait: true, Held: heldWork{
+	item := dashboard.Job{MayWait: true, Held: dashboard.Held{
 		Namespace: job.Namespace, Kind: "Job", Name: job.Name, Since: job.CreationTimestamp.UTC(),
 		PlannedStart: w.until, LatestStart: w.latest, Why: w.reason,
 	}}
@@ -168,7 +165,7 @@ func (h *holdings) addPod(pod *v1.Pod) {
 		return
 	}
 	start, latest := h.view.Decide(h.now, job, settings).Window.Start.UTC(), job.LatestStart().UTC()
-	item := dashboard.Job{MayWait: true, Held: heldWork{
+	item := dashboard.Job{MayWait: true, Held: dashboard.Held{
 		Namespace: pod.Namespace, Kind: "Pod", Name: pod.Name, Since: pod.CreationTimestamp.UTC(), LatestStart: &latest,
 		Why: message,
 	}}
@@ -202,7 +199,7 @@ func (l *heldList) Text(wide, _ bool) string {
 	t.Columns[7].Show = func(v float64) string { return fmt.Sprintf("%.3g", v) }
 	at, say := l.distance, dashboard.Briefly
 	if wide {
-		at, say = instant, func(reason string) string { return reason }
+		at, say = func(t *time.Time) any { return t }, func(reason string) string { return reason }
 	}
 	for i := range l.Items {
 		w := &l.Items[i]
@@ -225,8 +222,7 @@ func (l *heldList) CSV(w io.Writer) error {
 	t := report.Sheet("namespace", "kind", "name", "since", "planned_start", "latest_start", "saving", "saved_g", "why")
 	for i := range l.Items {
 		h := &l.Items[i]
-		t.Add(h.Namespace, h.Kind, h.Name, h.Since, instant(h.PlannedStart), instant(h.LatestStart), h.Saving,
-			h.SavedGrams, h.Why)
+		t.Add(h.Namespace, h.Kind, h.Name, h.Since, h.PlannedStart, h.LatestStart, h.Saving, h.SavedGrams, h.Why)
 	}
 	return t.CSV(w)
 }

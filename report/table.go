@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -285,6 +286,8 @@ func render(v any, show func(float64) string, word func(string) string) string {
 		return strconv.FormatBool(v)
 	case time.Time:
 		return stamp(v)
+	case *time.Time:
+		return stamp(*cmp.Or(v, &time.Time{}))
 	case string:
 		return word(v)
 	}
