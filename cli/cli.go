@@ -192,13 +192,7 @@ func (t terminal) printTo(file string, d report.Document, format string) error {
 
 // colours reports whether w is a terminal that shows colours, and NO_COLOR is not set.
 func (t terminal) colours(w io.Writer) bool {
-	for _, v := range t.env {
-		if name, value, _ := strings.Cut(v, "="); name == "NO_COLOR" && value != "" ||
-			name == "TERM" && value == "dumb" {
-			return false
-		}
-	}
-	return isTerminal(w)
+	return t.getenv("NO_COLOR") == "" && t.getenv("TERM") != "dumb" && isTerminal(w)
 }
 
 func isTerminal(w io.Writer) bool {

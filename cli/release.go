@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // holdPolicy is the name of the MutatingAdmissionPolicy that suspends Jobs, and of its binding.
@@ -327,8 +328,5 @@ func releasePatch(job *batchv1.Job, now time.Time) []byte {
 
 // count is a number of things, in words that fit it.
 func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return report.Plural(n, thing, thing+"s")
 }

@@ -218,12 +218,8 @@ type powerList struct {
 // Text shows the list as kubectl top does.
 func (l *powerList) Text(bool, bool) string {
 	t := report.Heads(9, "NAMESPACE", "POD", "NODE", "WATTS", "IDLE", "°C", "SOURCE", "QUALITY", "AGE")
-	if !l.pods {
-		t.Columns[2].Name, t.Columns[4].Name = "", ""
+	if !l.pods { // the columns of pods alone are empty, and so left out
 		t.Columns[1].Name = "NODE"
-	}
-	if !slices.ContainsFunc(l.Items, func(d drawn) bool { return d.Celsius != nil }) {
-		t.Columns[5].Name = ""
 	}
 	if !l.namespaces {
 		t.Columns[0].Name = ""
