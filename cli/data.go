@@ -104,13 +104,12 @@ func newDataList(t terminal, all []scenarios.DataFile) *cobra.Command {
 			return usageError{err}
 		}
 		list := &dataList{APIVersion: sim.APIVersion, Kind: "DataList", Folder: folder()}
-		for i := range files {
-			f := &files[i]
+		for _, f := range files {
 			state := dataState{
 				Set: f.Set(), File: f.Name, Bytes: f.Bytes, Licence: f.Licence, SHA256: f.SHA256, URL: f.URL,
 			}
 			if list.Folder != "" {
-				if state.There, err = there(filepath.Join(list.Folder, filepath.FromSlash(f.Name)), f); err != nil {
+				if state.There, err = there(filepath.Join(list.Folder, filepath.FromSlash(f.Name)), &f); err != nil {
 					return err
 				}
 			}

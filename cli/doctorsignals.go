@@ -66,8 +66,7 @@ func (d *doctor) lookAtDelays(ctx context.Context, policies []v1alpha1.EnergyPol
 	if err != nil {
 		return // told with the nodes
 	}
-	for i := range policies {
-		p := &policies[i]
+	for _, p := range policies {
 		if p.Name != v1alpha1.PolicyName {
 			continue
 		}

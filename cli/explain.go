@@ -360,8 +360,7 @@ func (e *explainer) signals(ctx context.Context) {
 	if err != nil {
 		return // named already: the view needed them as well
 	}
-	for i := range zones {
-		z := &zones[i]
+	for _, z := range zones {
 		for quantity, s := range map[string]*v1alpha1.SignalStatus{"carbon": z.Status.Carbon, "price": z.Status.Price} {
 			if s == nil {
 				continue

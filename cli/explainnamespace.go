@@ -80,12 +80,11 @@ func (e *explainer) budgetsOf(ctx context.Context, namespace string) {
 	if getJSON(ctx, e.client, resourcePath+"namespaces/"+namespace+"/energybudgets", &list) != nil {
 		return // as with the policy
 	}
-	for i := range list.Items {
-		b := &list.Items[i]
+	for _, b := range list.Items {
 		used := dashboard.UsedBudget{
 			Name: b.Name, Period: b.Spec.Period.Type, Percent: b.Status.Percent, Suspended: b.Status.Suspended,
 		}
-		if policy.Closes(b) {
+		if policy.Closes(&b) {
 			used.ClosedUntil = &b.Status.ClosedUntil.Time
 		}
 		e.out.Budgets = append(e.out.Budgets, used)

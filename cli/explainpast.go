@@ -25,11 +25,10 @@ func (e *explainer) events(ctx context.Context, s *subject) {
 		e.unseen("events: " + because(err))
 		return
 	}
-	for i := range list.Items {
-		event := &list.Items[i]
+	for _, event := range list.Items {
 		if strings.HasPrefix(event.ReportingController, "kubenergy-") {
 			e.out.Events = append(e.out.Events, dashboard.Told{
-				At: timeOf(event), Reason: event.Reason, Text: dashboard.WithoutGrams(event.Message),
+				At: timeOf(&event), Reason: event.Reason, Text: dashboard.WithoutGrams(event.Message),
 			})
 		}
 	}

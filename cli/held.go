@@ -201,8 +201,7 @@ func (l *heldList) Text(wide, _ bool) string {
 	if wide {
 		at, say = func(t *time.Time) any { return t }, func(reason string) string { return reason }
 	}
-	for i := range l.Items {
-		w := &l.Items[i]
+	for _, w := range l.Items {
 		t.Add(w.Namespace, w.Kind, w.Name, at(&w.Since), at(w.PlannedStart), at(w.LatestStart), w.Saving, w.SavedGrams,
 			say(w.Why))
 	}
@@ -220,8 +219,7 @@ func (l *heldList) distance(t *time.Time) any {
 // CSV writes everything.
 func (l *heldList) CSV(w io.Writer) error {
 	t := report.Sheet("namespace", "kind", "name", "since", "planned_start", "latest_start", "saving", "saved_g", "why")
-	for i := range l.Items {
-		h := &l.Items[i]
+	for _, h := range l.Items {
 		t.Add(h.Namespace, h.Kind, h.Name, h.Since, h.PlannedStart, h.LatestStart, h.Saving, h.SavedGrams, h.Why)
 	}
 	return t.CSV(w)

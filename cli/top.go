@@ -164,8 +164,7 @@ func (c *centralUnit) pods(ctx context.Context, everywhere bool) ([]drawn, error
 		return nil, err
 	}
 	all := make([]drawn, 0, len(answer.Pods))
-	for i := range answer.Pods {
-		p := &answer.Pods[i]
+	for _, p := range answer.Pods {
 		owner := p.Owner
 		if p.OwnerKind != "" {
 			owner = p.OwnerKind + "/" + p.Owner
@@ -227,8 +226,7 @@ func (l *powerList) Text(bool, bool) string {
 	for _, c := range []*report.Column{&t.Columns[3], &t.Columns[4], &t.Columns[5]} {
 		c.Show = func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 	}
-	for i := range l.Items {
-		d := &l.Items[i]
+	for _, d := range l.Items {
 		t.Add(printable(d.Namespace), printable(d.Name), printable(d.Node), d.Watts, d.IdleWatts, d.Celsius,
 			printable(d.Source), d.Quality, d.age())
 	}
@@ -239,8 +237,7 @@ func (l *powerList) Text(bool, bool) string {
 func (l *powerList) CSV(w io.Writer) error {
 	t := report.Sheet("namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of",
 		"age_s", "stale", "implausible", "power_state", "host", "celsius", "too_hot")
-	for i := range l.Items {
-		d := &l.Items[i]
+	for _, d := range l.Items {
 		t.Add(d.Namespace, d.Name, d.Node, d.Owner, d.Watts, d.IdleWatts, d.Source, d.Quality, d.AsOf, d.AgeSeconds,
 			d.Stale, d.Implausible, d.PowerState, d.Host, d.Celsius, d.TooHot)
 	}

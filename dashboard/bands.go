@@ -35,8 +35,7 @@ func (m *Model) gridBand() band {
 		Caption: "Grid: carbon intensity and price, means from each time to the next",
 		Header:  columns(1, "from (UTC)"),
 	}
-	for i := range m.Zones {
-		z := &m.Zones[i]
+	for i, z := range m.Zones {
 		if i < mostLines {
 			b.Keys = append(b.Keys, keyed{z.Name, fmt.Sprintf("k-c%d", i)})
 		}

@@ -245,7 +245,7 @@ func drawPower(m *Model) template.HTML {
 		for _, part := range parts {
 			next := make([]float64, len(w))
 			for i := range w {
-				next[i] = below[i] + part.of(&w[i])
+				next[i] = below[i] + part.of(w[i])
 			}
 			d.path("area "+part.class, d.area(line, at(next), at(below)))
 			below = next
@@ -263,12 +263,12 @@ func drawPower(m *Model) template.HTML {
 // parts of what is drawn, from below.
 var parts = []struct {
 	name, class string
-	of          func(*Watts) float64
+	of          func(Watts) float64
 }{
-	{"asleep", "asleep", func(w *Watts) float64 { return w.Asleep }},
-	{"idle", "idle", func(w *Watts) float64 { return w.Idle }},
-	{"for work", "dynamic", func(w *Watts) float64 { return w.Dynamic }},
-	{"unknown", "unknown", func(w *Watts) float64 { return w.Unknown }},
+	{"asleep", "asleep", func(w Watts) float64 { return w.Asleep }},
+	{"idle", "idle", func(w Watts) float64 { return w.Idle }},
+	{"for work", "dynamic", func(w Watts) float64 { return w.Dynamic }},
+	{"unknown", "unknown", func(w Watts) float64 { return w.Unknown }},
 }
 
 func at(values []float64) func(int) float64 { return func(i int) float64 { return values[i] } }

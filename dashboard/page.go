@@ -448,8 +448,7 @@ func (m *Model) runsCard() card {
 	for i := range m.Strategies {
 		most = max(most, m.Strategies[i].Kg, 1e-12)
 	}
-	for i := range m.Strategies {
-		s := &m.Strategies[i]
+	for i, s := range m.Strategies {
 		text := fmt.Sprintf("%s kWh, waits %s", report.Significant(s.KWh), report.Span(3600*s.WaitHours))
 		name, machines, both := strings.Cut(s.Name, ", ")
 		text = given(both, machines+"; ") + text

@@ -193,8 +193,7 @@ func (p *page) compare() {
 	t := &table{
 		Caption: "Strategies", Header: columns(1, "strategy", "mean wait", "kgCO2e", "kWh", "saved", "95 % from", "to"),
 	}
-	for i := range p.Strategies {
-		s := &p.Strategies[i]
+	for _, s := range p.Strategies {
 		r := row{Cells: []string{
 			s.Name, report.Span(3600 * s.WaitHours), report.Significant(s.Kg), report.Significant(s.KWh), "–", "–", "–",
 		}}
@@ -277,8 +276,7 @@ func drawPareto(all []Strategy) template.HTML {
 	for i := range all {
 		taken = append(taken, around(x(all[i].WaitHours), y(all[i].Kg)))
 	}
-	for i := range all {
-		s := &all[i]
+	for _, s := range all {
 		fmt.Fprintf(d, `<circle class="dot %s" cx="%s" cy="%s" r="6"><title>%s</title></circle>`, s.class(),
 			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(s.brief()))
 		if s.Best {
@@ -357,8 +355,7 @@ func (p *page) how() {
 	signals := &table{Caption: "Signals", Header: []column{
 		{"zone", false}, {"quantity", false}, {"now", true}, {"unit", false}, {"rests on", false},
 	}}
-	for i := range m.Zones {
-		z := &m.Zones[i]
+	for _, z := range m.Zones {
 		for _, s := range z.signals() {
 			signals.Rows = append(signals.Rows, row{Cells: []string{
 				z.Name, s.name, optional(s.Now), s.Unit, s.provenance(),

@@ -96,8 +96,7 @@ func readRates(a *ledger.Answer) map[rateKey]float64 {
 	if a == nil {
 		return r
 	}
-	for i := range a.Rows {
-		row := &a.Rows[i]
+	for _, row := range a.Rows {
 		if len(row.Key) != 2 {
 			continue
 		}

@@ -167,8 +167,7 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 	}
 	var chosen, instead float64
 	s := &JobSavings{Namespace: j.key.namespace, Owner: j.key.owner, Strategy: j.strategy, At: j.places[0].At}
-	for i := range options {
-		o := &options[i]
+	for _, o := range options {
 		chosen += o.energy
 		instead += o.baseline
 		s.Held = max(s.Held, o.held.Seconds())
@@ -184,8 +183,7 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 	s.Ratio = used * energy.JoulesPerKWh / chosen
 	s.alike = chosen == instead
 	booked := float64(row.Energy().Joules()) / chosen
-	for i := range options {
-		o := &options[i]
+	for _, o := range options {
 		s.moves = append(s.moves, move{o.ran, -booked * o.energy}, move{o.window, booked * o.baseline})
 	}
 	s.Energy = difference(used, used*instead/chosen)
@@ -282,8 +280,7 @@ func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of 
 		instead += options[i].baseline
 		sameSite = sameSite && options[i].chosen.Site.Name == options[0].chosen.Site.Name
 	}
-	for i := range options {
-		o := &options[i]
+	for _, o := range options {
 		rate := scale * spent / s.Energy.Used // where choice and baseline run at one site and time
 		if !sameSite || o.held != 0 || o.chosen.Site.Name != o.instead.Site.Name {
 			var booked bool

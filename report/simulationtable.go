@@ -25,8 +25,7 @@ func (r *Report) Text(wide, colours bool) string {
 		c.Rare, c.Show = true, func(v float64) string { return fmt.Sprintf("%.0f", v) }
 	}
 	t.widen("p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "decisions\nper s")
-	for i := range r.Runs {
-		run := &r.Runs[i]
+	for i, run := range r.Runs {
 		slept := cmp.Or(run.Sleep, &Sleep{})
 		share := func(v float64) string {
 			if i == 0 {
@@ -62,8 +61,7 @@ func (r *Report) CSV(w io.Writer) error {
 		"emissionsSavings", "costSavings", "baseline", "quality", "tolerated", "suspensions",
 		"emptyNodes", "boots", "failedBoots", "bootHours", "bootEnergyKWh", "asleepHours", "mostCycles", "adjustedCost",
 		"meanBoundedSlowdown")
-	for i := range r.Runs {
-		run := &r.Runs[i]
+	for _, run := range r.Runs {
 		slept := cmp.Or(run.Sleep, &Sleep{})
 		t.Add(run.Strategy, run.Jobs, run.EnergyKWh, run.EmissionsKg, run.Cost, run.Priced, run.MeanWaitSeconds,
 			run.P95WaitSeconds, run.MeanCompletionSeconds, run.MakespanSeconds, run.Utilisation, run.DelayViolations,

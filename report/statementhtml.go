@@ -67,8 +67,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 	span = max(slot/60, end.Sub(start))
 	group := time.Duration(max(1, math.Ceil(float64(span)/float64(slot)/mostHeatSlots)))
 	n, sums, cells := int((span+group*slot-1)/(group*slot)), map[string]float64{}, map[string][]heat{}
-	for i := range s.Rows {
-		row := &s.Rows[i]
+	for _, row := range s.Rows {
 		if row.Key == nil {
 			continue // what a limit left out is of no time
 		}

@@ -260,9 +260,9 @@ func TestSweepOfMachinesThatSleep(t *testing.T) {
 		saved float64
 	}{{"now, stay on", 0, 0}, {"energy, stay on", 0, 0.115}, {"now", 12, 0}, {"energy", 12, 0.115}} {
 		r := &s.Strategies[i]
-		if s.label(r) != want.label || r.Boots != want.boots || !equal(r.Saving.Value, want.saved) ||
+		if s.label(*r) != want.label || r.Boots != want.boots || !equal(r.Saving.Value, want.saved) ||
 			want.saved > 0 && (*r.Saving.Low >= 0.115 || *r.Saving.High <= 0.115 || *r.Saving.Low < 0.1) {
-			t.Errorf("%s: %+v", s.label(r), r)
+			t.Errorf("%s: %+v", s.label(*r), r)
 		}
 	}
 	text := s.Text(true, false)

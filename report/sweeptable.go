@@ -18,16 +18,14 @@ func (s *Sweep) CSV(w io.Writer) error {
 		"meanWaitHours", "p95WaitHours", "meanTurnaroundHours", "suspensionsPerJob", "lostHours", "delayViolations",
 		"tolerated", "unplacedJobs", "baseline", "quoted", "emptyNodes", "boots", "failedBoots", "bootEnergyKWh")
 	none := &Interval{}
-	for i := range s.Strategies {
-		r := &s.Strategies[i]
+	for _, r := range s.Strategies {
 		eta := cmp.Or(r.Eta, none)
 		t.Add(r.Strategy, r.Forecast, r.RestartCost.Seconds(), r.Family, nil, r.Trials, r.Grams, r.BaselineGrams,
 			r.Saving.Value, r.Saving.Low, r.Saving.High, nil, r.Eta.value(), eta.Low, eta.High, r.EtaGrams.value(),
 			r.EtaMean.value(), r.EtaInterruptible.value(), r.EtaOther, r.EnergyKWh, r.Cost, r.Priced, r.AdjustedCost,
 			r.MeanWaitHours, r.P95WaitHours, r.TurnaroundHours, r.Suspensions, r.LostHours, r.Violations, r.Tolerated,
 			r.Unplaced, s.Baseline, s.Quoted, s.empty(r), r.Boots, r.FailedBoots, r.BootEnergyKWh)
-		for k := range r.ByZone {
-			z := &r.ByZone[k]
+		for _, z := range r.ByZone {
 			eta := cmp.Or(z.Eta, none)
 			t.Add(r.Strategy, r.Forecast, r.RestartCost.Seconds(), r.Family, z.Zone, nil, z.Grams, z.BaselineGrams,
 				z.Saving.Value, z.Saving.Low, z.Saving.High, z.OptimumSaving, z.Eta.value(), eta.Low, eta.High, nil,
@@ -92,8 +90,7 @@ func (s *Sweep) overall() *Table {
 		}
 		return nil
 	}
-	for i := range s.Strategies {
-		r := &s.Strategies[i]
+	for _, r := range s.Strategies {
 		var adjusted any
 		if r.AdjustedCost != nil {
 			adjusted = Significant(r.mean(*r.AdjustedCost))
@@ -126,8 +123,7 @@ func (s *Sweep) allNotes() []string {
 func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
 	t := Heads(1, append([]string{"strategy"}, s.Zones...)...)
 	t.Title = title
-	for i := range s.Strategies {
-		r := &s.Strategies[i]
+	for _, r := range s.Strategies {
 		if r.Strategy == s.Baseline {
 			continue
 		}
@@ -141,7 +137,7 @@ func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
 }
 
 // empty says what machines do that no job runs on.
-func (s *Sweep) empty(r *SweepRow) string {
+func (s *Sweep) empty(r SweepRow) string {
 	if s.sleeps() && !r.StayOn {
 		return sim.EmptyNodesSleep
 	}
@@ -167,7 +163,7 @@ func shownShare(v *float64) string {
 	return fixed(*v, 3)
 }
 
-func worst(r *SweepRow) string {
+func worst(r SweepRow) string {
 	if r.WorstEta == nil {
 		return "–"
 	}

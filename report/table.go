@@ -165,8 +165,7 @@ type shown struct {
 // shown leaves out columns that say nothing in any row.
 func (t *Table) shown(wide bool) *shown {
 	s := &shown{Title: t.Title, Rows: make([][]string, len(t.Rows))}
-	for i := range t.Columns {
-		c := &t.Columns[i]
+	for i, c := range t.Columns {
 		if c.Name == "" || c.Wide && !wide || t.silent(i) {
 			continue
 		}

@@ -89,8 +89,7 @@ func (z *zone) load(index int, seed uint64) (*sim.Scenario, error) {
 // until is the end of the forecasts that a trial of a scenario may ask for.
 func (z *zone) until(scenario *sim.Scenario) time.Time {
 	last := scenario.Start.Add(time.Hour)
-	for i := range scenario.Jobs {
-		j := &scenario.Jobs[i]
+	for _, j := range scenario.Jobs {
 		last = grid.Later(last, j.Submitted.Add(j.AllowedDelay+2*j.Duration)) // restarts and slow nodes take time, too
 	}
 	last = grid.Earlier(last, z.series.End())
