@@ -111,11 +111,7 @@ func newRoot(t terminal) *cobra.Command {
 
 // meantCommand asks for the command that was meant, where one is near.
 func meantCommand(parent *cobra.Command, typed string) string {
-	var names []string
-	for _, c := range parent.Commands() {
-		names = append(names, c.Name())
-	}
-	return sched.DidYouMean(typed, names)
+	return sched.DidYouMean(typed, report.Each(parent.Commands(), (*cobra.Command).Name))
 }
 
 // meantFlag asks for the flag that was meant, where an error is of one that there is not and one is near.

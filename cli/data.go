@@ -46,29 +46,23 @@ func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.Da
 	if len(names) == 0 {
 		return all, nil
 	}
-	known := setNames(all)
-	for i := range all {
-		known = append(known, all[i].Name)
-	}
+	known := append(setNames(all), report.Each(all, func(f scenarios.DataFile) string { return f.Name })...)
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("no data set or file %q%s: want one or more of %s", name,
 				sched.DidYouMean(name, known), strings.Join(setNames(all), ", "))
 		}
 	}
-	for i := range all {
-		if slices.Contains(names, all[i].Set()) || slices.Contains(names, all[i].Name) {
-			chosen = append(chosen, all[i])
+	for _, f := range all {
+		if slices.Contains(names, f.Set()) || slices.Contains(names, f.Name) {
+			chosen = append(chosen, f)
 		}
 	}
 	return chosen, nil
 }
 
-func setNames(files []scenarios.DataFile) (sets []string) {
-	for i := range files {
-		sets = append(sets, files[i].Set())
-	}
-	return slices.Compact(sets)
+func setNames(files []scenarios.DataFile) []string {
+	return slices.Compact(report.Each(files, func(f scenarios.DataFile) string { return f.Set() }))
 }
 
 // dataList is what people are shown of the manifest.

@@ -246,10 +246,7 @@ func (p *pass) unfinished(err error, released int) error {
 }
 
 func (p *pass) error(released int) error {
-	var jobs []string
-	for _, f := range p.failed {
-		jobs = append(jobs, f.job)
-	}
+	jobs := report.Each(p.failed, func(f failure) string { return f.job })
 	const most = 10
 	if n := len(jobs) - most; n > 0 {
 		jobs = append(jobs[:most], fmt.Sprintf("and %d more", n))

@@ -191,10 +191,7 @@ func (d *dependencies) hasTemplate(pod *v1.Pod) bool {
 
 // String says which objects these are, and what happens to them.
 func (d *dependents) String() string {
-	var names []string
-	for _, o := range d.objects {
-		names = append(names, o.GetNamespace()+"/"+o.GetName())
-	}
+	names := report.Each(d.objects, func(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() })
 	one := len(names) == 1
 	text := "name the scheduler %s, and their pods stay"
 	switch {

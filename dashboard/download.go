@@ -43,10 +43,7 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	shown := cmp.Or(b.Table, &table{Header: columns(1, "nothing is known")})
-	var names []string
-	for _, c := range shown.Header {
-		names = append(names, c.Name)
-	}
+	names := report.Each(shown.Header, func(c column) string { return c.Name })
 	t := report.Sheet(names...)
 	for _, row := range shown.Rows {
 		cells := make([]any, len(names))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"html/template"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -224,10 +225,7 @@ func drawPower(m *Model) template.HTML {
 	}
 	d := newDrawing(m)
 	w, line := p.thinned(m.From, m.To)
-	var values []float64
-	for i := range w {
-		values = append(values, w[i].Total())
-	}
+	values := report.Each(w, func(w Watts) float64 { return w.Total() })
 	var base *Line
 	if p.Baseline != nil {
 		base = p.Baseline.thinned(m.From, m.To)
@@ -279,10 +277,9 @@ func teams(jobs []*Job) (names []string, class map[string]string) {
 	for _, j := range jobs {
 		count[j.team()]++
 	}
-	for name := range count {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(count[b]-count[a], strings.Compare(a, b)) })
+	names = slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(count[b]-count[a], strings.Compare(a, b))
+	})
 	for i, name := range names {
 		class[name] = fmt.Sprintf("t%d", min(i, mostLines))
 	}

@@ -71,11 +71,7 @@ func (v *JobView) curve() (axis, plot template.HTML) {
 	first, last := v.Curve.Points[0].At, v.Curve.Until
 	m := &Model{Now: v.Now, From: first, To: last}
 	d := newDrawing(m)
-	var values []float64
-	for _, p := range v.Curve.Points {
-		values = append(values, p.Value)
-	}
-	d.scale(m, "", nil, values...)
+	d.scale(m, "", nil, report.Each(v.Curve.Points, func(p Point) float64 { return p.Value })...)
 	d.stretched(func() { d.path("line c0", d.steps(v.Curve)) })
 	for i, mark := range []struct {
 		at   *time.Time

@@ -288,7 +288,7 @@ func barCharts(charts []chart, names []string, colours []color.Color) figure {
 	f, slot := figureOfBars(len(charts), names)
 	for _, c := range charts {
 		p := newPlot("", c.label, draw.LineStyle{})
-		figures := each(c.values, Significant)
+		figures := Each(c.values, Significant)
 		upright := slices.ContainsFunc(figures, func(s string) bool { return lettering.Width(s) > slot-2 })
 		for i, v := range c.values {
 			p.Add(&plotter.BarChart{

@@ -369,7 +369,7 @@ func (s *Comparison) sum(seed uint64) {
 
 func (t *Saved) total(seed uint64) {
 	t.Jobs = len(t.jobs)
-	t.Energy = total(each(t.jobs, func(j *JobSavings) Difference { return j.Energy }), seed)
+	t.Energy = total(Each(t.jobs, func(j *JobSavings) Difference { return j.Energy }), seed)
 	totals := func(of func(*JobSavings) (string, *Difference)) map[string]Totals {
 		known := map[string][]Difference{}
 		for _, j := range t.jobs {
@@ -393,10 +393,7 @@ func (s *Comparison) spread() {
 	if len(s.PerJob) < LeastJobs {
 		return
 	}
-	ratios := make([]float64, 0, len(s.PerJob))
-	for i := range s.PerJob {
-		ratios = append(ratios, s.PerJob[i].Ratio)
-	}
+	ratios := Each(s.PerJob, func(j JobSavings) float64 { return j.Ratio })
 	slices.Sort(ratios)
 	low, median, high := between(ratios, lowTail), between(ratios, 0.5), between(ratios, highTail)
 	s.Ratio = map[string]float64{"p2.5": low, "p50": median, "p97.5": high}

@@ -75,15 +75,15 @@ func (s *Sweep) label(r SweepRow) string {
 func (s *Sweep) barsFigure() figure {
 	grams := func(r SweepRow) float64 { return r.mean(r.Grams / 1000) }
 	charts := []chart{
-		{"Emissions, estimated (kgCO2e)", each(s.Strategies, grams)},
-		{"Mean turnaround (h)", each(s.Strategies, func(r SweepRow) float64 { return r.TurnaroundHours })},
+		{"Emissions, estimated (kgCO2e)", Each(s.Strategies, grams)},
+		{"Mean turnaround (h)", Each(s.Strategies, func(r SweepRow) float64 { return r.TurnaroundHours })},
 	}
 	if s.CarbonPrice > 0 {
 		label := fmt.Sprintf(adjustedLabel, s.CarbonPrice)
 		adjusted := func(r SweepRow) float64 { return r.mean(*r.AdjustedCost) }
-		charts = append(charts, chart{label, each(s.Strategies, adjusted)})
+		charts = append(charts, chart{label, Each(s.Strategies, adjusted)})
 	}
-	return barCharts(charts, each(s.Strategies, s.label), s.colours())
+	return barCharts(charts, Each(s.Strategies, s.label), s.colours())
 }
 
 var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, diamond{}}
@@ -107,7 +107,7 @@ func (s *Sweep) colours() []color.Color {
 		variants[s.Strategies[i].Strategy]++
 	}
 	numbers, seen := map[string]int{}, map[string]int{}
-	return each(s.Strategies, func(r SweepRow) color.Color {
+	return Each(s.Strategies, func(r SweepRow) color.Color {
 		name := r.Strategy
 		if _, ok := numbers[name]; !ok {
 			numbers[name] = len(numbers)
@@ -200,7 +200,7 @@ func (s *Sweep) nodesFigure() figure {
 			types[name] = true
 		}
 	}
-	labels := each(s.Strategies, s.label)
+	labels := Each(s.Strategies, s.label)
 	f, slot := figureOfBars(1, labels)
 	p := newPlot("", "Energy, estimated (kWh)", draw.LineStyle{})
 	var keys []key
