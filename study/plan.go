@@ -126,10 +126,7 @@ func (f *File) Plan() (*Study, error) {
 func (c *Study) note() {
 	f := c.file
 	if !f.Interruptible && !c.zones[0].elastic {
-		full := make([]string, len(f.Strategies))
-		for i, name := range f.Strategies {
-			full[i] = c.fullNames[name]
-		}
+		full := report.Each(f.Strategies, func(name string) string { return c.fullNames[name] })
 		c.notes = append(c.notes, report.StartsOnly(full, "interruptible: true")...)
 	}
 	if f.lag > 0 {
