@@ -32,7 +32,7 @@ func (b *backtest) Text(bool, bool) string {
 			row = append(row, fmt.Sprintf("%.2f", v))
 		}
 		var regret, kept, inside []string
-		for _, c := range a.Cheapest {
+		for _, c := range a.Choices {
 			regret, kept = append(regret, fmt.Sprintf("%.2f", c.Regret)), append(kept, fmt.Sprintf("%.0f", c.Kept))
 		}
 		for _, c := range a.Coverage {
@@ -64,7 +64,7 @@ func (b *backtest) CSV(w io.Writer) error {
 		for d, v := range a.ByDay {
 			put("mape_percent", fmt.Sprintf("day %d", d+1), v)
 		}
-		for _, c := range a.Cheapest {
+		for _, c := range a.Choices {
 			put("regret_percent", count(c.Hours, "hour"), c.Regret)
 			put("saving_kept_percent", count(c.Hours, "hour"), c.Kept)
 		}
