@@ -105,8 +105,7 @@ func nodesFigure(results []*sim.Result) (figure, error) {
 
 // runColumns is in how many columns panels of runs stand: runs of machines that sleep beside those that stay on.
 func runColumns(results []*sim.Result) int {
-	if slices.ContainsFunc(results, func(r *sim.Result) bool { return emptyNodes(r) != emptyNodes(results[0]) }) ||
-		len(results) > 3 {
+	if sleepAndStay(results) || len(results) > 3 {
 		return 2
 	}
 	return 1

@@ -268,28 +268,28 @@ func strategyKeys(results []*sim.Result) []key {
 
 // runNames says of which strategy each run is, and what machines do where that differs between runs.
 func runNames(results []*sim.Result) []string {
-	names := Each(results, func(r *sim.Result) string { return r.Strategy })
-	for _, r := range results {
-		if emptyNodes(r) != emptyNodes(results[0]) {
-			return Each(results, func(r *sim.Result) string { return r.Strategy + ", " + machinesDo[emptyNodes(r)] })
-		}
+	if sleepAndStay(results) {
+		return Each(results, func(r *sim.Result) string { return r.Strategy + ", " + machinesDo[emptyNodes(r)] })
 	}
-	return names
+	return Each(results, func(r *sim.Result) string { return r.Strategy })
+}
+
+// sleepAndStay reports whether empty machines sleep in some runs and stay on in others.
+func sleepAndStay(results []*sim.Result) bool {
+	return slices.ContainsFunc(results, func(r *sim.Result) bool { return emptyNodes(r) != emptyNodes(results[0]) })
 }
 
 // runStyle is the line of a run. A strategy has one colour; where machines stay on in some runs and sleep in others,
 // those that stay on are dashed.
 func runStyle(results []*sim.Result, i int) draw.LineStyle {
 	var strategies []string
-	both := false
 	for _, r := range results {
 		if !slices.Contains(strategies, r.Strategy) {
 			strategies = append(strategies, r.Strategy)
 		}
-		both = both || emptyNodes(r) != emptyNodes(results[0])
 	}
 	style := strategyStyle(slices.Index(strategies, results[i].Strategy), len(strategies))
-	if both && !results[i].Scenario.Sleeps() {
+	if sleepAndStay(results) && !results[i].Scenario.Sleeps() {
 		style.Dashes = dashes[2]
 	}
 	return style
