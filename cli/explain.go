@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -266,10 +267,7 @@ func aliasesIn(annotations map[string]string) (keys []string) {
 
 // submitted is when the object was created; of one that is to come, now.
 func (e *explainer) submitted(s *subject) time.Time {
-	if s.work.Submitted.IsZero() {
-		return e.now
-	}
-	return s.work.Submitted
+	return cmp.Or(s.work.Submitted, e.now)
 }
 
 func (e *explainer) say(state, format string, args ...any) {

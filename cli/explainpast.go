@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,12 +37,7 @@ func (e *explainer) events(ctx context.Context, s *subject) {
 }
 
 func timeOf(event *v1.Event) time.Time {
-	for _, t := range []time.Time{event.EventTime.Time, event.LastTimestamp.Time} {
-		if !t.IsZero() {
-			return t
-		}
-	}
-	return event.CreationTimestamp.Time
+	return cmp.Or(event.EventTime.Time, event.LastTimestamp.Time, event.CreationTimestamp.Time)
 }
 
 // past says why a Job that runs or has run was held, or why it was not: what was written or told then, else what is
