@@ -381,13 +381,7 @@ func (d *drawing) name(j *Job, start, end, foot float64) {
 }
 
 // shortened is a name that fits beside a bar.
-func shortened(name string) string {
-	const most = 28
-	if all := []rune(name); len(all) > most {
-		return string(all[:most-1]) + "…"
-	}
-	return name
-}
+func shortened(name string) string { return report.Shortened(name, 28) }
 
 // slots are in how many intervals the density is counted.
 const slots = 96

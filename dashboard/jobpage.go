@@ -14,7 +14,7 @@ import (
 // job fills the page of one Job.
 func (p *page) job(v *JobView) {
 	p.JobView = v
-	p.Heading = strings.TrimPrefix(v.Namespace+"/"+v.Name, "/")
+	p.Heading = pathOf(v.Namespace, v.Name)
 	p.Said, p.Commands = said(v.delaySentence()), said(v.Command)
 	if d := v.Decision; d != nil {
 		p.Said = append(p.Said, "Decided now: "+d.Text+".")

@@ -381,7 +381,7 @@ func (m *Model) cards() (all []card) {
 	for i := range m.Namespaces[:min(len(m.Namespaces), MostNamespaces)] {
 		u := &m.Namespaces[i]
 		r := cardRow{
-			Name: inCluster(u.Cluster, u.Name), Value: report.Significant(u.KWh) + " kWh",
+			Name: pathOf(u.Cluster, u.Name), Value: report.Significant(u.KWh) + " kWh",
 			Link:  originLink(u.Cluster, u.Name, ""),
 			Share: pc(100 * u.KWh / max(m.Namespaces[0].KWh, 1e-12)),
 		}

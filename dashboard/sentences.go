@@ -213,9 +213,7 @@ func (m *Model) next() *Job {
 }
 
 // path names a job with its namespace, where it has one.
-func (j *Job) path() string {
-	return strings.TrimPrefix(j.Namespace+"/"+j.Name, "/")
-}
+func (j *Job) path() string { return pathOf(j.Namespace, j.Name) }
 
 // sentence is what explain says of a job, in one sentence.
 func (j *Job) sentence(m *Model) string {

@@ -73,10 +73,7 @@ func (m *Model) decisionLink(d *ledger.Record) string {
 }
 
 func expected(v float64) string {
-	if v == 0 {
-		return "–"
-	}
-	return report.Significant(v)
+	return shown(v, v != 0)
 }
 
 // filtered are the decisions that a filter asks for.
@@ -107,16 +104,13 @@ func (p *page) savings() {
 	}
 	t := listed("Where it came from", []column{{"part", false}, {s.Unit, true}, {"because", false}}, s.Steps,
 		func(step *Step) []string { return []string{step.Name, report.Significant(step.Value), step.Why} })
-	all := &table{
-		Caption: "Used, and what " + s.Against + " would have used",
-		Header:  columns(1, "quantity", "used", "baseline", "saved", "95 % from", "to"),
-	}
-	for _, d := range s.differences() {
-		all.Rows = append(all.Rows, row{Cells: []string{
+	all := listed("Used, and what "+s.Against+" would have used", columns(1, "quantity", "used", "baseline", "saved",
+		"95 % from", "to"), s.differences(), func(d *named) []string {
+		return []string{
 			strings.TrimSuffix(d.name+", "+d.unit, ", "), report.Significant(d.Used), report.Significant(d.Baseline),
 			report.Significant(d.Saved), optional(d.Low), optional(d.High),
-		}})
-	}
+		}
+	})
 	all.compact()
 	if !s.Shadow { // what would have been used is not known
 		p.show(all)
@@ -126,10 +120,7 @@ func (p *page) savings() {
 }
 
 func optional(v *float64) string {
-	if v == nil {
-		return "–"
-	}
-	return report.Significant(*v)
+	return shown(*cmp.Or(v, new(0.0)), v != nil)
 }
 
 // drawSteps draws a waterfall.

@@ -110,21 +110,12 @@ func (s *Statement) bars(t *shown) *bars {
 	for i := range s.Rows[:n] {
 		row := &s.Rows[i]
 		b.All = append(b.All, bar{
-			Name: shortened(strings.Join(t.Rows[i][:t.Words], " · ")),
+			Name: Shortened(strings.Join(t.Rows[i][:t.Words], " · "), 40),
 			Text: Significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
 			Width: math.Max(0, row.EnergyKWh/most*barRoom),
 		})
 	}
 	return b
-}
-
-// shortened is a name that fits beside its bar. The table has all of it.
-func shortened(name string) string {
-	const most = 40
-	if all := []rune(name); len(all) > most {
-		return string(all[:most-1]) + "…"
-	}
-	return name
 }
 
 // jobs are a table of what each job saved.
