@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -114,7 +113,8 @@ func newDataList(t terminal, all []scenarios.DataFile) *cobra.Command {
 	return cmd
 }
 
-func (l *dataList) table() *report.Table {
+// Sheet has a row for each file.
+func (l *dataList) Sheet() *report.Table {
 	t := &report.Table{Columns: []report.Column{
 		{Name: "file", Field: "file", Words: true},
 		{Name: "size", Field: "bytes"},
@@ -137,7 +137,7 @@ func (l *dataList) table() *report.Table {
 
 // Text shows the files, and each licence once.
 func (l *dataList) Text(wide, colours bool) string {
-	lines := []string{l.table().Framed(wide, colours)}
+	lines := []string{l.Sheet().Framed(wide, colours)}
 	for i, licence := range l.licences() {
 		lines = append(lines, fmt.Sprintf("licence %d: %s", 1+i, licence))
 	}
@@ -147,9 +147,6 @@ func (l *dataList) Text(wide, colours bool) string {
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
-
-// CSV writes a row for each file.
-func (l *dataList) CSV(w io.Writer) error { return l.table().CSV(w) }
 
 // licences names each licence once. The table has their numbers, for they are long.
 func (l *dataList) licences() (texts []string) {

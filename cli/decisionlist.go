@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -120,8 +119,8 @@ func reasonOf(r *ledger.Record, wide bool) string {
 	return words + "; " + r.Message
 }
 
-// CSV writes everything but snapshots, under the names that the fields have in JSON: replay reads those.
-func (l *decisionList) CSV(w io.Writer) error {
+// Sheet has everything but snapshots, under the names that the fields have in JSON: replay reads those.
+func (l *decisionList) Sheet() *report.Table {
 	t := report.Sheet("id", "at", "action", "namespace", "ownerKind", "owner", "uid", "strategy", "node", "start",
 		"end", "energyJoules", "carbonGrams", "cost", "carbonIntensity", "saving", "savedGrams", "reason", "message",
 		"digest", "quality")
@@ -130,5 +129,5 @@ func (l *decisionList) CSV(w io.Writer) error {
 			float64(r.Energy), float64(r.Carbon), r.Cost, r.Intensity, r.Saving, float64(r.Saved), r.Reason, r.Message,
 			r.Digest, r.Quality)
 	}
-	return t.CSV(w)
+	return t
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -318,8 +317,8 @@ func (o *outlook) tell() {
 	}
 }
 
-// CSV writes a row for each step.
-func (o *outlook) CSV(w io.Writer) error {
+// Sheet has a row for each step.
+func (o *outlook) Sheet() *report.Table {
 	name := map[string]string{quantityCarbon: "gco2e_per_kwh", quantityPrice: "price_per_kwh"}[o.Quantity]
 	t := report.Sheet("start", name, "low", "high")
 	for i := range t.Columns {
@@ -331,5 +330,5 @@ func (o *outlook) CSV(w io.Writer) error {
 	for _, v := range o.Values {
 		t.Add(v.Start, v.Value, v.Low, v.High)
 	}
-	return t.CSV(w)
+	return t
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -54,8 +53,8 @@ func (b *backtest) Text(bool, bool) string {
 		b.First.Format("2006-01-02 15:04"), t.Open())
 }
 
-// CSV writes a row for each measure of each model.
-func (b *backtest) CSV(w io.Writer) error {
+// Sheet has a row for each measure of each model.
+func (b *backtest) Sheet() *report.Table {
 	t := report.Sheet("zone", "model", "measure", "of", "value")
 	t.Columns[4].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
 	for _, a := range b.Models {
@@ -75,5 +74,5 @@ func (b *backtest) CSV(w io.Writer) error {
 		}
 		put("learning_seconds", "all", a.Learning)
 	}
-	return t.CSV(w)
+	return t
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -216,11 +215,11 @@ func (l *heldList) distance(t *time.Time) any {
 	return report.Away(*t, l.now)
 }
 
-// CSV writes everything.
-func (l *heldList) CSV(w io.Writer) error {
+// Sheet has everything.
+func (l *heldList) Sheet() *report.Table {
 	t := report.Sheet("namespace", "kind", "name", "since", "planned_start", "latest_start", "saving", "saved_g", "why")
 	for _, h := range l.Items {
 		t.Add(h.Namespace, h.Kind, h.Name, h.Since, h.PlannedStart, h.LatestStart, h.Saving, h.SavedGrams, h.Why)
 	}
-	return t.CSV(w)
+	return t
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strconv"
@@ -233,13 +232,13 @@ func (l *powerList) Text(bool, bool) string {
 	return t.Plain()
 }
 
-// CSV writes everything that is known.
-func (l *powerList) CSV(w io.Writer) error {
+// Sheet has everything that is known.
+func (l *powerList) Sheet() *report.Table {
 	t := report.Sheet("namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of",
 		"age_s", "stale", "implausible", "power_state", "host", "celsius", "too_hot")
 	for _, d := range l.Items {
 		t.Add(d.Namespace, d.Name, d.Node, d.Owner, d.Watts, d.IdleWatts, d.Source, d.Quality, d.AsOf, d.AgeSeconds,
 			d.Stale, d.Implausible, d.PowerState, d.Host, d.Celsius, d.TooHot)
 	}
-	return t.CSV(w)
+	return t
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -205,8 +204,8 @@ func estimated(s *sched.Snapshot, node, other string, start time.Time) (e sched.
 	return site.Account(j.Nominal(), 0, w), true
 }
 
-// CSV writes a row for every decision that differs.
-func (r *Replay) CSV(w io.Writer) error {
+// Sheet has a row for every decision that differs.
+func (r *Replay) Sheet() *Table {
 	t := Sheet("strategy", "id", "at", "namespace", "owner", "by", "recordedNode", "recordedUntil", "recordedReason",
 		"recordedKWh", "recordedGrams", "recordedCost", "insteadNode", "insteadUntil", "insteadReason", "insteadKWh",
 		"insteadGrams", "insteadCost")
@@ -222,7 +221,7 @@ func (r *Replay) CSV(w io.Writer) error {
 			t.Add(slices.Concat(row, cells(&d.Recorded), cells(&d.Instead))...)
 		}
 	}
-	return t.CSV(w)
+	return t
 }
 
 // Text shows what each strategy comes to, and the first decisions that differ.

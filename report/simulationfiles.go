@@ -32,7 +32,7 @@ func WriteDir(dir string, r *Report, results []*sim.Result) (paths []string, err
 	}
 	return writeAll(dir, files, map[string]func(io.Writer) error{
 		"summary.json":  func(w io.Writer) error { return WriteJSON(w, r) },
-		"summary.csv":   r.CSV,
+		"summary.csv":   r.Sheet().CSV,
 		"decisions.csv": decisions(results).CSV,
 		"timeline.csv":  timeline(results).CSV,
 		"nodes.csv":     cellTable(results).CSV,

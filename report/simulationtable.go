@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,8 +52,8 @@ func (r *Report) Text(wide, colours bool) string {
 // machinesDo says what empty machines do.
 var machinesDo = map[string]string{sim.EmptyNodesSleep: "sleep", sim.EmptyNodesIdle: "stay on"}
 
-// CSV writes a row for each run.
-func (r *Report) CSV(w io.Writer) error {
+// Sheet has a row for each run.
+func (r *Report) Sheet() *Table {
 	t := Sheet("strategy", "jobs", "energyKWh", "emissionsKg", "cost", "priced", "meanWaitSeconds", "p95WaitSeconds",
 		"meanCompletionSeconds", "makespanSeconds", "utilisation", "delayViolations", "lateStarts", "missedDeadlines",
 		"heldJobs", "meanHoldSeconds", "unplacedJobs", "decisions", "decisionsPerSecond", "energySavings",
@@ -71,7 +70,7 @@ func (r *Report) CSV(w io.Writer) error {
 			slept.BootHours, slept.BootEnergyKWh, slept.AsleepHours, slept.MostCycles, run.AdjustedCost,
 			run.MeanBoundedSlowdown)
 	}
-	return t.CSV(w)
+	return t
 }
 
 func title(r *Report) string {

@@ -26,7 +26,7 @@ const (
 
 // HTML writes a page.
 func (s *Statement) HTML(w io.Writer) error {
-	t := s.table().shown(true)
+	t := s.Sheet().shown(true)
 	t.Title = "Energy, emissions and cost"
 	if len(s.GroupBy) == 0 {
 		t.Total = nil

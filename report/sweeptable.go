@@ -3,15 +3,14 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// CSV writes a row for every strategy over all zones, and one for each zone.
-func (s *Sweep) CSV(w io.Writer) error {
+// Sheet has a row for every strategy over all zones, and one for each zone.
+func (s *Sweep) Sheet() *Table {
 	t := Sheet("strategy", "forecast", "restartCostSeconds", "family", "zone", "trials", "gramsCO2e",
 		"baselineGramsCO2e", "saving", "savingLow", "savingHigh", "optimumSaving", "eta", "etaLow", "etaHigh",
 		"etaGrams", "etaMean", "etaInterruptible", "etaOther", "energyKWh", "cost", "priced", "adjustedCost",
@@ -33,7 +32,7 @@ func (s *Sweep) CSV(w io.Writer) error {
 				s.Quoted, s.empty(r), nil, nil, nil)
 		}
 	}
-	return t.CSV(w)
+	return t
 }
 
 // tables returns what people are shown.

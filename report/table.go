@@ -18,7 +18,8 @@ import (
 )
 
 // A Document is what a command prints. Its fields are what JSON and YAML show of it. Documents that can be written as
-// CSV also have a method CSV, and those that are pages a method HTML, each with the writer as its argument.
+// CSV also have a method Sheet, which returns the table, and those that are pages a method HTML with the writer as its
+// argument.
 type Document interface {
 	// Text is the document for people. Wide tables have all columns; colours are for terminals.
 	Text(wide, colours bool) string
@@ -49,8 +50,8 @@ func Write(w io.Writer, d Document, format string, colours bool) error {
 		_, err = w.Write(data)
 		return err
 	case "csv":
-		if sheet, ok := d.(interface{ CSV(w io.Writer) error }); ok {
-			return sheet.CSV(w)
+		if d, ok := d.(interface{ Sheet() *Table }); ok {
+			return d.Sheet().CSV(w)
 		}
 	case "svg":
 		if picture, ok := d.(interface{ SVG() ([]byte, error) }); ok {
