@@ -32,16 +32,13 @@ func (r *Report) Text(wide, colours bool) string {
 			}
 			return fixed(100*v, 1)
 		}
-		var cost, saved, adjusted any // columns that say nothing in any row are left out
-		if run.Priced {
-			cost, saved = Significant(run.Cost), share(run.Savings.Cost)
-		}
+		var adjusted any
 		if run.AdjustedCost != nil {
 			adjusted = Significant(*run.AdjustedCost)
 		}
 		t.Add(run.Strategy, machinesDo[run.EmptyNodes], Significant(run.EnergyKWh), share(run.Savings.Energy),
-			Significant(run.EmissionsKg),
-			share(run.Savings.Emissions), cost, saved, adjusted, Span(run.MeanWaitSeconds), Span(run.P95WaitSeconds),
+			Significant(run.EmissionsKg), share(run.Savings.Emissions), only(run.Priced, Significant(run.Cost)),
+			only(run.Priced, share(run.Savings.Cost)), adjusted, Span(run.MeanWaitSeconds), Span(run.P95WaitSeconds),
 			Span(run.MeanCompletionSeconds), Span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation),
 			strconv.Itoa(run.HeldJobs), strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines,
 			run.Suspensions, run.Tolerated, run.UnplacedJobs, slept.Boots, slept.FailedBoots, run.DecisionsPerSecond)

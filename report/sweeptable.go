@@ -58,16 +58,10 @@ func (s *Sweep) published() *Table {
 	t := Heads(5, "strategy", "forecast", "restart cost", "figure", "source", "published", "here")
 	t.Title = "published figures"
 	restarts := slices.ContainsFunc(s.Published, func(p Published) bool { return p.Restart != "" })
-	if !restarts {
-		t.Columns = slices.Delete(t.Columns, 2, 3)
-	}
 	for _, p := range s.Published {
-		row := []any{p.Strategy, p.Forecast}
-		if restarts {
-			cost, _ := p.check() // a wrong one was refused
-			row = append(row, cost)
-		}
-		t.Add(append(row, p.Figure, p.Source, Significant(p.Value), Significant(p.Measured))...)
+		cost, _ := p.check() // a wrong one was refused
+		t.Add(p.Strategy, p.Forecast, only(restarts, cost.String()), p.Figure, p.Source, Significant(p.Value),
+			Significant(p.Measured))
 	}
 	return t
 }
@@ -83,12 +77,6 @@ func (s *Sweep) overall() *Table {
 	rated := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil })
 	restarts := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.RestartCost > 0 })
 	priced := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Priced })
-	only := func(when bool, text string) any { // else the column says nothing, and is left out
-		if when {
-			return text
-		}
-		return nil
-	}
 	for _, r := range s.Strategies {
 		var adjusted any
 		if r.AdjustedCost != nil {

@@ -196,6 +196,14 @@ func (t *Table) silent(i int) bool {
 	return !slices.ContainsFunc(t.Rows, says) && (t.Total == nil || !says(t.Total))
 }
 
+// only is a cell of a column that says nothing, and is left out, unless it is so in some row.
+func only(so bool, text string) any {
+	if so {
+		return text
+	}
+	return nil
+}
+
 func (c *Column) text(v any) string {
 	if cell, ok := v.(Cell); ok {
 		return visible(cell.Text)
