@@ -355,11 +355,11 @@ func (c *Study) listStrategies(cell *trialCell, d dependence, drawn bool) error 
 		family, forecasts, costs := c.variants(cell, s)
 		for i, model := range forecasts {
 			for k, cost := range costs {
-				t := &Planned{cell: cell, day: drawn && i == 0 && k == 0, Trial: report.Trial{
+				t := &Planned{cell: cell, day: drawn && i == 0 && k == 0}
+				t.Trial.TrialName = report.TrialName{
 					Zone: cell.zone.Name, Start: d.Start.UTC(), StartIndex: cell.index, Seed: cell.seed, Strategy: name,
-					Forecast:    model,
-					RestartCost: cost, Family: family, StayOn: d.StayOn,
-				}}
+					Forecast: model, RestartCost: cost, Family: family, StayOn: d.StayOn,
+				}
 				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since, d.Lag = c.fullNames[name], model, cost, t.day,
 					time.Time{}, 0
 				if _, made := cell.zone.forecasts[model]; made {
