@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"html/template"
+	"io"
 	"maps"
 	"math"
 	"slices"
@@ -76,13 +77,12 @@ func (d *drawing) scale(m *Model, unit string, show func(float64) string, values
 			label = show(t.Value)
 		}
 		if highest := i+1 == len(ticks) || ticks[i+1].Value > d.top; t.Value != 0 && (highest || !d.small) {
-			fmt.Fprintf(&d.labels, `<text class="tick" x="4" y="%s" dy="%d">%s</text>`, pc(y),
-				map[bool]int{true: 12, false: -3}[y < 10], html.EscapeString(label))
+			svgText(&d.labels, label, `class="tick" x="4" y="%s" dy="%d"`, pc(y),
+				map[bool]int{true: 12, false: -3}[y < 10])
 		}
 	}
 	if unit != "" {
-		fmt.Fprintf(&d.labels, `<text class="tick" x="100%%" dx="-3" y="11" text-anchor="end">%s</text>`,
-			html.EscapeString(unit))
+		svgText(&d.labels, unit, `class="tick" x="100%%" dx="-3" y="11" text-anchor="end"`)
 	}
 }
 
@@ -106,6 +106,11 @@ func (d *drawing) now(m *Model) {
 }
 
 // stretched begins and ends what is drawn by paths.
+// svgText writes words with attributes, which are a format and what it is of.
+func svgText(w io.Writer, words, attributes string, args ...any) {
+	fmt.Fprintf(w, "<text "+attributes+">%s</text>", append(args, html.EscapeString(words))...)
+}
+
 func (d *drawing) stretched(paths func()) {
 	fmt.Fprintf(d, `<svg viewBox="0 0 %g %g" preserveAspectRatio="none" width="100%%" height="100%%">`, plotWidth,
 		plotHeight)
@@ -376,8 +381,7 @@ func (d *drawing) name(j *Job, start, end, foot float64) {
 	if end > 75 {
 		x, anchor, dx = start, "end", "-5"
 	}
-	fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="-2" text-anchor="%s">%s</text>`, pc(x), dx, pc(foot),
-		anchor, html.EscapeString(shortened(j.Name)))
+	svgText(&d.labels, shortened(j.Name), `x="%s" dx="%s" y="%s" dy="-2" text-anchor="%s"`, pc(x), dx, pc(foot), anchor)
 }
 
 // shortened is a name that fits beside a bar.
@@ -426,15 +430,13 @@ func drawAxis(m *Model) template.HTML {
 		} else if x > 98 {
 			anchor = "end"
 		}
-		fmt.Fprintf(d, `<text class="tick" x="%s" y="12" text-anchor="%s">%s</text>`, pc(x), anchor,
-			html.EscapeString(clock))
+		svgText(d, clock, `class="tick" x="%s" y="12" text-anchor="%s"`, pc(x), anchor)
 		if date != "" {
-			fmt.Fprintf(d, `<text class="tick day" x="%s" y="26" text-anchor="%s">%s</text>`, pc(x), anchor,
-				html.EscapeString(date))
+			svgText(d, date, `class="tick day" x="%s" y="26" text-anchor="%s"`, pc(x), anchor)
 		}
 	}
 	if !m.Past && m.Now.After(m.From) && m.Now.Before(m.To) {
-		fmt.Fprintf(d, `<text class="nowtext" x="%s" y="26" text-anchor="middle">now</text>`, pc(d.x(m.Now)))
+		svgText(d, "now", `class="nowtext" x="%s" y="26" text-anchor="middle"`, pc(d.x(m.Now)))
 	}
 	return d.picture("axis", "Axis of time, in UTC")
 }

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"fmt"
 	"html/template"
 	"net/url"
 	"strconv"
@@ -85,8 +84,8 @@ func (v *JobView) curve() (axis, plot template.HTML) {
 			anchor = "end"
 		}
 		d.rule("now", x)
-		fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%d" text-anchor="%s">%s</text>`, pc(x),
-			map[string]string{"start": "4", "end": "-4"}[anchor], 12+14*i, anchor, mark.name)
+		svgText(&d.labels, mark.name, `x="%s" dx="%s" y="%d" text-anchor="%s"`, pc(x),
+			map[string]string{"start": "4", "end": "-4"}[anchor], 12+14*i, anchor)
 	}
 	return drawAxis(m), d.picture("curve", "Mean intensity over its run, by start")
 }

@@ -51,7 +51,7 @@ type Trial struct {
 	Day        *Day               `json:"day,omitempty"` // of the trials that are drawn
 }
 
-// TrialName is what names a trial: of what it is, and not what came of it.
+// TrialName is what names a trial: what it is a run of, and not what came of it.
 type TrialName struct {
 	Zone       string    `json:"zone"`
 	Start      time.Time `json:"start"`
