@@ -146,21 +146,11 @@ func (d *doctor) lookAtZone(z *v1alpha1.GridZone) {
 			ready.Message)
 		return
 	}
-	signals := []struct {
-		name   string
-		maxAge *metav1.Duration
-		status *v1alpha1.SignalStatus
-	}{{"carbon", nil, z.Status.Carbon}, {"price", nil, z.Status.Price}}
-	if c := z.Spec.Carbon; c != nil {
-		signals[0].maxAge = c.MaxAge
+	if s := z.Status.Carbon; s != nil {
+		d.lookAtSignal(z, "carbon", s, cmp.Or(z.Spec.Carbon, &v1alpha1.CarbonSpec{}).MaxAge)
 	}
-	if p := z.Spec.Price; p != nil {
-		signals[1].maxAge = p.MaxAge
-	}
-	for _, s := range signals {
-		if s.status != nil {
-			d.lookAtSignal(z, s.name, s.status, s.maxAge)
-		}
+	if s := z.Status.Price; s != nil {
+		d.lookAtSignal(z, "price", s, cmp.Or(z.Spec.Price, &v1alpha1.PriceSpec{}).MaxAge)
 	}
 	// After the source that is believed, the condition names what is wrong with the others.
 	if _, trouble, ok := strings.Cut(ready.Message, "; "); ok {
