@@ -106,7 +106,7 @@ func (d *drawing) now(m *Model) {
 }
 
 // stretched begins and ends what is drawn by paths.
-// svgText writes words with attributes, which are a format and what it is of.
+// svgText writes words into a drawing. Their attributes are a format, followed by its arguments.
 func svgText(w io.Writer, words, attributes string, args ...any) {
 	fmt.Fprintf(w, "<text "+attributes+">%s</text>", append(args, html.EscapeString(words))...)
 }

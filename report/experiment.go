@@ -210,11 +210,7 @@ func (e *Experiment) trialTable() *Table {
 	for _, trial := range e.trials {
 		cells := []any{trial.Arm, trial.Round, trial.Contestant, trial.Start, trial.Seconds, trial.Others}
 		for _, m := range ExperimentMetrics {
-			var cell any // empty where it is not known
-			if v, ok := trial.Values[m]; ok {
-				cell = v
-			}
-			cells = append(cells, cell)
+			cells = append(cells, entry(trial.Values, m))
 		}
 		t.Add(cells...)
 	}

@@ -196,9 +196,9 @@ func (t *Table) silent(i int) bool {
 	return !slices.ContainsFunc(t.Rows, says) && (t.Total == nil || !says(t.Total))
 }
 
-// only is a cell of a column that says nothing, and is left out, unless it is so in some row.
-func only(so bool, text string) any {
-	if so {
+// only is a text where there is something to say, else an empty cell. A column of empty cells alone is left out.
+func only(when bool, text string) any {
+	if when {
 		return text
 	}
 	return nil
@@ -269,12 +269,7 @@ func (s *shown) writer() table.Writer {
 	return t
 }
 
-func tableRow(cells []string) (row table.Row) {
-	for _, s := range cells {
-		row = append(row, s)
-	}
-	return row
-}
+func tableRow(cells []string) table.Row { return Each(cells, func(s string) any { return s }) }
 
 // render writes a value, numbers and words as told.
 func render(v any, show func(float64) string, word func(string) string) string {
