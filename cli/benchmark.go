@@ -233,7 +233,8 @@ func (b *benchmarks) objects(t terminal) error {
 	return err
 }
 
-func (b *benchmarks) table() *report.Table {
+// Sheet has the figures.
+func (b *benchmarks) Sheet() *report.Table {
 	t := &report.Table{}
 	for i, name := range []string{
 		"node", "work", "rate", "unit", "rate apart", "rate is", "watts", "watts apart", "watts are", "source", "got",
@@ -265,7 +266,4 @@ func cells(f *benchmark.Figure, unit ...any) []any {
 }
 
 // Text shows the figures.
-func (b *benchmarks) Text(bool, bool) string { return b.table().Plain() }
-
-// CSV writes the figures.
-func (b *benchmarks) CSV(w io.Writer) error { return b.table().CSV(w) }
+func (b *benchmarks) Text(bool, bool) string { return b.Sheet().Plain() }

@@ -111,11 +111,7 @@ func newRoot(t terminal) *cobra.Command {
 
 // meantCommand asks for the command that was meant, where one is near.
 func meantCommand(parent *cobra.Command, typed string) string {
-	var names []string
-	for _, c := range parent.Commands() {
-		names = append(names, c.Name())
-	}
-	return sched.DidYouMean(typed, names)
+	return sched.DidYouMean(typed, report.Each(parent.Commands(), (*cobra.Command).Name))
 }
 
 // meantFlag asks for the flag that was meant, where an error is of one that there is not and one is near.
@@ -192,13 +188,7 @@ func (t terminal) printTo(file string, d report.Document, format string) error {
 
 // colours reports whether w is a terminal that shows colours, and NO_COLOR is not set.
 func (t terminal) colours(w io.Writer) bool {
-	for _, v := range t.env {
-		if name, value, _ := strings.Cut(v, "="); name == "NO_COLOR" && value != "" ||
-			name == "TERM" && value == "dumb" {
-			return false
-		}
-	}
-	return isTerminal(w)
+	return t.getenv("NO_COLOR") == "" && t.getenv("TERM") != "dumb" && isTerminal(w)
 }
 
 func isTerminal(w io.Writer) bool {

@@ -13,9 +13,11 @@ import (
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/pager"
 )
 
 // clusterFlags say which cluster is meant, as kubectl's flags of these names do.
@@ -94,21 +96,12 @@ func clients(config *rest.Config) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// eachPage hands over a list page by page.
-func eachPage[L metav1.ListInterface](ctx context.Context, options metav1.ListOptions,
-	list func(context.Context, metav1.ListOptions) (L, error), take func(L),
+// eachItem hands over the objects of a list, which is read page by page.
+func eachItem[L, T runtime.Object](ctx context.Context, options metav1.ListOptions,
+	list func(context.Context, metav1.ListOptions) (L, error), take func(T),
 ) error {
-	options.Limit = 500
-	for {
-		page, err := list(ctx, options)
-		if err != nil {
-			return err
-		}
-		take(page)
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
-		}
-	}
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) })
+	return pages.EachListItem(ctx, options, func(o runtime.Object) error { take(o.(T)); return nil })
 }
 
 func anyExists(paths []string) bool {

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 const (
@@ -165,27 +164,20 @@ func (s *liveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.
 	if err != nil {
 		return nil, err
 	}
-	about := s.namespaces()
-	from, to := d.At.Add(-time.Second), d.At.Add(2*time.Second)
-	for _, snapshots := range []string{"true", "false"} {
-		query := url.Values{
-			"from": {from.Format(time.RFC3339)}, "to": {to.Format(time.RFC3339)}, "snapshots": {snapshots},
-			"limit": {strconv.Itoa(pageOfSnapshots)},
-		}
-		if d.UID != "" {
-			query.Set("uid", d.UID)
-		}
-		var answer struct{ Decisions []ledger.Record }
-		_, err = c.get(ctx, route(about, "decisions", query), query, &answer)
-		if err != nil {
-			continue
-		}
-		if i := slices.IndexFunc(answer.Decisions, func(r ledger.Record) bool { return r.ID == d.ID }); i >= 0 {
-			return &answer.Decisions[i], nil
-		}
-		return nil, nil
+	q := &ledger.RecordQuery{
+		From: d.At.Add(-time.Second), To: d.At.Add(2 * time.Second), Namespaces: s.namespaces(), UID: d.UID,
+		Snapshots: true, Limit: 1,
 	}
-	return nil, err
+	wanted := func(r *ledger.Record) bool { return r.ID == d.ID }
+	found, _, err := c.decisions(ctx, q, wanted)
+	if err != nil {
+		q.Snapshots = false
+		found, _, err = c.decisions(ctx, q, wanted)
+	}
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
 }
 
 // Origin takes what was booked in the last seven days apart.
@@ -253,7 +245,8 @@ func (s *liveSource) Effect(ctx context.Context, a dashboard.Act) (effect, comma
 		mode := v1alpha1.Mode(a.Mode)
 		effect = fmt.Sprintf("In %s mode %s.", mode, modeMeans[mode])
 		if mode != v1alpha1.ModeEnforce && len(h.items) > 0 {
-			effect += fmt.Sprintf(" %s held there now, and would start.", areOf(len(h.items), "object"))
+			effect += fmt.Sprintf(" %s held there now, and would start.",
+				report.Plural(len(h.items), "object is", "objects are"))
 		}
 		command = fmt.Sprintf("kubectl label --overwrite namespace %s %s=%s", a.Namespace, v1alpha1.LabelMode, mode)
 		return effect, command, nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -83,12 +82,8 @@ func (r *liveReader) modeOf(ctx context.Context, view *kube.View) {
 		names[name] = true
 	}
 	// Without the right to list namespaces, those with a policy are counted; the lists of what is held name the lack.
-	_ = eachPage(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelMode}, r.CoreV1().Namespaces().List,
-		func(page *v1.NamespaceList) {
-			for i := range page.Items {
-				names[page.Items[i].Name] = true
-			}
-		})
+	_ = eachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelMode}, r.CoreV1().Namespaces().List,
+		func(n *v1.Namespace) { names[n.Name] = true })
 	for name := range names {
 		if own, _ := view.Mode(name); own == v1alpha1.ModeEnforce {
 			r.m.Enforcing++
@@ -106,8 +101,7 @@ func (r *liveReader) zones(ctx context.Context, h *holdings) {
 	// the default one first
 	place := func(z v1alpha1.GridZone) string { return fmt.Sprint(!z.Spec.Default, " ", z.Name) }
 	slices.SortFunc(zones, func(a, b v1alpha1.GridZone) int { return strings.Compare(place(a), place(b)) })
-	for i := range zones {
-		z := &zones[i]
+	for _, z := range zones {
 		shown := dashboard.Zone{Name: z.Name, Carbon: r.signal(z.Status.Carbon), Price: r.signal(z.Status.Price)}
 		if h.view != nil {
 			if site := h.view.Site(z.Name); site != nil {
@@ -165,8 +159,7 @@ func (r *liveReader) booked(ctx context.Context, c *centralUnit) {
 	hours := map[time.Time]*dashboard.Watts{}
 	sites := map[siteHour]*ledger.Row{}
 	var all, guessed float64
-	for i := range answer.Rows {
-		row := &answer.Rows[i]
+	for _, row := range answer.Rows {
 		if len(row.Key) != 3 {
 			continue // the rest of too many rows
 		}
@@ -181,12 +174,12 @@ func (r *liveReader) booked(ctx context.Context, c *centralUnit) {
 		if sites[there] == nil {
 			sites[there] = &ledger.Row{}
 		}
-		sites[there].Include(row)
+		sites[there].Include(&row)
 		seconds := grid.Earlier(at.Add(time.Hour), answer.AsOf).Sub(at).Seconds() // the ledger sums whole hours
 		if seconds <= 0 {
 			continue
 		}
-		divide(hours[at], row, seconds)
+		divide(hours[at], &row, seconds)
 		all, guessed = all+float64(row.Energy()), guessed+float64(row.Estimated)
 	}
 	if len(hours) == 0 {
@@ -239,8 +232,7 @@ type siteHour struct {
 // past puts the intensities and prices that were booked before those that are to come. Hours in which nothing was
 // booked stay open.
 func (r *liveReader) past(sites map[siteHour]*ledger.Row) {
-	for i := range r.m.Zones {
-		z := &r.m.Zones[i]
+	for _, z := range r.m.Zones {
 		rate := func(s *dashboard.Signal, of func(*ledger.Row) (amount float64, known energy.Microjoules, one bool)) {
 			if s == nil {
 				return
@@ -287,8 +279,7 @@ func (r *liveReader) drawn(ctx context.Context, c *centralUnit) {
 	for i := range nodes {
 		tells[nodes[i].Name] = !nodes[i].Stale
 	}
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		if n.Stale {
 			p.Late++
 			continue
@@ -321,8 +312,7 @@ func (r *liveReader) used(ctx context.Context, c *centralUnit) {
 		r.unseen("what namespaces used", err)
 		return
 	}
-	for i := range answer.Rows {
-		row := &answer.Rows[i]
+	for _, row := range answer.Rows {
 		if len(row.Key) != 2 || row.Key[1] == "" {
 			continue
 		}
@@ -400,17 +390,15 @@ func (r *liveReader) decisions(ctx context.Context) {
 		r.unseen("decisions", err)
 		return
 	}
-	query := url.Values{
-		"from": {r.m.From.Format(time.RFC3339)}, "to": {grid.Earlier(r.m.To, r.m.Now).Format(time.RFC3339)},
-		"limit": {strconv.Itoa(pageDecisions)},
-	}
-	var answer struct{ Decisions []ledger.Record }
-	if _, err := c.get(ctx, route(r.namespaces(), "decisions", query), query, &answer); err != nil {
+	records, since, err := c.decisions(ctx, &ledger.RecordQuery{
+		From: r.m.From, To: grid.Earlier(r.m.To, r.m.Now), Namespaces: r.namespaces(), Limit: pageDecisions,
+	}, nil)
+	if err != nil {
 		r.unseen("decisions", err)
 		return
 	}
-	if r.m.Decisions = answer.Decisions; len(answer.Decisions) == pageDecisions {
+	if r.m.Decisions = records; !since.IsZero() {
 		r.m.Unseen = append(r.m.Unseen, fmt.Sprintf("decisions before %s UTC: only the %d youngest are shown",
-			report.Clock(answer.Decisions[pageDecisions-1].At, r.m.Now), pageDecisions))
+			report.Clock(since, r.m.Now), pageDecisions))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -46,29 +45,23 @@ func chooseData(all []scenarios.DataFile, names []string) (chosen []scenarios.Da
 	if len(names) == 0 {
 		return all, nil
 	}
-	known := setNames(all)
-	for i := range all {
-		known = append(known, all[i].Name)
-	}
+	known := append(setNames(all), report.Each(all, func(f scenarios.DataFile) string { return f.Name })...)
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("no data set or file %q%s: want one or more of %s", name,
 				sched.DidYouMean(name, known), strings.Join(setNames(all), ", "))
 		}
 	}
-	for i := range all {
-		if slices.Contains(names, all[i].Set()) || slices.Contains(names, all[i].Name) {
-			chosen = append(chosen, all[i])
+	for _, f := range all {
+		if slices.Contains(names, f.Set()) || slices.Contains(names, f.Name) {
+			chosen = append(chosen, f)
 		}
 	}
 	return chosen, nil
 }
 
-func setNames(files []scenarios.DataFile) (sets []string) {
-	for i := range files {
-		sets = append(sets, files[i].Set())
-	}
-	return slices.Compact(sets)
+func setNames(files []scenarios.DataFile) []string {
+	return slices.Compact(report.Each(files, func(f scenarios.DataFile) string { return f.Set() }))
 }
 
 // dataList is what people are shown of the manifest.
@@ -104,13 +97,12 @@ func newDataList(t terminal, all []scenarios.DataFile) *cobra.Command {
 			return usageError{err}
 		}
 		list := &dataList{APIVersion: sim.APIVersion, Kind: "DataList", Folder: folder()}
-		for i := range files {
-			f := &files[i]
+		for _, f := range files {
 			state := dataState{
 				Set: f.Set(), File: f.Name, Bytes: f.Bytes, Licence: f.Licence, SHA256: f.SHA256, URL: f.URL,
 			}
 			if list.Folder != "" {
-				if state.There, err = there(filepath.Join(list.Folder, filepath.FromSlash(f.Name)), f); err != nil {
+				if state.There, err = there(filepath.Join(list.Folder, filepath.FromSlash(f.Name)), &f); err != nil {
 					return err
 				}
 			}
@@ -121,7 +113,8 @@ func newDataList(t terminal, all []scenarios.DataFile) *cobra.Command {
 	return cmd
 }
 
-func (l *dataList) table() *report.Table {
+// Sheet has a row for each file.
+func (l *dataList) Sheet() *report.Table {
 	t := &report.Table{Columns: []report.Column{
 		{Name: "file", Field: "file", Words: true},
 		{Name: "size", Field: "bytes"},
@@ -144,7 +137,7 @@ func (l *dataList) table() *report.Table {
 
 // Text shows the files, and each licence once.
 func (l *dataList) Text(wide, colours bool) string {
-	lines := []string{l.table().Framed(wide, colours)}
+	lines := []string{l.Sheet().Framed(wide, colours)}
 	for i, licence := range l.licences() {
 		lines = append(lines, fmt.Sprintf("licence %d: %s", 1+i, licence))
 	}
@@ -154,9 +147,6 @@ func (l *dataList) Text(wide, colours bool) string {
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
-
-// CSV writes a row for each file.
-func (l *dataList) CSV(w io.Writer) error { return l.table().CSV(w) }
 
 // licences names each licence once. The table has their numbers, for they are long.
 func (l *dataList) licences() (texts []string) {

@@ -132,11 +132,7 @@ func (f *fetcher) attempt(ctx context.Context, file *scenarios.DataFile, part st
 	if err != nil {
 		return lasting{err}
 	}
-	defer func() {
-		if closed := out.Close(); err == nil {
-			err = closed
-		}
-	}()
+	defer func() { err = cmp.Or(err, out.Close()) }()
 	sum := sha256.New()
 	have, err := takeUp(out, file.Bytes, sum)
 	if err != nil {

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -30,16 +29,15 @@ func (l *decisionList) Text(wide, _ bool) string {
 		heads = append(heads[:8:8], "gCO2e", "ID", "REASON")
 	}
 	rows := [][]string{heads}
-	for i := range l.Decisions.Decisions {
-		r := &l.Decisions.Decisions[i]
+	for _, r := range l.Decisions.Decisions {
 		cells := []string{
 			r.At.UTC().Format(time.RFC3339), r.Action, r.Namespace, r.OwnerName(), cmp.Or(r.Node, "–"),
-			windowOf(r, wide), r.Strategy, quantityOr(r.Saving, "%.0f%%", 100),
+			windowOf(&r, wide), r.Strategy, quantityOr(r.Saving, "%.0f%%", 100),
 		}
 		if wide {
 			cells = append(cells, quantityOr(float64(r.Saved), "%.3g", 1), r.ID)
 		}
-		rows = append(rows, append(cells, reasonOf(r, wide)))
+		rows = append(rows, append(cells, reasonOf(&r, wide)))
 	}
 	return l.aligned(rows)
 }
@@ -121,16 +119,15 @@ func reasonOf(r *ledger.Record, wide bool) string {
 	return words + "; " + r.Message
 }
 
-// CSV writes everything but snapshots, under the names that the fields have in JSON: replay reads those.
-func (l *decisionList) CSV(w io.Writer) error {
+// Sheet has everything but snapshots, under the names that the fields have in JSON: replay reads those.
+func (l *decisionList) Sheet() *report.Table {
 	t := report.Sheet("id", "at", "action", "namespace", "ownerKind", "owner", "uid", "strategy", "node", "start",
 		"end", "energyJoules", "carbonGrams", "cost", "carbonIntensity", "saving", "savedGrams", "reason", "message",
 		"digest", "quality")
-	for i := range l.Decisions.Decisions {
-		r := &l.Decisions.Decisions[i]
+	for _, r := range l.Decisions.Decisions {
 		t.Add(r.ID, r.At, r.Action, r.Namespace, r.OwnerKind, r.Owner, r.UID, r.Strategy, r.Node, r.Start, r.End,
 			float64(r.Energy), float64(r.Carbon), r.Cost, r.Intensity, r.Saving, float64(r.Saved), r.Reason, r.Message,
 			r.Digest, r.Quality)
 	}
-	return t.CSV(w)
+	return t
 }

@@ -107,25 +107,20 @@ failed. What nodes can measure themselves (RAPL, meters) cannot be seen from her
 	return cmd
 }
 
-// examine looks at an installation in a namespace.
+// examine runs all checks of an installation in a namespace. If there is no server to ask, one finding says so.
 func (c *cluster) examine(ctx context.Context, namespace string, now func() time.Time) *doctor {
 	d := &doctor{
 		client: c, config: c.config, namespace: namespace, now: now, fresh: map[string]bool{},
 		deployments: map[string]*appsv1.Deployment{},
 	}
-	d.examine(ctx)
-	return d
-}
-
-// examine runs all checks. If there is no server to ask, one finding says so.
-func (d *doctor) examine(ctx context.Context) {
 	for i, c := range checks {
 		d.check = c.name
 		c.look(d, ctx)
 		if i == 0 && d.findings[0].Status == statusFail && d.findings[0].Advice == adviceUnreachable {
-			return
+			break
 		}
 	}
+	return d
 }
 
 func (d *doctor) say(s status, advice, format string, args ...any) {

@@ -67,19 +67,16 @@ const lateness = time.Minute
 func (d *doctor) lookAtHeldJobs(ctx context.Context) {
 	var held int
 	var late, overdueWithoutDate []string
-	err := eachPage(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
-		d.client.BatchV1().Jobs(v1.NamespaceAll).List, func(page *batchv1.JobList) {
-			held += len(page.Items)
-			for i := range page.Items {
-				j := &page.Items[i]
-				name := j.Namespace + "/" + j.Name
-				latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart])
-				switch {
-				case err != nil && d.now().Sub(j.CreationTimestamp.Time) > lateness:
-					overdueWithoutDate = append(overdueWithoutDate, name)
-				case err == nil && d.now().After(latest.Add(lateness)):
-					late = append(late, name)
-				}
+	err := eachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
+		d.client.BatchV1().Jobs(v1.NamespaceAll).List, func(j *batchv1.Job) {
+			held++
+			name := j.Namespace + "/" + j.Name
+			latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart])
+			switch {
+			case err != nil && d.now().Sub(j.CreationTimestamp.Time) > lateness:
+				overdueWithoutDate = append(overdueWithoutDate, name)
+			case err == nil && d.now().After(latest.Add(lateness)):
+				late = append(late, name)
 			}
 		})
 	if err != nil {

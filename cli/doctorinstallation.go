@@ -145,15 +145,14 @@ func (d *doctor) lookAtLeases(ctx context.Context) {
 		return
 	}
 	found := false
-	for i := range list.Items {
-		l := &list.Items[i]
+	for _, l := range list.Items {
 		if !strings.HasPrefix(l.Name, "kubenergy") {
 			continue
 		}
 		found = true
 		holder := ptr.Deref(l.Spec.HolderIdentity, "")
 		switch {
-		case heldNow(l, d.now()):
+		case heldNow(&l, d.now()):
 			d.fresh[l.Name] = true
 			d.ok("Lease %s is held by %s", l.Name, holder)
 		case holder == "" || l.Spec.RenewTime == nil:

@@ -132,8 +132,7 @@ func (d *doctor) lookAtPropagation(ctx context.Context) {
 		if err := getJSON(ctx, d.client, "/apis/"+version+"/"+kind, &list); err != nil {
 			d.unseen(kind+" of Karmada", err)
 		}
-		for i := range list.Items {
-			p := &list.Items[i]
+		for _, p := range list.Items {
 			job := func(t metav1.TypeMeta) bool { return t.Kind == "Job" }
 			if slices.ContainsFunc(p.Spec.ResourceSelectors, job) &&
 				p.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType != "Divided" {

@@ -66,8 +66,7 @@ func (d *doctor) lookAtDelays(ctx context.Context, policies []v1alpha1.EnergyPol
 	if err != nil {
 		return // told with the nodes
 	}
-	for i := range policies {
-		p := &policies[i]
+	for _, p := range policies {
 		if p.Name != v1alpha1.PolicyName {
 			continue
 		}
@@ -94,15 +93,12 @@ func (d *doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.E
 			own[p.Namespace] = true
 		}
 	}
-	err := eachPage(ctx, metav1.ListOptions{}, d.client.CoreV1().Namespaces().List, func(page *v1.NamespaceList) {
-		for i := range page.Items {
-			n := &page.Items[i]
-			if policy.ModeOf(n.Labels) != "" {
-				own[n.Name] = true
-			}
-			for _, f := range policy.FindNamespace(n) {
-				d.say(statusWarn, cmp.Or(f.Mend, "correct or remove it"), "namespace %s: %s", n.Name, f.Said)
-			}
+	err := eachItem(ctx, metav1.ListOptions{}, d.client.CoreV1().Namespaces().List, func(n *v1.Namespace) {
+		if policy.ModeOf(n.Labels) != "" {
+			own[n.Name] = true
+		}
+		for _, f := range policy.FindNamespace(n) {
+			d.say(statusWarn, cmp.Or(f.Mend, "correct or remove it"), "namespace %s: %s", n.Name, f.Said)
 		}
 	})
 	if err != nil {
@@ -150,21 +146,11 @@ func (d *doctor) lookAtZone(z *v1alpha1.GridZone) {
 			ready.Message)
 		return
 	}
-	signals := []struct {
-		name   string
-		maxAge *metav1.Duration
-		status *v1alpha1.SignalStatus
-	}{{"carbon", nil, z.Status.Carbon}, {"price", nil, z.Status.Price}}
-	if c := z.Spec.Carbon; c != nil {
-		signals[0].maxAge = c.MaxAge
+	if s := z.Status.Carbon; s != nil {
+		d.lookAtSignal(z, "carbon", s, cmp.Or(z.Spec.Carbon, &v1alpha1.CarbonSpec{}).MaxAge)
 	}
-	if p := z.Spec.Price; p != nil {
-		signals[1].maxAge = p.MaxAge
-	}
-	for _, s := range signals {
-		if s.status != nil {
-			d.lookAtSignal(z, s.name, s.status, s.maxAge)
-		}
+	if s := z.Status.Price; s != nil {
+		d.lookAtSignal(z, "price", s, cmp.Or(z.Spec.Price, &v1alpha1.PriceSpec{}).MaxAge)
 	}
 	// After the source that is believed, the condition names what is wrong with the others.
 	if _, trouble, ok := strings.Cut(ready.Message, "; "); ok {

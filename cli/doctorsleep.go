@@ -14,8 +14,7 @@ const powerName = "kubenergy-power"
 func (d *doctor) lookAtSleep(nodes []v1.Node) {
 	var may, away, failed []string
 	states := map[string]int{}
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		if n.Labels[v1alpha1.LabelMaySleep] == "true" {
 			may = append(may, n.Name)
 		}

@@ -165,8 +165,7 @@ func (d *doctor) lookAtDefaults(context.Context) {
 		args = append(args, scheduler.Spec.Template.Spec.Containers[i].Args...)
 	}
 	before := len(d.findings)
-	for i := range policy.ChangedDefaults {
-		c := &policy.ChangedDefaults[i]
+	for _, c := range policy.ChangedDefaults {
 		byFlag := func(arg string) bool { return arg == c.Flag || strings.HasPrefix(arg, c.Flag+"=") }
 		if d.policy != nil && c.SetBy(d.policy) || slices.ContainsFunc(args, byFlag) {
 			continue

@@ -194,8 +194,7 @@ func (f *experimentFlags) meter(ctx context.Context, t terminal) func(context.Co
 	return func(ctx context.Context) (watts float64, what string, err error) {
 		nodes, err := c.nodes(ctx)
 		sources := map[string]bool{}
-		for i := range nodes {
-			n := &nodes[i]
+		for _, n := range nodes {
 			// What a virtual machine draws is in the figure of its host, where that is a node as well.
 			if !slices.ContainsFunc(nodes, func(o drawn) bool { return o.Name == n.Host }) {
 				watts += n.Watts

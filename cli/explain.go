@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,19 +29,6 @@ type explanation struct {
 	dashboard.Explanation
 	now time.Time
 }
-
-// What an explanation is made of.
-type (
-	setting      = dashboard.Setting
-	decision     = dashboard.Decision
-	comparison   = dashboard.Comparison
-	signalSource = dashboard.SignalSource
-	placement    = dashboard.Placement
-	nodeRank     = dashboard.NodeRank
-	nodeOut      = dashboard.NodeOut
-	told         = dashboard.Told
-	usedBudget   = dashboard.UsedBudget
-)
 
 // States of a workload, as people ask for them.
 const (
@@ -212,7 +200,7 @@ func (e *explainer) settings(s *subject, settings *policy.Settings) {
 }
 
 // settingsOf lists the settings that were made, and of the built-in ones those that matter most.
-func settingsOf(said []policy.Origin, settings *policy.Settings) []setting {
+func settingsOf(said []policy.Origin, settings *policy.Settings) []dashboard.Setting {
 	builtIn := map[string]string{
 		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.Duration().String(),
 		"hold.minSaving": fmt.Sprint(settings.MinSaving), "hold.rule": settings.When, "strategy": settings.Where,
@@ -221,15 +209,15 @@ func settingsOf(said []policy.Origin, settings *policy.Settings) []setting {
 	if settings.Where == "" {
 		builtIn["strategy"], _, _ = strings.Cut(settings.Strategy(), "+")
 	}
-	var all []setting
+	var all []dashboard.Setting
 	for _, o := range said {
-		all = append(all, setting{Name: o.Setting, Value: o.Value, From: o.From})
+		all = append(all, dashboard.Setting{Name: o.Setting, Value: o.Value, From: o.From})
 		delete(builtIn, o.Setting)
 	}
 	for name, value := range builtIn {
-		all = append(all, setting{Name: name, Value: value, From: "built in"})
+		all = append(all, dashboard.Setting{Name: name, Value: value, From: "built in"})
 	}
-	slices.SortFunc(all, func(a, b setting) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b dashboard.Setting) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -279,10 +267,7 @@ func aliasesIn(annotations map[string]string) (keys []string) {
 
 // submitted is when the object was created; of one that is to come, now.
 func (e *explainer) submitted(s *subject) time.Time {
-	if s.work.Submitted.IsZero() {
-		return e.now
-	}
-	return s.work.Submitted
+	return cmp.Or(s.work.Submitted, e.now)
 }
 
 func (e *explainer) say(state, format string, args ...any) {
@@ -301,7 +286,7 @@ func (e *explainer) decide(job *sched.Job, settings *policy.Settings) {
 	if held {
 		e.spare(&d)
 	}
-	e.out.Decision = &decision{
+	e.out.Decision = &dashboard.Decision{
 		Held: held, Until: d.Window.Start.UTC(), Reason: d.Reason.Kind.String(),
 		Text: report.Plain(d.Reason.String(), e.now), Saving: d.Reason.Saving, Grams: float64(d.Reason.Carbon),
 	}
@@ -345,7 +330,7 @@ func (e *explainer) spare(d *sched.Decision) {
 
 // compare adds what a site's signals say of a start now and then, as far as they are known.
 func (e *explainer) compare(site *sched.Site, duration time.Duration, then time.Time) {
-	c := comparison{Site: site.Name}
+	c := dashboard.Comparison{Site: site.Name}
 	over := func(s *grid.Series) (now, later *float64) {
 		if s != nil && s.Covers(e.now, e.now.Add(duration)) {
 			now = new(s.Mean(e.now, e.now.Add(duration)))
@@ -373,8 +358,7 @@ func (e *explainer) signals(ctx context.Context) {
 	if err != nil {
 		return // named already: the view needed them as well
 	}
-	for i := range zones {
-		z := &zones[i]
+	for _, z := range zones {
 		for quantity, s := range map[string]*v1alpha1.SignalStatus{"carbon": z.Status.Carbon, "price": z.Status.Price} {
 			if s == nil {
 				continue
@@ -383,13 +367,13 @@ func (e *explainer) signals(ctx context.Context) {
 			if s.AsOf != nil {
 				age = report.Rounded(max(0, e.now.Sub(s.AsOf.Time)))
 			}
-			e.out.Signals = append(e.out.Signals, signalSource{
+			e.out.Signals = append(e.out.Signals, dashboard.SignalSource{
 				Zone: z.Name, Quantity: quantity, Now: s.Now, Unit: s.Unit, Age: age, Source: s.Source,
 				Forecast: s.ForecastSource, Quality: s.Quality,
 			})
 		}
 	}
-	slices.SortFunc(e.out.Signals, func(a, b signalSource) int {
+	slices.SortFunc(e.out.Signals, func(a, b dashboard.SignalSource) int {
 		return strings.Compare(a.Zone+" "+a.Quantity, b.Zone+" "+b.Quantity)
 	})
 }

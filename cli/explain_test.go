@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -117,7 +118,7 @@ func TestExplainAHeldJob(t *testing.T) {
 	if d := x.Decision; !d.Held || !d.Until.Equal(testNow.Add(3*time.Hour)) || d.Saving < 0.6 {
 		t.Errorf("decided %+v", x.Decision)
 	}
-	de := x.Compare[slices.IndexFunc(x.Compare, func(c comparison) bool { return c.Site == "DE" })]
+	de := x.Compare[slices.IndexFunc(x.Compare, func(c dashboard.Comparison) bool { return c.Site == "DE" })]
 	if *de.CarbonNow != 300 || *de.CarbonOver != 300 || *de.CarbonThen != 100 {
 		t.Errorf("DE: %v now, %v over the run, %v then", *de.CarbonNow, *de.CarbonOver, *de.CarbonThen)
 	}
@@ -162,7 +163,7 @@ func TestExplainAHotNode(t *testing.T) {
 		{Node: "fr-small", Temperature: hot}, {Node: "de-small", Temperature: old}, {Node: "de-big"},
 	}}}
 	x = explained(t, a, "pod/train")
-	want := nodeOut{Node: "fr-small", Why: "is too hot, 91 °C: the limit is 85 °C, and it takes pods again at 80 °C"}
+	want := dashboard.NodeOut{Node: "fr-small", Why: "is too hot, 91 °C: the limit is 85 °C, and it takes pods again at 80 °C"}
 	if !slices.Contains(x.Placement.Out, want) || len(x.Placement.Ranked) != 2 || len(x.Unseen) > 0 {
 		t.Errorf("%+v, unseen %q", x.Placement, x.Unseen)
 	}
@@ -195,7 +196,7 @@ func TestGramsOfAHold(t *testing.T) {
 	a.add(t, jobsIn("ns"), j)
 	x := explained(t, a, "job/nightly")
 	best := x.Placement.Ranked[0]
-	site := x.Compare[slices.IndexFunc(x.Compare, func(c comparison) bool { return c.Site == best.Site })]
+	site := x.Compare[slices.IndexFunc(x.Compare, func(c dashboard.Comparison) bool { return c.Site == best.Site })]
 	want := 3 * *best.WattHours / 1000 * (*site.CarbonOver - *site.CarbonThen)
 	if math.Abs(x.Decision.Grams-want) > 1e-9 || want < 1 || !strings.Contains(x.Decision.Text, "(1.2 gCO2e)") {
 		t.Errorf("%v g and %q, want the %v g of three pods at %s", x.Decision.Grams, x.Decision.Text, want, best.Node)

@@ -8,7 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // namespaceState says what holds in a namespace for a Job that says nothing.
@@ -41,14 +43,15 @@ func (e *explainer) namespaceState(ctx context.Context, s *subject, settings *po
 // heldIn counts the Jobs that are held.
 func (e *explainer) heldIn(ctx context.Context, namespace string) {
 	held := 0
-	err := eachPage(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
-		e.client.BatchV1().Jobs(namespace).List, func(page *batchv1.JobList) { held += len(page.Items) })
+	err := eachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
+		e.client.BatchV1().Jobs(namespace).List, func(*batchv1.Job) { held++ })
 	if err != nil {
 		e.unseen("Jobs that are held: " + because(err))
 		return
 	}
 	if held > 0 {
-		e.out.Sentence += fmt.Sprintf(" %s held now: kubenergy held -n %s.", areOf(held, "Job"), namespace)
+		e.out.Sentence += fmt.Sprintf(" %s held now: kubenergy held -n %s.", report.Plural(held, "Job is", "Jobs are"),
+			namespace)
 	}
 }
 
@@ -77,22 +80,13 @@ func (e *explainer) budgetsOf(ctx context.Context, namespace string) {
 	if getJSON(ctx, e.client, resourcePath+"namespaces/"+namespace+"/energybudgets", &list) != nil {
 		return // as with the policy
 	}
-	for i := range list.Items {
-		b := &list.Items[i]
-		used := usedBudget{
+	for _, b := range list.Items {
+		used := dashboard.UsedBudget{
 			Name: b.Name, Period: b.Spec.Period.Type, Percent: b.Status.Percent, Suspended: b.Status.Suspended,
 		}
-		if policy.Closes(b) {
+		if policy.Closes(&b) {
 			used.ClosedUntil = &b.Status.ClosedUntil.Time
 		}
 		e.out.Budgets = append(e.out.Budgets, used)
 	}
-}
-
-// areOf counts things that are something.
-func areOf(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing + " is"
-	}
-	return count(n, thing) + " are"
 }

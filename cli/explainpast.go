@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,24 +26,18 @@ func (e *explainer) events(ctx context.Context, s *subject) {
 		e.unseen("events: " + because(err))
 		return
 	}
-	for i := range list.Items {
-		event := &list.Items[i]
+	for _, event := range list.Items {
 		if strings.HasPrefix(event.ReportingController, "kubenergy-") {
-			e.out.Events = append(e.out.Events, told{
-				At: timeOf(event), Reason: event.Reason, Text: dashboard.WithoutGrams(event.Message),
+			e.out.Events = append(e.out.Events, dashboard.Told{
+				At: timeOf(&event), Reason: event.Reason, Text: dashboard.WithoutGrams(event.Message),
 			})
 		}
 	}
-	slices.SortFunc(e.out.Events, func(a, b told) int { return a.At.Compare(b.At) })
+	slices.SortFunc(e.out.Events, func(a, b dashboard.Told) int { return a.At.Compare(b.At) })
 }
 
 func timeOf(event *v1.Event) time.Time {
-	for _, t := range []time.Time{event.EventTime.Time, event.LastTimestamp.Time} {
-		if !t.IsZero() {
-			return t
-		}
-	}
-	return event.CreationTimestamp.Time
+	return cmp.Or(event.EventTime.Time, event.LastTimestamp.Time, event.CreationTimestamp.Time)
 }
 
 // past says why a Job that runs or has run was held, or why it was not: what was written or told then, else what is

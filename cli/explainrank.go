@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
@@ -29,7 +30,7 @@ func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 		return
 	}
 	used, err := e.requested(ctx)
-	p := &placement{Strategy: settings.Strategy(), Note: modelNote}
+	p := &dashboard.Placement{Strategy: settings.Strategy(), Note: modelNote}
 	e.out.Placement = p
 	if err != nil {
 		e.unseen("pods of all namespaces, so that nodes count as empty: " + because(err))
@@ -44,12 +45,12 @@ func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 		load := used[nodes.Items[i].Name]
 		node, why := ask.Consider(&nodes.Items[i], &load)
 		if why != "" {
-			p.Out = append(p.Out, nodeOut{Node: nodes.Items[i].Name, Why: why})
+			p.Out = append(p.Out, dashboard.NodeOut{Node: nodes.Items[i].Name, Why: why})
 			continue
 		}
 		feasible = append(feasible, node)
 	}
-	slices.SortFunc(p.Out, func(a, b nodeOut) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(p.Out, func(a, b dashboard.NodeOut) int { return strings.Compare(a.Node, b.Node) })
 	ranked, opinion := ask.Rank(feasible)
 	if opinion && len(ranked) > 0 {
 		e.best, e.pod = ranked[0].Node, one
@@ -59,7 +60,9 @@ func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 			p.Note
 	}
 	for i, r := range ranked {
-		shown := nodeRank{Node: r.Node.Name, Site: r.Node.Site.Name, Zone: string(r.Node.Site.Zone), Grams: r.Grams}
+		shown := dashboard.NodeRank{
+			Node: r.Node.Name, Site: r.Node.Site.Name, Zone: string(r.Node.Site.Zone), Grams: r.Grams,
+		}
 		if r.Node.Profile != nil {
 			shown.Profile = r.Node.Profile.Name
 		}
@@ -93,15 +96,12 @@ func (e *explainer) hot(ctx context.Context, nodes []v1.Node) map[string]sched.H
 // requested adds up what is bound to each node.
 func (e *explainer) requested(ctx context.Context) (map[string]kube.Load, error) {
 	used := map[string]kube.Load{}
-	err := eachPage(ctx, metav1.ListOptions{
+	err := eachItem(ctx, metav1.ListOptions{
 		FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
-	}, e.client.CoreV1().Pods(v1.NamespaceAll).List, func(page *v1.PodList) {
-		for i := range page.Items {
-			pod := &page.Items[i]
-			l := used[pod.Spec.NodeName]
-			l.Add(pod)
-			used[pod.Spec.NodeName] = l
-		}
+	}, e.client.CoreV1().Pods(v1.NamespaceAll).List, func(pod *v1.Pod) {
+		l := used[pod.Spec.NodeName]
+		l.Add(pod)
+		used[pod.Spec.NodeName] = l
 	})
 	if apierrors.IsResourceExpired(err) {
 		err = fmt.Errorf("the list took too long: %w", err)

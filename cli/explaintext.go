@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/report"
 )
 
@@ -40,25 +41,34 @@ func (x *explanation) Text(_, colours bool) string {
 		fmt.Fprintf(&b, "Warning: %s\n", w)
 	}
 	x.textNowAndThen(&b, bold)
-	if len(x.Settings) > 0 {
-		rows := report.Heads(3, "setting", "value", "from")
-		for _, s := range x.Settings {
-			rows.Add(s.Name, report.Plain(s.Value, x.now), s.From)
+	section := func(title string, rows *report.Table) {
+		if len(rows.Rows) > 0 {
+			fmt.Fprintf(&b, "\n%s\n%s\n", bold(title), rows.Open())
 		}
-		fmt.Fprintf(&b, "\n%s\n%s\n", bold("Settings"), rows.Open())
 	}
-	x.textBudgets(&b, bold)
-	if len(x.Signals) > 0 {
-		rows := report.Heads(7, "zone", "quantity", "now", "age", "source", "forecast by", "quality")
-		for _, s := range x.Signals {
-			rows.Add(s.Zone, s.Quantity, valueOf(s.Now, s.Unit), s.Age, s.Source, s.Forecast, s.Quality)
-		}
-		fmt.Fprintf(&b, "\n%s\n%s\n", bold("Signals"), rows.Open())
+	settings := report.Heads(3, "setting", "value", "from")
+	for _, s := range x.Settings {
+		settings.Add(s.Name, report.Plain(s.Value, x.now), s.From)
 	}
+	section("Settings", settings)
+	budgets := report.Heads(2, "budget", "period", "used %", "new work waits until", "suspended")
+	for _, u := range x.Budgets {
+		budgets.Add(u.Name, u.Period, u.Percent, u.ClosedUntil, int(u.Suspended))
+	}
+	section("Budgets", budgets)
+	signals := report.Heads(7, "zone", "quantity", "now", "age", "source", "forecast by", "quality")
+	for _, s := range x.Signals {
+		signals.Add(s.Zone, s.Quantity, valueOf(s.Now, s.Unit), s.Age, s.Source, s.Forecast, s.Quality)
+	}
+	section("Signals", signals)
 	if x.Placement != nil {
 		textPlacement(x.Placement, &b, bold)
 	}
-	x.textEvents(&b, bold)
+	events := report.Heads(3, "at", "event", "says")
+	for _, e := range x.Events {
+		events.Add(e.At, e.Reason, report.Plain(e.Text, x.now))
+	}
+	section("Events", events)
 	for _, u := range x.Unseen {
 		fmt.Fprintf(&b, "\nNot seen: %s\n", u)
 	}
@@ -76,40 +86,19 @@ func offBy(late time.Duration) string {
 	return "as planned"
 }
 
-func (x *explanation) textEvents(b *strings.Builder, bold func(string) string) {
-	if len(x.Events) == 0 {
-		return
-	}
-	rows := report.Heads(3, "at", "event", "says")
-	for _, e := range x.Events {
-		rows.Add(e.At, e.Reason, report.Plain(e.Text, x.now))
-	}
-	fmt.Fprintf(b, "\n%s\n%s\n", bold("Events"), rows.Open())
-}
-
-func (x *explanation) textBudgets(b *strings.Builder, bold func(string) string) {
-	if len(x.Budgets) == 0 {
-		return
-	}
-	rows := report.Heads(2, "budget", "period", "used %", "new work waits until", "suspended")
-	for _, u := range x.Budgets {
-		rows.Add(u.Name, u.Period, u.Percent, instant(u.ClosedUntil), int(u.Suspended))
-	}
-	fmt.Fprintf(b, "\n%s\n%s\n", bold("Budgets"), rows.Open())
-}
-
 func (x *explanation) textNowAndThen(b *strings.Builder, bold func(string) string) {
 	if x.Decision == nil {
 		return
 	}
 	fmt.Fprintf(b, "\n%s\n", bold("Decided now"))
 	fmt.Fprintf(b, "%s: %s\n", x.Decision.Reason, x.Decision.Text)
-	if slices.ContainsFunc(x.Settings, func(s setting) bool { return s.Name == "hold.rule" && s.Value == "plan" }) {
+	planned := func(s dashboard.Setting) bool { return s.Name == "hold.rule" && s.Value == "plan" }
+	if slices.ContainsFunc(x.Settings, planned) {
 		fmt.Fprintln(b, "This is what the rule window would decide: a plan heeds what else waits.")
 	}
 	rows := report.Heads(6, "site", "gCO2e/kWh\nnow", "over its run,\nstarted now", "over its run,\nstarted then",
 		"price,\nstarted now", "price,\nstarted then")
-	if !slices.ContainsFunc(x.Compare, func(c comparison) bool { return c.PriceOver != nil }) {
+	if !slices.ContainsFunc(x.Compare, func(c dashboard.Comparison) bool { return c.PriceOver != nil }) {
 		rows.Columns = rows.Columns[:4] // no site has a price
 	}
 	for _, c := range x.Compare {
@@ -121,7 +110,7 @@ func (x *explanation) textNowAndThen(b *strings.Builder, bold func(string) strin
 	}
 }
 
-func textPlacement(p *placement, b *strings.Builder, bold func(string) string) {
+func textPlacement(p *dashboard.Placement, b *strings.Builder, bold func(string) string) {
 	fmt.Fprintf(b, "\n%s\n", bold("Nodes by "+p.Strategy))
 	rows := report.Heads(7, "rank", "node", "site", "cost", "gCO2e", "Wh", "profile")
 	for _, r := range p.Ranked[:min(len(p.Ranked), maxRows)] {
@@ -159,12 +148,4 @@ func figure(v *float64, format string) string {
 		return "–"
 	}
 	return fmt.Sprintf(format, *v)
-}
-
-// instant is a time for tables; empty where there is none.
-func instant(t *time.Time) any {
-	if t == nil {
-		return nil
-	}
-	return *t
 }

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -179,19 +179,15 @@ func (f *forecastFlags) fromCluster(ctx context.Context, t terminal) (*outlook, 
 }
 
 func chooseZone(zones []v1alpha1.GridZone, name string) (*v1alpha1.GridZone, error) {
-	var names []string
-	for i := range zones {
-		names = append(names, zones[i].Name)
-		if zones[i].Name == name {
-			return &zones[i], nil
-		}
+	names := report.Each(zones, func(z v1alpha1.GridZone) string { return z.Name })
+	i := slices.Index(names, name)
+	if i < 0 {
+		i = slices.IndexFunc(zones, func(z v1alpha1.GridZone) bool { return strings.EqualFold(z.Spec.Zone, name) })
 	}
-	for i := range zones {
-		if strings.EqualFold(zones[i].Spec.Zone, name) {
-			return &zones[i], nil
-		}
-	}
-	if len(names) == 0 {
+	switch {
+	case i >= 0:
+		return &zones[i], nil
+	case len(zones) == 0:
 		return nil, errors.New("the cluster has no GridZone: give --file to do without")
 	}
 	return nil, fmt.Errorf("there is no GridZone %q, only %s", name, strings.Join(names, ", "))
@@ -321,8 +317,8 @@ func (o *outlook) tell() {
 	}
 }
 
-// CSV writes a row for each step.
-func (o *outlook) CSV(w io.Writer) error {
+// Sheet has a row for each step.
+func (o *outlook) Sheet() *report.Table {
 	name := map[string]string{quantityCarbon: "gco2e_per_kwh", quantityPrice: "price_per_kwh"}[o.Quantity]
 	t := report.Sheet("start", name, "low", "high")
 	for i := range t.Columns {
@@ -334,5 +330,5 @@ func (o *outlook) CSV(w io.Writer) error {
 	for _, v := range o.Values {
 		t.Add(v.Start, v.Value, v.Low, v.High)
 	}
-	return t.CSV(w)
+	return t
 }

@@ -214,12 +214,8 @@ type (
 		Models     []accuracyJSON `json:"models"`
 	}
 	accuracyJSON struct {
-		Model    string              `json:"model"`
-		MAPE     float64             `json:"mapePercent"`
-		ByDay    []float64           `json:"mapePercentByDay"`
-		Cheapest []forecast.Choice   `json:"cheapestHoursOfTheNext24,omitempty"`
-		Coverage []forecast.Coverage `json:"intervals,omitempty"`
-		Learning float64             `json:"learningSeconds"`
+		forecast.Accuracy
+		Learning float64 `json:"learningSeconds"`
 	}
 )
 
@@ -232,10 +228,7 @@ func newBacktest(e forecast.Evaluation, zone grid.Zone, scores []forecast.Accura
 		b.Refit = e.Refit.String()
 	}
 	for _, a := range scores {
-		b.Models = append(b.Models, accuracyJSON{
-			Model: a.Model, MAPE: a.MAPE, ByDay: a.ByDay, Cheapest: a.Choices, Coverage: a.Coverage,
-			Learning: a.Learning.Seconds(),
-		})
+		b.Models = append(b.Models, accuracyJSON{a, a.Learning.Seconds()})
 	}
 	return b
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +31,7 @@ func (b *backtest) Text(bool, bool) string {
 			row = append(row, fmt.Sprintf("%.2f", v))
 		}
 		var regret, kept, inside []string
-		for _, c := range a.Cheapest {
+		for _, c := range a.Choices {
 			regret, kept = append(regret, fmt.Sprintf("%.2f", c.Regret)), append(kept, fmt.Sprintf("%.0f", c.Kept))
 		}
 		for _, c := range a.Coverage {
@@ -54,8 +53,8 @@ func (b *backtest) Text(bool, bool) string {
 		b.First.Format("2006-01-02 15:04"), t.Open())
 }
 
-// CSV writes a row for each measure of each model.
-func (b *backtest) CSV(w io.Writer) error {
+// Sheet has a row for each measure of each model.
+func (b *backtest) Sheet() *report.Table {
 	t := report.Sheet("zone", "model", "measure", "of", "value")
 	t.Columns[4].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
 	for _, a := range b.Models {
@@ -64,7 +63,7 @@ func (b *backtest) CSV(w io.Writer) error {
 		for d, v := range a.ByDay {
 			put("mape_percent", fmt.Sprintf("day %d", d+1), v)
 		}
-		for _, c := range a.Cheapest {
+		for _, c := range a.Choices {
 			put("regret_percent", count(c.Hours, "hour"), c.Regret)
 			put("saving_kept_percent", count(c.Hours, "hour"), c.Kept)
 		}
@@ -75,5 +74,5 @@ func (b *backtest) CSV(w io.Writer) error {
 		}
 		put("learning_seconds", "all", a.Learning)
 	}
-	return t.CSV(w)
+	return t
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -21,14 +20,11 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 )
 
-// heldWork is a Job or a pod that is held.
-type heldWork = dashboard.Held
-
 // heldList is all that is held.
 type heldList struct {
-	APIVersion string     `json:"apiVersion"`
-	Items      []heldWork `json:"items"`
-	Kind       string     `json:"kind"`
+	APIVersion string           `json:"apiVersion"`
+	Items      []dashboard.Held `json:"items"`
+	Kind       string           `json:"kind"`
 
 	now        time.Time
 	namespaces bool // are shown
@@ -90,7 +86,7 @@ func printHeld(ctx context.Context, t terminal, c *cluster, namespace, format st
 		_, err := fmt.Fprintln(t.err, said+".")
 		return err
 	}
-	list := &heldList{"kubenergy.io/v1alpha1", []heldWork{}, "HeldList", t.now(), namespace == v1.NamespaceAll}
+	list := &heldList{"kubenergy.io/v1alpha1", []dashboard.Held{}, "HeldList", t.now(), namespace == v1.NamespaceAll}
 	for i := range h.items {
 		list.Items = append(list.Items, h.items[i].Held)
 	}
@@ -128,20 +124,12 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 			h.noMode = !u.Own
 		}
 	}
-	if err := eachPage(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
-		h.client.BatchV1().Jobs(namespace).List, func(page *batchv1.JobList) {
-			for i := range page.Items {
-				h.addJob(&page.Items[i])
-			}
-		}); err != nil {
+	if err := eachItem(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true"},
+		h.client.BatchV1().Jobs(namespace).List, h.addJob); err != nil {
 		return fmt.Errorf("reading Jobs: %s", because(err))
 	}
-	if err := eachPage(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName="},
-		h.client.CoreV1().Pods(namespace).List, func(page *v1.PodList) {
-			for i := range page.Items {
-				h.addPod(&page.Items[i])
-			}
-		}); err != nil {
+	if err := eachItem(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName="},
+		h.client.CoreV1().Pods(namespace).List, h.addPod); err != nil {
 		h.noPods, h.unseen = true, append(h.unseen, "pods: "+because(err))
 	}
 	slices.SortStableFunc(h.items, func(a, b dashboard.Job) int {
@@ -153,7 +141,7 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 func (h *holdings) addJob(job *batchv1.Job) {
 	work, err := policy.ReadJob(job)
 	w := readWritten(job.Annotations)
-	item := dashboard.Job{MayWait: true, Held: heldWork{
+	item := dashboard.Job{MayWait: true, Held: dashboard.Held{
 		Namespace: job.Namespace, Kind: "Job", Name: job.Name, Since: job.CreationTimestamp.UTC(),
 		PlannedStart: w.until, LatestStart: w.latest, Why: w.reason,
 	}}
@@ -176,7 +164,7 @@ func (h *holdings) addPod(pod *v1.Pod) {
 		return
 	}
 	start, latest := h.view.Decide(h.now, job, settings).Window.Start.UTC(), job.LatestStart().UTC()
-	item := dashboard.Job{MayWait: true, Held: heldWork{
+	item := dashboard.Job{MayWait: true, Held: dashboard.Held{
 		Namespace: pod.Namespace, Kind: "Pod", Name: pod.Name, Since: pod.CreationTimestamp.UTC(), LatestStart: &latest,
 		Why: message,
 	}}
@@ -210,10 +198,9 @@ func (l *heldList) Text(wide, _ bool) string {
 	t.Columns[7].Show = func(v float64) string { return fmt.Sprintf("%.3g", v) }
 	at, say := l.distance, dashboard.Briefly
 	if wide {
-		at, say = instant, func(reason string) string { return reason }
+		at, say = func(t *time.Time) any { return t }, func(reason string) string { return reason }
 	}
-	for i := range l.Items {
-		w := &l.Items[i]
+	for _, w := range l.Items {
 		t.Add(w.Namespace, w.Kind, w.Name, at(&w.Since), at(w.PlannedStart), at(w.LatestStart), w.Saving, w.SavedGrams,
 			say(w.Why))
 	}
@@ -228,13 +215,11 @@ func (l *heldList) distance(t *time.Time) any {
 	return report.Away(*t, l.now)
 }
 
-// CSV writes everything.
-func (l *heldList) CSV(w io.Writer) error {
+// Sheet has everything.
+func (l *heldList) Sheet() *report.Table {
 	t := report.Sheet("namespace", "kind", "name", "since", "planned_start", "latest_start", "saving", "saved_g", "why")
-	for i := range l.Items {
-		h := &l.Items[i]
-		t.Add(h.Namespace, h.Kind, h.Name, h.Since, instant(h.PlannedStart), instant(h.LatestStart), h.Saving,
-			h.SavedGrams, h.Why)
+	for _, h := range l.Items {
+		t.Add(h.Namespace, h.Kind, h.Name, h.Since, h.PlannedStart, h.LatestStart, h.Saving, h.SavedGrams, h.Why)
 	}
-	return t.CSV(w)
+	return t
 }

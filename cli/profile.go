@@ -226,8 +226,7 @@ func (p *profiler) recognise(n *v1.Node) profileRow {
 
 // createProfiles applies one PowerProfile for each kind of hardware.
 func (p *profiler) createProfiles(ctx context.Context) {
-	for i := range p.rows {
-		row := &p.rows[i]
+	for _, row := range p.rows {
 		if !row.Known || slices.ContainsFunc(p.made, func(c profileChange) bool { return c.Name == row.Profile.Name }) {
 			continue
 		}
@@ -346,8 +345,7 @@ func (p *profiles) Text(bool, bool) string {
 	if !p.changes {
 		t.Columns = t.Columns[:8]
 	}
-	for i := range p.Nodes {
-		row := &p.Nodes[i]
+	for _, row := range p.Nodes {
 		name, idle, full, off, quality := "unknown", "-", "-", "-", "-"
 		if row.Known {
 			name, quality = row.Profile.Name, row.Profile.Quality.String()

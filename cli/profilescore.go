@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -43,7 +42,7 @@ func (s *profileScore) Text(bool, bool) string {
 	for _, e := range s.Errors {
 		of.Add(e.Basis, e.Results, whole(e.IdleMedian), whole(e.IdleP90), whole(e.FullMedian), whole(e.FullP90))
 	}
-	far := s.table()
+	far := s.Sheet()
 	far.Rows = far.Rows[:min(worst, len(far.Rows)-s.Unknown)]
 	return fmt.Sprintf("%s; the CPUs of %d (%s) are unknown. Errors of the others, without sign:\n%s\n"+
 		"Farthest off at full load:\n%s", count(s.Results, "result"), s.Unknown,
@@ -52,10 +51,8 @@ func (s *profileScore) Text(bool, bool) string {
 
 func whole(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-// CSV writes all results, the farthest off first and the unknown ones last.
-func (s *profileScore) CSV(w io.Writer) error { return s.table().CSV(w) }
-
-func (s *profileScore) table() *report.Table {
+// Sheet has all results, the farthest off first and the unknown ones last.
+func (s *profileScore) Sheet() *report.Table {
 	signed := func(v float64) string { return fmt.Sprintf("%+.0f %%", 100*v) }
 	watts := func(v float64) string { return fmt.Sprintf("%.0f", v) }
 	t := &report.Table{Columns: []report.Column{

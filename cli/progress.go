@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -89,11 +90,8 @@ func (p *progress) doing(what string) (end func()) {
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for i, other := range p.current {
-			if other == what {
-				p.current = append(p.current[:i], p.current[i+1:]...)
-				return
-			}
+		if i := slices.Index(p.current, what); i >= 0 {
+			p.current = slices.Delete(p.current, i, i+1)
 		}
 	}
 }

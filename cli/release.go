@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // holdPolicy is the name of the MutatingAdmissionPolicy that suspends Jobs, and of its binding.
@@ -120,6 +121,8 @@ type releaser struct {
 	now           func() time.Time
 	settle, pause time.Duration
 	told          bool // why it tries again
+
+	mu sync.Mutex // of the pass that runs
 }
 
 // one releases a single Job.
@@ -243,10 +246,7 @@ func (p *pass) unfinished(err error, released int) error {
 }
 
 func (p *pass) error(released int) error {
-	var jobs []string
-	for _, f := range p.failed {
-		jobs = append(jobs, f.job)
-	}
+	jobs := report.Each(p.failed, func(f failure) string { return f.job })
 	const most = 10
 	if n := len(jobs) - most; n > 0 {
 		jobs = append(jobs[:most], fmt.Sprintf("and %d more", n))
@@ -259,8 +259,12 @@ func (p *pass) error(released int) error {
 func (r *releaser) pass(ctx context.Context, namespace string) (pass, error) {
 	var p pass
 	for _, selector := range []string{v1alpha1.LabelHeld + "=true", v1alpha1.LabelBudgetSuspended} {
-		if err := eachPage(ctx, metav1.ListOptions{LabelSelector: selector}, r.client.BatchV1().Jobs(namespace).List,
-			func(page *batchv1.JobList) { r.releasePage(ctx, page.Items, &p) }); err != nil {
+		var work errgroup.Group
+		work.SetLimit(releaseWorkers)
+		err := eachItem(ctx, metav1.ListOptions{LabelSelector: selector}, r.client.BatchV1().Jobs(namespace).List,
+			func(job *batchv1.Job) { work.Go(func() error { r.try(ctx, job, &p); return nil }) })
+		_ = work.Wait() // what failed is in p
+		if err != nil {
 			return p, err
 		}
 	}
@@ -279,26 +283,18 @@ func waitsBy(job *batchv1.Job) string {
 	return ""
 }
 
-func (r *releaser) releasePage(ctx context.Context, jobs []batchv1.Job, p *pass) {
-	var mu sync.Mutex
-	var work errgroup.Group
-	work.SetLimit(releaseWorkers)
-	for i := range jobs {
-		work.Go(func() error {
-			gone, err := r.release(ctx, &jobs[i])
-			mu.Lock()
-			defer mu.Unlock()
-			p.seen++
-			switch {
-			case err != nil:
-				p.failed = append(p.failed, failure{jobs[i].Namespace + "/" + jobs[i].Name, err})
-			case !gone:
-				p.released++
-			}
-			return nil
-		})
+// try releases one Job of a pass.
+func (r *releaser) try(ctx context.Context, job *batchv1.Job, p *pass) {
+	gone, err := r.release(ctx, job)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.seen++
+	switch {
+	case err != nil:
+		p.failed = append(p.failed, failure{job.Namespace + "/" + job.Name, err})
+	case !gone:
+		p.released++
 	}
-	_ = work.Wait() // what failed is in p
 }
 
 // release resumes this very Job, if it is still held, in one step. gone is true if it was released or deleted
@@ -329,8 +325,5 @@ func releasePatch(job *batchv1.Job, now time.Time) []byte {
 
 // count is a number of things, in words that fit it.
 func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return report.Plural(n, thing, thing+"s")
 }

@@ -81,10 +81,7 @@ var ofSlurm = map[string]ledger.Dimension{
 
 func newReport(t terminal) *cobra.Command {
 	f := reportFlags{filters: map[string]*[]string{}}
-	var names []string
-	for _, d := range reportGroups {
-		names = append(names, string(d))
-	}
+	names := report.Each(reportGroups, func(d ledger.Dimension) string { return string(d) })
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Sum up energy, emissions, cost and savings from the ledger",

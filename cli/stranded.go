@@ -124,13 +124,11 @@ func findDependents(ctx context.Context, client kubernetes.Interface, namespace 
 		d.findTemplates(ctx)
 	}
 	for _, name := range names {
-		d.note("pods", eachPage(ctx, metav1.ListOptions{
+		d.note("pods", eachItem(ctx, metav1.ListOptions{
 			FieldSelector: "status.phase=Pending,spec.nodeName=,spec.schedulerName=" + name,
-		}, client.CoreV1().Pods(namespace).List, func(page *v1.PodList) {
-			for i := range page.Items {
-				if pod := &page.Items[i]; !d.hasTemplate(pod) {
-					d.take("pod", name, pod)
-				}
+		}, client.CoreV1().Pods(namespace).List, func(pod *v1.Pod) {
+			if !d.hasTemplate(pod) {
+				d.take("pod", name, pod)
 			}
 		}))
 	}
@@ -138,28 +136,17 @@ func findDependents(ctx context.Context, client kubernetes.Interface, namespace 
 }
 
 func (d *dependencies) findTemplates(ctx context.Context) {
-	d.note("Jobs", eachPage(ctx, metav1.ListOptions{}, d.client.BatchV1().Jobs(d.namespace).List,
-		func(page *batchv1.JobList) {
-			for i := range page.Items {
-				job := &page.Items[i]
-				placed := job.Status.Active > 0 && ptr.Deref(job.Status.Ready, 0) >= job.Status.Active
-				if endOf(job) == "" && !placed {
-					d.takeNamed("Job", job, &job.Spec.Template)
-				}
+	d.note("Jobs", eachItem(ctx, metav1.ListOptions{}, d.client.BatchV1().Jobs(d.namespace).List,
+		func(job *batchv1.Job) {
+			placed := job.Status.Active > 0 && ptr.Deref(job.Status.Ready, 0) >= job.Status.Active
+			if endOf(job) == "" && !placed {
+				d.takeNamed("Job", job, &job.Spec.Template)
 			}
 		}))
-	d.note("CronJobs", eachPage(ctx, metav1.ListOptions{}, d.client.BatchV1().CronJobs(d.namespace).List,
-		func(page *batchv1.CronJobList) {
-			for i := range page.Items {
-				d.takeNamed("CronJob", &page.Items[i], &page.Items[i].Spec.JobTemplate.Spec.Template)
-			}
-		}))
-	d.note("Deployments", eachPage(ctx, metav1.ListOptions{}, d.client.AppsV1().Deployments(d.namespace).List,
-		func(page *appsv1.DeploymentList) {
-			for i := range page.Items {
-				d.takeNamed("Deployment", &page.Items[i], &page.Items[i].Spec.Template)
-			}
-		}))
+	d.note("CronJobs", eachItem(ctx, metav1.ListOptions{}, d.client.BatchV1().CronJobs(d.namespace).List,
+		func(c *batchv1.CronJob) { d.takeNamed("CronJob", c, &c.Spec.JobTemplate.Spec.Template) }))
+	d.note("Deployments", eachItem(ctx, metav1.ListOptions{}, d.client.AppsV1().Deployments(d.namespace).List,
+		func(o *appsv1.Deployment) { d.takeNamed("Deployment", o, &o.Spec.Template) }))
 }
 
 func (d *dependencies) note(what string, err error) {
@@ -204,10 +191,7 @@ func (d *dependencies) hasTemplate(pod *v1.Pod) bool {
 
 // String says which objects these are, and what happens to them.
 func (d *dependents) String() string {
-	var names []string
-	for _, o := range d.objects {
-		names = append(names, o.GetNamespace()+"/"+o.GetName())
-	}
+	names := report.Each(d.objects, func(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() })
 	one := len(names) == 1
 	text := "name the scheduler %s, and their pods stay"
 	switch {

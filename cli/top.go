@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strconv"
@@ -164,8 +163,7 @@ func (c *centralUnit) pods(ctx context.Context, everywhere bool) ([]drawn, error
 		return nil, err
 	}
 	all := make([]drawn, 0, len(answer.Pods))
-	for i := range answer.Pods {
-		p := &answer.Pods[i]
+	for _, p := range answer.Pods {
 		owner := p.Owner
 		if p.OwnerKind != "" {
 			owner = p.OwnerKind + "/" + p.Owner
@@ -218,12 +216,8 @@ type powerList struct {
 // Text shows the list as kubectl top does.
 func (l *powerList) Text(bool, bool) string {
 	t := report.Heads(9, "NAMESPACE", "POD", "NODE", "WATTS", "IDLE", "°C", "SOURCE", "QUALITY", "AGE")
-	if !l.pods {
-		t.Columns[2].Name, t.Columns[4].Name = "", ""
+	if !l.pods { // the columns of pods alone are empty, and so left out
 		t.Columns[1].Name = "NODE"
-	}
-	if !slices.ContainsFunc(l.Items, func(d drawn) bool { return d.Celsius != nil }) {
-		t.Columns[5].Name = ""
 	}
 	if !l.namespaces {
 		t.Columns[0].Name = ""
@@ -231,22 +225,20 @@ func (l *powerList) Text(bool, bool) string {
 	for _, c := range []*report.Column{&t.Columns[3], &t.Columns[4], &t.Columns[5]} {
 		c.Show = func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 	}
-	for i := range l.Items {
-		d := &l.Items[i]
+	for _, d := range l.Items {
 		t.Add(printable(d.Namespace), printable(d.Name), printable(d.Node), d.Watts, d.IdleWatts, d.Celsius,
 			printable(d.Source), d.Quality, d.age())
 	}
 	return t.Plain()
 }
 
-// CSV writes everything that is known.
-func (l *powerList) CSV(w io.Writer) error {
+// Sheet has everything that is known.
+func (l *powerList) Sheet() *report.Table {
 	t := report.Sheet("namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of",
 		"age_s", "stale", "implausible", "power_state", "host", "celsius", "too_hot")
-	for i := range l.Items {
-		d := &l.Items[i]
+	for _, d := range l.Items {
 		t.Add(d.Namespace, d.Name, d.Node, d.Owner, d.Watts, d.IdleWatts, d.Source, d.Quality, d.AsOf, d.AgeSeconds,
 			d.Stale, d.Implausible, d.PowerState, d.Host, d.Celsius, d.TooHot)
 	}
-	return t.CSV(w)
+	return t
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/controller/power"
 	"github.com/kubenergy/kubenergy/controller/signal"
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 const stopPause = 5 * time.Second
@@ -80,10 +81,7 @@ func (f *wakeFlags) run(ctx context.Context, t terminal, args []string) error {
 	if err := scale(ctx, 0); err != nil {
 		return fmt.Errorf("stopping Deployment %s: %s", power.Name, because(err))
 	}
-	select { // until its replicas have ended, which could send machines to sleep again
-	case <-ctx.Done():
-	case <-time.After(stopPause):
-	}
+	kube.Pause(ctx, stopPause) // until its replicas have ended, which could send machines to sleep again
 	err = f.wake(ctx, t, c, args)
 	if err != nil { // what still sleeps may be needed
 		if err := scale(context.WithoutCancel(ctx), power.Replicas); err != nil {

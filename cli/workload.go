@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -358,16 +359,11 @@ func (f *manifestFlags) job(name string, j *sched.Job) *batchv1.Job {
 	return job
 }
 
-// manifest renders a Job without the empty fields that the API's types always have.
+// manifest renders a Job without the empty status that the API's type always has.
 func manifest(job *batchv1.Job) ([]byte, error) {
-	text, err := json.Marshal(job)
-	if err != nil {
-		return nil, err
-	}
-	var object map[string]any
-	if err := json.Unmarshal(text, &object); err != nil {
-		return nil, err
-	}
-	delete(object, "status")
-	return yaml.Marshal(object)
+	return yaml.Marshal(struct {
+		metav1.TypeMeta
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              batchv1.JobSpec `json:"spec"`
+	}{job.TypeMeta, job.ObjectMeta, job.Spec})
 }

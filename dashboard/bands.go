@@ -35,8 +35,7 @@ func (m *Model) gridBand() band {
 		Caption: "Grid: carbon intensity and price, means from each time to the next",
 		Header:  columns(1, "from (UTC)"),
 	}
-	for i := range m.Zones {
-		z := &m.Zones[i]
+	for i, z := range m.Zones {
 		if i < mostLines {
 			b.Keys = append(b.Keys, keyed{z.Name, fmt.Sprintf("k-c%d", i)})
 		}
@@ -48,10 +47,8 @@ func (m *Model) gridBand() band {
 		}
 	}
 	if len(m.Zones) > 0 {
-		z, said := &m.Zones[0], []string(nil)
-		for _, s := range z.signals() {
-			said = append(said, m.gridSentence(s.Signal))
-		}
+		z := &m.Zones[0]
+		said := report.Each(z.signals(), func(q quantity) string { return m.gridSentence(q.Signal) })
 		b.Sentence = z.Name + ": " + strings.Join(said, ". ") + "."
 	}
 	for from, to := range m.slots() {
@@ -140,10 +137,8 @@ func (m *Model) powerBand() band {
 		if !known {
 			continue
 		}
-		cells := []string{stamp(from)}
-		for _, v := range []float64{w.Dynamic, w.Idle, w.Asleep, w.Unknown, w.Total(), w.Estimated * w.Total()} {
-			cells = append(cells, report.Significant(v))
-		}
+		all := []float64{w.Dynamic, w.Idle, w.Asleep, w.Unknown, w.Total(), w.Estimated * w.Total()}
+		cells := append([]string{stamp(from)}, report.Each(all, report.Significant)...)
 		if m.Power.Baseline != nil {
 			cells = append(cells, shown(m.Power.Baseline.Mean(from, to)))
 		}

@@ -43,10 +43,7 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	shown := cmp.Or(b.Table, &table{Header: columns(1, "nothing is known")})
-	var names []string
-	for _, c := range shown.Header {
-		names = append(names, c.Name)
-	}
+	names := report.Each(shown.Header, func(c column) string { return c.Name })
 	t := report.Sheet(names...)
 	for _, row := range shown.Rows {
 		cells := make([]any, len(names))
@@ -67,8 +64,9 @@ func (s *Server) csv(w http.ResponseWriter, r *http.Request) error {
 func (b *band) legend(m *Model) (drawn string, height int) {
 	var text strings.Builder
 	const line = 20
-	fmt.Fprintf(&text, `<text class="title" x="4" y="16">%s</text><g class="keys">`, html.EscapeString(fmt.Sprintf(
-		"%s of %s, %s to %s UTC", b.Name, m.Title, stamp(m.From), stamp(m.To))))
+	svgText(&text, fmt.Sprintf("%s of %s, %s to %s UTC", b.Name, m.Title, stamp(m.From), stamp(m.To)),
+		`class="title" x="4" y="16"`)
+	text.WriteString(`<g class="keys">`)
 	x, y := 4, 2*line
 	keys := slices.Clone(b.Keys)
 	for _, n := range b.Notes {
@@ -87,7 +85,7 @@ func (b *band) legend(m *Model) (drawn string, height int) {
 			fmt.Fprintf(&text, `<rect class="%s" x="%d" y="%d" width="%d" height="10"/>`, class, x, y-10,
 				map[bool]int{true: 12}[k.Class != ""])
 		}
-		fmt.Fprintf(&text, `<text x="%d" y="%d">%s</text>`, x+18, y, html.EscapeString(k.Name))
+		svgText(&text, k.Name, `x="%d" y="%d"`, x+18, y)
 		x += width
 	}
 	return text.String() + "</g>", y + line

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html"
 	"html/template"
+	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -75,13 +77,12 @@ func (d *drawing) scale(m *Model, unit string, show func(float64) string, values
 			label = show(t.Value)
 		}
 		if highest := i+1 == len(ticks) || ticks[i+1].Value > d.top; t.Value != 0 && (highest || !d.small) {
-			fmt.Fprintf(&d.labels, `<text class="tick" x="4" y="%s" dy="%d">%s</text>`, pc(y),
-				map[bool]int{true: 12, false: -3}[y < 10], html.EscapeString(label))
+			svgText(&d.labels, label, `class="tick" x="4" y="%s" dy="%d"`, pc(y),
+				map[bool]int{true: 12, false: -3}[y < 10])
 		}
 	}
 	if unit != "" {
-		fmt.Fprintf(&d.labels, `<text class="tick" x="100%%" dx="-3" y="11" text-anchor="end">%s</text>`,
-			html.EscapeString(unit))
+		svgText(&d.labels, unit, `class="tick" x="100%%" dx="-3" y="11" text-anchor="end"`)
 	}
 }
 
@@ -105,6 +106,11 @@ func (d *drawing) now(m *Model) {
 }
 
 // stretched begins and ends what is drawn by paths.
+// svgText writes words into a drawing. Their attributes are a format, followed by its arguments.
+func svgText(w io.Writer, words, attributes string, args ...any) {
+	fmt.Fprintf(w, "<text "+attributes+">%s</text>", append(args, html.EscapeString(words))...)
+}
+
 func (d *drawing) stretched(paths func()) {
 	fmt.Fprintf(d, `<svg viewBox="0 0 %g %g" preserveAspectRatio="none" width="100%%" height="100%%">`, plotWidth,
 		plotHeight)
@@ -224,10 +230,7 @@ func drawPower(m *Model) template.HTML {
 	}
 	d := newDrawing(m)
 	w, line := p.thinned(m.From, m.To)
-	var values []float64
-	for i := range w {
-		values = append(values, w[i].Total())
-	}
+	values := report.Each(w, func(w Watts) float64 { return w.Total() })
 	var base *Line
 	if p.Baseline != nil {
 		base = p.Baseline.thinned(m.From, m.To)
@@ -245,7 +248,7 @@ func drawPower(m *Model) template.HTML {
 		for _, part := range parts {
 			next := make([]float64, len(w))
 			for i := range w {
-				next[i] = below[i] + part.of(&w[i])
+				next[i] = below[i] + part.of(w[i])
 			}
 			d.path("area "+part.class, d.area(line, at(next), at(below)))
 			below = next
@@ -263,12 +266,12 @@ func drawPower(m *Model) template.HTML {
 // parts of what is drawn, from below.
 var parts = []struct {
 	name, class string
-	of          func(*Watts) float64
+	of          func(Watts) float64
 }{
-	{"asleep", "asleep", func(w *Watts) float64 { return w.Asleep }},
-	{"idle", "idle", func(w *Watts) float64 { return w.Idle }},
-	{"for work", "dynamic", func(w *Watts) float64 { return w.Dynamic }},
-	{"unknown", "unknown", func(w *Watts) float64 { return w.Unknown }},
+	{"asleep", "asleep", func(w Watts) float64 { return w.Asleep }},
+	{"idle", "idle", func(w Watts) float64 { return w.Idle }},
+	{"for work", "dynamic", func(w Watts) float64 { return w.Dynamic }},
+	{"unknown", "unknown", func(w Watts) float64 { return w.Unknown }},
 }
 
 func at(values []float64) func(int) float64 { return func(i int) float64 { return values[i] } }
@@ -279,10 +282,9 @@ func teams(jobs []*Job) (names []string, class map[string]string) {
 	for _, j := range jobs {
 		count[j.team()]++
 	}
-	for name := range count {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(count[b]-count[a], strings.Compare(a, b)) })
+	names = slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(count[b]-count[a], strings.Compare(a, b))
+	})
 	for i, name := range names {
 		class[name] = fmt.Sprintf("t%d", min(i, mostLines))
 	}
@@ -379,18 +381,11 @@ func (d *drawing) name(j *Job, start, end, foot float64) {
 	if end > 75 {
 		x, anchor, dx = start, "end", "-5"
 	}
-	fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%s" dy="-2" text-anchor="%s">%s</text>`, pc(x), dx, pc(foot),
-		anchor, html.EscapeString(shortened(j.Name)))
+	svgText(&d.labels, shortened(j.Name), `x="%s" dx="%s" y="%s" dy="-2" text-anchor="%s"`, pc(x), dx, pc(foot), anchor)
 }
 
 // shortened is a name that fits beside a bar.
-func shortened(name string) string {
-	const most = 28
-	if all := []rune(name); len(all) > most {
-		return string(all[:most-1]) + "…"
-	}
-	return name
-}
+func shortened(name string) string { return report.Shortened(name, 28) }
 
 // slots are in how many intervals the density is counted.
 const slots = 96
@@ -435,15 +430,13 @@ func drawAxis(m *Model) template.HTML {
 		} else if x > 98 {
 			anchor = "end"
 		}
-		fmt.Fprintf(d, `<text class="tick" x="%s" y="12" text-anchor="%s">%s</text>`, pc(x), anchor,
-			html.EscapeString(clock))
+		svgText(d, clock, `class="tick" x="%s" y="12" text-anchor="%s"`, pc(x), anchor)
 		if date != "" {
-			fmt.Fprintf(d, `<text class="tick day" x="%s" y="26" text-anchor="%s">%s</text>`, pc(x), anchor,
-				html.EscapeString(date))
+			svgText(d, date, `class="tick day" x="%s" y="26" text-anchor="%s"`, pc(x), anchor)
 		}
 	}
 	if !m.Past && m.Now.After(m.From) && m.Now.Before(m.To) {
-		fmt.Fprintf(d, `<text class="nowtext" x="%s" y="26" text-anchor="middle">now</text>`, pc(d.x(m.Now)))
+		svgText(d, "now", `class="nowtext" x="%s" y="26" text-anchor="middle"`, pc(d.x(m.Now)))
 	}
 	return d.picture("axis", "Axis of time, in UTC")
 }

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"fmt"
 	"html/template"
 	"net/url"
 	"strconv"
@@ -14,7 +13,7 @@ import (
 // job fills the page of one Job.
 func (p *page) job(v *JobView) {
 	p.JobView = v
-	p.Heading = strings.TrimPrefix(v.Namespace+"/"+v.Name, "/")
+	p.Heading = pathOf(v.Namespace, v.Name)
 	p.Said, p.Commands = said(v.delaySentence()), said(v.Command)
 	if d := v.Decision; d != nil {
 		p.Said = append(p.Said, "Decided now: "+d.Text+".")
@@ -71,11 +70,7 @@ func (v *JobView) curve() (axis, plot template.HTML) {
 	first, last := v.Curve.Points[0].At, v.Curve.Until
 	m := &Model{Now: v.Now, From: first, To: last}
 	d := newDrawing(m)
-	var values []float64
-	for _, p := range v.Curve.Points {
-		values = append(values, p.Value)
-	}
-	d.scale(m, "", nil, values...)
+	d.scale(m, "", nil, report.Each(v.Curve.Points, func(p Point) float64 { return p.Value })...)
 	d.stretched(func() { d.path("line c0", d.steps(v.Curve)) })
 	for i, mark := range []struct {
 		at   *time.Time
@@ -89,8 +84,8 @@ func (v *JobView) curve() (axis, plot template.HTML) {
 			anchor = "end"
 		}
 		d.rule("now", x)
-		fmt.Fprintf(&d.labels, `<text x="%s" dx="%s" y="%d" text-anchor="%s">%s</text>`, pc(x),
-			map[string]string{"start": "4", "end": "-4"}[anchor], 12+14*i, anchor, mark.name)
+		svgText(&d.labels, mark.name, `x="%s" dx="%s" y="%d" text-anchor="%s"`, pc(x),
+			map[string]string{"start": "4", "end": "-4"}[anchor], 12+14*i, anchor)
 	}
 	return drawAxis(m), d.picture("curve", "Mean intensity over its run, by start")
 }

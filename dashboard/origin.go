@@ -24,12 +24,12 @@ func originLink(cluster, namespace, owner string) string {
 	return "/origin?" + url.Values{"cluster": {cluster}, "namespace": {namespace}, "owner": {owner}}.Encode()
 }
 
-// inCluster is a name with that of its cluster, if that has one.
-func inCluster(cluster, name string) string { return strings.TrimPrefix(cluster+"/"+name, "/") }
+// pathOf is a name with that of the cluster or namespace that it is in, if that has one.
+func pathOf(place, name string) string { return strings.TrimPrefix(place+"/"+name, "/") }
 
 // origin fills the page that takes a figure apart: from meters to nodes and hours, and on to grams and money.
 func (p *page) origin(o *Origin, namespace, owner string) {
-	name := inCluster(p.asked.Cluster, cmp.Or(owner, namespace))
+	name := pathOf(p.asked.Cluster, cmp.Or(owner, namespace))
 	p.View, p.Heading = "origin", "Where the energy of "+name+" comes from"
 	t := &o.Total
 	kWh, site := t.Energy().Joules().KWh(), t.Facility.Joules().KWh()

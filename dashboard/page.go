@@ -381,7 +381,7 @@ func (m *Model) cards() (all []card) {
 	for i := range m.Namespaces[:min(len(m.Namespaces), MostNamespaces)] {
 		u := &m.Namespaces[i]
 		r := cardRow{
-			Name: inCluster(u.Cluster, u.Name), Value: report.Significant(u.KWh) + " kWh",
+			Name: pathOf(u.Cluster, u.Name), Value: report.Significant(u.KWh) + " kWh",
 			Link:  originLink(u.Cluster, u.Name, ""),
 			Share: pc(100 * u.KWh / max(m.Namespaces[0].KWh, 1e-12)),
 		}
@@ -448,8 +448,7 @@ func (m *Model) runsCard() card {
 	for i := range m.Strategies {
 		most = max(most, m.Strategies[i].Kg, 1e-12)
 	}
-	for i := range m.Strategies {
-		s := &m.Strategies[i]
+	for i, s := range m.Strategies {
 		text := fmt.Sprintf("%s kWh, waits %s", report.Significant(s.KWh), report.Span(3600*s.WaitHours))
 		name, machines, both := strings.Cut(s.Name, ", ")
 		text = given(both, machines+"; ") + text

@@ -110,8 +110,7 @@ func powerOf(r, baseline *sim.Result, name string) *Power {
 		Points: []Watts{}, Until: r.Accounted.UTC(), Estimated: 1, Quality: energy.Estimated,
 		Where: "at the sites' meters", Nodes: len(r.Scenario.Nodes),
 	}
-	for i := range r.Timeline {
-		s := &r.Timeline[i]
+	for _, s := range r.Timeline {
 		p.Points = append(p.Points, Watts{
 			At: s.Time.UTC(), Dynamic: math.Max(0, float64(s.Power-s.Idle-s.Asleep)), Idle: float64(s.Idle),
 			Asleep: float64(s.Asleep), Estimated: 1,
@@ -119,8 +118,7 @@ func powerOf(r, baseline *sim.Result, name string) *Power {
 	}
 	if r != baseline {
 		p.Instead, p.Baseline = name, &Line{Until: baseline.Accounted.UTC()}
-		for i := range baseline.Timeline {
-			s := &baseline.Timeline[i]
+		for _, s := range baseline.Timeline {
 			p.Baseline.Points = append(p.Baseline.Points, Point{At: s.Time.UTC(), Value: float64(s.Power)})
 		}
 	}
@@ -217,8 +215,7 @@ func difference(baseline, used float64) *report.Difference {
 }
 
 func strategiesOf(r *report.Report, names []string) (all []Strategy) {
-	for i := range r.Runs {
-		run := &r.Runs[i]
+	for i, run := range r.Runs {
 		all = append(all, Strategy{
 			Name: names[i], WaitHours: run.MeanWaitSeconds / 3600, Kg: run.EmissionsKg, KWh: run.EnergyKWh,
 			Saving: &report.Interval{Value: run.Savings.Emissions}, Baseline: i == 0,

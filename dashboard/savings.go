@@ -19,8 +19,7 @@ func SavedOf(c *report.Comparison) *Saved {
 		s.Cost = new(c.Total.Costs[s.Currency].Difference)
 	}
 	var placed, timed, lost, waited float64
-	for i := range c.PerJob {
-		j := &c.PerJob[i]
+	for _, j := range c.PerJob {
 		waited += j.Held
 		where, all := j.Energy.Saved, j.Energy.Saved
 		if signal != "" {

@@ -135,8 +135,7 @@ func (m *Model) powerSentence() string {
 
 // kWh is what was drawn in a time, by part and in all.
 func (p *Power) kWh(from, to time.Time) (parted [4]float64, all float64) {
-	for i := range p.Points {
-		w := &p.Points[i]
+	for i, w := range p.Points {
 		hours := max(0, grid.Earlier(p.end(i), to).Sub(grid.Later(w.At, from)).Hours())
 		for k, part := range parts {
 			parted[k] += part.of(w) * hours / 1000
@@ -214,9 +213,7 @@ func (m *Model) next() *Job {
 }
 
 // path names a job with its namespace, where it has one.
-func (j *Job) path() string {
-	return strings.TrimPrefix(j.Namespace+"/"+j.Name, "/")
-}
+func (j *Job) path() string { return pathOf(j.Namespace, j.Name) }
 
 // sentence is what explain says of a job, in one sentence.
 func (j *Job) sentence(m *Model) string {

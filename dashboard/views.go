@@ -73,10 +73,7 @@ func (m *Model) decisionLink(d *ledger.Record) string {
 }
 
 func expected(v float64) string {
-	if v == 0 {
-		return "–"
-	}
-	return report.Significant(v)
+	return shown(v, v != 0)
 }
 
 // filtered are the decisions that a filter asks for.
@@ -107,16 +104,13 @@ func (p *page) savings() {
 	}
 	t := listed("Where it came from", []column{{"part", false}, {s.Unit, true}, {"because", false}}, s.Steps,
 		func(step *Step) []string { return []string{step.Name, report.Significant(step.Value), step.Why} })
-	all := &table{
-		Caption: "Used, and what " + s.Against + " would have used",
-		Header:  columns(1, "quantity", "used", "baseline", "saved", "95 % from", "to"),
-	}
-	for _, d := range s.differences() {
-		all.Rows = append(all.Rows, row{Cells: []string{
+	all := listed("Used, and what "+s.Against+" would have used", columns(1, "quantity", "used", "baseline", "saved",
+		"95 % from", "to"), s.differences(), func(d *named) []string {
+		return []string{
 			strings.TrimSuffix(d.name+", "+d.unit, ", "), report.Significant(d.Used), report.Significant(d.Baseline),
 			report.Significant(d.Saved), optional(d.Low), optional(d.High),
-		}})
-	}
+		}
+	})
 	all.compact()
 	if !s.Shadow { // what would have been used is not known
 		p.show(all)
@@ -126,10 +120,7 @@ func (p *page) savings() {
 }
 
 func optional(v *float64) string {
-	if v == nil {
-		return "–"
-	}
-	return report.Significant(*v)
+	return shown(*cmp.Or(v, new(0.0)), v != nil)
 }
 
 // drawSteps draws a waterfall.
@@ -150,25 +141,23 @@ func drawSteps(s *Saved) template.HTML {
 	w := &drawing{top: 1.12 * math.Max(top, 1e-12)}
 	width := 100 / float64(len(s.Steps)+2)
 	i := 0
-	bar := func(class, name string, from, to float64, text string) {
+	bar := func(class, name string, from, to float64, said string) {
 		x, upper, lower := (float64(i)+0.5)*width, math.Max(from, to), math.Min(from, to)
 		fmt.Fprintf(w, `<rect class="bar %s" x="%s" width="%s" y="%s" height="%s" rx="2"><title>%s</title></rect>`,
 			class, pc(x-0.32*width), pc(0.64*width), pc(0.9*w.y(upper)), pc(0.9*(w.y(lower)-w.y(upper))),
-			html.EscapeString(name+": "+text))
-		fmt.Fprintf(w, `<text x="%s" y="%s" dy="-5" text-anchor="middle">%s</text>`, pc(x), pc(0.9*w.y(upper)),
-			html.EscapeString(text))
-		fmt.Fprintf(w, `<text class="tick" x="%s" y="97%%" text-anchor="middle">%s</text>`, pc(x),
-			html.EscapeString(name))
+			html.EscapeString(name+": "+said))
+		svgText(w, said, `x="%s" y="%s" dy="-5" text-anchor="middle"`, pc(x), pc(0.9*w.y(upper)))
+		svgText(w, name, `class="tick" x="%s" y="97%%" text-anchor="middle"`, pc(x))
 		i++
 	}
 	bar("whole", "baseline", 0, d.Baseline, report.Significant(d.Baseline))
 	level = d.Baseline
 	for _, step := range s.Steps {
-		class, text := "gain", report.Significant(-step.Value)
+		class, said := "gain", report.Significant(-step.Value)
 		if step.Value < 0 {
-			class, text = "loss", "+"+text
+			class, said = "loss", "+"+said
 		}
-		bar(class, step.Name, level, level-step.Value, text)
+		bar(class, step.Name, level, level-step.Value, said)
 		level -= step.Value
 	}
 	bar("whole", "caused", 0, d.Used, report.Significant(d.Used))
@@ -193,8 +182,7 @@ func (p *page) compare() {
 	t := &table{
 		Caption: "Strategies", Header: columns(1, "strategy", "mean wait", "kgCO2e", "kWh", "saved", "95 % from", "to"),
 	}
-	for i := range p.Strategies {
-		s := &p.Strategies[i]
+	for _, s := range p.Strategies {
 		r := row{Cells: []string{
 			s.Name, report.Span(3600 * s.WaitHours), report.Significant(s.Kg), report.Significant(s.KWh), "–", "–", "–",
 		}}
@@ -256,16 +244,15 @@ func drawPareto(all []Strategy) template.HTML {
 			continue
 		}
 		fmt.Fprintf(d, `<line class="mark" x1="6%%" x2="100%%" y1="%s" y2="%s"/>`, pc(y(t.Value)), pc(y(t.Value)))
-		fmt.Fprintf(d, `<text class="tick" x="5.4%%" y="%s" dy="4" text-anchor="end">%s</text>`, pc(y(t.Value)),
-			t.Label)
+		svgText(d, t.Label, `class="tick" x="5.4%%" y="%s" dy="4" text-anchor="end"`, pc(y(t.Value)))
 	}
 	for _, t := range report.NumberTicks(0, longest) {
 		if t.Value <= longest*1.01 {
-			fmt.Fprintf(d, `<text class="tick" x="%s" y="93%%" text-anchor="middle">%s</text>`, pc(x(t.Value)), t.Label)
+			svgText(d, t.Label, `class="tick" x="%s" y="93%%" text-anchor="middle"`, pc(x(t.Value)))
 		}
 	}
-	d.WriteString(`<text class="tick" x="50%" y="99%" text-anchor="middle">mean wait, hours</text>` +
-		`<text class="tick" x="0" y="3%" dy="6">kgCO2e</text>`)
+	svgText(d, "mean wait, hours", `class="tick" x="50%%" y="99%%" text-anchor="middle"`)
+	svgText(d, "kgCO2e", `class="tick" x="0" y="3%%" dy="6"`)
 	front := slices.DeleteFunc(slices.Clone(all), func(s Strategy) bool { return !s.Best })
 	slices.SortFunc(front, func(a, b Strategy) int { return cmp.Compare(a.WaitHours, b.WaitHours) })
 	for i := range max(0, len(front)-1) {
@@ -277,8 +264,7 @@ func drawPareto(all []Strategy) template.HTML {
 	for i := range all {
 		taken = append(taken, around(x(all[i].WaitHours), y(all[i].Kg)))
 	}
-	for i := range all {
-		s := &all[i]
+	for _, s := range all {
 		fmt.Fprintf(d, `<circle class="dot %s" cx="%s" cy="%s" r="6"><title>%s</title></circle>`, s.class(),
 			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(s.brief()))
 		if s.Best {
@@ -298,9 +284,9 @@ func (b box) meets(o box) bool {
 }
 
 // beside writes a label at the first place beside a point that is not taken; without one, the table alone has the name.
-func (d *drawing) beside(x, y float64, text string, taken []box) []box {
+func (d *drawing) beside(x, y float64, name string, taken []box) []box {
 	const letter, height = 0.66, 4.4
-	width := letter * float64(len([]rune(text)))
+	width := letter * float64(len([]rune(name)))
 	for _, up := range []float64{2, -6.4, 7, -11} {
 		for _, right := range []bool{true, false} {
 			at, anchor := box{x + 0.7, y - up - height, x + 0.7 + width, y - up}, "start"
@@ -310,9 +296,8 @@ func (d *drawing) beside(x, y float64, text string, taken []box) []box {
 			if at.left < 0 || at.right > 100 || at.bottom > 87 || slices.ContainsFunc(taken, at.meets) {
 				continue
 			}
-			fmt.Fprintf(&d.labels, `<text x="%s" y="%s" text-anchor="%s">%s</text>`,
-				pc(map[bool]float64{true: at.left, false: at.right}[right]), pc(at.bottom-1), anchor,
-				html.EscapeString(text))
+			svgText(&d.labels, name, `x="%s" y="%s" text-anchor="%s"`,
+				pc(map[bool]float64{true: at.left, false: at.right}[right]), pc(at.bottom-1), anchor)
 			return append(taken, at)
 		}
 	}
@@ -357,8 +342,7 @@ func (p *page) how() {
 	signals := &table{Caption: "Signals", Header: []column{
 		{"zone", false}, {"quantity", false}, {"now", true}, {"unit", false}, {"rests on", false},
 	}}
-	for i := range m.Zones {
-		z := &m.Zones[i]
+	for _, z := range m.Zones {
 		for _, s := range z.signals() {
 			signals.Rows = append(signals.Rows, row{Cells: []string{
 				z.Name, s.name, optional(s.Now), s.Unit, s.provenance(),

@@ -34,14 +34,14 @@ type Evaluation struct {
 
 // Accuracy is how well a model did.
 type Accuracy struct {
-	Model   string
-	Windows int
-	MAPE    float64   // mean absolute percentage error over all hours ahead
-	ByDay   []float64 // the same by day ahead
-	Choices []Choice
+	Model   string    `json:"model"`
+	Windows int       `json:"-"`
+	MAPE    float64   `json:"mapePercent"`      // mean absolute percentage error over all hours ahead
+	ByDay   []float64 `json:"mapePercentByDay"` // the same by day ahead
+	Choices []Choice  `json:"cheapestHoursOfTheNext24,omitempty"`
 	// Coverage of the intervals, for the models that have some, by lead group and level.
-	Coverage []Coverage
-	Learning time.Duration // all of it; 0 for plain models
+	Coverage []Coverage    `json:"intervals,omitempty"`
+	Learning time.Duration `json:"-"` // all of it; 0 for plain models
 }
 
 // Choice is what is lost by running in the hours, of the first 24, that a forecast calls the cheapest.

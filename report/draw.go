@@ -46,16 +46,18 @@ type namedFigure struct {
 	figure
 }
 
-// into adds the figure to files as SVG, which it returns, and PNG.
-func (f *namedFigure) into(files map[string][]byte) (svg []byte, err error) {
-	if svg, err = f.svg(); err != nil {
-		return nil, fmt.Errorf("drawing %s.svg: %w", f.name, err)
+// drawAll returns the files of figures, as SVG and PNG.
+func drawAll(figures []namedFigure) (files map[string][]byte, err error) {
+	files = map[string][]byte{}
+	for _, f := range figures {
+		if files[f.name+".svg"], err = f.svg(); err != nil {
+			return nil, fmt.Errorf("drawing %s.svg: %w", f.name, err)
+		}
+		if files[f.name+".png"], err = f.png(); err != nil {
+			return nil, fmt.Errorf("drawing %s.png: %w", f.name, err)
+		}
 	}
-	if files[f.name+".png"], err = f.png(); err != nil {
-		return nil, fmt.Errorf("drawing %s.png: %w", f.name, err)
-	}
-	files[f.name+".svg"] = svg
-	return svg, nil
+	return files, nil
 }
 
 // key explains what is drawn as its sample is; nil: it says what the whole figure shows.
@@ -288,7 +290,7 @@ func barCharts(charts []chart, names []string, colours []color.Color) figure {
 	f, slot := figureOfBars(len(charts), names)
 	for _, c := range charts {
 		p := newPlot("", c.label, draw.LineStyle{})
-		figures := each(c.values, Significant)
+		figures := Each(c.values, Significant)
 		upright := slices.ContainsFunc(figures, func(s string) bool { return lettering.Width(s) > slot-2 })
 		for i, v := range c.values {
 			p.Add(&plotter.BarChart{

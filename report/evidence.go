@@ -96,8 +96,7 @@ func readRates(a *ledger.Answer) map[rateKey]float64 {
 	if a == nil {
 		return r
 	}
-	for i := range a.Rows {
-		row := &a.Rows[i]
+	for _, row := range a.Rows {
 		if len(row.Key) != 2 {
 			continue
 		}
@@ -130,9 +129,7 @@ func bookedMean(all map[rateKey]float64, site, of string, w sched.Window) (rate 
 		if !known {
 			return 0, false
 		}
-		begin, end := hour, hour.Add(time.Hour)
-		begin = grid.Later(begin, from)
-		end = grid.Earlier(end, to)
+		begin, end := grid.Later(hour, from), grid.Earlier(hour.Add(time.Hour), to)
 		sum += value * end.Sub(begin).Seconds()
 	}
 	return sum / to.Sub(from).Seconds(), true

@@ -185,8 +185,7 @@ func (e *Experiment) table() *Table {
 		{Name: "to", Field: "differenceHigh", Show: percent},
 		{Name: "Differs", Field: "differs"},
 	}}
-	for i := range e.Rows {
-		r := &e.Rows[i]
+	for _, r := range e.Rows {
 		cells := []any{r.Contestant, r.Metric, r.Arms, r.Mean.Value, r.Mean.Low, r.Mean.High, nil, nil, nil, nil}
 		if d := r.Difference; d != nil {
 			cells[6], cells[7], cells[8] = d.Value, d.Low, d.High
@@ -208,15 +207,10 @@ func (e *Experiment) Text(wide, colours bool) string {
 func (e *Experiment) trialTable() *Table {
 	t := Sheet(append([]string{"arm", "round", "contestant", "start", "seconds", "otherPrograms"},
 		ExperimentMetrics...)...)
-	for i := range e.trials {
-		trial := &e.trials[i]
+	for _, trial := range e.trials {
 		cells := []any{trial.Arm, trial.Round, trial.Contestant, trial.Start, trial.Seconds, trial.Others}
 		for _, m := range ExperimentMetrics {
-			var cell any // empty where it is not known
-			if v, ok := trial.Values[m]; ok {
-				cell = v
-			}
-			cells = append(cells, cell)
+			cells = append(cells, entry(trial.Values, m))
 		}
 		t.Add(cells...)
 	}

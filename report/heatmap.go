@@ -77,7 +77,7 @@ func heatFigure(title, mark string, start time.Time, span float64, columns int, 
 		}
 	}
 	step := scale(most)
-	plots := each(maps, func(m heatmap) *plot.Plot { return m.plot(step, span, columns) })
+	plots := Each(maps, func(m heatmap) *plot.Plot { return m.plot(step, span, columns) })
 	keys := make([]key, 0, len(shades)+1)
 	for i, shade := range shades {
 		name := fmt.Sprintf("%.4g–%.4g", step*float64(i), step*float64(i+1))

@@ -18,6 +18,23 @@ func Plural(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
+// Each returns what of says of each of all.
+func Each[T, V any](all []T, of func(T) V) []V {
+	values := make([]V, len(all))
+	for i := range all {
+		values[i] = of(all[i])
+	}
+	return values
+}
+
+// Shortened is a text of at most so many characters.
+func Shortened(text string, most int) string {
+	if all := []rune(text); len(all) > most {
+		return string(all[:most-1]) + "…"
+	}
+	return text
+}
+
 // Few names so many of all, and says whether there are more.
 func Few(most int, all []string) string {
 	if len(all) > most {

@@ -15,7 +15,8 @@ func TestSmallFigures(t *testing.T) {
 			t.Errorf("%v is shown as %s, want %s", v, got, want)
 		}
 	}
-	if got := shortened(strings.Repeat("ü", 50)); got != strings.Repeat("ü", 39)+"…" || shortened("a · b") != "a · b" {
+	if got := Shortened(strings.Repeat("ü", 50), 40); got != strings.Repeat("ü", 39)+"…" ||
+		Shortened("a · b", 40) != "a · b" {
 		t.Errorf("a long name is shown as %q", got)
 	}
 	for _, got := range []string{

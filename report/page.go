@@ -45,17 +45,14 @@ func inPage(svg []byte) template.HTML {
 // more files beside it.
 func (p *page) write(dir string, figures []namedFigure, tables []*Table, more map[string]func(io.Writer) error,
 ) (paths []string, err error) {
-	files := map[string][]byte{}
-	for i := range figures {
-		svg, err := figures[i].into(files)
-		if err != nil {
-			return nil, err
-		}
-		p.Figures = append(p.Figures, pageFigure{figures[i].caption, inPage(svg)})
+	files, err := drawAll(figures)
+	if err != nil {
+		return nil, err
 	}
-	for _, t := range tables {
-		p.Tables = append(p.Tables, t.shown(true))
-	}
+	p.Figures = Each(figures, func(f namedFigure) pageFigure {
+		return pageFigure{f.caption, inPage(files[f.name+".svg"])}
+	})
+	p.Tables = Each(tables, func(t *Table) *shown { return t.shown(true) })
 	more["report.html"] = func(w io.Writer) error { return pageTemplate.Execute(w, p) }
 	return writeAll(dir, files, more)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -95,16 +94,15 @@ func NewReplay(records []ledger.Record, strategies []string) (*Replay, error) {
 	slices.SortStableFunc(sorted, func(a, b ledger.Record) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
 	})
-	for i := range sorted {
-		record := &sorted[i]
-		s, err := replayable(record)
+	for _, record := range sorted {
+		s, err := replayable(&record)
 		if err != nil {
 			r.Refused = append(r.Refused, Refused{record.ID, err.Error()})
 			continue
 		}
 		r.Records++
 		for k, g := range planners {
-			r.Strategies[k].decide(record, s, g)
+			r.Strategies[k].decide(&record, s, g)
 		}
 	}
 	return r, nil
@@ -206,8 +204,8 @@ func estimated(s *sched.Snapshot, node, other string, start time.Time) (e sched.
 	return site.Account(j.Nominal(), 0, w), true
 }
 
-// CSV writes a row for every decision that differs.
-func (r *Replay) CSV(w io.Writer) error {
+// Sheet has a row for every decision that differs.
+func (r *Replay) Sheet() *Table {
 	t := Sheet("strategy", "id", "at", "namespace", "owner", "by", "recordedNode", "recordedUntil", "recordedReason",
 		"recordedKWh", "recordedGrams", "recordedCost", "insteadNode", "insteadUntil", "insteadReason", "insteadKWh",
 		"insteadGrams", "insteadCost")
@@ -218,13 +216,12 @@ func (r *Replay) CSV(w io.Writer) error {
 		return []any{c.Node, c.Until, c.Reason, c.Sums.EnergyKWh, c.Sums.Grams, c.Sums.Cost}
 	}
 	for i := range r.Strategies {
-		for k := range r.Strategies[i].Decisions {
-			d := &r.Strategies[i].Decisions[k]
+		for _, d := range r.Strategies[i].Decisions {
 			row := []any{r.Strategies[i].Strategy, d.ID, d.At, d.Namespace, d.Owner, d.By}
 			t.Add(slices.Concat(row, cells(&d.Recorded), cells(&d.Instead))...)
 		}
 	}
-	return t.CSV(w)
+	return t
 }
 
 // Text shows what each strategy comes to, and the first decisions that differ.
@@ -237,8 +234,7 @@ func (r *Replay) Text(_, colours bool) string {
 		}
 		return Significant(v)
 	}
-	for i := range r.Strategies {
-		s := &r.Strategies[i]
+	for _, s := range r.Strategies {
 		t.Add(s.Strategy, s.Same, s.OtherNode, s.Held, s.Started, s.OtherHold, s.NoChoice, s.Compared,
 			signed(s.Instead.EnergyKWh-s.Recorded.EnergyKWh), signed(s.Instead.Grams-s.Recorded.Grams),
 			signed(s.Instead.Cost-s.Recorded.Cost))

@@ -167,8 +167,7 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 	}
 	var chosen, instead float64
 	s := &JobSavings{Namespace: j.key.namespace, Owner: j.key.owner, Strategy: j.strategy, At: j.places[0].At}
-	for i := range options {
-		o := &options[i]
+	for _, o := range options {
 		chosen += o.energy
 		instead += o.baseline
 		s.Held = max(s.Held, o.held.Seconds())
@@ -184,8 +183,7 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 	s.Ratio = used * energy.JoulesPerKWh / chosen
 	s.alike = chosen == instead
 	booked := float64(row.Energy().Joules()) / chosen
-	for i := range options {
-		o := &options[i]
+	for _, o := range options {
 		s.moves = append(s.moves, move{o.ran, -booked * o.energy}, move{o.window, booked * o.baseline})
 	}
 	s.Energy = difference(used, used*instead/chosen)
@@ -282,8 +280,7 @@ func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of 
 		instead += options[i].baseline
 		sameSite = sameSite && options[i].chosen.Site.Name == options[0].chosen.Site.Name
 	}
-	for i := range options {
-		o := &options[i]
+	for _, o := range options {
 		rate := scale * spent / s.Energy.Used // where choice and baseline run at one site and time
 		if !sameSite || o.held != 0 || o.chosen.Site.Name != o.instead.Site.Name {
 			var booked bool
@@ -372,7 +369,7 @@ func (s *Comparison) sum(seed uint64) {
 
 func (t *Saved) total(seed uint64) {
 	t.Jobs = len(t.jobs)
-	t.Energy = total(each(t.jobs, func(j *JobSavings) Difference { return j.Energy }), seed)
+	t.Energy = total(Each(t.jobs, func(j *JobSavings) Difference { return j.Energy }), seed)
 	totals := func(of func(*JobSavings) (string, *Difference)) map[string]Totals {
 		known := map[string][]Difference{}
 		for _, j := range t.jobs {
@@ -396,10 +393,7 @@ func (s *Comparison) spread() {
 	if len(s.PerJob) < LeastJobs {
 		return
 	}
-	ratios := make([]float64, 0, len(s.PerJob))
-	for i := range s.PerJob {
-		ratios = append(ratios, s.PerJob[i].Ratio)
-	}
+	ratios := Each(s.PerJob, func(j JobSavings) float64 { return j.Ratio })
 	slices.Sort(ratios)
 	low, median, high := between(ratios, lowTail), between(ratios, 0.5), between(ratios, highTail)
 	s.Ratio = map[string]float64{"p2.5": low, "p50": median, "p97.5": high}

@@ -24,15 +24,13 @@ func WriteDir(dir string, r *Report, results []*sim.Result) (paths []string, err
 	if err != nil {
 		return nil, fmt.Errorf("drawing plots: %w", err)
 	}
-	files := map[string][]byte{}
-	for i := range figures {
-		if _, err := figures[i].into(files); err != nil {
-			return nil, err
-		}
+	files, err := drawAll(figures)
+	if err != nil {
+		return nil, err
 	}
 	return writeAll(dir, files, map[string]func(io.Writer) error{
 		"summary.json":  func(w io.Writer) error { return WriteJSON(w, r) },
-		"summary.csv":   r.CSV,
+		"summary.csv":   r.Sheet().CSV,
 		"decisions.csv": decisions(results).CSV,
 		"timeline.csv":  timeline(results).CSV,
 		"nodes.csv":     cellTable(results).CSV,

@@ -93,7 +93,7 @@ func holdsFigure(results []*sim.Result) (figure, error) {
 	start, end := period(results)
 	span := end.Sub(start).Seconds()
 	names := runNames(results)
-	held, panelled := each(results, holds), 0
+	held, panelled := Each(results, holds), 0
 	for _, jobs := range held {
 		panelled += min(1, len(jobs))
 	}

@@ -86,8 +86,7 @@ func nodesFigure(results []*sim.Result) (figure, error) {
 	for i, r := range results {
 		rows, slot := nodeRows(r, len(results))
 		maps[i] = heatmap{title: names[i], what: what, slot: slot.Seconds()}
-		for k := range rows {
-			row := &rows[k]
+		for _, row := range rows {
 			drawn := heatRow{name: row.name}
 			for s := range row.cells {
 				length := seconds(r, slot, s)
@@ -106,8 +105,7 @@ func nodesFigure(results []*sim.Result) (figure, error) {
 
 // runColumns is in how many columns panels of runs stand: runs of machines that sleep beside those that stay on.
 func runColumns(results []*sim.Result) int {
-	if slices.ContainsFunc(results, func(r *sim.Result) bool { return emptyNodes(r) != emptyNodes(results[0]) }) ||
-		len(results) > 3 {
+	if sleepAndStay(results) || len(results) > 3 {
 		return 2
 	}
 	return 1
@@ -119,8 +117,7 @@ func cellTable(results []*sim.Result) *Table {
 		"adjustedCost", "utilisation", "asleep")
 	for _, r := range results {
 		rows, slot := nodeRows(r, len(results))
-		for k := range rows {
-			row := &rows[k]
+		for _, row := range rows {
 			for s := range row.cells {
 				c, length, from := &row.cells[s], seconds(r, slot, s), r.Scenario.Start.Add(time.Duration(s)*slot)
 				t.Add(r.Strategy, emptyNodes(r), row.name, row.nodes, from,
@@ -139,8 +136,7 @@ func timeline(results []*sim.Result) *Table {
 	t := Sheet("strategy", "emptyNodes", "at", "watts", "idleWatts", "asleepWatts", "gramsPerKWh", "running", "queued",
 		"held")
 	for _, r := range results {
-		for i := range r.Timeline {
-			s := &r.Timeline[i]
+		for _, s := range r.Timeline {
 			t.Add(r.Strategy, emptyNodes(r), s.Time, float64(s.Power), float64(s.Idle), float64(s.Asleep),
 				float64(s.Intensity), s.Running, s.Queued, s.Held)
 		}

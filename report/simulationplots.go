@@ -134,20 +134,20 @@ func barsFigure(results []*sim.Result) (figure, error) {
 		priced = priced || site.Price.Series != nil
 		charted = charted || site.Carbon.Series != nil
 	}
-	charts := []chart{{"Energy, estimated (kWh)", each(results, func(r *sim.Result) float64 { return r.Energy.KWh() })}}
+	charts := []chart{{"Energy, estimated (kWh)", Each(results, func(r *sim.Result) float64 { return r.Energy.KWh() })}}
 	if charted {
 		charts = append(charts, chart{
-			"Emissions, estimated (kgCO2e)", each(results, func(r *sim.Result) float64 { return r.Carbon.Kg() }),
+			"Emissions, estimated (kgCO2e)", Each(results, func(r *sim.Result) float64 { return r.Carbon.Kg() }),
 		})
 	}
 	if priced {
 		charts = append(charts, chart{
 			"Cost, estimated (in the prices' currency)",
-			each(results, func(r *sim.Result) float64 { return float64(r.Cost) }),
+			Each(results, func(r *sim.Result) float64 { return float64(r.Cost) }),
 		})
 	}
 	if price := results[0].Scenario.CarbonPrice; price > 0 {
-		charts = append(charts, chart{fmt.Sprintf(adjustedLabel, price), each(results, func(r *sim.Result) float64 {
+		charts = append(charts, chart{fmt.Sprintf(adjustedLabel, price), Each(results, func(r *sim.Result) float64 {
 			return *adjustedCost(float64(r.Cost), float64(r.Carbon), price)
 		})})
 	}
@@ -163,14 +163,6 @@ func barsFigure(results []*sim.Result) (figure, error) {
 		colours[i] = runStyle(results, i).Color
 	}
 	return barCharts(charts, runNames(results), colours), nil
-}
-
-func each[T, V any](all []T, of func(T) V) []V {
-	values := make([]V, len(all))
-	for i := range all {
-		values[i] = of(all[i])
-	}
-	return values
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
@@ -276,28 +268,28 @@ func strategyKeys(results []*sim.Result) []key {
 
 // runNames says of which strategy each run is, and what machines do where that differs between runs.
 func runNames(results []*sim.Result) []string {
-	names := each(results, func(r *sim.Result) string { return r.Strategy })
-	for _, r := range results {
-		if emptyNodes(r) != emptyNodes(results[0]) {
-			return each(results, func(r *sim.Result) string { return r.Strategy + ", " + machinesDo[emptyNodes(r)] })
-		}
+	if sleepAndStay(results) {
+		return Each(results, func(r *sim.Result) string { return r.Strategy + ", " + machinesDo[emptyNodes(r)] })
 	}
-	return names
+	return Each(results, func(r *sim.Result) string { return r.Strategy })
+}
+
+// sleepAndStay reports whether empty machines sleep in some runs and stay on in others.
+func sleepAndStay(results []*sim.Result) bool {
+	return slices.ContainsFunc(results, func(r *sim.Result) bool { return emptyNodes(r) != emptyNodes(results[0]) })
 }
 
 // runStyle is the line of a run. A strategy has one colour; where machines stay on in some runs and sleep in others,
 // those that stay on are dashed.
 func runStyle(results []*sim.Result, i int) draw.LineStyle {
 	var strategies []string
-	both := false
 	for _, r := range results {
 		if !slices.Contains(strategies, r.Strategy) {
 			strategies = append(strategies, r.Strategy)
 		}
-		both = both || emptyNodes(r) != emptyNodes(results[0])
 	}
 	style := strategyStyle(slices.Index(strategies, results[i].Strategy), len(strategies))
-	if both && !results[i].Scenario.Sleeps() {
+	if sleepAndStay(results) && !results[i].Scenario.Sleeps() {
 		style.Dashes = dashes[2]
 	}
 	return style

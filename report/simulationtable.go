@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +24,7 @@ func (r *Report) Text(wide, colours bool) string {
 		c.Rare, c.Show = true, func(v float64) string { return fmt.Sprintf("%.0f", v) }
 	}
 	t.widen("p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "decisions\nper s")
-	for i := range r.Runs {
-		run := &r.Runs[i]
+	for i, run := range r.Runs {
 		slept := cmp.Or(run.Sleep, &Sleep{})
 		share := func(v float64) string {
 			if i == 0 {
@@ -34,16 +32,13 @@ func (r *Report) Text(wide, colours bool) string {
 			}
 			return fixed(100*v, 1)
 		}
-		var cost, saved, adjusted any // columns that say nothing in any row are left out
-		if run.Priced {
-			cost, saved = Significant(run.Cost), share(run.Savings.Cost)
-		}
+		var adjusted any
 		if run.AdjustedCost != nil {
 			adjusted = Significant(*run.AdjustedCost)
 		}
 		t.Add(run.Strategy, machinesDo[run.EmptyNodes], Significant(run.EnergyKWh), share(run.Savings.Energy),
-			Significant(run.EmissionsKg),
-			share(run.Savings.Emissions), cost, saved, adjusted, Span(run.MeanWaitSeconds), Span(run.P95WaitSeconds),
+			Significant(run.EmissionsKg), share(run.Savings.Emissions), only(run.Priced, Significant(run.Cost)),
+			only(run.Priced, share(run.Savings.Cost)), adjusted, Span(run.MeanWaitSeconds), Span(run.P95WaitSeconds),
 			Span(run.MeanCompletionSeconds), Span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation),
 			strconv.Itoa(run.HeldJobs), strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines,
 			run.Suspensions, run.Tolerated, run.UnplacedJobs, slept.Boots, slept.FailedBoots, run.DecisionsPerSecond)
@@ -54,16 +49,15 @@ func (r *Report) Text(wide, colours bool) string {
 // machinesDo says what empty machines do.
 var machinesDo = map[string]string{sim.EmptyNodesSleep: "sleep", sim.EmptyNodesIdle: "stay on"}
 
-// CSV writes a row for each run.
-func (r *Report) CSV(w io.Writer) error {
+// Sheet has a row for each run.
+func (r *Report) Sheet() *Table {
 	t := Sheet("strategy", "jobs", "energyKWh", "emissionsKg", "cost", "priced", "meanWaitSeconds", "p95WaitSeconds",
 		"meanCompletionSeconds", "makespanSeconds", "utilisation", "delayViolations", "lateStarts", "missedDeadlines",
 		"heldJobs", "meanHoldSeconds", "unplacedJobs", "decisions", "decisionsPerSecond", "energySavings",
 		"emissionsSavings", "costSavings", "baseline", "quality", "tolerated", "suspensions",
 		"emptyNodes", "boots", "failedBoots", "bootHours", "bootEnergyKWh", "asleepHours", "mostCycles", "adjustedCost",
 		"meanBoundedSlowdown")
-	for i := range r.Runs {
-		run := &r.Runs[i]
+	for _, run := range r.Runs {
 		slept := cmp.Or(run.Sleep, &Sleep{})
 		t.Add(run.Strategy, run.Jobs, run.EnergyKWh, run.EmissionsKg, run.Cost, run.Priced, run.MeanWaitSeconds,
 			run.P95WaitSeconds, run.MeanCompletionSeconds, run.MakespanSeconds, run.Utilisation, run.DelayViolations,
@@ -73,7 +67,7 @@ func (r *Report) CSV(w io.Writer) error {
 			slept.BootHours, slept.BootEnergyKWh, slept.AsleepHours, slept.MostCycles, run.AdjustedCost,
 			run.MeanBoundedSlowdown)
 	}
-	return t.CSV(w)
+	return t
 }
 
 func title(r *Report) string {

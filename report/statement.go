@@ -54,16 +54,10 @@ type StatementRow struct {
 func NewStatement(a *ledger.Answer, e *Evidence, savings *Comparison) *Statement {
 	s := &Statement{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: "EnergyReport", From: a.From, To: a.To, AsOf: a.AsOf,
-		Resolution: a.Resolution.Seconds(),
-		Rows:       []StatementRow{}, Savings: savings, GroupBy: []string{},
+		Resolution: a.Resolution.Seconds(), Savings: savings,
+		GroupBy: Each(a.GroupBy, func(d ledger.Dimension) string { return string(d) }),
+		Rows:    Each(a.Rows, statementRow), Total: statementRow(a.Total),
 	}
-	for _, d := range a.GroupBy {
-		s.GroupBy = append(s.GroupBy, string(d))
-	}
-	for i := range a.Rows {
-		s.Rows = append(s.Rows, statementRow(&a.Rows[i]))
-	}
-	s.Total = statementRow(&a.Total)
 	s.Total.Key = nil
 	if e != nil {
 		s.turnarounds(e)
@@ -75,7 +69,7 @@ func NewStatement(a *ledger.Answer, e *Evidence, savings *Comparison) *Statement
 	return s
 }
 
-func statementRow(r *ledger.Row) StatementRow {
+func statementRow(r ledger.Row) StatementRow {
 	out := StatementRow{
 		Key: r.Key, EnergyKWh: kWh(r.Energy()), FacilityKWh: kWh(r.Facility), GPUKWh: kWh(r.GPU),
 		CPUHours:       r.CPU.Hours(),
@@ -83,17 +77,12 @@ func statementRow(r *ledger.Row) StatementRow {
 		UnchartedShare: part(r.Uncharted, r.Facility), UnpricedShare: part(r.Unpriced, r.Facility),
 		Unmeasured: r.Unmeasured.Seconds(),
 		Quality:    r.Quality(), First: r.First, Last: r.Last,
+		EmissionsKg: map[string]float64{}, Costs: map[string]float64{},
 	}
 	for signal, carbon := range r.Emissions {
-		if out.EmissionsKg == nil {
-			out.EmissionsKg = map[string]float64{}
-		}
 		out.EmissionsKg[signal] = carbon.Grams().Kg()
 	}
 	for currency, cost := range r.Costs {
-		if out.Costs == nil {
-			out.Costs = map[string]float64{}
-		}
 		out.Costs[currency] = cost.Money()
 	}
 	// What part of the energy each of several signals is about is not known.

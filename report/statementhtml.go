@@ -26,7 +26,7 @@ const (
 
 // HTML writes a page.
 func (s *Statement) HTML(w io.Writer) error {
-	t := s.table().shown(true)
+	t := s.Sheet().shown(true)
 	t.Title = "Energy, emissions and cost"
 	if len(s.GroupBy) == 0 {
 		t.Total = nil
@@ -67,8 +67,7 @@ func (s *Statement) heatmap() (m *heatmap, start time.Time, span time.Duration) 
 	span = max(slot/60, end.Sub(start))
 	group := time.Duration(max(1, math.Ceil(float64(span)/float64(slot)/mostHeatSlots)))
 	n, sums, cells := int((span+group*slot-1)/(group*slot)), map[string]float64{}, map[string][]heat{}
-	for i := range s.Rows {
-		row := &s.Rows[i]
+	for _, row := range s.Rows {
 		if row.Key == nil {
 			continue // what a limit left out is of no time
 		}
@@ -111,21 +110,12 @@ func (s *Statement) bars(t *shown) *bars {
 	for i := range s.Rows[:n] {
 		row := &s.Rows[i]
 		b.All = append(b.All, bar{
-			Name: shortened(strings.Join(t.Rows[i][:t.Words], " · ")),
+			Name: Shortened(strings.Join(t.Rows[i][:t.Words], " · "), 40),
 			Text: Significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
 			Width: math.Max(0, row.EnergyKWh/most*barRoom),
 		})
 	}
 	return b
-}
-
-// shortened is a name that fits beside its bar. The table has all of it.
-func shortened(name string) string {
-	const most = 40
-	if all := []rune(name); len(all) > most {
-		return string(all[:most-1]) + "…"
-	}
-	return name
 }
 
 // jobs are a table of what each job saved.

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -28,8 +27,8 @@ func (t *statementTable) row(r *StatementRow) (cells []any) {
 	return cells
 }
 
-// table has a row for each of the statement's. A column that has nothing to say in any of them is not shown.
-func (s *Statement) table() *Table {
+// Sheet has a row for each of the statement's. A column that has nothing to say in any of them is not shown.
+func (s *Statement) Sheet() *Table {
 	t := &statementTable{}
 	for i, d := range s.GroupBy {
 		t.add(Column{Name: d, Field: d, Words: true}, func(r *StatementRow) any { return s.key(r, i) })
@@ -188,7 +187,7 @@ func (s *Statement) title() string {
 
 // Text shows the statement as a table.
 func (s *Statement) Text(wide, colours bool) string {
-	t := s.table()
+	t := s.Sheet()
 	switch {
 	case len(s.GroupBy) > 0:
 	case len(s.Rows) == 0:
@@ -198,6 +197,3 @@ func (s *Statement) Text(wide, colours bool) string {
 	}
 	return fmt.Sprintf("%s\n%s\n%s\n", visible(s.title()), t.Framed(wide, colours), strings.Join(s.Notes, "\n"))
 }
-
-// CSV writes every row, and not the total.
-func (s *Statement) CSV(w io.Writer) error { return s.table().CSV(w) }

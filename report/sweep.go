@@ -222,10 +222,7 @@ func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
 
 // sampleSeeds has intervals tell how figures vary with the seed, where there is but one start.
 func (c *sweeper) sampleSeeds(trials []Trial) {
-	var seeds []uint64
-	for i := range trials {
-		seeds = append(seeds, trials[i].Seed)
-	}
+	seeds := Each(trials, func(t Trial) uint64 { return t.Seed })
 	slices.Sort(seeds)
 	if seeds = slices.Compact(seeds); c.starts > 1 || len(seeds) < leastStarts {
 		return
@@ -407,25 +404,19 @@ func (c *sweeper) resample() {
 
 // order is that of the rows: as strategies were given, then by forecast and restart cost.
 func (c *sweeper) order() []rowKey {
-	var keys []rowKey
-	for key := range c.rows {
-		keys = append(keys, key)
-	}
 	at := func(name string) int {
 		if i := slices.Index(c.options.Strategies, name); i >= 0 {
 			return i
 		}
 		return len(c.options.Strategies)
 	}
-	slices.SortFunc(keys, func(a, b rowKey) int {
+	return slices.SortedFunc(maps.Keys(c.rows), func(a, b rowKey) int {
 		if a.stayOn != b.stayOn {
 			return map[bool]int{true: -1, false: 1}[a.stayOn]
 		}
 		return cmp.Or(cmp.Compare(at(a.strategy), at(b.strategy)), cmp.Compare(a.strategy, b.strategy),
-			cmp.Compare(a.forecast, b.forecast),
-			cmp.Compare(a.restart, b.restart))
+			cmp.Compare(a.forecast, b.forecast), cmp.Compare(a.restart, b.restart))
 	})
-	return keys
 }
 
 // sleeps reports whether machines sleep in some trials: then there are the same on machines that stay on.

@@ -27,9 +27,11 @@ func someTrials() []Trial {
 			most := 0.1 * float64(1+i)  // share that can be saved
 			name := func(strategy, forecast string, saved float64) Trial {
 				return Trial{
-					Zone: zone, Start: begin.AddDate(0, 0, i), StartIndex: i, Strategy: strategy, Forecast: forecast,
-					Family: NonPreemptive, Jobs: 10,
-					Grams: base * (1 - saved), Optima: map[string]float64{
+					TrialName: TrialName{
+						Zone: zone, Start: begin.AddDate(0, 0, i), StartIndex: i, Strategy: strategy, Forecast: forecast,
+						Family: NonPreemptive,
+					},
+					Jobs: 10, Grams: base * (1 - saved), Optima: map[string]float64{
 						NonPreemptive: base * (1 - most), Interruptible: base * (1 - 2*most),
 					},
 					EnergyKWh: 2, MeanWait: 3600 * saved, NodeEnergy: map[string]float64{"old": 1, "new": 1},
@@ -241,7 +243,8 @@ func TestSweepOfMachinesThatSleep(t *testing.T) {
 					grams /= 2
 				}
 				trial := Trial{
-					Zone: "A", Seed: seed, Strategy: strategy, Family: NonPreemptive, Jobs: 1, Grams: grams, StayOn: stayOn,
+					TrialName: TrialName{Zone: "A", Seed: seed, Strategy: strategy, Family: NonPreemptive, StayOn: stayOn},
+					Jobs:      1, Grams: grams,
 				}
 				if !stayOn {
 					trial.Boots, trial.FailedBoots = 3, 1
@@ -260,9 +263,9 @@ func TestSweepOfMachinesThatSleep(t *testing.T) {
 		saved float64
 	}{{"now, stay on", 0, 0}, {"energy, stay on", 0, 0.115}, {"now", 12, 0}, {"energy", 12, 0.115}} {
 		r := &s.Strategies[i]
-		if s.label(r) != want.label || r.Boots != want.boots || !equal(r.Saving.Value, want.saved) ||
+		if s.label(*r) != want.label || r.Boots != want.boots || !equal(r.Saving.Value, want.saved) ||
 			want.saved > 0 && (*r.Saving.Low >= 0.115 || *r.Saving.High <= 0.115 || *r.Saving.Low < 0.1) {
-			t.Errorf("%s: %+v", s.label(r), r)
+			t.Errorf("%s: %+v", s.label(*r), r)
 		}
 	}
 	text := s.Text(true, false)

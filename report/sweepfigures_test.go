@@ -80,8 +80,8 @@ func TestBaselineThatHolds(t *testing.T) {
 	begin := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	trial := func(strategy, forecast string, grams float64) Trial {
 		return Trial{
-			Zone: "A", Start: begin, Strategy: strategy, Forecast: forecast, Family: NonPreemptive, Jobs: 1,
-			Grams: grams,
+			TrialName: TrialName{Zone: "A", Start: begin, Strategy: strategy, Forecast: forecast, Family: NonPreemptive},
+			Jobs:      1, Grams: grams,
 		}
 	}
 	trials := []Trial{
@@ -133,9 +133,10 @@ func TestCheckSweep(t *testing.T) {
 
 // Figures of a run go to whatever name asks for them.
 func TestTakeFigures(t *testing.T) {
-	name := Trial{Zone: "A", StartIndex: 3, Strategy: "rolling", Family: NonPreemptive}
+	name := Trial{TrialName: TrialName{Zone: "A", StartIndex: 3, Strategy: "rolling", Family: NonPreemptive}}
 	name.TakeFigures(&Trial{
-		Zone: "A", StartIndex: 0, Strategy: "carbon+rolling", Family: NonPreemptive, Grams: 7, Jobs: 2,
+		TrialName: TrialName{Zone: "A", StartIndex: 0, Strategy: "carbon+rolling", Family: NonPreemptive},
+		Grams:     7, Jobs: 2,
 	})
 	if name.StartIndex != 3 || name.Strategy != "rolling" || name.Grams != 7 || name.Jobs != 2 {
 		t.Errorf("%+v", name)

@@ -42,7 +42,7 @@ func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error
 	}
 	return p.write(dir, figures, s.tables(), map[string]func(io.Writer) error{
 		"comparison.json": func(w io.Writer) error { return WriteJSON(w, s) },
-		"comparison.csv":  s.CSV,
+		"comparison.csv":  s.Sheet().CSV,
 		"manifest.json":   func(w io.Writer) error { return WriteJSON(w, m) },
 	})
 }

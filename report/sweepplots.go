@@ -21,8 +21,7 @@ func (s *Sweep) figures() ([]namedFigure, error) {
 	if len(s.Strategies) == 0 {
 		return nil, errors.New("there are no strategies to draw")
 	}
-	for i := range s.Strategies {
-		r := &s.Strategies[i]
+	for _, r := range s.Strategies {
 		for _, v := range []float64{r.Grams, r.Cost, r.EnergyKWh, r.Saving.Value, r.MeanWaitHours} {
 			if !finite(v) {
 				return nil, fmt.Errorf("%s: a figure is %v", s.label(r), v)
@@ -54,7 +53,7 @@ func (s *Sweep) figures() ([]namedFigure, error) {
 }
 
 // label names a row as briefly as tells it apart.
-func (s *Sweep) label(r *SweepRow) string {
+func (s *Sweep) label(r SweepRow) string {
 	label := r.Strategy
 	if r.Forecast != "" && slices.ContainsFunc(s.Strategies, func(o SweepRow) bool {
 		return o.Forecast != "" &&
@@ -73,22 +72,18 @@ func (s *Sweep) label(r *SweepRow) string {
 	return label
 }
 
-func (s *Sweep) labels() []string {
-	return each(s.Strategies, func(r SweepRow) string { return s.label(&r) })
-}
-
 func (s *Sweep) barsFigure() figure {
 	grams := func(r SweepRow) float64 { return r.mean(r.Grams / 1000) }
 	charts := []chart{
-		{"Emissions, estimated (kgCO2e)", each(s.Strategies, grams)},
-		{"Mean turnaround (h)", each(s.Strategies, func(r SweepRow) float64 { return r.TurnaroundHours })},
+		{"Emissions, estimated (kgCO2e)", Each(s.Strategies, grams)},
+		{"Mean turnaround (h)", Each(s.Strategies, func(r SweepRow) float64 { return r.TurnaroundHours })},
 	}
 	if s.CarbonPrice > 0 {
 		label := fmt.Sprintf(adjustedLabel, s.CarbonPrice)
 		adjusted := func(r SweepRow) float64 { return r.mean(*r.AdjustedCost) }
-		charts = append(charts, chart{label, each(s.Strategies, adjusted)})
+		charts = append(charts, chart{label, Each(s.Strategies, adjusted)})
 	}
-	return barCharts(charts, s.labels(), s.colours())
+	return barCharts(charts, Each(s.Strategies, s.label), s.colours())
 }
 
 var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, diamond{}}
@@ -112,7 +107,7 @@ func (s *Sweep) colours() []color.Color {
 		variants[s.Strategies[i].Strategy]++
 	}
 	numbers, seen := map[string]int{}, map[string]int{}
-	return each(s.Strategies, func(r SweepRow) color.Color {
+	return Each(s.Strategies, func(r SweepRow) color.Color {
 		name := r.Strategy
 		if _, ok := numbers[name]; !ok {
 			numbers[name] = len(numbers)
@@ -150,7 +145,7 @@ func (s *Sweep) marked() (rows []*SweepRow, keys []key, styles []draw.GlyphStyle
 		}
 		style := draw.GlyphStyle{Color: colours[i], Radius: 3.4, Shape: shapes[shape%len(shapes)]}
 		rows, styles = append(rows, r), append(styles, style)
-		keys = append(keys, key{s.label(r), &plotter.Scatter{GlyphStyle: style}})
+		keys = append(keys, key{s.label(*r), &plotter.Scatter{GlyphStyle: style}})
 	}
 	return rows, keys, styles
 }
@@ -205,7 +200,8 @@ func (s *Sweep) nodesFigure() figure {
 			types[name] = true
 		}
 	}
-	f, slot := figureOfBars(1, s.labels())
+	labels := Each(s.Strategies, s.label)
+	f, slot := figureOfBars(1, labels)
 	p := newPlot("", "Energy, estimated (kWh)", draw.LineStyle{})
 	var keys []key
 	var below *plotter.BarChart
@@ -221,7 +217,7 @@ func (s *Sweep) nodesFigure() figure {
 		p.Add(chart)
 		keys = append(keys, key{name, chart})
 	}
-	nameBars(p, slot, s.labels())
+	nameBars(p, slot, labels)
 	f.keys, f.plots[0] = [][]key{keys}, []*plot.Plot{p}
 	return f
 }

@@ -47,24 +47,32 @@ func share(saved, possible, baseline float64) float64 {
 // grid is the sums of a row by zone and by start.
 type sumGrid [][]sums
 
-// over adds up a zone, or all of them if zone is below 0, over starts.
-func (g sumGrid) over(zone int, starts []int) (all sums) {
-	for z := range g {
-		if zone >= 0 && z != zone {
-			continue
-		}
+// in is the part of the grid that is of one zone.
+func (g sumGrid) in(zone int) sumGrid { return g[zone : zone+1] }
+
+// over adds up all zones over starts.
+func (g sumGrid) over(starts []int) (all sums) {
+	for _, zone := range g {
 		for _, i := range starts {
-			all.add(g[z][i])
+			all.add(zone[i])
 		}
 	}
 	return all
+}
+
+// figure is what a figure comes to over starts.
+func (g sumGrid) figure(of func(*sums) float64) func(starts []int) float64 {
+	return func(starts []int) float64 {
+		all := g.over(starts)
+		return of(&all)
+	}
 }
 
 // meanEta is the mean of the η of the zones in which something can be saved.
 func (g sumGrid) meanEta(starts []int) float64 {
 	sum, zones := 0.0, 0.0
 	for z := range g {
-		if all := g.over(z, starts); all.possible() {
+		if all := g.in(z).over(starts); all.possible() {
 			sum += all.eta()
 			zones++
 		}
@@ -170,13 +178,7 @@ func (r *SweepRow) mean(sum float64) float64 { return over(sum, float64(r.Trials
 
 // rate sets savings and η over all zones.
 func (c *sweeper) rate(row *SweepRow, cells sumGrid, known bool) {
-	everywhere := func(of func(*sums) float64) func([]int) float64 {
-		return func(starts []int) float64 {
-			all := cells.over(-1, starts)
-			return of(&all)
-		}
-	}
-	row.Saving = c.interval(everywhere((*sums).saving))
+	row.Saving = c.interval(cells.figure((*sums).saving))
 	if !known {
 		return
 	}
@@ -187,10 +189,11 @@ func (c *sweeper) rate(row *SweepRow, cells sumGrid, known bool) {
 		}
 		return &i
 	}
-	row.Eta, row.EtaGrams = some(c.interval(everywhere((*sums).eta))), some(c.interval(everywhere((*sums).etaGrams)))
+	row.Eta = some(c.interval(cells.figure((*sums).eta)))
+	row.EtaGrams = some(c.interval(cells.figure((*sums).etaGrams)))
 	row.EtaMean = some(c.interval(cells.meanEta))
 	if row.Family == NonPreemptive {
-		row.EtaInterruptible = some(c.interval(everywhere((*sums).ofOther)))
+		row.EtaInterruptible = some(c.interval(cells.figure((*sums).ofOther)))
 	}
 	var others []int
 	for i := range c.starts {
@@ -198,24 +201,19 @@ func (c *sweeper) rate(row *SweepRow, cells sumGrid, known bool) {
 			others = append(others, i)
 		}
 	}
-	if other := cells.over(-1, others); other.possible() {
+	if other := cells.over(others); other.possible() {
 		row.EtaOther = new(other.eta())
 	}
 }
 
 func (c *sweeper) byZone(row *SweepRow, cells sumGrid, known bool) {
 	for z := range row.ByZone {
-		zone, all := &row.ByZone[z], cells.over(z, c.quoted)
+		zone, in := &row.ByZone[z], cells.in(z)
+		all := in.over(c.quoted)
 		zone.MeanWaitHours = over(zone.MeanWaitHours, float64(all.trials))
-		in := func(of func(*sums) float64) func([]int) float64 {
-			return func(starts []int) float64 {
-				all := cells.over(z, starts)
-				return of(&all)
-			}
-		}
-		zone.Saving = c.interval(in((*sums).saving))
+		zone.Saving = c.interval(in.figure((*sums).saving))
 		if known && all.possible() {
-			zone.Eta = new(c.interval(in((*sums).eta)))
+			zone.Eta = new(c.interval(in.figure((*sums).eta)))
 			zone.OptimumSaving = new(all.optimum / float64(all.trials))
 			if row.WorstEta == nil || zone.Eta.Value < *row.WorstEta {
 				row.WorstZone, row.WorstEta = zone.Zone, new(zone.Eta.Value)

@@ -3,31 +3,28 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// CSV writes a row for every strategy over all zones, and one for each zone.
-func (s *Sweep) CSV(w io.Writer) error {
+// Sheet has a row for every strategy over all zones, and one for each zone.
+func (s *Sweep) Sheet() *Table {
 	t := Sheet("strategy", "forecast", "restartCostSeconds", "family", "zone", "trials", "gramsCO2e",
 		"baselineGramsCO2e", "saving", "savingLow", "savingHigh", "optimumSaving", "eta", "etaLow", "etaHigh",
 		"etaGrams", "etaMean", "etaInterruptible", "etaOther", "energyKWh", "cost", "priced", "adjustedCost",
 		"meanWaitHours", "p95WaitHours", "meanTurnaroundHours", "suspensionsPerJob", "lostHours", "delayViolations",
 		"tolerated", "unplacedJobs", "baseline", "quoted", "emptyNodes", "boots", "failedBoots", "bootEnergyKWh")
 	none := &Interval{}
-	for i := range s.Strategies {
-		r := &s.Strategies[i]
+	for _, r := range s.Strategies {
 		eta := cmp.Or(r.Eta, none)
 		t.Add(r.Strategy, r.Forecast, r.RestartCost.Seconds(), r.Family, nil, r.Trials, r.Grams, r.BaselineGrams,
 			r.Saving.Value, r.Saving.Low, r.Saving.High, nil, r.Eta.value(), eta.Low, eta.High, r.EtaGrams.value(),
 			r.EtaMean.value(), r.EtaInterruptible.value(), r.EtaOther, r.EnergyKWh, r.Cost, r.Priced, r.AdjustedCost,
 			r.MeanWaitHours, r.P95WaitHours, r.TurnaroundHours, r.Suspensions, r.LostHours, r.Violations, r.Tolerated,
 			r.Unplaced, s.Baseline, s.Quoted, s.empty(r), r.Boots, r.FailedBoots, r.BootEnergyKWh)
-		for k := range r.ByZone {
-			z := &r.ByZone[k]
+		for _, z := range r.ByZone {
 			eta := cmp.Or(z.Eta, none)
 			t.Add(r.Strategy, r.Forecast, r.RestartCost.Seconds(), r.Family, z.Zone, nil, z.Grams, z.BaselineGrams,
 				z.Saving.Value, z.Saving.Low, z.Saving.High, z.OptimumSaving, z.Eta.value(), eta.Low, eta.High, nil,
@@ -35,7 +32,7 @@ func (s *Sweep) CSV(w io.Writer) error {
 				s.Quoted, s.empty(r), nil, nil, nil)
 		}
 	}
-	return t.CSV(w)
+	return t
 }
 
 // tables returns what people are shown.
@@ -61,16 +58,10 @@ func (s *Sweep) published() *Table {
 	t := Heads(5, "strategy", "forecast", "restart cost", "figure", "source", "published", "here")
 	t.Title = "published figures"
 	restarts := slices.ContainsFunc(s.Published, func(p Published) bool { return p.Restart != "" })
-	if !restarts {
-		t.Columns = slices.Delete(t.Columns, 2, 3)
-	}
 	for _, p := range s.Published {
-		row := []any{p.Strategy, p.Forecast}
-		if restarts {
-			cost, _ := p.check() // a wrong one was refused
-			row = append(row, cost)
-		}
-		t.Add(append(row, p.Figure, p.Source, Significant(p.Value), Significant(p.Measured))...)
+		cost, _ := p.check() // a wrong one was refused
+		t.Add(p.Strategy, p.Forecast, only(restarts, cost.String()), p.Figure, p.Source, Significant(p.Value),
+			Significant(p.Measured))
 	}
 	return t
 }
@@ -86,14 +77,7 @@ func (s *Sweep) overall() *Table {
 	rated := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil })
 	restarts := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.RestartCost > 0 })
 	priced := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Priced })
-	only := func(when bool, text string) any { // else the column says nothing, and is left out
-		if when {
-			return text
-		}
-		return nil
-	}
-	for i := range s.Strategies {
-		r := &s.Strategies[i]
+	for _, r := range s.Strategies {
 		var adjusted any
 		if r.AdjustedCost != nil {
 			adjusted = Significant(r.mean(*r.AdjustedCost))
@@ -126,8 +110,7 @@ func (s *Sweep) allNotes() []string {
 func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
 	t := Heads(1, append([]string{"strategy"}, s.Zones...)...)
 	t.Title = title
-	for i := range s.Strategies {
-		r := &s.Strategies[i]
+	for _, r := range s.Strategies {
 		if r.Strategy == s.Baseline {
 			continue
 		}
@@ -141,7 +124,7 @@ func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
 }
 
 // empty says what machines do that no job runs on.
-func (s *Sweep) empty(r *SweepRow) string {
+func (s *Sweep) empty(r SweepRow) string {
 	if s.sleeps() && !r.StayOn {
 		return sim.EmptyNodesSleep
 	}
@@ -167,7 +150,7 @@ func shownShare(v *float64) string {
 	return fixed(*v, 3)
 }
 
-func worst(r *SweepRow) string {
+func worst(r SweepRow) string {
 	if r.WorstEta == nil {
 		return "–"
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -17,7 +18,8 @@ import (
 )
 
 // A Document is what a command prints. Its fields are what JSON and YAML show of it. Documents that can be written as
-// CSV also have a method CSV, and those that are pages a method HTML, each with the writer as its argument.
+// CSV also have a method Sheet, which returns the table, and those that are pages a method HTML with the writer as its
+// argument.
 type Document interface {
 	// Text is the document for people. Wide tables have all columns; colours are for terminals.
 	Text(wide, colours bool) string
@@ -48,8 +50,8 @@ func Write(w io.Writer, d Document, format string, colours bool) error {
 		_, err = w.Write(data)
 		return err
 	case "csv":
-		if sheet, ok := d.(interface{ CSV(w io.Writer) error }); ok {
-			return sheet.CSV(w)
+		if d, ok := d.(interface{ Sheet() *Table }); ok {
+			return d.Sheet().CSV(w)
 		}
 	case "svg":
 		if picture, ok := d.(interface{ SVG() ([]byte, error) }); ok {
@@ -164,8 +166,7 @@ type shown struct {
 // shown leaves out columns that say nothing in any row.
 func (t *Table) shown(wide bool) *shown {
 	s := &shown{Title: t.Title, Rows: make([][]string, len(t.Rows))}
-	for i := range t.Columns {
-		c := &t.Columns[i]
+	for i, c := range t.Columns {
 		if c.Name == "" || c.Wide && !wide || t.silent(i) {
 			continue
 		}
@@ -193,6 +194,14 @@ func (t *Table) silent(i int) bool {
 		return false
 	}
 	return !slices.ContainsFunc(t.Rows, says) && (t.Total == nil || !says(t.Total))
+}
+
+// only is a text where there is something to say, else an empty cell. A column of empty cells alone is left out.
+func only(when bool, text string) any {
+	if when {
+		return text
+	}
+	return nil
 }
 
 func (c *Column) text(v any) string {
@@ -260,12 +269,7 @@ func (s *shown) writer() table.Writer {
 	return t
 }
 
-func tableRow(cells []string) (row table.Row) {
-	for _, s := range cells {
-		row = append(row, s)
-	}
-	return row
-}
+func tableRow(cells []string) table.Row { return Each(cells, func(s string) any { return s }) }
 
 // render writes a value, numbers and words as told.
 func render(v any, show func(float64) string, word func(string) string) string {
@@ -285,6 +289,8 @@ func render(v any, show func(float64) string, word func(string) string) string {
 		return strconv.FormatBool(v)
 	case time.Time:
 		return stamp(v)
+	case *time.Time:
+		return stamp(*cmp.Or(v, &time.Time{}))
 	case string:
 		return word(v)
 	}

@@ -21,16 +21,7 @@ const (
 // Trial is one run of a comparison: one strategy in one zone from one start. It is what a folder of results holds,
 // one in a line, so that everything a report says follows from its trials.
 type Trial struct {
-	Zone       string    `json:"zone"`
-	Start      time.Time `json:"start"`
-	StartIndex int       `json:"startIndex"`
-	Seed       uint64    `json:"seed"`
-	Strategy   string    `json:"strategy"`
-	Forecast   string    `json:"forecast,omitempty"` // "": the strategy looks at none
-	// nanoseconds of work that are done once more at each resume
-	RestartCost time.Duration `json:"restartCost,omitempty"`
-	Family      string        `json:"family"`
-	StayOn      bool          `json:"stayOn,omitempty"` // machines that could sleep did not
+	TrialName
 
 	Accounted  time.Time `json:"accounted"` // up to when figures are of; see [Trial.Extend]
 	Jobs       int       `json:"jobs"`
@@ -60,6 +51,20 @@ type Trial struct {
 	Day        *Day               `json:"day,omitempty"` // of the trials that are drawn
 }
 
+// TrialName is what names a trial: what it is a run of, and not what came of it.
+type TrialName struct {
+	Zone       string    `json:"zone"`
+	Start      time.Time `json:"start"`
+	StartIndex int       `json:"startIndex"`
+	Seed       uint64    `json:"seed"`
+	Strategy   string    `json:"strategy"`
+	Forecast   string    `json:"forecast,omitempty"` // "": the strategy looks at none
+	// nanoseconds of work that are done once more at each resume
+	RestartCost time.Duration `json:"restartCost,omitempty"`
+	Family      string        `json:"family"`
+	StayOn      bool          `json:"stayOn,omitempty"` // machines that could sleep did not
+}
+
 // Day is one day of a trial, in equal steps.
 type Day struct {
 	Start     time.Time     `json:"start"`
@@ -69,22 +74,14 @@ type Day struct {
 }
 
 // Name returns what names the trial alone, without any figure.
-func (t *Trial) Name() Trial {
-	return Trial{
-		Zone: t.Zone, Start: t.Start, StartIndex: t.StartIndex, Seed: t.Seed, Strategy: t.Strategy,
-		Forecast: t.Forecast, RestartCost: t.RestartCost,
-		Family: t.Family, StayOn: t.StayOn,
-	}
-}
+func (t *Trial) Name() Trial { return Trial{TrialName: t.TrialName} }
 
 // TakeFigures takes over what was measured in a run of the same inputs, which may have had another name: another place
 // among the starts, or another short name of its strategy.
 func (t *Trial) TakeFigures(of *Trial) {
-	name := t.Name()
+	name := t.TrialName
 	*t = *of
-	t.Zone, t.Start, t.StartIndex, t.Seed = name.Zone, name.Start, name.StartIndex, name.Seed
-	t.Strategy, t.Forecast, t.RestartCost, t.Family = name.Strategy, name.Forecast, name.RestartCost, name.Family
-	t.StayOn = name.StayOn
+	t.TrialName = name
 }
 
 // Tail is what empty nodes draw between the end of a trial and that of the longest one of the same zone, start and

@@ -108,53 +108,34 @@ func (f *File) fault(err error) error {
 
 // Apply narrows or replaces the axes.
 func (f *File) Apply(o *Overrides) error {
+	f.flags = map[string]string{}
 	if len(o.Strategies) > 0 {
 		if f.Baseline == "" && len(f.Strategies) > 0 {
 			f.Baseline = f.Strategies[0]
 		}
-		f.Strategies = o.Strategies
+		f.Strategies, f.flags["strategies"] = o.Strategies, "--strategies"
 	}
 	if len(o.Forecasts) > 0 {
-		f.Forecasts = o.Forecasts
+		f.Forecasts, f.flags["forecasts"] = o.Forecasts, "--forecast"
+	}
+	if o.Lag != "" {
+		f.Lag, f.flags["lag"] = o.Lag, "--lag"
 	}
 	if len(o.Seeds) > 0 {
-		f.Seeds = nil
-		for _, seed := range o.Seeds {
-			f.Seeds = append(f.Seeds, uint64(seed))
-		}
-	}
-	f.Lag = cmp.Or(o.Lag, f.Lag)
-	f.flags = map[string]string{}
-	for _, given := range [...]struct {
-		is          bool
-		field, flag string
-	}{
-		{len(o.Strategies) > 0, "strategies", "--strategies"},
-		{len(o.Forecasts) > 0, "forecasts", "--forecast"},
-		{o.Lag != "", "lag", "--lag"},
-	} {
-		if given.is {
-			f.flags[given.field] = given.flag
-		}
+		f.Seeds = report.Each(o.Seeds, func(seed uint) uint64 { return uint64(seed) })
 	}
 	const mostZones = 12 // more are seldom read
+	known := report.Each(f.Zones, func(z zoneFile) string { return z.Name })
 	for _, name := range o.Zones {
-		if !slices.ContainsFunc(f.Zones, func(z zoneFile) bool { return z.Name == name }) {
+		if !slices.Contains(known, name) {
 			return fmt.Errorf("--zones: the comparison has no zone %q%s: it has %s", name,
-				sched.DidYouMean(name, f.zoneNames()), report.Few(mostZones, f.zoneNames()))
+				sched.DidYouMean(name, known), report.Few(mostZones, known))
 		}
 	}
 	if len(o.Zones) > 0 {
 		f.Zones = slices.DeleteFunc(f.Zones, func(z zoneFile) bool { return !slices.Contains(o.Zones, z.Name) })
 	}
 	return f.chooseStarts(o.Starts)
-}
-
-func (f *File) zoneNames() (names []string) {
-	for _, z := range f.Zones {
-		names = append(names, z.Name)
-	}
-	return names
 }
 
 // chooseStarts reads which starts are run, as 0-3,8.

@@ -89,12 +89,10 @@ func (z *zone) load(index int, seed uint64) (*sim.Scenario, error) {
 // until is the end of the forecasts that a trial of a scenario may ask for.
 func (z *zone) until(scenario *sim.Scenario) time.Time {
 	last := scenario.Start.Add(time.Hour)
-	for i := range scenario.Jobs {
-		j := &scenario.Jobs[i]
+	for _, j := range scenario.Jobs {
 		last = grid.Later(last, j.Submitted.Add(j.AllowedDelay+2*j.Duration)) // restarts and slow nodes take time, too
 	}
-	last = grid.Earlier(last, z.series.End())
-	return last
+	return grid.Earlier(last, z.series.End())
 }
 
 // untilThen are forecasts of which those after the span of a start are not seen: another start, from which they were
@@ -106,6 +104,5 @@ type untilThen struct {
 
 // At returns what is known at now.
 func (f untilThen) At(now time.Time) grid.Signal {
-	now = grid.Earlier(now, f.last)
-	return f.Foresight.At(now)
+	return f.Foresight.At(grid.Earlier(now, f.last))
 }

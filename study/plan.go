@@ -126,10 +126,7 @@ func (f *File) Plan() (*Study, error) {
 func (c *Study) note() {
 	f := c.file
 	if !f.Interruptible && !c.zones[0].elastic {
-		full := make([]string, len(f.Strategies))
-		for i, name := range f.Strategies {
-			full[i] = c.fullNames[name]
-		}
+		full := report.Each(f.Strategies, func(name string) string { return c.fullNames[name] })
 		c.notes = append(c.notes, report.StartsOnly(full, "interruptible: true")...)
 	}
 	if f.lag > 0 {
@@ -358,11 +355,11 @@ func (c *Study) listStrategies(cell *trialCell, d dependence, drawn bool) error 
 		family, forecasts, costs := c.variants(cell, s)
 		for i, model := range forecasts {
 			for k, cost := range costs {
-				t := &Planned{cell: cell, day: drawn && i == 0 && k == 0, Trial: report.Trial{
+				t := &Planned{cell: cell, day: drawn && i == 0 && k == 0}
+				t.Trial.TrialName = report.TrialName{
 					Zone: cell.zone.Name, Start: d.Start.UTC(), StartIndex: cell.index, Seed: cell.seed, Strategy: name,
-					Forecast:    model,
-					RestartCost: cost, Family: family, StayOn: d.StayOn,
-				}}
+					Forecast: model, RestartCost: cost, Family: family, StayOn: d.StayOn,
+				}
 				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since, d.Lag = c.fullNames[name], model, cost, t.day,
 					time.Time{}, 0
 				if _, made := cell.zone.forecasts[model]; made {

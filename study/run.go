@@ -165,19 +165,9 @@ type Shard struct{ Index, Count int }
 // fills in all of them and closes the store. Which worker runs which trial does not matter to the results.
 func (c *Study) Run(ctx context.Context, store *Store, part Shard, workers int,
 	tell func(done, all int),
-) ([]*Planned, error) {
-	workers = cmp.Or(workers, runtime.GOMAXPROCS(0))
-	mine, err := c.runAll(ctx, store, part, workers, tell)
-	if closed := store.close(mine, err == nil); err == nil {
-		err = closed
-	}
-	return mine, err
-}
-
-func (c *Study) runAll(ctx context.Context, store *Store, part Shard, workers int,
-	tell func(done, all int),
-) ([]*Planned, error) {
-	var mine, missing []*Planned
+) (mine []*Planned, err error) {
+	defer func() { err = cmp.Or(err, store.close(mine, err == nil)) }()
+	var missing []*Planned
 	for _, t := range c.trials {
 		if part.Count > 1 && t.cell.order%part.Count != part.Index {
 			continue
@@ -191,7 +181,7 @@ func (c *Study) runAll(ctx context.Context, store *Store, part Shard, workers in
 		missing = append(missing, t)
 	}
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(workers)
+	work.SetLimit(cmp.Or(workers, runtime.GOMAXPROCS(0)))
 	c.issueForecasts(ctx, store.dir)
 	var done atomic.Int64
 	for _, t := range missing {

@@ -284,11 +284,8 @@ func (f *File) Programs() (err error) {
 }
 
 // Names returns the contestants' names.
-func (f *File) Names() (names []string) {
-	for i := range f.Contestants {
-		names = append(names, f.Contestants[i].Name)
-	}
-	return names
+func (f *File) Names() []string {
+	return report.Each(f.Contestants, func(c Contestant) string { return c.Name })
 }
 
 // order is whose turn it is: in each round all contestants, as the seed shuffles them.

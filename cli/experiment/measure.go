@@ -234,10 +234,9 @@ func (a *arm) some(is func(*pod) bool) (pods []pod) {
 }
 
 // ready returns the names of the ready pods of services and stress.
-func (a *arm) ready() (names []string) {
-	for _, p := range a.some(func(p *pod) bool { return p.isReady() && p.load.jobs == nil }) {
-		names = append(names, p.Name)
-	}
+func (a *arm) ready() []string {
+	pods := a.some(func(p *pod) bool { return p.isReady() && p.load.jobs == nil })
+	names := report.Each(pods, func(p pod) string { return p.Name })
 	slices.Sort(names)
 	return names
 }
