@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,9 +75,9 @@ const (
 
 // Run releases until ctx ends.
 func (r *Releaser) Run(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	slots := make(chan struct{}, releasesAtOnce)
+	var running errgroup.Group
+	running.SetLimit(releasesAtOnce)
+	defer func() { _ = running.Wait() }() // none fails
 	tick := time.NewTicker(overdueLook)
 	defer tick.Stop()
 	for {
@@ -87,14 +87,9 @@ func (r *Releaser) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		for _, j := range r.due(ctx) {
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				return nil
-			}
-			running.Go(func() {
-				defer func() { <-slots }()
+			running.Go(func() error {
 				r.release(ctx, j)
+				return nil
 			})
 		}
 	}

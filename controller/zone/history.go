@@ -67,17 +67,10 @@ func (h *History) Collect(ch chan<- prometheus.Metric) { h.misses.Collect(ch) }
 
 // Run takes samples until ctx ends.
 func (h *History) Run(ctx context.Context, view func() *kube.View) error {
-	const every = time.Minute
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
+	for again := true; again; again = kube.Pause(ctx, time.Minute) {
 		h.Sample(view(), time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
 	}
+	return nil
 }
 
 // Sample notes what holds now. What is recorded of sites that are gone is forgotten, and so is what was recorded in
