@@ -158,23 +158,18 @@ func (p *process) teamOf(namespace, named string) string {
 	return p.objects.View().TeamOf(namespace, named)
 }
 
-// keys are where the keys of providers are read from.
-func (o *Options) keys() zone.Keys {
-	return zone.Keys{Folder: signal.KeyFolder(o.Keys), Getenv: os.Getenv}
-}
-
 // addReconcilers adds what fills statuses; the replica that leads does.
 func (p *process) addReconcilers() error {
 	signals := signal.NewMetrics(time.Now)
 	deps := signal.Deps{
-		Keys: p.options.keys(), Calls: zone.NewCalls(p.direct, p.options.Namespace), Data: p.options.Data, Log: p.log,
-		Metrics: signals,
+		Keys:  zone.Keys{Folder: signal.KeyFolder(p.options.Keys), Getenv: os.Getenv},
+		Calls: zone.NewCalls(p.direct, p.options.Namespace), Data: p.options.Data, Log: p.log, Metrics: signals,
 	}
 	api := p.manager.GetClient()
 	return errors.Join(
 		p.registry.Register(panics.Collector(p.log, signals)), p.registry.Register(panics.Metrics()),
 		p.registry.Register(p.history),
-		zone.New(api, p.objects.View, zone.CarbonOf(deps), zone.PriceOf(deps), p.log).SetUp(p.manager),
+		zone.New(api, p.objects.View, deps).SetUp(p.manager),
 		(&status.Profiles{Client: api, View: p.objects.View, Now: time.Now}).SetUp(p.manager),
 		status.NewPolicies(status.PolicyOptions{
 			Client: api, Defaults: p.objects.Defaults, Held: p.held.Count, Shadow: p.shadow, Now: time.Now, Log: p.log,
