@@ -77,7 +77,7 @@ func (p *process) knowsWork() bool { return p.synced.Load() >= followed }
 
 // addParts adds everything to the manager.
 func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
-	p.history, p.held = zone.NewHistory(), release.NewHeld()
+	p.history, p.held = zone.NewHistory(p.registry), release.NewHeld()
 	p.agents = estimate.NewAgents(time.Now)
 	if p.hosts, err = access.NewHostTokens(p.options.HostTokens, time.Now, p.log); err != nil {
 		return err
@@ -108,14 +108,7 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 	if p.unit, err = newUnit(ctx, api, p); err != nil {
 		return fmt.Errorf("building the central unit: %w", err)
 	}
-	for _, add := range []func() error{
-		func() error { return p.addEstimator(api) }, p.addReconcilers, p.addRunners, p.addProbes,
-	} {
-		if err := add(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(p.addEstimator(api), p.addReconcilers(), p.addRunners(), p.addProbes())
 }
 
 // addEstimator adds the estimate of what nodes without an agent use; the replica that leads makes it. What no ledger
@@ -168,7 +161,6 @@ func (p *process) addReconcilers() error {
 	api := p.manager.GetClient()
 	return errors.Join(
 		p.registry.Register(panics.Collector(p.log, signals)), p.registry.Register(panics.Metrics()),
-		p.registry.Register(p.history),
 		zone.New(api, p.objects.View, deps).SetUp(p.manager),
 		(&status.Profiles{Client: api, View: p.objects.View, Now: time.Now}).SetUp(p.manager),
 		status.NewPolicies(status.PolicyOptions{
