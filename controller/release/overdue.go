@@ -49,12 +49,10 @@ type Releaser struct {
 
 // New returns a Releaser that has not asked for the API server's time.
 func New(o Options) *Releaser {
+	ask := func(ctx context.Context, r *authenticationv1.SelfSubjectReview) error { return o.Client.Create(ctx, r) }
 	return &Releaser{
-		o: o, clock: kube.NewServerClock(o.Clock, func(ctx context.Context,
-			r *authenticationv1.SelfSubjectReview,
-		) error {
-			return o.Client.Create(ctx, r)
-		}), releases: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
+		o: o, clock: kube.NewServerClock(o.Clock, ask),
+		releases: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_overdue_releases_total",
 			Help: "Held Jobs past their deadline that no scheduler had released.",
 		}, []string{"result"}),
