@@ -2,7 +2,6 @@ package dial
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"syscall"
@@ -29,16 +28,12 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("address %s %s", e.Ad
 
 // Control is called by net.Dialer between resolving and connecting. Its errors are of type *RefusedError.
 func (p Policy) Control(_, address string, _ syscall.RawConn) error {
-	host, _, err := net.SplitHostPort(address)
+	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return &RefusedError{Address: address, Why: "cannot be read"}
 	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return &RefusedError{Address: host, Why: "cannot be read"}
-	}
-	if why := p.Objection(ip); why != "" {
-		return &RefusedError{Address: ip.String(), Why: "is " + why, Private: why == whyPrivate}
+	if why := p.Objection(to.Addr()); why != "" {
+		return &RefusedError{Address: to.Addr().String(), Why: "is " + why, Private: why == whyPrivate}
 	}
 	return nil
 }
