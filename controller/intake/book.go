@@ -31,7 +31,7 @@ func (h *Handler) acked(ctx context.Context, n *node, b *batch.Batch) (uint64, e
 	return acked, nil
 }
 
-// idleKinds are what a machine draws in the states in which it does no work.
+// idleKinds are what energy that no consumer used is charged to, by the state of a machine that does no work.
 var idleKinds = map[string]ledger.Kind{
 	v1alpha1.PowerAsleep: ledger.Asleep, v1alpha1.PowerBooting: ledger.Booting,
 }

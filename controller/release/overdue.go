@@ -85,6 +85,9 @@ func (r *Releaser) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		for _, j := range r.due(ctx) {
+			if ctx.Err() != nil {
+				return nil
+			}
 			running.Go(func() error {
 				r.release(ctx, j)
 				return nil
