@@ -91,64 +91,40 @@ func Parse(flags *flag.FlagSet, args []string, out io.Writer) error {
 // NewOptions returns what holds where the command line says nothing, and adds a flag for each option.
 func NewOptions(fs *flag.FlagSet) *Options {
 	o := &Options{LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN")}
-	for _, text := range []struct {
-		to                *string
-		name, usual, help string
-	}{
-		{
-			&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace),
-			"`namespace` of the Lease and of the count of calls to providers",
-		},
-		{
-			&o.AgentNamespace, "agent-namespace", "",
-			"`namespace` of the agents in the cluster; by default that of --namespace",
-		},
-		{
-			&o.MetricsAddress, "metrics-bind-address", ":8443",
-			"`address` of /metrics, over HTTPS, for clients that the API server lets get it (0: none)",
-		},
-		{&o.ProbeAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz (0: none)"},
-		{&o.Keys, "keys-dir", "/etc/kubenergy/keys", "`folder` with a file for each key that a GridZone names"},
-		{
-			&o.MeterKeys, "meter-keys-dir", "/etc/kubenergy/meter-keys",
-			"`folder` with a file for each passwordKey of a meter",
-		},
-		{&o.Data, "data-dir", "/etc/kubenergy/data", "`folder` of the files that GridZones name"},
-		{
-			&o.State, "state-dir", "",
-			"`folder` of the ledger and of the certificate of the HTTP API; without it no batches are taken",
-		},
-		{&o.API, "api-bind-address", ":9443", "`address` of the HTTP API, over HTTPS (0: none)"},
-		{
-			&o.APICert, "api-cert-file", "", "`file` with the certificate of the HTTP API; by default one of its " +
-				"own, told in the ConfigMap " + relay.AuthorityName,
-		},
-		{&o.APIKey, "api-key-file", "", "`file` with its key"},
-		{
-			&o.APICA, "api-ca-file", "",
-			"`file` with what the certificates of other replicas are verified by, where they are not their own",
-		},
-		{&o.CSV, "csv-dir", "", "`folder` for raw metrics and decisions as CSV"},
-		{&o.HostTokens, "host-tokens-file", "", "`file` with the tokens of agents outside the cluster"},
-		{&o.Cluster, "cluster", "", "`name` of this cluster in a federation"},
-		{&o.Members, "members-file", "", "`file` with the clusters that forward what they book"},
-		{&o.Forward.URL, "forward-to", "", "`URL` of the federation's controller, which is told all that is booked"},
-		{&o.Forward.TokenFile, "forward-token-file", "", "`file` with this cluster's token there"},
-		{
-			&o.Forward.CAFile, "forward-ca-file", "",
-			"`file` with what that controller's certificate is verified by; by default the system's",
-		},
-		{&o.Meters, "meters-file", "", "`file` with the meters to poll over the network"},
-		{&o.Webhook, "budget-webhook", "", "`URL` that budgets notify where they name none"},
-		{
-			&o.WebhookDir, "budget-webhook-dir", "",
-			"`folder` with a file for each URL that budgets name as secret:NAME",
-		},
-		{&o.WebhookKey, "budget-webhook-key-file", "", "`file` with the key that signs what webhooks are told"},
-		{&o.LogFormat, "log-format", "json", "json or text"},
-	} {
-		fs.StringVar(text.to, text.name, text.usual, text.help)
-	}
+	fs.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace),
+		"`namespace` of the Lease and of the count of calls to providers")
+	fs.StringVar(&o.AgentNamespace, "agent-namespace", "",
+		"`namespace` of the agents in the cluster; by default that of --namespace")
+	fs.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8443",
+		"`address` of /metrics, over HTTPS, for clients that the API server lets get it (0: none)")
+	fs.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz (0: none)")
+	fs.StringVar(&o.Keys, "keys-dir", "/etc/kubenergy/keys", "`folder` with a file for each key that a GridZone names")
+	fs.StringVar(&o.MeterKeys, "meter-keys-dir", "/etc/kubenergy/meter-keys",
+		"`folder` with a file for each passwordKey of a meter")
+	fs.StringVar(&o.Data, "data-dir", "/etc/kubenergy/data", "`folder` of the files that GridZones name")
+	fs.StringVar(&o.State, "state-dir", "",
+		"`folder` of the ledger and of the certificate of the HTTP API; without it no batches are taken")
+	fs.StringVar(&o.API, "api-bind-address", ":9443", "`address` of the HTTP API, over HTTPS (0: none)")
+	fs.StringVar(&o.APICert, "api-cert-file", "", "`file` with the certificate of the HTTP API; by default one of its "+
+		"own, told in the ConfigMap "+relay.AuthorityName)
+	fs.StringVar(&o.APIKey, "api-key-file", "", "`file` with its key")
+	fs.StringVar(&o.APICA, "api-ca-file", "",
+		"`file` with what the certificates of other replicas are verified by, where they are not their own")
+	fs.StringVar(&o.CSV, "csv-dir", "", "`folder` for raw metrics and decisions as CSV")
+	fs.StringVar(&o.HostTokens, "host-tokens-file", "", "`file` with the tokens of agents outside the cluster")
+	fs.StringVar(&o.Cluster, "cluster", "", "`name` of this cluster in a federation")
+	fs.StringVar(&o.Members, "members-file", "", "`file` with the clusters that forward what they book")
+	fs.StringVar(&o.Forward.URL, "forward-to", "",
+		"`URL` of the federation's controller, which is told all that is booked")
+	fs.StringVar(&o.Forward.TokenFile, "forward-token-file", "", "`file` with this cluster's token there")
+	fs.StringVar(&o.Forward.CAFile, "forward-ca-file", "",
+		"`file` with what that controller's certificate is verified by; by default the system's")
+	fs.StringVar(&o.Meters, "meters-file", "", "`file` with the meters to poll over the network")
+	fs.StringVar(&o.Webhook, "budget-webhook", "", "`URL` that budgets notify where they name none")
+	fs.StringVar(&o.WebhookDir, "budget-webhook-dir", "",
+		"`folder` with a file for each URL that budgets name as secret:NAME")
+	fs.StringVar(&o.WebhookKey, "budget-webhook-key-file", "", "`file` with the key that signs what webhooks are told")
+	fs.StringVar(&o.LogFormat, "log-format", "json", "json or text")
 	list := func(to *[]string, name, help string) {
 		fs.Func(name, help+"; may be given several times", func(value string) error {
 			if value == "" {
@@ -180,19 +156,14 @@ func NewOptions(fs *flag.FlagSet) *Options {
 	fs.Int64Var(&o.Forward.Most, "forward-keep", 1_000_000,
 		"`how many` bookings are kept for a federation that is away; beyond, the oldest are dropped for it")
 	o.Keep.Streams = 400 * day
-	for _, keep := range []struct {
-		to         *time.Duration
-		name, what string
-		usual      time.Duration
-	}{
-		{&o.Keep.Windows, "keep-windows", "five minutes by pod", 14 * day},
-		{&o.Keep.Hours, "keep-hours", "sums by hour", 400 * day},
-		{&o.Keep.Days, "keep-days", "sums by day", 0},
-		{&o.Keep.Records, "keep-decisions", "decisions", 90 * day},
-		{&o.Keep.Snapshots, "keep-snapshots", "what decisions depended on", 14 * day},
-	} {
-		fs.DurationVar(keep.to, keep.name, keep.usual, "`how long` the ledger keeps "+keep.what+" (0: for good)")
+	keep := func(to *time.Duration, name, what string, usual time.Duration) {
+		fs.DurationVar(to, name, usual, "`how long` the ledger keeps "+what+" (0: for good)")
 	}
+	keep(&o.Keep.Windows, "keep-windows", "five minutes by pod", 14*day)
+	keep(&o.Keep.Hours, "keep-hours", "sums by hour", 400*day)
+	keep(&o.Keep.Days, "keep-days", "sums by day", 0)
+	keep(&o.Keep.Records, "keep-decisions", "decisions", 90*day)
+	keep(&o.Keep.Snapshots, "keep-snapshots", "what decisions depended on", 14*day)
 	fs.TextVar(&o.LogLevel, "log-level", o.LogLevel, "DEBUG, INFO, WARN or ERROR")
 	return o
 }

@@ -77,7 +77,7 @@ func (p *process) knowsWork() bool { return p.synced.Load() >= followed }
 
 // addParts adds everything to the manager.
 func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
-	p.history, p.held = zone.NewHistory(), release.NewHeld()
+	p.history, p.held = zone.NewHistory(p.registry), release.NewHeld()
 	p.agents = estimate.NewAgents(time.Now)
 	if p.hosts, err = access.NewHostTokens(p.options.HostTokens, time.Now, p.log); err != nil {
 		return err
@@ -108,14 +108,7 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 	if p.unit, err = newUnit(ctx, api, p); err != nil {
 		return fmt.Errorf("building the central unit: %w", err)
 	}
-	for _, add := range []func() error{
-		func() error { return p.addEstimator(api) }, p.addReconcilers, p.addRunners, p.addProbes,
-	} {
-		if err := add(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(p.addEstimator(api), p.addReconcilers(), p.addRunners(), p.addProbes())
 }
 
 // addEstimator adds the estimate of what nodes without an agent use; the replica that leads makes it. What no ledger
@@ -158,23 +151,17 @@ func (p *process) teamOf(namespace, named string) string {
 	return p.objects.View().TeamOf(namespace, named)
 }
 
-// keys are where the keys of providers are read from.
-func (o *Options) keys() zone.Keys {
-	return zone.Keys{Folder: signal.KeyFolder(o.Keys), Getenv: os.Getenv}
-}
-
 // addReconcilers adds what fills statuses; the replica that leads does.
 func (p *process) addReconcilers() error {
 	signals := signal.NewMetrics(time.Now)
 	deps := signal.Deps{
-		Keys: p.options.keys(), Calls: zone.NewCalls(p.direct, p.options.Namespace), Data: p.options.Data, Log: p.log,
-		Metrics: signals,
+		Keys:  zone.Keys{Folder: signal.KeyFolder(p.options.Keys), Getenv: os.Getenv},
+		Calls: zone.NewCalls(p.direct, p.options.Namespace), Data: p.options.Data, Log: p.log, Metrics: signals,
 	}
 	api := p.manager.GetClient()
 	return errors.Join(
 		p.registry.Register(panics.Collector(p.log, signals)), p.registry.Register(panics.Metrics()),
-		p.registry.Register(p.history),
-		zone.New(api, p.objects.View, zone.CarbonOf(deps), zone.PriceOf(deps), p.log).SetUp(p.manager),
+		zone.New(api, p.objects.View, deps).SetUp(p.manager),
 		(&status.Profiles{Client: api, View: p.objects.View, Now: time.Now}).SetUp(p.manager),
 		status.NewPolicies(status.PolicyOptions{
 			Client: api, Defaults: p.objects.Defaults, Held: p.held.Count, Shadow: p.shadow, Now: time.Now, Log: p.log,

@@ -52,17 +52,10 @@ func (a *Amount) Fields() [11]*int64 {
 
 // Add adds o to a.
 func (a *Amount) Add(o *Amount) {
-	a.Dynamic += o.Dynamic
-	a.Idle += o.Idle
-	a.CPU += o.CPU
-	a.Facility += o.Facility
-	a.Carbon += o.Carbon
-	a.Cost += o.Cost
-	a.Estimated += o.Estimated
-	a.Uncharted += o.Uncharted
-	a.Unpriced += o.Unpriced
-	a.Unmeasured += o.Unmeasured
-	a.GPU += o.GPU
+	from := o.Fields()
+	for i, to := range a.Fields() {
+		*to += *from[i]
+	}
 }
 
 // Negative returns what takes a back.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -89,11 +90,9 @@ func (a *Answer) columns() (all []column) {
 
 // names returns what the sums of all rows are by, sorted.
 func names[N any](rows []Row, sums func(*Row) map[string]N) []string {
-	all := map[string]bool{}
+	all := map[string]N{}
 	for i := range rows {
-		for name := range sums(&rows[i]) {
-			all[name] = true
-		}
+		maps.Copy(all, sums(&rows[i]))
 	}
 	return slices.Sorted(maps.Keys(all))
 }
@@ -106,12 +105,7 @@ func told[N ~int64](sums map[string]N, name string, places int) string {
 	return ""
 }
 
-func orUnknown(name string) string {
-	if name == "" {
-		return "unknown"
-	}
-	return name
-}
+func orUnknown(name string) string { return cmp.Or(name, "unknown") }
 
 func instant(t time.Time) string {
 	if t.IsZero() {

@@ -25,10 +25,7 @@ func (a *Account) OwnerName() string {
 
 // ParentName is what made the owner, or the owner where nothing did.
 func (a *Account) ParentName() string {
-	if a.Parent != "" {
-		return a.Parent
-	}
-	return a.OwnerName()
+	return cmp.Or(a.Parent, a.OwnerName())
 }
 
 // OwnCluster selects what was booked of the cluster that keeps the ledger, whatever its name is.
@@ -50,33 +47,24 @@ func (a *Account) shown() Kind {
 	return a.Kind
 }
 
-// Key returns the account's value of a dimension; ok is false for the dimensions that accounts do not have: node, pod
-// and those of time.
-func (a *Account) Key(d Dimension) (value string, ok bool) {
-	switch d {
-	case ByKind:
-		return a.shown().String(), true
-	case ByNamespace:
-		return a.Namespace, true
-	case ByOwner:
-		return a.OwnerName(), true
-	case ByParent:
-		return a.ParentName(), true
-	case ByTeam:
-		return a.Team, true
-	case ByStrategy:
-		return a.Strategy, true
-	case BySite:
-		return a.Site, true
-	case ByCluster:
-		return ClusterOf(a.Host), true
-	}
-	return "", false
+// keys are the values of the dimensions that accounts have: not node, pod and those of time.
+var keys = map[Dimension]func(*Account) string{
+	ByKind:      func(a *Account) string { return a.shown().String() },
+	ByNamespace: func(a *Account) string { return a.Namespace },
+	ByOwner:     (*Account).OwnerName,
+	ByParent:    (*Account).ParentName,
+	ByTeam:      func(a *Account) string { return a.Team },
+	ByStrategy:  func(a *Account) string { return a.Strategy },
+	BySite:      func(a *Account) string { return a.Site },
+	ByCluster:   func(a *Account) string { return ClusterOf(a.Host) },
 }
 
-// Key returns an account's value of a dimension, as [Account.Key]; the own cluster has the query's name for it.
-func (q *Query) Key(a *Account, d Dimension) string {
-	value, _ := a.Key(d)
+// Key returns an account's value of a dimension, "" of one that accounts do not have; the own cluster has the query's
+// name for it.
+func (q *Query) Key(a *Account, d Dimension) (value string) {
+	if of := keys[d]; of != nil {
+		value = of(a)
+	}
 	if d == ByCluster {
 		value = cmp.Or(value, q.Own)
 	}
@@ -183,7 +171,7 @@ const (
 // ofAccounts reports whether a query asks for what only accounts know.
 func (q *Query) ofAccounts() bool {
 	for _, d := range q.GroupBy {
-		if _, ok := new(Account).Key(d); ok && d != BySite && d != ByCluster {
+		if keys[d] != nil && d != BySite && d != ByCluster {
 			return true
 		}
 	}

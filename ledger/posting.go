@@ -196,17 +196,17 @@ func (w Window) Cut(postings int) iter.Seq[Window] {
 		step := stepFor(length, postings)
 		if length == 0 || step == 0 {
 			whole := Window{
-				Start: floor(w.Last.Add(-min(length, 1)), WindowLength), First: w.Last.Add(-length), Last: w.Last,
-				until: uint64(length), length: uint64(length),
+				Start: w.Last.Add(-min(length, 1)).UTC().Truncate(WindowLength), First: w.Last.Add(-length),
+				Last: w.Last, until: uint64(length), length: uint64(length),
 			}
 			yield(whole)
 			return
 		}
 		for from := time.Duration(0); from < length; {
 			at := w.First.Add(from)
-			to := min(length, from+floor(at, step).Add(step).Sub(at))
+			to := min(length, from+at.Truncate(step).Add(step).Sub(at))
 			piece := Window{
-				Start: floor(at, WindowLength), First: at, Last: w.First.Add(to),
+				Start: at.UTC().Truncate(WindowLength), First: at, Last: w.First.Add(to),
 				before: uint64(from), until: uint64(to), length: uint64(length),
 			}
 			if !yield(piece) {
@@ -230,16 +230,6 @@ func stepFor(length time.Duration, postings int) time.Duration {
 		}
 	}
 	return 0
-}
-
-// floor is Truncate by Unix time, also before 1970.
-func floor(t time.Time, step time.Duration) time.Time {
-	s, by := t.Unix(), int64(step/time.Second)
-	rest := s % by
-	if rest < 0 {
-		rest += by
-	}
-	return time.Unix(s-rest, 0).UTC()
 }
 
 // Part returns the window's part of what was used over the whole of a booking. Parts of all windows add up to the

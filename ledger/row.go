@@ -10,23 +10,24 @@ import (
 
 // Emit adds emissions by a signal to a row.
 func (r *Row) Emit(signal string, carbon Micrograms) {
-	r.Carbon = increase(&r.Emissions, signal, carbon)
+	r.Carbon, _ = increase(&r.Emissions, signal, carbon)
 }
 
 // Charge adds costs in a currency to a row.
 func (r *Row) Charge(currency string, cost Nanos) {
-	r.Cost = increase(&r.Costs, currency, cost)
+	r.Cost, _ = increase(&r.Costs, currency, cost)
 }
 
-// increase adds to one of some sums, and returns the only one that is not 0, if there is just one.
-func increase[N ~int64](sums *map[string]N, name string, by N) N {
+// increase adds to one of some sums, and returns the only one that is not 0, if there is just one; it reports whether
+// the sum can be counted.
+func increase[N ~int64](sums *map[string]N, name string, by N) (one N, fits bool) {
 	if *sums == nil {
 		*sums = map[string]N{}
 	}
 	sum := (*sums)[name]
-	saturate(&sum, by)
+	fits = saturate(&sum, by)
 	(*sums)[name] = sum
-	return only(*sums)
+	return only(*sums), fits
 }
 
 // only returns the only sum that is not 0, if there is just one, and drops the others.
@@ -55,16 +56,14 @@ func (r *Row) IncludeAll(rows []Row) error {
 func (r *Row) include(o *Row) error {
 	amount := o.Amount
 	amount.Carbon, amount.Cost = 0, 0
-	fits := r.Saturate(&amount)
+	fits, one := r.Saturate(&amount), false
 	for signal, carbon := range o.Emissions {
-		sum := r.Emissions[signal]
-		fits = saturate(&sum, carbon) && fits
-		r.Emit(signal, carbon)
+		r.Carbon, one = increase(&r.Emissions, signal, carbon)
+		fits = one && fits
 	}
 	for currency, cost := range o.Costs {
-		sum := r.Costs[currency]
-		fits = saturate(&sum, cost) && fits
-		r.Charge(currency, cost)
+		r.Cost, one = increase(&r.Costs, currency, cost)
+		fits = one && fits
 	}
 	if r.First.IsZero() || !o.First.IsZero() && o.First.Before(r.First) {
 		r.First = o.First

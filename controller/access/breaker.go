@@ -3,7 +3,7 @@ package access
 import (
 	"errors"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,40 +30,25 @@ const pause = 5 * time.Second
 // A breaker keeps questions back while the API server does not answer: each would wait for its time limit. From time
 // to time one is let through, to see.
 type breaker struct {
-	mu    sync.Mutex
-	until time.Time // zero: it answers
+	until atomic.Pointer[time.Time] // nil: it answers
 }
 
 // away reports whether not to ask now. Where the API server has not answered lately, it lets one question through and
 // keeps the others back until there is an answer.
 func (b *breaker) away(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.until.IsZero() {
+	until := b.until.Load()
+	if until == nil {
 		return false
 	}
-	if now.Before(b.until) && b.until.Sub(now) <= pause {
+	if now.Before(*until) && until.Sub(now) <= pause {
 		return true
 	}
-	b.until = now.Add(pause)
-	return false
+	return !b.until.CompareAndSwap(until, new(now.Add(pause))) // of several at once, one asks
 }
 
 // down reports whether the API server has not answered lately. It lets nothing through.
-func (b *breaker) down() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !b.until.IsZero()
-}
+func (b *breaker) down() bool { return b.until.Load() != nil }
 
-func (b *breaker) answered() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.until = time.Time{}
-}
+func (b *breaker) answered() { b.until.Store(nil) }
 
-func (b *breaker) failed(now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.until = now.Add(pause)
-}
+func (b *breaker) failed(now time.Time) { b.until.Store(new(now.Add(pause))) }

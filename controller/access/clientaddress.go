@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/netip"
 )
@@ -22,19 +21,14 @@ func From(r *http.Request) context.Context {
 
 // peerOf returns an address, or the network that one of IPv6 has to itself.
 func peerOf(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		return ""
-	}
-	address, err := netip.ParseAddr(host)
+	from, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return ""
 	}
 	const site = 64 // bits
-	if address = address.Unmap().WithZone(""); address.Is6() {
-		if network, err := address.Prefix(site); err == nil {
-			return network.String()
-		}
+	address := from.Addr().Unmap().WithZone("")
+	if address.Is6() {
+		return netip.PrefixFrom(address, site).Masked().String()
 	}
 	return address.String()
 }

@@ -199,7 +199,7 @@ func (g *Gate) ask(ctx context.Context, key tokenKey, token string, h holder, no
 	if g.breaker.away(now) {
 		return nil, ErrAway
 	}
-	u, err := answerOf[*User](ctx, g.fly(ctx, key, token, h))
+	u, err := AnswerOf[*User](ctx, g.fly(ctx, key, token, h))
 	if peer != "" && errors.Is(err, ErrUnauthenticated) {
 		g.guesses.take(peer, now)
 	}
@@ -267,8 +267,8 @@ func (g *Gate) askOnce(ctx context.Context, key string, turns *rate.Limiter, ask
 	})
 }
 
-// answerOf waits for an answer of the API server.
-func answerOf[T any](ctx context.Context, flight <-chan singleflight.Result) (answer T, err error) {
+// AnswerOf waits for what several ask at once, or until ctx ends.
+func AnswerOf[T any](ctx context.Context, flight <-chan singleflight.Result) (answer T, err error) {
 	select {
 	case <-ctx.Done():
 		return answer, ctx.Err()

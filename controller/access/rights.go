@@ -41,7 +41,7 @@ func (g *Gate) Allowed(ctx context.Context, u *User, a Attributes) (bool, error)
 	if g.breaker.away(g.o.Now()) {
 		return false, ErrAway
 	}
-	return answerOf[bool](ctx, g.askOnce(ctx, fmt.Sprintf("right %x %q", key.user, a), nil,
+	return AnswerOf[bool](ctx, g.askOnce(ctx, fmt.Sprintf("right %x %q", key.user, a), nil,
 		func(ctx context.Context) (any, error) { return g.askRight(ctx, u, key) }))
 }
 

@@ -257,15 +257,8 @@ func summary(doing string, failed []error, tolerated error) error {
 
 // logOnce logs an error when it is another one than before.
 func (e *Engine) logOnce(part string, err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text == e.refused {
-		return
-	}
-	e.refused = text
-	if err != nil {
+	before := e.refused
+	if e.refused = fmt.Sprint(err); err != nil && e.refused != before {
 		e.o.Log.Error("budgets cannot be evaluated: trying again", "part", part, "error", err)
 	}
 }

@@ -106,8 +106,7 @@ func stamp(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
-	at := metav1.NewTime(t.UTC().Truncate(time.Second))
-	return &at
+	return &metav1.Time{Time: t.UTC().Truncate(time.Second)}
 }
 
 // claim writes into a status which actions are to be done now, and returns them as places in the status's list. busy

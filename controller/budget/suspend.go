@@ -29,11 +29,10 @@ func HoldsEnabled(direct client.Reader) func(context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTime)
 		defer cancel()
 		err := direct.Get(ctx, types.NamespacedName{Name: holdPolicy}, &admissionv1.MutatingAdmissionPolicyBinding{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("whether anything may be suspended is not known: %w", err)
-		}
-		if err != nil {
+		if apierrors.IsNotFound(err) {
 			return ErrHoldsOff
+		} else if err != nil {
+			return fmt.Errorf("whether anything may be suspended is not known: %w", err)
 		}
 		return nil
 	}

@@ -3,6 +3,7 @@ package budget
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -178,12 +179,5 @@ func (u *use) unsaid(l *v1alpha1.BudgetLimits) (why []string) {
 }
 
 func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		if k != "" {
-			keys = append(keys, k)
-		}
-	}
-	slices.Sort(keys)
-	return keys
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(key string) bool { return key == "" })
 }

@@ -2,8 +2,8 @@ package dial
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 )
 
@@ -28,16 +28,12 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("address %s %s", e.Ad
 
 // Control is called by net.Dialer between resolving and connecting. Its errors are of type *RefusedError.
 func (p Policy) Control(_, address string, _ syscall.RawConn) error {
-	host, _, err := net.SplitHostPort(address)
+	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return &RefusedError{Address: address, Why: "cannot be read"}
 	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return &RefusedError{Address: host, Why: "cannot be read"}
-	}
-	if why := p.Objection(ip); why != "" {
-		return &RefusedError{Address: ip.String(), Why: "is " + why, Private: why == whyPrivate}
+	if why := p.Objection(to.Addr()); why != "" {
+		return &RefusedError{Address: to.Addr().String(), Why: "is " + why, Private: why == whyPrivate}
 	}
 	return nil
 }
@@ -129,10 +125,5 @@ func prefixes(texts ...string) []netip.Prefix {
 }
 
 func within(ip netip.Addr, all []netip.Prefix) bool {
-	for _, p := range all {
-		if p.Contains(ip) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(ip) })
 }

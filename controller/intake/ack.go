@@ -3,6 +3,7 @@ package intake
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -67,14 +68,9 @@ func appendNamed(b []byte, n *named) []byte {
 }
 
 func appendText(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			text, err := json.Marshal(s)
-			if err != nil { // does not happen to strings
-				text = []byte(`""`)
-			}
-			return append(b, text...)
-		}
+	if strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c >= 0x7f || c == '"' || c == '\\' }) {
+		text, _ := json.Marshal(s) // strings can always be written
+		return append(b, text...)
 	}
 	b = append(b, '"')
 	b = append(b, s...)

@@ -31,6 +31,11 @@ func (h *Handler) acked(ctx context.Context, n *node, b *batch.Batch) (uint64, e
 	return acked, nil
 }
 
+// idleKinds are what energy that no consumer used is charged to, by the state of a machine that does no work.
+var idleKinds = map[string]ledger.Kind{
+	v1alpha1.PowerAsleep: ledger.Asleep, v1alpha1.PowerBooting: ledger.Booting,
+}
+
 // book corrects, checks, names, prices and books a batch, which becomes the handler's.
 func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, heat *energy.Celsius, agentless bool,
 ) (ledger.Receipt, []named, error) {
@@ -56,12 +61,7 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, heat *energ
 		Agentless: agentless, Temperature: heat,
 	}
 	if h.c.Power != nil {
-		switch h.c.Power(b.Stream.Node) {
-		case v1alpha1.PowerAsleep:
-			booking.Power = ledger.Asleep
-		case v1alpha1.PowerBooting:
-			booking.Power = ledger.Booting
-		}
+		booking.Power = idleKinds[h.c.Power(b.Stream.Node)]
 	}
 	if !agentless {
 		booking.NodeSeen = seen

@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -45,15 +44,12 @@ func OpenLate(ctx context.Context, open func(context.Context) (ledger.Store, err
 
 // Run tries until the store is open or ctx ends.
 func (s *LateStore) Run(ctx context.Context) error {
-	_, err := s.get()
-	_ = wait.PollUntilContextCancel(ctx, retryToOpen, err == nil, func(ctx context.Context) (bool, error) {
-		if err != nil {
-			s.try(ctx)
-			_, err = s.get()
+	for {
+		if _, err := s.get(); err == nil || !kube.Pause(ctx, retryToOpen) {
+			return nil
 		}
-		return err == nil, nil
-	})
-	return nil
+		s.try(ctx)
+	}
 }
 
 func (s *LateStore) try(ctx context.Context) {

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -213,11 +214,9 @@ func (s *State) sweep(now time.Time) {
 	if len(s.owners) <= s.mostOwners {
 		return
 	}
-	all := make([]*owner, 0, len(s.owners))
-	for _, o := range s.owners {
-		all = append(all, o)
-	}
-	slices.SortFunc(all, func(a, b *owner) int { return b.power.At().Compare(a.power.At()) })
+	all := slices.SortedFunc(maps.Values(s.owners), func(a, b *owner) int {
+		return b.power.At().Compare(a.power.At())
+	})
 	for _, o := range all[s.mostOwners:] {
 		o.gone = true
 		delete(s.owners, o.key)

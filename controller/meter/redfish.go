@@ -168,9 +168,7 @@ func (r *redfish) discover(ctx context.Context) ([]target, error) {
 		if len(found) != 1 {
 			return nil, dial.Refuse(dial.ReasonMissing, "%s: name the chassis that is the node", have(found))
 		}
-		for name := range found {
-			wanted = []string{name}
-		}
+		wanted = slices.Collect(maps.Keys(found))
 	}
 	for _, channel := range wanted {
 		name, number, _ := strings.Cut(channel, "#")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -264,15 +265,11 @@ func (t *turn) ask(ctx context.Context, power Switch, uuid string) {
 
 // refused reports whether an order was certainly not carried out.
 func refused(err error) bool {
-	for _, status := range []int{
+	return slices.ContainsFunc([]int{
 		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 		http.StatusMethodNotAllowed, http.StatusConflict,
-	} {
-		if dial.HasStatus(err, status) {
-			return true
-		}
-	}
-	return err != nil && dial.ReasonOf(err) == dial.ReasonMissing
+	}, func(status int) bool { return dial.HasStatus(err, status) }) ||
+		err != nil && dial.ReasonOf(err) == dial.ReasonMissing
 }
 
 // busy asks the API server itself what is on a node that must not go off with it.

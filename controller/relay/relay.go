@@ -107,7 +107,7 @@ func (r *Relay) find(ctx context.Context) (*leader, error) {
 	if a := r.last.Load(); r.o.Now().Before(a.until) {
 		return a.leader, a.why
 	}
-	flight := r.looks.DoChan("", func() (any, error) {
+	return access.AnswerOf[*leader](ctx, r.looks.DoChan("", func() (any, error) {
 		a := r.last.Load()
 		if !r.o.Now().Before(a.until) { // nor has another request looked since
 			// A request that is given up must not take the answer from the others.
@@ -116,13 +116,7 @@ func (r *Relay) find(ctx context.Context) (*leader, error) {
 			a = r.look(ctx, a.leader)
 		}
 		return a.leader, a.why
-	})
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case found := <-flight:
-		return found.Val.(*leader), found.Err
-	}
+	}))
 }
 
 // look asks which replica leads, and notes that. It is called by one at a time.

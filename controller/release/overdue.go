@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,12 +49,10 @@ type Releaser struct {
 
 // New returns a Releaser that has not asked for the API server's time.
 func New(o Options) *Releaser {
+	ask := func(ctx context.Context, r *authenticationv1.SelfSubjectReview) error { return o.Client.Create(ctx, r) }
 	return &Releaser{
-		o: o, clock: kube.NewServerClock(o.Clock, func(ctx context.Context,
-			r *authenticationv1.SelfSubjectReview,
-		) error {
-			return o.Client.Create(ctx, r)
-		}), releases: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
+		o: o, clock: kube.NewServerClock(o.Clock, ask),
+		releases: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_overdue_releases_total",
 			Help: "Held Jobs past their deadline that no scheduler had released.",
 		}, []string{"result"}),
@@ -75,9 +73,9 @@ const (
 
 // Run releases until ctx ends.
 func (r *Releaser) Run(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	slots := make(chan struct{}, releasesAtOnce)
+	var running errgroup.Group
+	running.SetLimit(releasesAtOnce)
+	defer func() { _ = running.Wait() }() // none fails
 	tick := time.NewTicker(overdueLook)
 	defer tick.Stop()
 	for {
@@ -87,14 +85,12 @@ func (r *Releaser) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		for _, j := range r.due(ctx) {
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
+			if ctx.Err() != nil {
 				return nil
 			}
-			running.Go(func() {
-				defer func() { <-slots }()
+			running.Go(func() error {
 				r.release(ctx, j)
+				return nil
 			})
 		}
 	}

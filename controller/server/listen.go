@@ -77,15 +77,9 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 
 // loopback reports whether an address is the machine's own. A name is not: it may mean anything.
 func loopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
+	host, _, _ := net.SplitHostPort(addr) // "" where there is none
+	ip, _ := netip.ParseAddr(host)        // nor is that of what is none
+	return host == "localhost" || ip.IsLoopback()
 }
 
 // certificateLook is how often the files of a certificate are read anew. A watch of them would need an instance of

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
 // A parameter is one of the query of a route.
@@ -88,6 +90,9 @@ func (q *query) check(rt *route, name string) {
 		}
 	}
 }
+
+// printable reports whether a text of a stranger can be logged, kept and shown.
+func printable(text string) bool { return text == "" || batch.CheckText("", text, len(text)) == nil }
 
 func (q *query) refuse(format string, args ...any) {
 	const most = 8

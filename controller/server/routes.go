@@ -126,10 +126,7 @@ const (
 
 // routes is the only place where routes are made.
 func routes() []route {
-	all := nowRoutes()
-	all = append(all, ledgerRoutes()...)
-	all = append(all, decisionRoutes()...)
-	all = append(all, writingRoutes()...)
+	all := slices.Concat(nowRoutes(), ledgerRoutes(), decisionRoutes(), writingRoutes())
 	for _, path := range []string{"/api/v1/openapi.json", "/openapi/v3.json"} {
 		all = append(all, route{
 			method: http.MethodGet, path: path, about: "This interface as an OpenAPI 3 document.",

@@ -2,11 +2,11 @@ package server
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -26,31 +26,22 @@ func metricsRows(b *ledger.Booking) [][]string {
 		b.Batch.Quality.String(), cell(b.Batch.Source), number(b.Rates.Carbon), number(b.Rates.Price),
 		number(b.Rates.PUE), strconv.FormatBool(b.Agentless),
 	}
-	row := func(kind, namespace, pod, consumer string, total, dynamic, idle energy.Microjoules, cpu time.Duration,
-		rest ...string,
-	) []string {
-		if rest == nil {
-			rest = []string{"", "", ""}
-		}
-		r := []string{
-			stamp, cell(b.Batch.Stream.Node), start, end, kind, cell(namespace), cell(pod), cell(consumer),
-			whole(int64(total)), whole(int64(dynamic)), whole(int64(idle)), whole(int64(cpu)),
-		}
-		return append(append(r, rest...), common...)
+	row := func(kind string, p *ledger.Posting, rest ...string) []string {
+		c, a := &p.Consumer, &p.Amount
+		return slices.Concat([]string{
+			stamp, cell(b.Batch.Stream.Node), start, end, kind, cell(c.Account.Namespace), cell(c.Pod), cell(c.Key),
+			whole(int64(a.Energy())), whole(int64(a.Dynamic)), whole(int64(a.Idle)), whole(int64(a.CPU)),
+		}, rest, common)
 	}
-	all := [][]string{row("node", "", "", "", b.Batch.Measured, b.Batch.Measured-b.Batch.Idle, b.Batch.Idle, 0,
-		whole(int64(b.Batch.Platform)), whole(int64(b.Batch.Unknown)), whole(int64(b.Batch.Unmeasured)))}
-	shares := b.Batch.Shares
-	for i := 0; i < len(shares) && i < len(b.Consumers); {
-		c, sum := b.Consumers[i], shares[i]
-		i++
-		for ; i < len(shares) && i < len(b.Consumers) && b.Consumers[i].Key == c.Key; i++ {
-			sum.Dynamic += shares[i].Dynamic
-			sum.Idle += shares[i].Idle
-			sum.CPU += shares[i].CPU
+	node := ledger.Posting{Amount: ledger.Amount{Dynamic: b.Batch.Measured - b.Batch.Idle, Idle: b.Batch.Idle}}
+	all := [][]string{row("node", &node, whole(int64(b.Batch.Platform)), whole(int64(b.Batch.Unknown)),
+		whole(int64(b.Batch.Unmeasured)))}
+	for p := range b.Postings() {
+		switch kind := p.Consumer.Account.Kind; kind {
+		case ledger.Idle, ledger.Asleep, ledger.Booting, ledger.Platform, ledger.Unknown: // of no consumer
+		default:
+			all = append(all, row(kind.String(), p, "", "", ""))
 		}
-		all = append(all, row(c.Account.Kind.String(), c.Account.Namespace, c.Pod, c.Key, sum.Dynamic+sum.Idle,
-			sum.Dynamic, sum.Idle, sum.CPU))
 	}
 	return all
 }

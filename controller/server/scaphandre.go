@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -169,12 +170,7 @@ func (r *scaphandreReader) of(labels map[string]string) (*nodePost, error) {
 
 // named returns the node that labels call by its name.
 func named(labels map[string]string) string {
-	for _, name := range []string{"node", "kubernetes_node_name"} {
-		if labels[name] != "" {
-			return labels[name]
-		}
-	}
-	return ""
+	return cmp.Or(labels["node"], labels["kubernetes_node_name"])
 }
 
 func nodeOf(labels map[string]string) string {

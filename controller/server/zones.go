@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -84,10 +85,7 @@ func zoneOf(site *sched.Site, z *v1alpha1.GridZone, now time.Time) Zone {
 	describe(shown.Carbon, z.Status.Carbon)
 	describe(shown.Price, z.Status.Price)
 	if shown.Carbon != nil && z.Spec.Carbon != nil {
-		shown.Carbon.Kind = "average"
-		if z.Spec.Carbon.Signal == "Marginal" {
-			shown.Carbon.Kind = "marginal"
-		}
+		shown.Carbon.Kind = strings.ToLower(cmp.Or(z.Spec.Carbon.Signal, "average"))
 	}
 	return shown
 }

@@ -115,8 +115,7 @@ func (w terms) sorted(points []Point, now time.Time) ([]Point, error) {
 			return nil, dial.Refuse(dial.ReasonTime, "a value is of %s", p.Time.Format(time.RFC3339))
 		}
 	}
-	points = slices.Clone(points)
-	slices.SortStableFunc(points, func(a, b Point) int { return a.Time.Compare(b.Time) })
+	points = slices.SortedStableFunc(slices.Values(points), Point.compare)
 	for i := 1; i < len(points); i++ {
 		if a, b := points[i-1], points[i]; a.Time.Equal(b.Time) && a.Value != b.Value {
 			return nil, dial.Refuse(dial.ReasonTime, "%s comes twice, with %v and with %v", a.Time.Format(time.RFC3339),
@@ -145,6 +144,8 @@ func (w terms) value(p Point) error {
 
 // hasRange reports whether a forecast value has percentiles.
 func (p Point) hasRange() bool { return p.Low != 0 || p.High != 0 }
+
+func (p Point) compare(o Point) int { return p.Time.Compare(o.Time) }
 
 // regular checks that points with a step lie on a grid of such steps. Gaps are allowed: readers handle them.
 func regular(points []Point, step time.Duration) error {

@@ -106,10 +106,7 @@ func (f *fetcher) get(ctx context.Context, r request) (body []byte, header http.
 	for try := 1; ; try++ {
 		if f.reserve != nil {
 			if refused := f.reserve(ctx); refused != nil {
-				if err == nil {
-					err = refused
-				}
-				return nil, nil, err // what the last try said, if there was one
+				return nil, nil, cmp.Or(err, refused) // what the last try said, if there was one
 			}
 		}
 		body, header, err = f.once(ctx, target, r)

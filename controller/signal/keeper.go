@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,18 +139,11 @@ func (k *Keeper) start(now time.Time) {
 			l.next = now
 		case !expired(l.status, now, k.terms.maxAge):
 			wait := l.every/2 + rand.N(l.every/2+1)
-			l.next = earlier(now.Add(wait), end(l.status, k.terms.maxAge))
+			l.next = grid.Earlier(now.Add(wait), end(l.status, k.terms.maxAge))
 		default:
 			l.next = now.Add(rand.N(firstPollWithin))
 		}
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // ask polls one source.
@@ -172,10 +166,7 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 		l.fails++
 		l.next = now.Add(l.pause(err))
 	}
-	said := err
-	if said == nil {
-		said = lacks
-	}
+	said := cmp.Or(err, lacks)
 	k.mu.Lock()
 	changed := told(l.err) != told(said)
 	l.err = said

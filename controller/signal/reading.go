@@ -115,7 +115,7 @@ func end(s *v1alpha1.SignalStatus, maxAge time.Duration) time.Time {
 	if s.AsOf == nil {
 		return until(s)
 	}
-	return earlier(until(s), s.AsOf.Add(maxAge))
+	return grid.Earlier(until(s), s.AsOf.Add(maxAge))
 }
 
 // resumes reports whether a gap at t is short: a point of the answer begins again within a few steps.

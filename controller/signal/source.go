@@ -107,14 +107,10 @@ func newest(points []Point, now time.Time) time.Time {
 
 // minGap returns the least time between two points, which is the step of regular ones with gaps; 0 for a single one.
 func minGap(points []Point) time.Duration {
-	times := make([]time.Time, len(points))
-	for i, p := range points {
-		times[i] = p.Time
-	}
-	slices.SortFunc(times, time.Time.Compare)
+	points = slices.SortedFunc(slices.Values(points), Point.compare)
 	var least time.Duration
-	for i := 1; i < len(times); i++ {
-		if gap := times[i].Sub(times[i-1]); gap > 0 && (least == 0 || gap < least) {
+	for i := 1; i < len(points); i++ {
+		if gap := points[i].Time.Sub(points[i-1].Time); gap > 0 && (least == 0 || gap < least) {
 			least = gap
 		}
 	}

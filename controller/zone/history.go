@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/grid"
@@ -51,33 +52,21 @@ func Signal(v *kube.View) string {
 	return cmp.Or(all, signal.Kind(false))
 }
 
-// NewHistory returns a History that knows nothing.
-func NewHistory() *History {
-	return &History{sites: map[string]*siteHistory{}, misses: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+// NewHistory returns a History that knows nothing; it shows how wrong forecasts were, unless registry is nil.
+func NewHistory(registry prometheus.Registerer) *History {
+	misses := promauto.With(registry).NewSummaryVec(prometheus.SummaryOpts{
 		Name: "kubenergy_forecast_error_ratio",
 		Help: "By how much forecasts of hourly carbon intensity were wrong, as a share of what it turned out to be.",
-	}, []string{"zone", "horizon"})}
+	}, []string{"zone", "horizon"})
+	return &History{sites: map[string]*siteHistory{}, misses: misses}
 }
-
-// Describe implements [prometheus.Collector].
-func (h *History) Describe(ch chan<- *prometheus.Desc) { h.misses.Describe(ch) }
-
-// Collect implements [prometheus.Collector].
-func (h *History) Collect(ch chan<- prometheus.Metric) { h.misses.Collect(ch) }
 
 // Run takes samples until ctx ends.
 func (h *History) Run(ctx context.Context, view func() *kube.View) error {
-	const every = time.Minute
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
+	for again := true; again; again = kube.Pause(ctx, time.Minute) {
 		h.Sample(view(), time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
 	}
+	return nil
 }
 
 // Sample notes what holds now. What is recorded of sites that are gone is forgotten, and so is what was recorded in

@@ -41,7 +41,7 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 		return v
 	}
 	home := func(value float64, is kube.Units) *kube.View { return viewOf(value, map[string]kube.Units{"home": is}) }
-	h := NewHistory()
+	h := NewHistory(nil)
 	average := kube.Units{Currency: "EUR"}
 	units := average // of the view
 	know := func(from, to time.Time) (carbon, price *grid.Series) {
@@ -146,7 +146,8 @@ func TestHistory(t *testing.T) {
 // What is forecast of an hour is held against what it turned out to be: by how far ahead, once for each hour, and only
 // where all of the hour is known.
 func TestErrorsOfForecasts(t *testing.T) {
-	h := NewHistory()
+	r := prometheus.NewRegistry()
+	h := NewHistory(r)
 	view := func(now time.Time, marginal bool, ahead ...float64) *kube.View { // forecast from now on, one value an hour
 		t.Helper()
 		s, err := grid.NewSeries(now.Truncate(time.Hour), time.Hour, ahead)
@@ -165,8 +166,6 @@ func TestErrorsOfForecasts(t *testing.T) {
 	}
 	errors := func() map[string][2]float64 {
 		t.Helper()
-		r := prometheus.NewRegistry()
-		r.MustRegister(h)
 		families, err := r.Gather()
 		if err != nil {
 			t.Fatal(err)

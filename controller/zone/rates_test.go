@@ -41,7 +41,7 @@ func TestRates(t *testing.T) {
 		return south1
 	}
 	r := &Rates{
-		View: func() *kube.View { return view }, History: NewHistory(), Node: node, Now: func() time.Time {
+		View: func() *kube.View { return view }, History: NewHistory(nil), Node: node, Now: func() time.Time {
 			return start.Add(90 * time.Minute)
 		},
 	}
@@ -75,7 +75,7 @@ func TestRates(t *testing.T) {
 		t.Errorf("at an instant it is %v", got.Carbon)
 	}
 	north.Carbon.AsOf, north.Carbon.MaxAge = start.Add(-3*time.Hour), time.Hour
-	if got = (&Rates{View: r.View, History: NewHistory(), Node: node, Now: r.Now}).Of("a host", half,
+	if got = (&Rates{View: r.View, History: NewHistory(nil), Node: node, Now: r.Now}).Of("a host", half,
 		half.Add(time.Minute)); !math.IsNaN(got.Carbon) {
 		t.Errorf("a forecast that was too old then tells %v", got.Carbon)
 	}

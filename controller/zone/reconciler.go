@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/controller/status"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 )
@@ -75,12 +78,16 @@ type knownSignal struct {
 	stop   context.CancelFunc
 }
 
-// New returns a Reconciler that knows no zone; carbon and price make the keepers of a zone's signals.
-func New(c client.Client, view func() *kube.View, carbon, price func(*v1alpha1.GridZone) (keeper, error),
-	log *slog.Logger,
-) *Reconciler {
+// New returns a Reconciler that knows no zone; keepers work with d.
+func New(c client.Client, view func() *kube.View, d signal.Deps) *Reconciler {
 	z := &Reconciler{
-		client: c, view: view, carbon: carbon, price: price, now: time.Now, log: log,
+		client: c, view: view, now: time.Now, log: d.Log,
+		carbon: func(z *v1alpha1.GridZone) (keeper, error) {
+			return signal.NewCarbonKeeper(grid.Zone(z.Spec.Zone), z.Spec.Carbon, d)
+		},
+		price: func(z *v1alpha1.GridZone) (keeper, error) {
+			return signal.NewPriceKeeper(grid.Zone(z.Spec.Zone), z.Spec.Price, d)
+		},
 		changes: make(chan event.GenericEvent, 1024), known: map[string]*knownZone{},
 	}
 	z.keeping, z.end = context.WithCancel(context.Background())
@@ -226,12 +233,10 @@ func (z *Reconciler) run(ctx context.Context, name string, k keeper, changed fun
 
 // waiting reports whether a keeper has neither an answer nor an excuse.
 func (k *knownZone) waiting(now time.Time) bool {
-	for _, s := range []*knownSignal{&k.carbon, &k.price} {
-		if is, err := s.look(now); s.keeper != nil && is == nil && err == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]*knownSignal{&k.carbon, &k.price}, func(s *knownSignal) bool {
+		is, err := s.look(now)
+		return s.keeper != nil && is == nil && err == nil
+	})
 }
 
 func (z *Reconciler) forget(name string) {

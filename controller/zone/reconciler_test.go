@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"
+	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -58,12 +59,19 @@ func request(name string) reconcile.Request {
 
 func refuseAll(*v1alpha1.GridZone) (keeper, error) { return nil, errors.New("not asked for") }
 
+// reconciler returns one with keepers of the test's.
+func reconciler(w *kit.World, carbon, price func(*v1alpha1.GridZone) (keeper, error)) *Reconciler {
+	z := New(w.Client, kube.Unsettled, signal.Deps{Log: slog.New(slog.DiscardHandler)})
+	z.carbon, z.price = carbon, price
+	return z
+}
+
 // inZones runs a test with keepers running, on a fake clock.
 func inZones(t *testing.T, w *kit.World, carbon, price func(*v1alpha1.GridZone) (keeper, error),
 	test func(t *testing.T, z *Reconciler),
 ) {
 	synctest.Test(t, func(t *testing.T) {
-		z := New(w.Client, kube.Unsettled, carbon, price, slog.New(slog.DiscardHandler))
+		z := reconciler(w, carbon, price)
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() {
@@ -225,8 +233,7 @@ func TestKeepersThatPanicGoOn(t *testing.T) {
 func TestNoKeeperStartsAfterTheEnd(t *testing.T) {
 	w := kit.NewWorld(t, kit.Zone("home", 1))
 	k := &fakeKeeper{says: signalNow(kit.Noon, "fake", 1)}
-	z := New(w.Client, kube.Unsettled, func(*v1alpha1.GridZone) (keeper, error) { return k, nil }, refuseAll,
-		slog.New(slog.DiscardHandler))
+	z := reconciler(w, func(*v1alpha1.GridZone) (keeper, error) { return k, nil }, refuseAll)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := z.Start(ctx); err != nil {
@@ -306,8 +313,7 @@ func TestStatusWritesThatAreRefused(t *testing.T) {
 	} {
 		w := kit.NewWorld(t, kit.Zone("home", 1))
 		w.Refuse = tc.refuse
-		result, err := New(w.Client, kube.Unsettled, refuseAll, refuseAll, nil).Reconcile(t.Context(),
-			request("home"))
+		result, err := reconciler(w, refuseAll, refuseAll).Reconcile(t.Context(), request("home"))
 		if failed := err != nil; failed != tc.failed || !failed && result.RequeueAfter == 0 {
 			t.Errorf("%v: result %+v, error %v", tc.refuse, result, err)
 		}

@@ -79,18 +79,15 @@ func integrity(ctx context.Context, db *sql.DB, pragma string) ([]string, error)
 // texts returns the only column of a statement; what was read before an error, too.
 func texts(ctx context.Context, db *sql.DB, query string) (all []string, err error) {
 	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = sqlstore.ForEach(rows, err, func(rows *sql.Rows) error {
 		var text string
 		if err := rows.Scan(&text); err != nil {
-			return all, err
+			return err
 		}
 		all = append(all, text)
-	}
-	return all, errors.Join(rows.Err(), rows.Close())
+		return nil
+	})
+	return all, err
 }
 
 // checkContent looks at what has sums of its own and is relied on at once.

@@ -156,7 +156,7 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 func (d *DB) Acked(ctx context.Context, of batch.Stream) (uint64, bool, error) {
 	var st stream
 	rows, err := d.reads.QueryContext(ctx, findStream, of.Node, of.Boot, of.Epoch)
-	if err := forEach(rows, err, st.scan(&of)); err != nil {
+	if err := ForEach(rows, err, st.scan(&of)); err != nil {
 		return 0, false, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
 	}
 	return st.acked, st.known, nil
@@ -184,12 +184,8 @@ func (st *stream) scan(of *batch.Stream) func(*sql.Rows) error {
 }
 
 func (b *booker) ack(ctx context.Context, bt *batch.Batch, st *stream) error {
-	row := []any{bt.Stream.Node, bt.Stream.Boot, bt.Stream.Epoch, int64(bt.Last), st.gaps, b.now}
-	_, err := b.s.exec(ctx, `INSERT INTO streams (node, boot, epoch, acked, gaps, seen, crc)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT (node, boot, epoch) DO UPDATE
-			SET acked = excluded.acked, gaps = excluded.gaps, seen = excluded.seen, crc = excluded.crc`, sealed(row)...)
-	return err
+	return b.s.upsert(ctx, "streams", []string{"node", "boot", "epoch", "acked", "gaps", "seen", "crc"}, 3,
+		sealed([]any{bt.Stream.Node, bt.Stream.Boot, bt.Stream.Epoch, int64(bt.Last), st.gaps, b.now}))
 }
 
 type span struct{ first, last int64 }
@@ -229,10 +225,8 @@ func (b *booker) occupy(ctx context.Context, booking *ledger.Booking) (apart boo
 			}
 		}
 	}
-	_, err = b.s.exec(ctx, `INSERT INTO spans (node, boot, first, last, seen, crc) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (node, boot, first) DO UPDATE SET last = excluded.last, seen = excluded.seen, crc = excluded.crc`,
-		sealed([]any{of.Node, of.Boot, joined.first, joined.last, b.now})...)
-	return len(beside) == 0, err
+	return len(beside) == 0, b.s.upsert(ctx, "spans", []string{"node", "boot", "first", "last", "seen", "crc"}, 3,
+		sealed([]any{of.Node, of.Boot, joined.first, joined.last, b.now}))
 }
 
 // spans returns those that overlap or touch some time. They are apart from each other, so the first one that ends

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,7 +69,7 @@ type Options struct {
 // Checked reads what Book relies on and Audit would take long to come to: the entries of the journal.
 func (d *DB) Checked(ctx context.Context) error {
 	rows, err := d.reads.QueryContext(ctx, selectEntries)
-	return forEach(rows, err, func(rows *sql.Rows) error {
+	return ForEach(rows, err, func(rows *sql.Rows) error {
 		_, _, err := scanEntry(rows)
 		return err
 	})
@@ -283,14 +284,14 @@ func (s *session) each(ctx context.Context, do func(*sql.Rows) error, query stri
 	default:
 		rows, err = stmt.QueryContext(ctx, args...)
 	}
-	return forEach(rows, err, do)
+	return ForEach(rows, err, do)
 }
 
 // errEnough ends a loop over rows.
 var errEnough = errors.New("enough rows")
 
-// forEach calls do for every row that a statement returned, until it fails.
-func forEach(rows *sql.Rows, err error, do func(*sql.Rows) error) error {
+// ForEach calls do for every row that a statement returned, until it fails.
+func ForEach(rows *sql.Rows, err error, do func(*sql.Rows) error) error {
 	if err != nil {
 		return err
 	}
@@ -337,14 +338,20 @@ func (s *session) insert(ctx context.Context, table string, columns []string, ro
 		if len(rows) < n {
 			n = 1 // so that there are two texts of the statement, not many
 		}
-		args := make([]any, 0, n*len(columns))
-		for _, row := range rows[:n] {
-			args = append(args, row...)
-		}
-		if _, err := s.exec(ctx, insertText(table, columns, n, clause), args...); err != nil {
+		if _, err := s.exec(ctx, insertText(table, columns, n, clause), slices.Concat(rows[:n]...)...); err != nil {
 			return err
 		}
 		rows = rows[n:]
+	}
+	return nil
+}
+
+// forget deletes rows by their numbers.
+func (s *session) forget(ctx context.Context, table string, numbers []int64) error {
+	for some := range slices.Chunk(numbers, listed) {
+		if _, err := s.conn.ExecContext(ctx, "DELETE FROM "+table+" WHERE id IN ("+ids(some)+")"); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/codec"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -33,39 +34,38 @@ const (
 // encode returns the payload of the entry's row.
 func (e *entry) encode() []byte {
 	const most, head = 24, 96
-	c := codec{b: make([]byte, 0, head+most*len(e.Postings)), writes: true}
+	c := codec.Writer(make([]byte, 0, head+most*len(e.Postings)))
 	e.code(&c)
-	return sealBlob(c.b, e.key()...)
+	return sealBlob(c.Data(), e.key()...)
 }
 
 // code writes or reads the entry.
-func (e *entry) code(c *codec) {
-	c.version(entryVersion)
+func (e *entry) code(c *codec.Codec) {
+	version(c, entryVersion)
 	guest, gpus := e.Guest.Account != 0, e.gpus()
-	c.flags(&e.Agentless, &e.Estimated, &guest, &gpus)
+	c.Flags(&e.Agentless, &e.Estimated, &guest, &gpus)
 	start, end, from := e.Start.UnixNano(), e.End.UnixNano(), int64(0)
-	c.step(&from, &start)
-	c.step(&from, &end)
+	step(c, &from, &start)
+	step(c, &from, &end)
 	e.Start, e.End = time.Unix(0, start).UTC(), time.Unix(0, end).UTC()
-	c.number((*int64)(&e.Unmeasured))
-	c.number((*int64)(&e.Measured))
-	c.floats(&e.Rates.PUE, &e.Rates.Carbon, &e.Rates.Price)
-	c.number(&e.Base)
-	if guest {
-		c.number(&e.Guest.Consumer)
-		c.number(&e.Guest.Account)
+	codec.Int(c, &e.Unmeasured)
+	codec.Int(c, &e.Measured)
+	for _, rate := range []*float64{&e.Rates.PUE, &e.Rates.Carbon, &e.Rates.Price} {
+		c.Float64(rate)
 	}
-	e.Postings = counted(c, e.Postings, leastUnpriced)
+	codec.Int(c, &e.Base)
+	if guest {
+		codec.Int(c, &e.Guest.Consumer, &e.Guest.Account)
+	}
 	consumer, account := int64(0), e.Base
-	for i := range e.Postings {
+	for i := range codec.Elements(c, &e.Postings, leastUnpriced) {
 		p := &e.Postings[i]
-		c.step(&consumer, &p.Consumer)
-		c.step(&account, &p.Account)
-		c.number((*int64)(&p.Dynamic))
-		c.number((*int64)(&p.Idle))
-		c.number((*int64)(&p.CPU))
+		step(c, &consumer, &p.Consumer)
+		step(c, &account, &p.Account)
+		codec.Int(c, &p.Dynamic, &p.Idle)
+		codec.Int(c, &p.CPU)
 		if gpus {
-			c.number((*int64)(&p.GPU))
+			codec.Int(c, &p.GPU)
 		}
 	}
 }
@@ -98,14 +98,14 @@ func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) 
 		return nil, fmt.Errorf("booking %d: %w", id, err)
 	}
 	e := &entry{ID: id, Node: node}
-	c := codec{b: body}
+	c := codec.Reader(body)
 	e.code(&c)
 	sum := energy.Microjoules(0)
 	for i := range e.Postings {
 		sum += e.Postings[i].Energy()
 	}
 	uncharged := e.Guest.Account == 0 && e.Guest.Consumer != 0 // a guest without the account that pays for it
-	if !c.ended() || e.End.Before(e.Start) || sum != e.Measured || uncharged {
+	if !c.Whole() || e.End.Before(e.Start) || sum != e.Measured || uncharged {
 		return nil, fmt.Errorf("booking %d: %w: it cannot be read", id, ledger.ErrDamaged)
 	}
 	return e, nil

@@ -117,7 +117,7 @@ func (d *DB) fold(ctx context.Context, s *session, numbers []int64) (taken int, 
 	if err := f.write(ctx); err != nil {
 		return 0, false, err
 	}
-	return len(done), true, forget(ctx, s, done)
+	return len(done), true, s.forget(ctx, "journal", done)
 }
 
 // unfolded reads entries. Those that are damaged stay where they are, and so do some if they are in very many windows.
@@ -145,16 +145,6 @@ func (d *DB) unfolded(ctx context.Context, s *session, numbers []int64) (entries
 		}
 	}
 	return entries, nil
-}
-
-// forget deletes entries.
-func forget(ctx context.Context, s *session, numbers []int64) error {
-	for some := range slices.Chunk(numbers, listed) {
-		if _, err := s.conn.ExecContext(ctx, "DELETE FROM journal WHERE id IN ("+ids(some)+")"); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 type windowKey struct{ node, start int64 }
@@ -189,12 +179,7 @@ func (f *folder) collect(entries []*entry) []int64 {
 		}
 		taken = append(taken, e.ID)
 		e.expand(func(w *window) {
-			k := windowKey{w.Node, w.Start}
-			to := f.windows[k]
-			if to == nil {
-				to = &folding{}
-				f.windows[k] = to
-			}
+			to := f.folding(windowKey{w.Node, w.Start})
 			to.fresh[w.By] = to.fresh[w.By].plus(w)
 		})
 	}
@@ -220,12 +205,19 @@ func (f *folder) loadRows(ctx context.Context, where string, args ...any) error 
 			f.d.log.Error("A window of the ledger is damaged: what belongs to it stays in the journal", "err", err)
 			return nil
 		}
-		if f.windows[k] == nil {
-			f.windows[k] = &folding{}
-		}
-		f.windows[k].held[by] = w
+		f.folding(k).held[by] = w
 		return err
 	}, selectWindows+" WHERE "+where, args...)
+}
+
+// folding returns a window that something is added to.
+func (f *folder) folding(k windowKey) *folding {
+	w := f.windows[k]
+	if w == nil {
+		w = &folding{}
+		f.windows[k] = w
+	}
+	return w
 }
 
 // keys are sorted, so that rows are read and written in the order that they lie in.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -39,7 +38,7 @@ func (d *DB) Outgoing(ctx context.Context, after int64, most int, rest map[strin
 	}
 	rows, err := d.reads.QueryContext(ctx, "SELECT id, at, stream, CASE WHEN stream IN (''"+resting.String()+
 		") THEN NULL ELSE payload END, crc FROM outbox WHERE id > $1 ORDER BY id LIMIT $2", args...)
-	if err = forEach(rows, err, func(rows *sql.Rows) error {
+	if err = ForEach(rows, err, func(rows *sql.Rows) error {
 		var o ledger.Outgoing
 		var at, sum int64
 		err := rows.Scan(&o.Number, &at, &o.Stream, &o.Packed, &sum)
@@ -57,12 +56,7 @@ func (d *DB) Outgoing(ctx context.Context, after int64, most int, rest map[strin
 // Sent implements [ledger.Outbox].
 func (d *DB) Sent(ctx context.Context, numbers []int64) error {
 	return d.update(ctx, func(ctx context.Context, s *session) error {
-		for some := range slices.Chunk(numbers, listed) {
-			if _, err := s.conn.ExecContext(ctx, "DELETE FROM outbox WHERE id IN ("+ids(some)+")"); err != nil {
-				return err
-			}
-		}
-		return nil
+		return s.forget(ctx, "outbox", numbers)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/codec"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -105,9 +106,9 @@ func expected(of energy.Microjoules, rate float64) int64 {
 // encode returns the payload of the window's row.
 func (w *window) encode() []byte {
 	const most, head = 26, 64
-	c := codec{b: make([]byte, 0, head+most*len(w.Postings)), writes: true}
+	c := codec.Writer(make([]byte, 0, head+most*len(w.Postings)))
 	w.code(&c)
-	return sealBlob(c.b, w.key()...)
+	return sealBlob(c.Data(), w.key()...)
 }
 
 // decodeWindow reads the payload of a row of windows. It fails if a bit of it has changed.
@@ -117,44 +118,41 @@ func decodeWindow(start, node, by int64, payload []byte) (*window, error) {
 	if err != nil {
 		return nil, fmt.Errorf("window %d of node %d: %w", start, node, err)
 	}
-	c := codec{b: body}
+	c := codec.Reader(body)
 	w.code(&c)
-	if !c.ended() {
+	if !c.Whole() {
 		return nil, fmt.Errorf("window %d of node %d: %w: it cannot be read", start, node, ledger.ErrDamaged)
 	}
 	return w, nil
 }
 
 // code writes or reads the window.
-func (w *window) code(c *codec) {
-	c.version(windowVersion)
+func (w *window) code(c *codec.Codec) {
+	version(c, windowVersion)
 	from, account, consumer := w.Start, int64(0), int64(0)
-	c.step(&from, &w.First)
-	c.step(&from, &w.Last)
+	step(c, &from, &w.First)
+	step(c, &from, &w.Last)
 	var r rates
 	var usual, fine byte
-	if c.writes {
+	if !c.Reading() {
 		r, fine = ratesOf(w.Postings), fineCPU(w.Postings)
 		if len(w.Postings) > 0 {
 			usual = modesOf(&w.Postings[0].Amount)
 		}
 	}
-	c.floats(&r.pue, &r.carbon, &r.cost)
-	w.Bases = counted(c, w.Bases, leastBase)
-	for i := range w.Bases {
-		c.step(&account, &w.Bases[i].Account)
-		c.number((*int64)(&w.Bases[i].Unmeasured))
+	for _, rate := range []*float64{&r.pue, &r.carbon, &r.cost} {
+		c.Float64(rate)
 	}
-	w.Postings = counted(c, w.Postings, leastPosting)
-	c.byte(&usual)
-	c.byte(&fine)
-	account = 0
-	if n := len(w.Bases); n > 0 {
-		account = w.Bases[n-1].Account
+	for i := range codec.Elements(c, &w.Bases, leastBase) {
+		step(c, &account, &w.Bases[i].Account)
+		codec.Int(c, &w.Bases[i].Unmeasured)
 	}
-	for i := range w.Postings {
-		p := &w.Postings[i]
-		c.step(&consumer, &p.Consumer)
+	postings := codec.Elements(c, &w.Postings, leastPosting)
+	c.Byte(&usual)
+	c.Byte(&fine)
+	for i := range postings { // accounts go on from that of the last base
+		p := &postings[i]
+		step(c, &consumer, &p.Consumer)
 		p.code(c, &account, usual, fine, &r)
 	}
 }
@@ -172,18 +170,18 @@ func fineCPU(postings []posting) byte {
 }
 
 // code writes or reads the posting but for its consumer.
-func (p *posting) code(c *codec, account *int64, usual, fine byte, r *rates) {
+func (p *posting) code(c *codec.Codec, account *int64, usual, fine byte, r *rates) {
 	m, by := usual, p.Account-*account
-	if c.writes {
+	if !c.Reading() {
 		m = modesOf(&p.Amount)
 	}
 	head := uint64(by<<1^by>>63) << 1 //nolint:mnd // the sign
 	if m != usual {
 		head |= 1
 	}
-	c.unsigned(&head)
+	codec.Uint(c, &head)
 	if head&1 != 0 {
-		c.byte(&m)
+		c.Byte(&m)
 	}
 	*account += int64(head>>2) ^ -int64(head>>1&1) //nolint:mnd // the sign and the number
 	p.Account = *account
@@ -192,24 +190,23 @@ func (p *posting) code(c *codec, account *int64, usual, fine byte, r *rates) {
 		unit = int64(time.Microsecond)
 	}
 	cpu /= unit
-	c.number((*int64)(&p.Dynamic))
-	c.number((*int64)(&p.Idle))
-	c.number(&cpu)
+	codec.Int(c, &p.Dynamic, &p.Idle)
+	codec.Int(c, &cpu)
 	p.CPU = time.Duration(cpu * unit)
 	parts := [...]*energy.Microjoules{&p.Estimated, &p.Uncharted, &p.Unpriced, &p.GPU}
 	for i, part := range parts {
 		if m>>(i*modeBits)&modeMask == some {
-			c.number((*int64)(part))
+			codec.Int(c, part)
 		}
 	}
-	c.beside((*int64)(&p.Facility), expected(p.Energy(), r.pue))
+	near(c, &p.Facility, expected(p.Energy(), r.pue))
 	for i, whole := range [...]energy.Microjoules{p.Energy(), p.Facility, p.Facility, p.Energy()} {
 		if m>>(i*modeBits)&modeMask == all {
 			*parts[i] = whole
 		}
 	}
-	c.beside((*int64)(&p.Carbon), expected(p.Facility-p.Uncharted, r.carbon))
-	c.beside((*int64)(&p.Cost), expected(p.Facility-p.Unpriced, r.cost))
+	near(c, &p.Carbon, expected(p.Facility-p.Uncharted, r.carbon))
+	near(c, &p.Cost, expected(p.Facility-p.Unpriced, r.cost))
 }
 
 const selectWindows = "SELECT start, node, agentless, payload FROM windows"

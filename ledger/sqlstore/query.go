@@ -113,7 +113,7 @@ func (r *reading) loadKept() error {
 // each calls do for every row that a statement returns.
 func (r *reading) each(do func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := r.tx.QueryContext(r.ctx, query, args...)
-	return forEach(rows, err, do)
+	return ForEach(rows, err, do)
 }
 
 // numbers returns the only column of a statement.

@@ -192,14 +192,7 @@ func stamp(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339)
 
 // ids writes numbers as a list.
 func ids(all []int64) string {
-	var b strings.Builder
-	for i, id := range all {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.FormatInt(id, 10))
-	}
-	return b.String()
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(all), " ", ","), "[]")
 }
 
 // listed is how many numbers a statement lists.

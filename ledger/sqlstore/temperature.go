@@ -28,7 +28,7 @@ func (d *DB) Temperatures(ctx context.Context, from, to time.Time, node string) 
 		FROM temperatures JOIN nodes ON nodes.id = temperatures.node
 		WHERE start >= $1 AND start < $2 AND ($3 = '' OR name = $4) ORDER BY start, name LIMIT $5`,
 		floorTo(from.Unix(), anHour), to.Unix(), node, node, mostTemperatures+1)
-	err = forEach(rows, err, func(rows *sql.Rows) error {
+	err = ForEach(rows, err, func(rows *sql.Rows) error {
 		var start int64
 		var t ledger.Temperature
 		err := rows.Scan(&start, &t.Node, &t.Mean, &t.Max, &t.Samples)
