@@ -126,7 +126,7 @@ func (w *world) forecast(after, length time.Duration) {
 // know publishes a view under the limits of the tests.
 func (w *world) know(c kube.Contents) {
 	w.t.Helper()
-	c.Defaults = policy.Defaults{MaxDelay: 12 * time.Hour, ExpectedDuration: 10 * time.Minute}
+	c.Defaults = policy.Defaults{Terms: policy.Terms{ExpectedDuration: 10 * time.Minute}, MaxDelay: 12 * time.Hour}
 	view, err := c.View()
 	if err != nil {
 		w.t.Fatal(err)

@@ -48,7 +48,8 @@ func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 		t.Error("a forecast closes a window that has opened")
 	}
 	limited, err := (&kube.Contents{Defaults: policy.Defaults{
-		MaxDelay: 3 * time.Hour, ExpectedDuration: 10 * time.Minute,
+		Terms:    policy.Terms{ExpectedDuration: 10 * time.Minute},
+		MaxDelay: 3 * time.Hour,
 	}}).View()
 	if err != nil {
 		t.Fatal(err)
