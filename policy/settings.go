@@ -198,10 +198,7 @@ func (r *Rules) expected(w *Work) bool {
 // applicable drops a limit of the price beside one of carbon where no zone has prices at all: manifests that come from
 // another system often carry both, and the one that cannot be judged must not defeat the other.
 func (r *Rules) applicable(l sched.Limits) sched.Limits {
-	if !l.HasPrice || l.NoCarbon || l.Carbon == 0 && l.Percentile == 0 {
-		return l
-	}
-	if r.priced() {
+	if !l.HasPrice || l.NoCarbon || l.Carbon == 0 && l.Percentile == 0 || r.priced() {
 		return l
 	}
 	l.Price, l.HasPrice = 0, false
