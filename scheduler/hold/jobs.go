@@ -11,9 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -101,31 +99,17 @@ const resumed = "it was resumed"
 // the memory of a scheduler. It is no part of kube-scheduler's informers, all of which must have synced before the
 // first pod is scheduled: without permission on Jobs it goes on trying, and pods are served meanwhile.
 func (l *Loop) watchJobs(ctx context.Context) {
-	selector := v1alpha1.LabelHeld + "=true"
-	jobs := l.client.BatchV1().Jobs(metav1.NamespaceAll)
+	ours := func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.LabelHeld + "=true" }
 	logger := klog.FromContext(ctx)
 	var last string
-	note := func(err error) {
+	note := func(err error, _ bool) {
 		// Every attempt would log the same otherwise.
 		if err != nil && err.Error() != last && ctx.Err() == nil {
 			last = err.Error()
 			logger.Error(err, "Jobs cannot be watched: held ones stay suspended until they can")
 		}
 	}
-	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = selector
-			list, err := jobs.List(ctx, o)
-			note(err)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = selector
-			w, err := jobs.Watch(ctx, o)
-			note(err)
-			return w, err
-		},
-	}, l.client)
+	lw := kube.Watching(l.client, l.client.BatchV1().Jobs(metav1.NamespaceAll), ours, note)
 	reflector := cache.NewReflectorWithOptions(lw, &batchv1.Job{}, jobStore{l},
 		cache.ReflectorOptions{Name: "held Jobs"})
 	reflector.RunWithContext(klog.NewContext(ctx, logr.Discard()))
