@@ -85,10 +85,7 @@ const unreadable = "it cannot be read"
 
 // timeIn returns the time that an annotation names; zero: none.
 func timeIn(j *batchv1.Job, annotation string) time.Time {
-	t, err := time.Parse(time.RFC3339, j.Annotations[annotation])
-	if err != nil {
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339, j.Annotations[annotation])
 	return t
 }
 
@@ -109,7 +106,7 @@ func (l *Loop) watchJobs(ctx context.Context) {
 			logger.Error(err, "Jobs cannot be watched: held ones stay suspended until they can")
 		}
 	}
-	lw := kube.Watching(l.client, l.client.BatchV1().Jobs(metav1.NamespaceAll), ours, note)
+	lw := kube.Watching(l.c.Client, l.c.Client.BatchV1().Jobs(metav1.NamespaceAll), ours, note)
 	reflector := cache.NewReflectorWithOptions(lw, &batchv1.Job{}, jobStore{l},
 		cache.ReflectorOptions{Name: "held Jobs"})
 	reflector.RunWithContext(klog.NewContext(ctx, logr.Discard()))
@@ -255,7 +252,7 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	latest, err := time.Time{}, errPanicked // a schedule may make its parser panic
-	safely(klog.FromContext(ctx), func() { latest, err = cronLatest(ctx, l.client, namespace, run, job.Duration) })
+	safely(klog.FromContext(ctx), func() { latest, err = cronLatest(ctx, l.c.Client, namespace, run, job.Duration) })
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Not held", "job", klog.KRef(namespace, name))
 	}
@@ -322,8 +319,7 @@ func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
 	if err != nil {
 		now := l.clock.Now()
 		retry := now.Add(retryRelease << h.failures)
-		soon := now.Add(retryOverdue)
-		soon = grid.Later(soon, h.latest.Add(retryOverdue))
+		soon := grid.Later(now, h.latest).Add(retryOverdue)
 		h.failures = min(h.failures+1, maxDoublings)
 		l.jobs.fail(h, grid.Earlier(retry, soon))
 		return
@@ -340,7 +336,7 @@ func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
 func (l *Loop) patchReleased(ctx context.Context, namespace, name string, uid types.UID,
 	patch []byte,
 ) (ours bool, err error) {
-	jobs := l.client.BatchV1().Jobs(namespace)
+	jobs := l.c.Client.BatchV1().Jobs(namespace)
 	_, err = jobs.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if err == nil {
 		return true, nil

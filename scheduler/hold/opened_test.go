@@ -91,7 +91,7 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 	}
 	b.view = forecastOf(t, steps(12, 100))
 	fails := false
-	b.loop.record = func(*record.Entry) {
+	b.loop.c.Record = func(*record.Entry) {
 		if fails {
 			panic("nowhere to write")
 		}

@@ -230,10 +230,9 @@ func (l *Loop) sweep(now time.Time) {
 		return
 	}
 	l.swept = now
-	l.gate.tickets.Range(func(uid, t any) bool {
+	for uid, t := range l.gate.tickets.Range {
 		if _, waits := pods.get(t.(*ticket)); !waits {
 			l.lostPod(uid.(types.UID))
 		}
-		return true
-	})
+	}
 }
