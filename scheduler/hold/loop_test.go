@@ -84,9 +84,7 @@ func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		factory := informers.NewSharedInformerFactory(w.client, 0)
-		if err := w.loop.WatchPods(factory.Core().V1().Pods().Informer()); err != nil {
-			t.Fatal(err)
-		}
+		w.loop.WatchPods(factory.Core().V1().Pods().Informer())
 		factory.StartWithContext(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() {

@@ -36,14 +36,13 @@ func (c *podCache) get(t *ticket) (pod *v1.Pod, waits bool) {
 
 // WatchPods makes the loop follow the pods of the scheduler's informer, from the first hold on: each event of each pod
 // would cost two more wake-ups, and where nothing is held none matters.
-func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
+func (l *Loop) WatchPods(informer cache.SharedIndexInformer) {
 	l.podCache.Store(&podCache{informer.GetIndexer(), informer.HasSynced})
 	l.followPods = sync.OnceFunc(func() {
 		if err := l.follow(informer); err != nil {
 			klog.Background().Error(err, "Pods cannot be followed")
 		}
 	})
-	return nil
 }
 
 // follow sees every pod of the cluster, so it first asks whether a pod matters, without a lock.

@@ -99,10 +99,8 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	common *shared,
 ) (fwk.Plugin, error) {
 	args, err := decodeArgs(obj)
-	if err == nil {
-		err = common.watchPods(d.Gate, handle)
-	}
 	if err == nil && handle != nil {
+		common.watchPods(d.Gate, handle)
 		err = common.watchNodes(d, handle)
 	}
 	if err != nil {
