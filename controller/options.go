@@ -73,13 +73,13 @@ func (o *Options) keepsLedger() bool { return o.State != "" || o.LedgerDSN != ""
 
 func (o *Options) agentNamespace() string { return cmp.Or(o.AgentNamespace, o.Namespace) }
 
-// Parse reads the flags. Help lists them all on out; an error is one line.
-func Parse(flags *flag.FlagSet, args []string, out io.Writer) error {
-	flags.Init("kubenergy-controller", flag.ContinueOnError)
+// Parse reads the flags of a program. Help lists them all on out; an error is one line.
+func Parse(program string, flags *flag.FlagSet, args []string, out io.Writer) error {
+	flags.Init(program, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(out, "Usage of kubenergy-controller:")
+		fmt.Fprintf(out, "Usage of %s:\n", program)
 		flags.SetOutput(out)
 		flags.PrintDefaults()
 	} else if err != nil {

@@ -74,7 +74,7 @@ func TestParse(t *testing.T) {
 		var out strings.Builder
 		flags := flag.NewFlagSet("", flag.ContinueOnError)
 		NewOptions(flags)
-		err := Parse(flags, []string{args}, &out)
+		err := Parse("kubenergy-controller", flags, []string{args}, &out)
 		if err == nil && want != "" || err != nil && err.Error() != want || out.String() != "" {
 			t.Errorf("%s: %v, and %q; want %q", args, err, &out, want)
 		}
@@ -82,7 +82,7 @@ func TestParse(t *testing.T) {
 	var out strings.Builder
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	NewOptions(flags)
-	if err := Parse(flags, []string{"--help"}, &out); !errors.Is(err, flag.ErrHelp) ||
+	if err := Parse("kubenergy-controller", flags, []string{"--help"}, &out); !errors.Is(err, flag.ErrHelp) ||
 		!strings.Contains(out.String(), "\n  -leader-elect\n") {
 		t.Errorf("help: %v\n%s", err, &out)
 	}

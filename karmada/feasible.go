@@ -10,10 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	corev1 "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -113,12 +111,13 @@ func (b *binding) few(targets []target) []target {
 // Clusters that have it already keep it: eviction is Karmada's.
 func (b *binding) refuses(c *cluster) string {
 	has := slices.Contains(b.clusters(), c.Name)
+	_, repelled := kube.Repels(c.Spec.Taints, b.Spec.Placement.ClusterTolerations)
 	switch {
 	case c.DeletionTimestamp != nil:
 		return "it is being deleted"
 	case !has && !c.serves(b.Spec.Resource.APIVersion, b.Spec.Resource.Kind):
 		return "it does not serve " + b.Spec.Resource.APIVersion + " " + b.Spec.Resource.Kind
-	case !has && repels(c.Spec.Taints, b.Spec.Placement.ClusterTolerations):
+	case !has && repelled:
 		return "it has a taint that is not tolerated"
 	case b.Spec.Placement.ClusterAffinity != nil && !b.Spec.Placement.ClusterAffinity.matches(c):
 		return "the cluster affinity does not match"
@@ -142,14 +141,6 @@ func (c *cluster) serves(version, kind string) bool {
 	return false
 }
 
-// repels reports whether taints of a cluster, or of a node, keep off what has these tolerations.
-func repels(taints []v1.Taint, tolerations []v1.Toleration) bool {
-	_, found := corev1.FindMatchingUntoleratedTaint(klog.Background(), taints, tolerations, func(t *v1.Taint) bool {
-		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
-	}, false)
-	return found
-}
-
 // pod is what is known of a replica that nodes are chosen by.
 func (b *binding) pod() *v1.Pod {
 	p := &v1.Pod{}
@@ -160,15 +151,6 @@ func (b *binding) pod() *v1.Pod {
 		}}
 	}
 	return p
-}
-
-// suits returns what tells whether a node may take a pod, whatever else is there.
-func suits(p *v1.Pod) func(*v1.Node) bool {
-	affinity := nodeaffinity.GetRequiredNodeAffinity(p)
-	return func(n *v1.Node) bool {
-		ok, err := affinity.Match(n)
-		return ok && err == nil && !repels(n.Spec.Taints, p.Spec.Tolerations)
-	}
 }
 
 // ready reports whether Karmada reaches a cluster.

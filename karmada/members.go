@@ -169,20 +169,16 @@ func (m *members) look(name string, now time.Time) (*look, string) {
 // see looks at the nodes and pods of a member.
 func (m *member) see(c *cluster, view *kube.View, now time.Time) {
 	l := &look{at: now, cluster: c, view: view, located: map[*v1.Node]*v1.Node{}, pods: map[string]int32{}}
-	load, waits := map[string]*kube.Load{}, map[types.UID]time.Time{}
-	on := func(node string) *kube.Load {
-		if load[node] == nil {
-			load[node] = &kube.Load{}
-		}
-		return load[node]
-	}
+	loads, waits := map[string]kube.Load{}, map[types.UID]time.Time{}
 	for _, o := range m.pods.GetStore().List() {
 		p := o.(*v1.Pod)
 		if job := p.Labels[batchv1.JobNameLabel]; job != "" {
 			l.pods[p.Namespace+"/"+job]++
 		}
 		if p.Spec.NodeName != "" {
-			on(p.Spec.NodeName).Add(p)
+			load := loads[p.Spec.NodeName]
+			load.Add(p)
+			loads[p.Spec.NodeName] = load
 		} else if p.DeletionTimestamp == nil && p.Status.Phase == v1.PodPending &&
 			policy.Scheduled(p).Reason != v1.PodReasonSchedulingGated { // as what is held there
 			since, seen := m.waits[p.UID] // by our own clock: a member's may say anything
@@ -208,7 +204,8 @@ func (m *member) see(c *cluster, view *kube.View, now time.Time) {
 			located = c.locate(n)
 		}
 		l.located[n] = located
-		node, _ := on(n.Name).Node(view, located)
+		load := loads[n.Name]
+		node, _ := load.Node(view, located)
 		l.nodes = append(l.nodes, place{located, &node})
 	}
 	slices.SortFunc(l.nodes, func(a, b place) int { return strings.Compare(a.sched.Name, b.sched.Name) })

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	resources "k8s.io/component-helpers/resource"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -109,13 +110,11 @@ func (d *Driver) place(ctx context.Context, b *binding) error {
 
 // awaitPlaced waits a moment until the informer knows that a binding was placed, for the next one is to know of it.
 func (d *Driver) awaitPlaced(ctx context.Context, b *binding) {
-	for range looks {
-		known := d.binding(b.key())
-		if known == nil || known.ResourceVersion != b.ResourceVersion && known.Status.LastScheduledTime != nil {
-			return
-		}
-		kube.Pause(ctx, lookEvery/100)
-	}
+	const look = lookEvery / 100
+	_ = wait.PollUntilContextTimeout(ctx, look, looks*look, true, func(context.Context) (bool, error) {
+		is := d.binding(b.key())
+		return is == nil || is.ResourceVersion != b.ResourceVersion && is.Status.LastScheduledTime != nil, nil
+	})
 }
 
 // condition is what karmada-scheduler would say of a binding.
@@ -285,9 +284,9 @@ func (d *Driver) room(b *binding, name string) (nodes []*sched.Node, why string)
 	if why != "" {
 		return nil, why
 	}
-	may := suits(b.pod())
+	admission := kube.AdmissionOf(b.pod())
 	for _, p := range l.nodes {
-		if may(p.node) {
+		if admission.Admits(p.node) {
 			nodes = append(nodes, p.sched)
 		}
 	}
@@ -318,8 +317,8 @@ const arrival = 30 * time.Second
 func disproved(l *look, b *binding, there []*binding) string {
 	namespace := b.Spec.Resource.Namespace
 	for _, p := range l.waiting {
-		may, request := suits(p), policy.PodRequest(p)
-		seemsRoom := func(n place) bool { return request.Within(n.sched.Free) && may(n.node) }
+		admission, request := kube.AdmissionOf(p), policy.PodRequest(p)
+		seemsRoom := func(n place) bool { return request.Within(n.sched.Free) && admission.Admits(n.node) }
 		if (p.Namespace == namespace || lacksRoom(p)) && slices.ContainsFunc(l.nodes, seemsRoom) {
 			return fmt.Sprintf("pod %s/%s has found no node there for a minute", p.Namespace, p.Name)
 		}

@@ -36,8 +36,7 @@ var cordon = v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSc
 // Refuses returns why the pod may not run on the node, and the taint if it is one; "" if it may. Tolerations by
 // comparison, which few clusters know, count as none.
 func (a *Admission) Refuses(node *v1.Node) (why string, taint v1.Taint) {
-	logger := klog.Background()
-	if node.Spec.Unschedulable && !corev1.TolerationsTolerateTaint(logger, a.tolerations, &cordon, false) {
+	if node.Spec.Unschedulable && !corev1.TolerationsTolerateTaint(klog.Background(), a.tolerations, &cordon, false) {
 		return "cordoned", v1.Taint{}
 	}
 	if a.affinity != nil {
@@ -45,14 +44,17 @@ func (a *Admission) Refuses(node *v1.Node) (why string, taint v1.Taint) {
 			return "node selector or affinity does not match", v1.Taint{}
 		}
 	}
-	repels := func(t *v1.Taint) bool {
-		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
-	}
-	taint, repelled := corev1.FindMatchingUntoleratedTaint(logger, node.Spec.Taints, a.tolerations, repels, false)
-	if repelled {
+	if taint, repels := Repels(node.Spec.Taints, a.tolerations); repels {
 		return "taint", taint
 	}
 	return "", v1.Taint{}
+}
+
+// Repels returns the first of some taints, if any, that keeps off what has these tolerations.
+func Repels(taints []v1.Taint, tolerations []v1.Toleration) (taint v1.Taint, repels bool) {
+	return corev1.FindMatchingUntoleratedTaint(klog.Background(), taints, tolerations, func(t *v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+	}, false)
 }
 
 // Admits reports whether the pod may run on the node.

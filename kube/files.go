@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,10 +68,7 @@ type profilesFile struct {
 
 // View returns what is known now. It never waits and never returns nil.
 func (f *Files) View() *View {
-	if v := f.view.Load(); v != nil {
-		return v
-	}
-	return &nothing
+	return cmp.Or(f.view.Load(), &nothing)
 }
 
 // nothing is what is known before the first look.
@@ -78,16 +76,11 @@ var nothing View
 
 // Run refreshes the view every second until ctx ends.
 func (f *Files) Run(ctx context.Context) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
+	f.Refresh()
+	for Pause(ctx, pollInterval) {
 		f.Refresh()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
 	}
+	return nil
 }
 
 // Refresh looks at the files at once and publishes another view if one of them changed.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -27,7 +28,7 @@ func (v *View) profileOf(n *v1.Node) *NodeProfile {
 		return v.profileByName[name]
 	}
 	for _, p := range v.profiles {
-		if len(p.Selector) > 0 && selects(p.Selector, n.Labels) {
+		if len(p.Selector) > 0 && labels.SelectorFromSet(p.Selector).Matches(labels.Set(n.Labels)) {
 			return p
 		}
 	}
@@ -106,15 +107,6 @@ func (v *View) Hardware(n *v1.Node) (profile *energy.Profile, from string) {
 	return f.profile, f.from
 }
 
-func selects(selector, labels map[string]string) bool {
-	for key, want := range selector {
-		if got, ok := labels[key]; !ok || got != want {
-			return false
-		}
-	}
-	return true
-}
-
 // Node returns a node as the core sees it. Its power profile is the one that its label names, else one that selects it,
 // else that of the hardware it says it has, else the default. ok is false where there is none: strategies that price
 // energy then have no opinion.
@@ -130,20 +122,8 @@ func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node 
 // SiteOfNode prefers what the owner wrote, then a topology zone of the same name, then the node's cloud region, then
 // the default site. A node that nothing maps to a site is nowhere, whose site has no name.
 func (v *View) SiteOfNode(n *v1.Node) *sched.Site {
-	for _, key := range [...]string{v1alpha1.LabelSite, v1.LabelTopologyZone} {
-		if name := n.Labels[key]; name != "" {
-			if s := v.siteByName[name]; s != nil {
-				return s
-			}
-		}
-	}
-	if s := v.siteOfRegion(n); s != nil {
-		return s
-	}
-	if v.defaultSite != nil {
-		return v.defaultSite
-	}
-	return nowhere
+	return cmp.Or(v.siteByName[n.Labels[v1alpha1.LabelSite]], v.siteByName[n.Labels[v1.LabelTopologyZone]],
+		v.siteOfRegion(n), v.defaultSite, nowhere)
 }
 
 // siteOfRegion maps the cloud region of a node: as a GridZone says, else to the site of the grid zone that it lies in.
@@ -153,15 +133,11 @@ func (v *View) siteOfRegion(n *v1.Node) *sched.Site {
 		return nil
 	}
 	provider := cloudOf(n)
-	for _, key := range [...]string{provider + "/" + region, region} {
-		if s := v.siteByRegion[key]; s != nil {
-			return s
-		}
-	}
+	var around *sched.Site
 	if zone, ok := grid.ZoneOfRegion(provider, region); ok {
-		return v.siteByZone[zone]
+		around = v.siteByZone[zone]
 	}
-	return nil
+	return cmp.Or(v.siteByRegion[provider+"/"+region], v.siteByRegion[region], around)
 }
 
 // cloudOf returns the provider of a node's machine: aws, gcp, azure, or "".

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -111,23 +109,14 @@ func NewObjects(config *rest.Config, log *slog.Logger) (*Objects, error) {
 		limits: limits{patience: 30 * time.Second, belief: 5 * time.Second, grace: 30 * time.Second},
 	}
 	for i := range kinds {
-		k := &kinds[i]
-		selector := ""
-		if k.name != "" {
-			selector = fields.OneTermEqualSelector(metav1.ObjectNameField, k.name).String()
-		}
-		o.watches = append(o.watches, newWatched(client.Resource(k.resource).Namespace(k.in), k.resource.Resource,
-			selector, k.policies))
+		o.watches = append(o.watches, newWatched(&kinds[i], client))
 	}
 	return o, nil
 }
 
 // View returns what is known now. It never waits and never returns nil. Before policies are known it is unsettled.
 func (o *Objects) View() *View {
-	if v := o.view.Load(); v != nil {
-		return v
-	}
-	return Unsettled()
+	return cmp.Or(o.view.Load(), Unsettled())
 }
 
 var unsettled = View{unsettled: true}
@@ -147,15 +136,15 @@ func (o *Objects) Run(ctx context.Context) error {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	var running sync.WaitGroup
 	defer running.Wait()
-	for i, w := range o.watches {
-		if err := w.prepare(kinds[i].read, o.poke, o.Log); err != nil {
-			return fmt.Errorf("watching %s: %w", w.name, err)
+	for _, w := range o.watches {
+		if err := w.prepare(func() { Poke(o.changed) }, o.Log); err != nil {
+			return fmt.Errorf("watching %s: %w", w.resource.Resource, err)
 		}
 		running.Go(func() { w.informer.RunWithContext(ctx) })
 	}
 	look := time.NewTimer(lookEvery)
 	defer look.Stop()
-	before := ""
+	var before []bool
 	for {
 		select {
 		case <-ctx.Done():
@@ -164,7 +153,7 @@ func (o *Objects) Run(ctx context.Context) error {
 			Pause(ctx, settleFor)
 			Pause(ctx, min(9*o.refresh(), maxRest))
 		case <-look.C:
-			if state := o.state(time.Now()); state != before {
+			if state := o.state(time.Now()); !slices.Equal(state, before) {
 				before = state
 				o.refresh()
 			}
@@ -175,17 +164,12 @@ func (o *Objects) Run(ctx context.Context) error {
 	}
 }
 
-// poke says that something has changed.
-func (o *Objects) poke() { Poke(o.changed) }
-
 // state is what may change without a change of any object.
-func (o *Objects) state(now time.Time) string {
-	var b strings.Builder
+func (o *Objects) state(now time.Time) (state []bool) {
 	for _, w := range o.watches {
-		fmt.Fprint(&b, w.known(now, o.limits.belief), w.withdrawn(now, o.limits.grace), " ")
+		state = append(state, w.known(now, o.limits.belief), w.withdrawn(now, o.limits.grace))
 	}
-	fmt.Fprint(&b, o.waiting(now))
-	return b.String()
+	return append(state, o.waiting(now))
 }
 
 // waiting reports whether policies may still come. Once they are known they stay so.

@@ -6,7 +6,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -20,15 +19,9 @@ import (
 // trace is played faster than it was.
 func TraceJob(name string, j *sched.Job, shrink func(time.Duration) time.Duration) *batchv1.Job {
 	marks := map[string]string{v1alpha1.AnnotationExpectedDuration: shrink(j.Duration).String()}
-	requests := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewMilliQuantity(j.Request.MilliCPU, resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(j.Request.Memory, resource.BinarySI),
-	}
+	requests := policy.ListOf(j.Request)
 	var limits corev1.ResourceList
-	if j.Request.GPU > 0 {
-		gpus := *resource.NewQuantity(j.Request.GPU, resource.DecimalSI)
-		requests[policy.NvidiaGPU] = gpus
-		// the API demands that extended resources are limits as well
+	if gpus, asked := requests[policy.NvidiaGPU]; asked { // the API demands that extended resources are limits as well
 		limits = corev1.ResourceList{policy.NvidiaGPU: gpus}
 	}
 	return &batchv1.Job{

@@ -125,45 +125,31 @@ func (c *Contents) View() (*View, error) {
 }
 
 // waitedFor returns the sites whose signals count for holds.
-func (c *Contents) waitedFor() (sites []*sched.Site) {
-	for _, s := range c.Sites {
-		if !c.Unused[s.Name] {
-			sites = append(sites, s)
-		}
-	}
-	if len(sites) == 0 {
+func (c *Contents) waitedFor() []*sched.Site {
+	used := slices.DeleteFunc(slices.Clone(c.Sites), func(s *sched.Site) bool { return c.Unused[s.Name] })
+	if len(used) == 0 {
 		return c.Sites // the nodes have not been counted yet
 	}
-	return sites
+	return used
 }
 
-func (v *View) indexSites(c *Contents) error {
+func (v *View) indexSites(c *Contents) (err error) {
 	v.sites, v.units = c.Sites, c.Units
-	v.siteByName = make(map[string]*sched.Site, len(c.Sites))
 	v.siteByRegion, v.siteByZone = map[string]*sched.Site{}, map[grid.Zone]*sched.Site{}
-	var errs []error
-	for i, s := range c.Sites {
-		switch {
-		case s.Name == "":
-			errs = append(errs, fmt.Errorf("site %d has no name", i))
-			continue
-		case v.siteByName[s.Name] != nil:
-			errs = append(errs, fmt.Errorf("site %q appears twice", s.Name))
-		}
-		v.siteByName[s.Name] = s
+	v.siteByName, v.defaultSite, err = index("site", c.Sites, c.DefaultSite,
+		func(s *sched.Site) string { return s.Name },
+		func(s *sched.Site) error {
+			if err := policy.CheckSite(s); err != nil {
+				return fmt.Errorf("site %q: %w", s.Name, err)
+			}
+			return nil
+		})
+	for _, s := range c.Sites {
 		if v.siteByZone[s.Zone] == nil {
 			v.siteByZone[s.Zone] = s
 		}
-		if err := policy.CheckSite(s); err != nil {
-			errs = append(errs, fmt.Errorf("site %q: %w", s.Name, err))
-		}
 	}
-	switch {
-	case c.DefaultSite != "":
-		if v.defaultSite = v.siteByName[c.DefaultSite]; v.defaultSite == nil {
-			errs = append(errs, fmt.Errorf("the default site %q is not among the sites", c.DefaultSite))
-		}
-	case len(c.Sites) == 1 && !c.oneOfMany:
+	if c.DefaultSite == "" && len(c.Sites) == 1 && !c.oneOfMany {
 		v.defaultSite = c.Sites[0]
 	}
 	for region, site := range c.Regions {
@@ -171,35 +157,40 @@ func (v *View) indexSites(c *Contents) error {
 			v.siteByRegion[region] = s
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-func (v *View) indexProfiles(c *Contents) error {
-	v.profiles = slices.Clone(c.Profiles)
-	v.profileByName = make(map[string]*NodeProfile, len(c.Profiles))
+// index returns parts of a view by name, and the one that is meant where none is named. The error names all that cannot
+// be used.
+func index[T any](kind string, all []*T, preferred string, nameOf func(*T) string, check func(*T) error,
+) (byName map[string]*T, usual *T, err error) {
+	byName = make(map[string]*T, len(all))
 	var errs []error
-	for i, p := range c.Profiles {
+	for i, one := range all {
+		name := nameOf(one)
 		switch {
-		case p.Name == "":
-			errs = append(errs, fmt.Errorf("profile %d has no name", i))
+		case name == "":
+			errs = append(errs, fmt.Errorf("%s %d has no name", kind, i))
 			continue
-		case v.profileByName[p.Name] != nil:
-			errs = append(errs, fmt.Errorf("profile %q appears twice", p.Name))
+		case byName[name] != nil:
+			errs = append(errs, fmt.Errorf("%s %q appears twice", kind, name))
 		}
-		v.profileByName[p.Name] = p
-		if err := p.Validate(); err != nil {
-			errs = append(errs, err)
-		}
+		byName[name] = one
+		errs = append(errs, check(one))
 	}
-	if c.DefaultProfile != "" {
-		if v.defaultProfile = v.profileByName[c.DefaultProfile]; v.defaultProfile == nil {
-			errs = append(errs, fmt.Errorf("the default profile %q is not among the profiles", c.DefaultProfile))
-		}
+	if usual = byName[preferred]; usual == nil && preferred != "" {
+		errs = append(errs, fmt.Errorf("the default %s %q is not among the %ss", kind, preferred, kind))
 	}
-	slices.SortFunc(v.profiles, func(a, b *NodeProfile) int {
+	return byName, usual, errors.Join(errs...)
+}
+
+func (v *View) indexProfiles(c *Contents) (err error) {
+	v.profiles = slices.SortedFunc(slices.Values(c.Profiles), func(a, b *NodeProfile) int {
 		return cmp.Or(cmp.Compare(len(b.Selector), len(a.Selector)), cmp.Compare(a.Name, b.Name))
 	})
-	return errors.Join(errs...)
+	v.profileByName, v.defaultProfile, err = index("profile", c.Profiles, c.DefaultProfile,
+		func(p *NodeProfile) string { return p.Name }, func(p *NodeProfile) error { return p.Validate() })
+	return err
 }
 
 // indexBenchmarks turns a knowledge base around: a node is asked for all of its classes. It returns those.

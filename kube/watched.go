@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -22,8 +23,7 @@ import (
 // watched is one kind of object. It is watched without its schema: a list that holds one object which cannot be read is
 // still a list of the others.
 type watched struct {
-	name     string
-	policies bool
+	*kind
 	informer cache.SharedIndexInformer
 
 	mu sync.Mutex
@@ -32,25 +32,37 @@ type watched struct {
 	told    string // the last error
 }
 
-func newWatched(client dynamic.ResourceInterface, name, selector string, policies bool) *watched {
-	w := &watched{name: name, policies: policies}
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = selector
-			list, err := client.List(ctx, options)
-			w.heard(err, false)
+func newWatched(k *kind, all dynamic.Interface) *watched {
+	w, client, selector := &watched{kind: k}, all.Resource(k.resource).Namespace(k.in), ""
+	if k.name != "" {
+		selector = fields.OneTermEqualSelector(metav1.ObjectNameField, k.name).String()
+	}
+	lw := Watching(client, client, func(o *metav1.ListOptions) { o.FieldSelector = selector }, w.heard)
+	w.informer = cache.NewSharedIndexInformer(lw, &unstructured.Unstructured{}, 0, cache.Indexers{})
+	return w
+}
+
+// Watching lists and watches what a client of one kind selects. heard is told what comes of each call, and whether it
+// has begun to watch. of is what tells whether lists are streamed: the client, or the set that it comes from.
+func Watching[L runtime.Object](of any, client interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}, selects func(*metav1.ListOptions), heard func(err error, watching bool),
+) cache.ListerWatcher {
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			selects(&o)
+			list, err := client.List(ctx, o)
+			heard(err, false)
 			return list, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = selector
-			events, err := client.Watch(ctx, options)
-			w.heard(err, err == nil)
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			selects(&o)
+			events, err := client.Watch(ctx, o)
+			heard(err, err == nil)
 			return events, err
 		},
-	}
-	w.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client),
-		&unstructured.Unstructured{}, 0, cache.Indexers{})
-	return w
+	}, of)
 }
 
 // heard takes note of an answer. A failure that is no refusal, such as that of a server which restarts, says nothing
@@ -85,7 +97,7 @@ func (w *watched) known(now time.Time, belief time.Duration) bool {
 // withdrawn reports whether what was read once no longer counts.
 func (w *watched) withdrawn(now time.Time, grace time.Duration) bool { return w.refusedFor(grace, now) }
 
-func (w *watched) prepare(read func(*unstructured.Unstructured) *item, poke func(), log *slog.Logger) error {
+func (w *watched) prepare(poke func(), log *slog.Logger) error {
 	if err := w.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		w.complain(err, log)
 	}); err != nil {
@@ -93,7 +105,7 @@ func (w *watched) prepare(read func(*unstructured.Unstructured) *item, poke func
 	}
 	if err := w.informer.SetTransform(func(obj any) (any, error) {
 		if u, ok := obj.(*unstructured.Unstructured); ok {
-			return read(u), nil
+			return w.read(u), nil
 		}
 		return obj, nil // it was read before
 	}); err != nil {
@@ -137,7 +149,7 @@ func (w *watched) complain(err error, log *slog.Logger) {
 	if w.refused.IsZero() {
 		how = "with what was read before"
 	}
-	log.Warn("cannot be watched", "resource", w.name, "deciding", how, "error", err)
+	log.Warn("cannot be watched", "resource", w.resource.Resource, "deciding", how, "error", err)
 }
 
 // items returns what the objects of a kind say, by namespace and name.

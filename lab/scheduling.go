@@ -58,9 +58,11 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 		SignalsFile: filepath.Join(s.Dir, "signals.yaml"), ProfilesFile: filepath.Join(s.Dir, "profiles.yaml"),
 		Log: s.Log,
 		Defaults: policy.Defaults{
-			MaxDelay: s.MaxDelay, When: HoldRule, Weights: s.Policy.Weights, MinSaving: s.Policy.MinSaving,
-			MinSavingPerHour: s.Policy.MinSavingPerHour, MinSavingGrams: s.Policy.MinSavingGrams,
-			MaxSignalAge: s.Policy.MaxSignalAge,
+			Terms: policy.Terms{
+				When: HoldRule, Weights: s.Policy.Weights, MinSaving: s.Policy.MinSaving,
+				MinSavingPerHour: s.Policy.MinSavingPerHour, MinSavingGrams: s.Policy.MinSavingGrams,
+			},
+			MaxDelay: s.MaxDelay, MaxSignalAge: s.Policy.MaxSignalAge,
 		},
 	}
 	if err := s.writeKnowledge(files); err != nil {

@@ -57,15 +57,12 @@ func gardenerNamespace(labels map[string]string) bool { return labels[gardenerPo
 // gardenerKeys splits the policy annotations of a namespace: as if written on its pods, for all types ("") and by type.
 func gardenerKeys(annotations map[string]string) map[string]map[string]string {
 	byType := map[string]map[string]string{}
-	put := func(workloadType, key, value string) {
-		if byType[workloadType] == nil {
-			byType[workloadType] = map[string]string{}
-		}
-		byType[workloadType][gardener+key] = value
-	}
 	for key, value := range annotations {
 		if workloadType, name, ok := gardenerKey(key); ok {
-			put(workloadType, name, value)
+			if byType[workloadType] == nil {
+				byType[workloadType] = map[string]string{}
+			}
+			byType[workloadType][gardener+name] = value
 		}
 	}
 	return byType

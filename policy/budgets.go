@@ -150,14 +150,18 @@ func NotSuspended(j *batchv1.Job) string {
 	if j.Spec.Suspend != nil && *j.Spec.Suspend {
 		return "it is suspended"
 	}
-	for i := range j.Status.Conditions {
-		if c := &j.Status.Conditions[i]; (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) &&
-			c.Status == v1.ConditionTrue {
-			return "it has ended"
-		}
+	if Ended(j) {
+		return "it has ended"
 	}
 	why, _ := NeverHeldJob(j)
 	return why
+}
+
+// Ended reports whether a Job is complete or has failed.
+func Ended(j *batchv1.Job) bool {
+	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == v1.ConditionTrue
+	})
 }
 
 // closing is a budget that is used up and holds new work.
@@ -203,8 +207,7 @@ func closings(budgets []*v1alpha1.EnergyBudget) map[string][]closing {
 		if !Closes(b) {
 			continue
 		}
-		until := b.Status.ClosedUntil.Time
-		until = grid.Earlier(until, endOfTime)
+		until := grid.Earlier(b.Status.ClosedUntil.Time, endOfTime)
 		all[b.Namespace] = append(all[b.Namespace], closing{b.Name, b.Spec.Scope, until, b.Status.AsOf.Time})
 	}
 	return all

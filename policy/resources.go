@@ -40,6 +40,18 @@ func ResourcesOf(list v1.ResourceList) sched.Resources {
 	}
 }
 
+// ListOf returns resources as Kubernetes lists them.
+func ListOf(r sched.Resources) v1.ResourceList {
+	list := v1.ResourceList{
+		v1.ResourceCPU:    *quantities.NewMilliQuantity(r.MilliCPU, quantities.DecimalSI),
+		v1.ResourceMemory: *quantities.NewQuantity(r.Memory, quantities.BinarySI),
+	}
+	if r.GPU > 0 {
+		list[NvidiaGPU] = *quantities.NewQuantity(r.GPU, quantities.DecimalSI)
+	}
+	return list
+}
+
 // amount returns a quantity in units of a power of ten. Pods may ask for more than an int64 holds, from which
 // Kubernetes' own conversion makes any number, also a negative one, with which a pod would fit everywhere.
 func amount(q *quantities.Quantity, scale quantities.Scale) int64 {

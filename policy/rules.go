@@ -112,10 +112,7 @@ func (r *Rules) of(namespace string) *namespaceRules {
 	if rules, ok := r.namespaces[namespace]; ok {
 		return rules
 	}
-	if r.elsewhere != nil {
-		return r.elsewhere
-	}
-	return builtIn()
+	return cmp.Or(r.elsewhere, builtIn())
 }
 
 // TeamOf returns the team that is charged with what runs in a namespace under a team's label of its own, as [TeamOf]
@@ -276,17 +273,12 @@ func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
 		}
 		good := map[string]string{} // one value that makes no sense must not silence the others
 		for key, value := range annotations {
-			if _, err := ReadMarks(map[string]string{key: value}); err != nil {
-				errs = append(errs, err)
-				continue
+			_, err := ReadMarks(map[string]string{key: value})
+			if errs = append(errs, err); err == nil {
+				good[key] = value
 			}
-			good[key] = value
 		}
-		marks, err := ReadMarks(good)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
+		marks, _ := ReadMarks(good) // each of them can be read
 		byType[t] = marks.Terms
 	}
 	return byType, errors.Join(errs...)

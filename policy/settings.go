@@ -48,16 +48,13 @@ func (s *Settings) Policy() sched.Policy {
 
 // Defaults holds where no object says anything.
 type Defaults struct {
-	Mode             v1alpha1.Mode // "" reads as enforce
-	AllowedDelay     time.Duration // 0: nothing is held unless it says so itself
-	MaxDelay         time.Duration // clamps every allowed delay, also the default; 0: no limit
-	ExpectedDuration time.Duration // 0: not known; it reads as an hour
-	When             string        // "" reads as window
-	Weights          sched.Weights
-	MinSaving        float64
-	MinSavingPerHour float64
-	MinSavingGrams   energy.Grams
-	MaxSignalAge     time.Duration // 0: any age
+	// Without an AllowedDelay nothing is held unless it says so itself, an ExpectedDuration of 0 reads as an hour, and
+	// no When as window.
+	Terms
+
+	Mode         v1alpha1.Mode // "" reads as enforce
+	MaxDelay     time.Duration // clamps every allowed delay, also the default; 0: no limit
+	MaxSignalAge time.Duration // 0: any age
 	// Schedulers are the settings of pods that name a scheduler, which stand between those of the cluster and those
 	// of a namespace.
 	Schedulers map[string]Terms
@@ -72,12 +69,13 @@ const UnknownHardware = "unknown-hardware"
 // BuiltIn returns what holds in a cluster that sets nothing.
 func BuiltIn() Defaults {
 	return Defaults{
-		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, When: defaultWhen,
+		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour,
 		// Providers publish every 5 to 60 minutes; two updates may fail before their last answer counts as stale.
 		MaxSignalAge: 2 * time.Hour,
 		// Of what no hold saves less than 0.01 would save at most, this keeps nine tenths in two thirds of the waiting:
 		// docs/decisions/0027-held-for-something.md.
-		MinSaving: 0.01, MinSavingPerHour: 0.005, Schedulers: aliasSchedulers(),
+		Terms:      Terms{When: defaultWhen, MinSaving: 0.01, MinSavingPerHour: 0.005},
+		Schedulers: aliasSchedulers(),
 	}
 }
 
@@ -106,15 +104,9 @@ func (c *ChangedDefault) SetBy(p *v1alpha1.EnergyPolicy) bool {
 }
 
 func (d *Defaults) settings() Settings {
-	s := Settings{
-		Terms: Terms{
-			AllowedDelay: d.AllowedDelay, ExpectedDuration: d.ExpectedDuration, When: cmp.Or(d.When, defaultWhen),
-			Weights: d.Weights, MinSaving: d.MinSaving, MinSavingPerHour: d.MinSavingPerHour,
-			MinSavingGrams: d.MinSavingGrams,
-		},
-		MaxDelay: d.MaxDelay, MaxSignalAge: d.MaxSignalAge,
-	}
-	if d.AllowedDelay > 0 {
+	s := Settings{Terms: d.Terms, MaxDelay: d.MaxDelay, MaxSignalAge: d.MaxSignalAge}
+	s.When = cmp.Or(s.When, defaultWhen)
+	if s.AllowedDelay > 0 {
 		s.said = termDelay
 	}
 	return s
@@ -206,10 +198,7 @@ func (r *Rules) expected(w *Work) bool {
 // applicable drops a limit of the price beside one of carbon where no zone has prices at all: manifests that come from
 // another system often carry both, and the one that cannot be judged must not defeat the other.
 func (r *Rules) applicable(l sched.Limits) sched.Limits {
-	if !l.HasPrice || l.NoCarbon || l.Carbon == 0 && l.Percentile == 0 {
-		return l
-	}
-	if r.priced() {
+	if !l.HasPrice || l.NoCarbon || l.Carbon == 0 && l.Percentile == 0 || r.priced() {
 		return l
 	}
 	l.Price, l.HasPrice = 0, false

@@ -95,7 +95,7 @@ func TestPrecedence(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v := rulesOf(t, Sources{
-				Policies: tc.policies, Defaults: Defaults{AllowedDelay: time.Hour},
+				Policies: tc.policies, Defaults: Defaults{Terms: Terms{AllowedDelay: time.Hour}},
 				Namespaces: []NamespaceMarks{{Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforce"}}},
 			})
 			job, settings := v.ofPod(t, tc.pod)

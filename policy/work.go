@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -123,21 +124,16 @@ func podType(pod *v1.Pod) string {
 	if t, ok := labelledType(pod.Labels); ok {
 		return t
 	}
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil {
-		return typeGeneric
-	}
-	switch owner.Kind {
-	case "Job", "CronJob":
-		return typeBatch
-	case "ReplicaSet", "Deployment":
-		return typeService
-	case "StatefulSet":
-		return typeStateful
-	case "DaemonSet", "Node":
-		return typeSystem
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return cmp.Or(typeOfOwned[owner.Kind], typeGeneric)
 	}
 	return typeGeneric
+}
+
+// typeOfOwned is the workload type of pods by the kind of their owner.
+var typeOfOwned = map[string]string{
+	"Job": typeBatch, "CronJob": typeBatch, "ReplicaSet": typeService, "Deployment": typeService,
+	"StatefulSet": typeStateful, "DaemonSet": typeSystem, "Node": typeSystem,
 }
 
 func podsAtOnce(j *batchv1.Job) int64 {

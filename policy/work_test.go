@@ -48,7 +48,7 @@ func TestPodJob(t *testing.T) {
 				v1alpha1.AnnotationAllowedDelay: "6h", v1alpha1.AnnotationExpectedDuration: "2h",
 				v1alpha1.AnnotationFinishBy: "2026-06-01T20:00:00Z",
 			},
-			defaults: Defaults{AllowedDelay: time.Minute, ExpectedDuration: time.Minute, MaxDelay: 24 * time.Hour},
+			defaults: Defaults{Terms: Terms{AllowedDelay: time.Minute, ExpectedDuration: time.Minute}, MaxDelay: 24 * time.Hour},
 			want: sched.Job{
 				AllowedDelay: 6 * time.Hour, Duration: 2 * time.Hour, FinishBy: noon.Add(8 * time.Hour),
 			},
@@ -62,13 +62,13 @@ func TestPodJob(t *testing.T) {
 		{
 			name:        "default delay clamped too",
 			annotations: map[string]string{v1alpha1.AnnotationStrategy: "carbon+window"},
-			defaults:    Defaults{AllowedDelay: 48 * time.Hour, MaxDelay: time.Hour, ExpectedDuration: time.Minute},
+			defaults:    Defaults{Terms: Terms{AllowedDelay: 48 * time.Hour, ExpectedDuration: time.Minute}, MaxDelay: time.Hour},
 			want:        sched.Job{AllowedDelay: time.Hour, Duration: time.Minute},
 		},
 		{
 			name:        "zero delay beats the default",
 			annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "0"},
-			defaults:    Defaults{AllowedDelay: 48 * time.Hour},
+			defaults:    Defaults{Terms: Terms{AllowedDelay: 48 * time.Hour}},
 			want:        sched.Job{Duration: time.Hour},
 		},
 		{

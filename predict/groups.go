@@ -29,19 +29,25 @@ const (
 	levels
 )
 
-// group returns the histogram of the group of j at a level, nil where j says nothing of the owner that the level is
-// about.
-func (g *Groups) group(j *sched.Job, level int) (h *histogram, ok bool) {
-	if level >= levelOwner && j.Owner == "" {
-		return nil, false
+// groupsOf returns the groups of j by their levels; where j says nothing of its owner, not those that are about one.
+func groupsOf(j *sched.Job) iter.Seq2[int, groupKey] {
+	return func(yield func(int, groupKey) bool) {
+		for level := range levels {
+			if level >= levelOwner && j.Owner == "" || !yield(level, keyOf(j, level)) {
+				return
+			}
+		}
 	}
-	key := keyOf(j, level)
-	h = g.groups[level][key]
-	if h == nil {
-		h = &histogram{}
-		g.groups[level][key] = h
+}
+
+// of returns what a map has under a key, which is made where there is nothing yet.
+func of[K comparable, V any](all map[K]*V, key K) *V {
+	v := all[key]
+	if v == nil {
+		v = new(V)
+		all[key] = v
 	}
-	return h, true
+	return v
 }
 
 // keyOf returns the group of j at a level.
@@ -134,10 +140,8 @@ func (g *Groups) Ended(j *sched.Job, ran time.Duration) {
 	}
 	delete(g.told, j.ID)
 	g.learn((below[bin] + below[bin+1]) / 2)
-	for level := range g.groups {
-		if h, ok := g.group(j, level); ok {
-			h.add(bin, keeps[level])
-		}
+	for level, key := range groupsOf(j) {
+		of(g.groups[level], key).add(bin, keeps[level])
 	}
 }
 
@@ -174,10 +178,8 @@ func (g *Groups) came(share float64) float64 {
 // below returns which share of what is expected of j lies below each edge.
 func (g *Groups) below(j *sched.Job) *[binCount + 1]float64 {
 	p := g.prior
-	for level := range g.groups {
-		if h, ok := g.group(j, level); ok {
-			h.mix(&p, shrinkage[level])
-		}
+	for level, key := range groupsOf(j) {
+		of(g.groups[level], key).mix(&p, shrinkage[level])
 	}
 	var below [binCount + 1]float64
 	for i, share := range p {
@@ -190,9 +192,9 @@ func (g *Groups) below(j *sched.Job) *[binCount + 1]float64 {
 // expect returns what is known of the likes of j.
 func (g *Groups) expect(j *sched.Job) *expectation {
 	seen := 0
-	for level := levelClass; level < levels; level++ {
-		if h, ok := g.group(j, level); ok {
-			seen += h.seen
+	for level, key := range groupsOf(j) {
+		if level != levelAll {
+			seen += of(g.groups[level], key).seen
 		}
 	}
 	key := keyOf(j, levelOwnerClass)

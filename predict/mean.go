@@ -47,7 +47,7 @@ func (m *Mean) Every() time.Duration { return 0 }
 
 // Ended implements [Learner].
 func (m *Mean) Ended(j *sched.Job, ran time.Duration) {
-	for _, e := range [...]*exposure{m.shape(j), &m.all} {
+	for _, e := range [...]*exposure{of(m.shapes, j.Request), &m.all} {
 		e.ended++
 		e.seconds += ran.Seconds()
 	}
@@ -63,7 +63,7 @@ func (m *Mean) Refresh(_ time.Time, unfinished iter.Seq2[*sched.Job, time.Durati
 		if ran <= 0 {
 			continue
 		}
-		m.shape(j).elapsed += ran.Seconds()
+		of(m.shapes, j.Request).elapsed += ran.Seconds()
 		m.all.elapsed += ran.Seconds()
 	}
 }
@@ -75,15 +75,6 @@ func (m *Mean) Expect(j *sched.Job) {
 		seconds = e.mean(m.k, seconds)
 	}
 	j.Duration = time.Duration(seconds * float64(time.Second))
-}
-
-func (m *Mean) shape(j *sched.Job) *exposure {
-	e, ok := m.shapes[j.Request]
-	if !ok {
-		e = &exposure{}
-		m.shapes[j.Request] = e
-	}
-	return e
 }
 
 // mean returns the mean length, with a prior that weighs as much as n jobs.

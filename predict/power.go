@@ -33,17 +33,8 @@ func NewPower() *Power {
 
 // Measured takes notice of what j drew on average over a time that ends at an instant.
 func (p *Power) Measured(j *sched.Job, drew energy.Watts, over time.Duration, end time.Time) {
-	for level := range p.groups {
-		if level >= levelOwner && j.Owner == "" {
-			continue
-		}
-		key := keyOf(j, level)
-		s := p.groups[level][key]
-		if s == nil {
-			s = &energy.Smoothed{}
-			p.groups[level][key] = s
-		}
-		s.Add(drew/perCore(j), over, end, powerMemory)
+	for level, key := range groupsOf(j) {
+		of(p.groups[level], key).Add(drew/perCore(j), over, end, powerMemory)
 	}
 }
 
@@ -53,8 +44,8 @@ func perCore(j *sched.Job) energy.Watts { return energy.Watts(max(1, j.Request.M
 // Predict returns what j is expected to draw. ok is false where nothing was measured yet: it is the nominal power then.
 func (p *Power) Predict(j *sched.Job) (mean energy.Watts, ok bool) {
 	mean = j.Nominal() / perCore(j)
-	for level := range p.groups {
-		if s := p.groups[level][keyOf(j, level)]; s != nil && s.Samples() > 0 && (level < levelOwner || j.Owner != "") {
+	for level, key := range groupsOf(j) {
+		if s := p.groups[level][key]; s != nil && s.Samples() > 0 {
 			mean, ok = energy.Shrink(s.Mean(), float64(s.Samples()), mean, powerShrinkage), true
 		}
 	}

@@ -61,7 +61,7 @@ func (s *Siblings) Every() time.Duration { return 0 }
 // Ended implements [Learner].
 func (s *Siblings) Ended(j *sched.Job, ran time.Duration) {
 	s.shapes.Ended(j, ran)
-	k := s.of(j)
+	k := of(s.kin, j.Request)
 	one := siblingOf(j, ran)
 	at, _ := slices.BinarySearchFunc(k.ended, one, sibling.compare)
 	k.ended = slices.Insert(k.ended, at, one)
@@ -75,7 +75,7 @@ func (s *Siblings) Refresh(now time.Time, unfinished iter.Seq2[*sched.Job, time.
 	}
 	for j, ran := range unfinished {
 		if ran > 0 {
-			k := s.of(j)
+			k := of(s.kin, j.Request)
 			k.running = append(k.running, siblingOf(j, ran))
 		}
 	}
@@ -121,13 +121,4 @@ func weigh(all []sibling, j *sched.Job) (ran, weight float64) {
 
 func siblingOf(j *sched.Job, ran time.Duration) sibling {
 	return sibling{submitted: j.Submitted.Unix(), id: j.ID, ran: ran.Seconds()}
-}
-
-func (s *Siblings) of(j *sched.Job) *kin {
-	k, ok := s.kin[j.Request]
-	if !ok {
-		k = &kin{}
-		s.kin[j.Request] = k
-	}
-	return k
 }

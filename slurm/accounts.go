@@ -3,6 +3,7 @@ package slurm
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -51,11 +52,7 @@ func (a *accounts) saw(jobs []Job, now time.Time) {
 			Parent: "Partition/" + j.partition(), Team: j.User,
 		}, j.Hosts, now}
 	}
-	for id, c := range a.of {
-		if now.Sub(c.seen) > remembered {
-			delete(a.of, id)
-		}
-	}
+	maps.DeleteFunc(a.of, func(_ int64, c charged) bool { return now.Sub(c.seen) > remembered })
 	close(a.next)
 	a.next = make(chan struct{})
 }

@@ -22,7 +22,7 @@ import (
 
 func main() {
 	options := controller.NewOptions(flag.CommandLine)
-	err, code := controller.Parse(flag.CommandLine, os.Args[1:], os.Stderr), 2
+	err, code := controller.Parse("kubenergy-controller", flag.CommandLine, os.Args[1:], os.Stderr), 2
 	if err == nil {
 		err, code = run(*options), 1
 	}

@@ -44,12 +44,7 @@ func (l *lastUpdate) finish(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = time.Until(deadline) / 2
 	}
-	finished := make(chan struct{})
-	go func() { l.wait(); close(finished) }()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-finished:
-	case <-timer.C:
-	}
+	waiting, finished := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	go func() { l.wait(); finished() }()
+	<-waiting.Done()
 }

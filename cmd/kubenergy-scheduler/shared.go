@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -34,20 +36,11 @@ type shared struct {
 
 // start is called once; its context ends with the scheduler.
 func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, error) {
-	knowledge, run, err := s.knowledge(ctx, config)
-	if err != nil {
-		return place.Deps{}, err
-	}
-	feed, err := s.options.central.feed(s.log)
-	if err != nil {
-		return place.Deps{}, err
-	}
-	recorder, err := s.options.central.recorder(s.log)
-	if err != nil {
-		return place.Deps{}, err
-	}
-	client, err := hold.NewClient(config)
-	if err != nil {
+	knowledge, run, errKnowledge := s.knowledge(ctx, config)
+	feed, errFeed := s.options.central.feed(s.log)
+	recorder, errRecorder := s.options.central.recorder(s.log)
+	client, errClient := hold.NewClient(config)
+	if err := errors.Join(errKnowledge, errFeed, errRecorder, errClient); err != nil {
 		return place.Deps{}, err
 	}
 	holds := hold.Config{
@@ -108,10 +101,9 @@ func (s *shared) knowledge(ctx context.Context,
 // is final. Scheduling does not wait for longer.
 func awaitSettled(ctx context.Context, view func() *kube.View) {
 	const moment = 6 * time.Second // where our kinds are not installed, that is believed after five
-	end := time.Now().Add(moment)
-	for !view().Settled() && ctx.Err() == nil && time.Now().Before(end) {
-		time.Sleep(20 * time.Millisecond)
-	}
+	_ = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, moment, true, func(context.Context) (bool, error) {
+		return view().Settled(), nil
+	})
 }
 
 func (s *shared) run(ctx context.Context, name string, run func(context.Context) error) {

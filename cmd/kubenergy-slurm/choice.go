@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/controller/server"
@@ -82,10 +82,8 @@ func (s *sight) machines(ctx context.Context) ([]machine, error) {
 	if s.known != nil || s.away != nil {
 		return s.known, s.away
 	}
-	full, known := false, []machine(nil)
-	for i := range s.jobs {
-		full = full || s.jobs[i].LacksRoom()
-	}
+	var known []machine
+	full := slices.ContainsFunc(s.jobs, func(j slurm.Job) bool { return j.LacksRoom() })
 	for i := range s.nodes {
 		if n := &s.nodes[i]; n.Usable() {
 			known = append(known, ofSlurm(n, full))
@@ -121,13 +119,7 @@ func (s *sight) machines(ctx context.Context) ([]machine, error) {
 func ofSlurm(n *slurm.Node, full bool) machine {
 	all, free := n.Resources()
 	m := machine{world: server.Slurm, node: asNode(n), load: kube.Load{Requested: all.Sub(free), Jobs: n.Busy()}}
-	m.node.Status.Allocatable = v1.ResourceList{
-		v1.ResourceCPU:    *resource.NewMilliQuantity(all.MilliCPU, resource.DecimalSI),
-		v1.ResourceMemory: *resource.NewQuantity(all.Memory, resource.BinarySI),
-	}
-	if all.GPU > 0 {
-		m.node.Status.Allocatable[policy.NvidiaGPU] = *resource.NewQuantity(all.GPU, resource.DecimalSI)
-	}
+	m.node.Status.Allocatable = policy.ListOf(all)
 	if full {
 		m.load.Requested = all
 	}

@@ -37,7 +37,6 @@ func (f *flags) parse(args []string, out io.Writer) error {
 	all := flag.NewFlagSet("kubenergy-controller", flag.ContinueOnError)
 	o := controller.NewOptions(all)
 	set := flag.NewFlagSet("kubenergy-slurm", flag.ContinueOnError)
-	set.SetOutput(io.Discard)
 	all.VisitAll(func(one *flag.Flag) {
 		if !slices.Contains(ofClusters, one.Name) {
 			set.Var(one.Value, one.Name, one.Usage)
@@ -63,15 +62,10 @@ func (f *flags) parse(args []string, out io.Writer) error {
 		"EnergyPolicies, EnergyBudgets and PowerProfiles")
 	set.StringVar(&f.listen, "objects-bind-address", "127.0.0.1:9444", "`address` of this machine on which commands "+
 		"of kubenergy read them, with the kubeconfig of the state folder")
-	err := set.Parse(args)
+	err := controller.Parse("kubenergy-slurm", set, args, out)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintln(out, "Usage of kubenergy-slurm:")
-		set.SetOutput(out)
-		set.PrintDefaults()
-		return err
 	case err != nil:
-		return fmt.Errorf("%w (see --help)", err)
+		return err
 	case set.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q: there are flags only", set.Arg(0))
 	case f.client.URL == "":

@@ -6,7 +6,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/server"
 	"github.com/kubenergy/kubenergy/kube/standalone"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/slurm"
 )
 
@@ -57,10 +58,7 @@ func jobOf(h *slurm.Held) *batchv1.Job {
 		annotations[v1alpha1.AnnotationExpectedDuration] = h.Duration.String() // or --time, if that is less
 	}
 	annotations[v1alpha1.AnnotationLatestStart] = h.Latest.UTC().Format(time.RFC3339)
-	requests := v1.ResourceList{
-		v1.ResourceCPU:    *resource.NewMilliQuantity(h.Request.MilliCPU, resource.DecimalSI),
-		v1.ResourceMemory: *resource.NewQuantity(h.Request.Memory, resource.BinarySI),
-	}
+	requests := policy.ListOf(sched.Resources{MilliCPU: h.Request.MilliCPU, Memory: h.Request.Memory})
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: kindJob.GroupVersion().String(), Kind: kindJob.Kind},
 		ObjectMeta: metav1.ObjectMeta{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -101,25 +102,19 @@ func newParts(f *flags, log *slog.Logger) (*parts, error) {
 	options := f.controller
 	options.Group = driver.Account
 	return &parts{below: []func(context.Context) error{
-		store.Run, func(ctx context.Context) error { return serve(ctx, listener, store) }, objects.Run,
+		store.Run, func(ctx context.Context) error { return kube.Serve(ctx, listener, store) }, objects.Run,
 		func(ctx context.Context) error { return controller.Run(ctx, api, options, log) },
 	}, above: []func(context.Context) error{driver.Run, recorder.Run}}, nil
 }
 
 func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.Logger,
 ) (*slurm.Driver, *record.Recorder, *kube.Objects, error) {
-	objects, err := kube.NewObjects(api, log)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	client, err := slurm.NewClient(f.client)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	recorder, err := record.New(central.Options{
+	objects, errObjects := kube.NewObjects(api, log)
+	client, errClient := slurm.NewClient(f.client)
+	recorder, errRecorder := record.New(central.Options{
 		URL: f.apiURL().String(), TokenFile: filepath.Join(f.controller.State, "token"), CAFile: f.apiCert(),
 	}, log)
-	if err != nil {
+	if err := errors.Join(errObjects, errClient, errRecorder); err != nil {
 		return nil, nil, nil, err
 	}
 	shown := mirror{store}
@@ -239,16 +234,6 @@ func listen(address string) (l net.Listener, authority []byte, err error) {
 	return l, cert, err
 }
 
-func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
-}
-
 // apiURL is where the controller of this process answers.
 func (f *flags) apiURL() *url.URL {
 	_, port, _ := net.SplitHostPort(f.controller.API) // Validate has looked
@@ -261,10 +246,7 @@ func (f *flags) apiURL() *url.URL {
 }
 
 func (f *flags) apiCert() string {
-	if f.controller.APICert != "" {
-		return f.controller.APICert
-	}
-	return filepath.Join(f.controller.State, "api.crt")
+	return cmp.Or(f.controller.APICert, filepath.Join(f.controller.State, "api.crt"))
 }
 
 // ownAPI passes on what is asked of the controller through the objects' address.

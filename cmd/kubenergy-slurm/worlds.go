@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -300,21 +301,12 @@ func (s *sight) state(ctx context.Context, job *batchv1.Job, at place) (slurm.St
 		return slurm.Gone, nil
 	case err != nil:
 		return slurm.Started, s.reach(err)
-	case is.Status.CompletionTime != nil || failed(is):
+	case is.Status.CompletionTime != nil || policy.Ended(is):
 		return slurm.Ended, nil
 	case waits(is):
 		return slurm.OnHold, nil
 	}
 	return slurm.Started, nil
-}
-
-func failed(job *batchv1.Job) bool {
-	for _, c := range job.Status.Conditions {
-		if c.Type == batchv1.JobFailed && c.Status == v1.ConditionTrue {
-			return true
-		}
-	}
-	return false
 }
 
 // waits reports whether a Job of a cluster is suspended and has never run.
@@ -395,8 +387,5 @@ func (s *sight) reconsider(ctx context.Context, job *batchv1.Job, at place) erro
 }
 
 func backend(job *batchv1.Job) string {
-	if is := job.Annotations[v1alpha1.AnnotationBackend]; is != "" {
-		return is
-	}
-	return server.AnyBackend
+	return cmp.Or(job.Annotations[v1alpha1.AnnotationBackend], server.AnyBackend)
 }

@@ -193,7 +193,8 @@ func Valley(t testing.TB, now time.Time) *kube.View {
 		}},
 		DefaultProfile: "server",
 		Defaults: policy.Defaults{
-			Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
+			Terms: policy.Terms{ExpectedDuration: time.Hour},
+			Mode:  v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour,
 		},
 	}
 	for _, mode := range []v1alpha1.Mode{

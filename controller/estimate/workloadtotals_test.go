@@ -49,7 +49,7 @@ func testView(t *testing.T) *kube.View {
 		Policies: []*v1alpha1.EnergyPolicy{
 			kit.Policy("team", v1alpha1.ModeEnforce, time.Hour), kit.Policy("off", v1alpha1.ModeOff, time.Hour),
 		},
-		Defaults: policy.Defaults{ExpectedDuration: time.Hour, MaxDelay: 24 * time.Hour},
+		Defaults: policy.Defaults{Terms: policy.Terms{ExpectedDuration: time.Hour}, MaxDelay: 24 * time.Hour},
 	}).View()
 	if err != nil {
 		t.Fatal(err)

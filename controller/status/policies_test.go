@@ -34,7 +34,8 @@ func testPolicies(w *kit.World, held int, shadow *v1alpha1.ShadowStatus) *Polici
 	return NewPolicies(PolicyOptions{
 		Client: w.Client,
 		Defaults: policy.Defaults{
-			Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
+			Terms: policy.Terms{ExpectedDuration: time.Hour},
+			Mode:  v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour,
 		},
 		Held: func(string) int { return held }, Shadow: s, Now: time.Now, Log: kit.Silent,
 	})

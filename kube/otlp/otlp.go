@@ -26,13 +26,14 @@ const lastPushWithin = 5 * time.Second
 // Run pushes what is gathered, every minute or as OTEL_METRIC_EXPORT_INTERVAL says, and a last time when ctx ends. The
 // names of the process and of its host are those that OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES do not say.
 func Run(ctx context.Context, service string, gather prometheus.Gatherer, log *slog.Logger) error {
-	if first("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT") == "" ||
+	if cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")) == "" ||
 		cmp.Or(os.Getenv("OTEL_METRICS_EXPORTER"), "otlp") != "otlp" ||
 		strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return nil
 	}
 	const takes = "http/protobuf"
-	if p := first("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); p != "" && p != takes {
+	p := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), takes)
+	if p != takes {
 		return fmt.Errorf("pushing metrics: OTEL_EXPORTER_OTLP_PROTOCOL is %q: want %s", p, takes)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
@@ -59,14 +60,4 @@ func Run(ctx context.Context, service string, gather prometheus.Gatherer, log *s
 		return fmt.Errorf("pushing metrics for the last time: %w", err)
 	}
 	return nil
-}
-
-// first returns the first of some variables that is set.
-func first(names ...string) string {
-	for _, name := range names {
-		if value := os.Getenv(name); value != "" {
-			return value
-		}
-	}
-	return ""
 }

@@ -60,6 +60,17 @@ func Survive(log *slog.Logger, part, about string, f func()) (ok bool) {
 	return true
 }
 
+// Caught calls f, and counts a panic of it. It returns what f panicked with; nil: it returned.
+func Caught(part string, f func()) (what any) {
+	defer func() {
+		if what = recover(); what != nil {
+			Count(part)
+		}
+	}()
+	f()
+	return nil
+}
+
 // pause is how long a loop rests that has panicked.
 const pause = time.Second
 
@@ -125,10 +136,7 @@ func (b *Breaker) note(part string) (times int) {
 }
 
 // Open reports whether there were too many.
-func (b *Breaker) Open(now time.Time) bool {
-	until := b.until.Load()
-	return until != 0 && now.UnixNano() < until
-}
+func (b *Breaker) Open(now time.Time) bool { return now.UnixNano() < b.until.Load() }
 
 // Describe implements [prometheus.Collector]. It says nothing: parts are not known before they panic.
 func (b *Breaker) Describe(chan<- *prometheus.Desc) {}

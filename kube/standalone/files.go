@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // look is how often files are looked at, and whether there is something to keep.
@@ -27,20 +28,14 @@ const look = 2 * time.Second
 
 // Run follows the files and keeps what was written until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	tick := time.NewTicker(look)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return s.keep()
-		case <-tick.C:
-		}
+	for kube.Pause(ctx, look) {
 		s.expire()
 		if err := errors.Join(s.load(), s.keep()); err != nil && err.Error() != s.failed {
 			s.failed = err.Error()
 			s.o.Log.Error("what was read before goes on counting", "error", err)
 		}
 	}
+	return s.keep()
 }
 
 // load reads the files if one of them has changed. All of them count, or none.

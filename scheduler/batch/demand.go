@@ -49,11 +49,9 @@ func Plain(pod *v1.Pod) bool {
 
 // needsNeighbours reports whether others decide where a pod may run.
 func needsNeighbours(a *v1.Affinity) bool {
-	if a == nil {
-		return false
-	}
-	return a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
-		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
+	return a != nil &&
+		(a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
+			a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0)
 }
 
 func takesHostPort(c v1.Container) bool {

@@ -45,10 +45,19 @@ func (w *waiter) unplanned(plan uint64) bool { return !w.away && !w.excluded && 
 func (w *waiter) unused(plan uint64) bool { return !w.away && w.planned && w.decided == plan }
 
 // change lets f change w, and keeps the planner's counts right. The lock is held.
-func (p *Planner) change(w *waiter, f func()) {
+func (p *Planner) change(w *waiter, f func(*waiter)) {
 	p.count(w, -1)
-	f()
+	f(w)
 	p.count(w, +1)
+}
+
+// note lets f change what is remembered of a pod, if anything is.
+func (p *Planner) note(uid types.UID, f func(*waiter)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.pods[uid]; w != nil {
+		p.change(w, f)
+	}
 }
 
 func (p *Planner) count(w *waiter, n int) {
@@ -102,7 +111,7 @@ func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 		if w.held {
 			p.resumeHeld()
 		}
-		p.change(w, func() {
+		p.change(w, func(w *waiter) {
 			step, planned = w.step, w.planned && p.plan && w.decided == p.number && !w.excluded
 			w.away, w.planned = true, false
 		})
@@ -124,28 +133,18 @@ func (p *Planner) wanted(now time.Time) bool {
 func (p *Planner) resumeHeld() {
 	for _, w := range p.pods {
 		if w.held && !p.c.Held(w.pod.Object) {
-			p.change(w, func() { w.held, w.decided = false, 0 })
+			p.change(w, func(w *waiter) { w.held, w.decided = false, 0 })
 		}
 	}
 }
 
 // Requeue notes that a pod waits again.
 func (p *Planner) Requeue(uid types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if w := p.pods[uid]; w != nil {
-		p.change(w, func() { w.away, w.failed = false, true })
-	}
+	p.note(uid, func(w *waiter) { w.away, w.failed = false, true })
 }
 
 // Exclude keeps a pod out of all plans from now on.
-func (p *Planner) Exclude(uid types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if w := p.pods[uid]; w != nil {
-		p.change(w, func() { w.excluded = true })
-	}
-}
+func (p *Planner) Exclude(uid types.UID) { p.note(uid, func(w *waiter) { w.excluded = true }) }
 
 // recount counts anew, after a new number. The lock is held.
 func (p *Planner) recount() {

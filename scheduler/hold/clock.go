@@ -12,7 +12,7 @@ import (
 )
 
 func (l *Loop) createReview(ctx context.Context, review *authenticationv1.SelfSubjectReview) error {
-	answer, err := l.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, review, metav1.CreateOptions{})
+	answer, err := l.c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err == nil {
 		*review = *answer
 	}

@@ -23,10 +23,9 @@ const forgetStart = 5 * time.Minute
 
 // takeStart ends the wait for a start; nil if there is none.
 func (l *Loop) takeStart(uid types.UID) *start {
-	if st, ok := l.starts.LoadAndDelete(uid); ok {
-		return st.(*start)
-	}
-	return nil
+	st, _ := l.starts.LoadAndDelete(uid)
+	awaited, _ := st.(*start)
+	return awaited
 }
 
 // awaitStart begins to follow what is released now.

@@ -11,9 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -87,10 +85,7 @@ const unreadable = "it cannot be read"
 
 // timeIn returns the time that an annotation names; zero: none.
 func timeIn(j *batchv1.Job, annotation string) time.Time {
-	t, err := time.Parse(time.RFC3339, j.Annotations[annotation])
-	if err != nil {
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339, j.Annotations[annotation])
 	return t
 }
 
@@ -101,31 +96,17 @@ const resumed = "it was resumed"
 // the memory of a scheduler. It is no part of kube-scheduler's informers, all of which must have synced before the
 // first pod is scheduled: without permission on Jobs it goes on trying, and pods are served meanwhile.
 func (l *Loop) watchJobs(ctx context.Context) {
-	selector := v1alpha1.LabelHeld + "=true"
-	jobs := l.client.BatchV1().Jobs(metav1.NamespaceAll)
+	ours := func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.LabelHeld + "=true" }
 	logger := klog.FromContext(ctx)
 	var last string
-	note := func(err error) {
+	note := func(err error, _ bool) {
 		// Every attempt would log the same otherwise.
 		if err != nil && err.Error() != last && ctx.Err() == nil {
 			last = err.Error()
 			logger.Error(err, "Jobs cannot be watched: held ones stay suspended until they can")
 		}
 	}
-	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = selector
-			list, err := jobs.List(ctx, o)
-			note(err)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = selector
-			w, err := jobs.Watch(ctx, o)
-			note(err)
-			return w, err
-		},
-	}, l.client)
+	lw := kube.Watching(l.c.Client, l.c.Client.BatchV1().Jobs(metav1.NamespaceAll), ours, note)
 	reflector := cache.NewReflectorWithOptions(lw, &batchv1.Job{}, jobStore{l},
 		cache.ReflectorOptions{Name: "held Jobs"})
 	reflector.RunWithContext(klog.NewContext(ctx, logr.Discard()))
@@ -271,7 +252,7 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	latest, err := time.Time{}, errPanicked // a schedule may make its parser panic
-	safely(klog.FromContext(ctx), func() { latest, err = cronLatest(ctx, l.client, namespace, run, job.Duration) })
+	safely(klog.FromContext(ctx), func() { latest, err = cronLatest(ctx, l.c.Client, namespace, run, job.Duration) })
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Not held", "job", klog.KRef(namespace, name))
 	}
@@ -338,8 +319,7 @@ func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
 	if err != nil {
 		now := l.clock.Now()
 		retry := now.Add(retryRelease << h.failures)
-		soon := now.Add(retryOverdue)
-		soon = grid.Later(soon, h.latest.Add(retryOverdue))
+		soon := grid.Later(now, h.latest).Add(retryOverdue)
 		h.failures = min(h.failures+1, maxDoublings)
 		l.jobs.fail(h, grid.Earlier(retry, soon))
 		return
@@ -356,7 +336,7 @@ func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
 func (l *Loop) patchReleased(ctx context.Context, namespace, name string, uid types.UID,
 	patch []byte,
 ) (ours bool, err error) {
-	jobs := l.client.BatchV1().Jobs(namespace)
+	jobs := l.c.Client.BatchV1().Jobs(namespace)
 	_, err = jobs.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if err == nil {
 		return true, nil

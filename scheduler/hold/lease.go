@@ -16,8 +16,8 @@ const LeaseName = "kubenergy-hold"
 // competes again.
 func (l *Loop) campaign(ctx context.Context) {
 	const renew = 5 * time.Second // a renewal costs 1 ms of CPU, more than all else that an idle loop does in that time
-	kube.Lead(ctx, l.client, l.namespace, LeaseName, l.identity, renew, func(term context.Context) {
-		klog.FromContext(ctx).Info("Keeping windows from now on", "lease", klog.KRef(l.namespace, LeaseName),
+	kube.Lead(ctx, l.c.Client, l.c.Namespace, LeaseName, l.identity, renew, func(term context.Context) {
+		klog.FromContext(ctx).Info("Keeping windows from now on", "lease", klog.KRef(l.c.Namespace, LeaseName),
 			"identity", l.identity)
 		l.post(l.lead)
 		context.AfterFunc(term, func() { l.post(func() { l.leads = false }) })

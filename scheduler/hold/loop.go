@@ -69,15 +69,10 @@ type opinion func(view *kube.View, now time.Time, job sched.Job, s policy.Settin
 
 // Loop holds and releases. Make it with [New].
 type Loop struct {
-	client    kubernetes.Interface
-	view      func() *kube.View
-	opinion   opinion
-	record    func(*record.Entry) // nil: nothing is recorded
-	sites     func(id string) (sites []string, known bool)
-	namespace string
-	identity  string // of this replica, set by Run
-	clock     *kube.ServerClock
-	gate      gate
+	c        Config
+	identity string // of this replica, set by Run
+	clock    *kube.ServerClock
+	gate     gate
 
 	mail mailbox // from every other goroutine to that of Run
 
@@ -87,9 +82,8 @@ type Loop struct {
 	events     atomic.Int64 // written so far: two at one instant need two names
 	starts     sync.Map     // types.UID → *start: of what was released; the goroutine of Run alone changes it
 
-	born  time.Time    // of this process' clock, which is not set
-	beat  atomic.Int64 // when the last turn began, as a duration since then
-	stuck func()
+	born time.Time    // of this process' clock, which is not set
+	beat atomic.Int64 // when the last turn began, as a duration since then
 
 	calls   calls
 	lookups chan struct{}
@@ -113,9 +107,12 @@ type Loop struct {
 // New returns a loop that holds pods at once and Jobs once it runs.
 func New(c Config) *Loop {
 	limits := newLimits(c.ReleaseRate, c.MaxRamp) // power is power, whatever it is that draws it
+	c.Namespace, c.MaxPods = cmp.Or(c.Namespace, "kube-system"), cmp.Or(c.MaxPods, defaultMaxPods)
+	if c.opinion == nil {
+		c.opinion = (*kube.View).Decide
+	}
 	l := &Loop{
-		client: c.Client, view: c.View, opinion: c.opinion, stuck: c.Stuck, record: c.Record, namespace: c.Namespace,
-		sites:      c.Sites,
+		c:          c,
 		together:   together{record: c.RecordPlan},
 		mail:       mailbox{ready: make(chan struct{}, 1)},
 		followPods: func() {},
@@ -127,30 +124,17 @@ func New(c Config) *Loop {
 	}
 	l.clock = kube.NewServerClock(time.Now, l.createReview)
 	l.jobs.watts, l.pods.watts = l.draw, l.draw
-	if l.opinion == nil {
-		l.opinion = (*kube.View).Decide
-	}
-	l.namespace = cmp.Or(l.namespace, "kube-system")
 	l.gate.clock, l.gate.view, l.gate.max = l.clock, l.known, int64(c.MaxPods)
-	l.gate.max = cmp.Or(l.gate.max, defaultMaxPods)
 	return l
 }
 
 // known returns the present view. If the view source panics, it returns the unsettled view: deadlines are kept.
 func (l *Loop) known() (view *kube.View) {
-	defer func() {
-		r := recover()
-		if r != nil {
-			panics.Count("view")
-		}
-		if r != nil || view == nil {
-			view = kube.Unsettled()
-		}
-	}()
-	if l.view == nil {
+	if l.c.View == nil {
 		return &nothing
 	}
-	return l.view()
+	panics.Caught("view", func() { view = l.c.View() })
+	return cmp.Or(view, kube.Unsettled())
 }
 
 var nothing kube.View // of a loop that was given none
@@ -158,17 +142,13 @@ var nothing kube.View // of a loop that was given none
 // draw returns the power that a hold is expected to add when it runs: all of a Job's pods together. It is called on the
 // deadline path: if the estimate panics, it counts as 0 W.
 func (l *Loop) draw(h *hold) (watts energy.Watts) {
-	defer func() {
-		if recover() != nil {
-			panics.Count("watts")
-			watts = 0
+	panics.Caught("watts", func() {
+		job, _ := h.question(l.known())
+		if watts = max(job.Expected, 0); !job.HasExpected {
+			watts = job.Nominal()
 		}
-	}()
-	job, _ := h.question(l.known())
-	if job.HasExpected {
-		return max(job.Expected, 0)
-	}
-	return job.Nominal()
+	})
+	return watts
 }
 
 // Hold reports whether the pod is to be kept out of the scheduler's queue, and until when at the latest. It is meant
@@ -250,20 +230,13 @@ const (
 
 // watchBeat shows how long ago the last turn began, and tells if that is too long.
 func (l *Loop) watchBeat(ctx context.Context) {
-	ticker := time.NewTicker(beatEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for kube.Pause(ctx, beatEvery) {
 		age := time.Since(l.born) - time.Duration(l.beat.Load())
 		turnAge.WithLabelValues().Set(age.Seconds())
 		if age > stuckAfter {
 			klog.FromContext(ctx).Error(nil, "The hold loop does not move", "since", age)
-			if l.stuck != nil {
-				l.stuck()
+			if l.c.Stuck != nil {
+				l.c.Stuck()
 			}
 			return
 		}
@@ -317,12 +290,11 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 		safely(logger, read)
 	}
 	now := l.clock.Now()
-	back := now.Before(l.turned)
-	l.turned = now
-	more := false
-	if back {
+	if now.Before(l.turned) {
 		safely(logger, func() { l.setBack(now) })
 	}
+	l.turned = now
+	more := false
 	safely(logger, func() { more = l.planAll(logger, now) })
 	safely(logger, func() { l.replan(now) })
 	safely(logger, func() { l.giveUpStarts(now) })

@@ -84,9 +84,7 @@ func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		factory := informers.NewSharedInformerFactory(w.client, 0)
-		if err := w.loop.WatchPods(factory.Core().V1().Pods().Informer()); err != nil {
-			t.Fatal(err)
-		}
+		w.loop.WatchPods(factory.Core().V1().Pods().Informer())
 		factory.StartWithContext(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -126,7 +124,7 @@ func (w *world) forecast(after, length time.Duration) {
 // know publishes a view under the limits of the tests.
 func (w *world) know(c kube.Contents) {
 	w.t.Helper()
-	c.Defaults = policy.Defaults{MaxDelay: 12 * time.Hour, ExpectedDuration: 10 * time.Minute}
+	c.Defaults = policy.Defaults{Terms: policy.Terms{ExpectedDuration: 10 * time.Minute}, MaxDelay: 12 * time.Hour}
 	view, err := c.View()
 	if err != nil {
 		w.t.Fatal(err)

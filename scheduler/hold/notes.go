@@ -176,7 +176,8 @@ func (l *Loop) writeAnnotations(h *hold) note {
 		v1alpha1.AnnotationLatestStart: h.latest.UTC().Format(time.RFC3339),
 	})
 	return func(ctx context.Context) error {
-		_, err := l.client.BatchV1().Jobs(namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
+		jobs := l.c.Client.BatchV1().Jobs(namespace)
+		_, err := jobs.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
 		return err
 	}
 }
@@ -196,7 +197,7 @@ func (l *Loop) writeCondition(h *hold) note {
 		if err != nil {
 			return err
 		}
-		_, err := l.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch,
+		_, err := l.c.Client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch,
 			metav1.PatchOptions{}, "status")
 		return err
 	}
@@ -263,7 +264,7 @@ func (l *Loop) event(ctx context.Context, object v1.ObjectReference, kind, reaso
 		ReportingController: reporter, ReportingInstance: l.identity,
 		Action: "Holding", Reason: reason, Regarding: object, Note: noteOf(text), Type: kind,
 	}
-	_, err := l.client.EventsV1().Events(object.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	_, err := l.c.Client.EventsV1().Events(object.Namespace).Create(ctx, event, metav1.CreateOptions{})
 	return err
 }
 

@@ -48,7 +48,8 @@ func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 		t.Error("a forecast closes a window that has opened")
 	}
 	limited, err := (&kube.Contents{Defaults: policy.Defaults{
-		MaxDelay: 3 * time.Hour, ExpectedDuration: 10 * time.Minute,
+		Terms:    policy.Terms{ExpectedDuration: 10 * time.Minute},
+		MaxDelay: 3 * time.Hour,
 	}}).View()
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ func TestNotesPutOffAreToldOldestFirst(t *testing.T) {
 	}
 	b.view = forecastOf(t, steps(12, 100))
 	fails := false
-	b.loop.record = func(*record.Entry) {
+	b.loop.c.Record = func(*record.Entry) {
 		if fails {
 			panic("nowhere to write")
 		}

@@ -74,10 +74,10 @@ func (l *Loop) choose(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 
 // locate says where a job may run, and reports whether that is known.
 func (l *Loop) locate(job *sched.Job) (known bool) {
-	if l.sites == nil {
+	if l.c.Sites == nil {
 		return true
 	}
-	job.Sites, known = l.sites(job.ID)
+	job.Sites, known = l.c.Sites(job.ID)
 	return known
 }
 
@@ -174,7 +174,7 @@ func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Tim
 	}
 	d, ok = l.opinions.of[key]
 	if !ok {
-		d = l.opinion(view, now, job, settings)
+		d = l.c.opinion(view, now, job, settings)
 		l.opinions.of[key] = d
 	}
 	return d, true
@@ -242,7 +242,4 @@ func (h *hold) steadies(d *sched.Decision, held bool) bool {
 }
 
 // sameTime reports whether two starts differ by too little to move anything.
-func sameTime(a, b time.Time) bool {
-	apart := a.Sub(b)
-	return apart < sameStart && apart > -sameStart
-}
+func sameTime(a, b time.Time) bool { return a.Sub(b).Abs() < sameStart }

@@ -28,7 +28,7 @@ func forecastOf(t *testing.T, values []float64) *kube.View {
 	}
 	view, err := (&kube.Contents{
 		Sites:    []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}},
-		Defaults: policy.Defaults{MaxDelay: 12 * time.Hour, ExpectedDuration: 10 * time.Minute, MinSaving: 0.01},
+		Defaults: policy.Defaults{Terms: policy.Terms{ExpectedDuration: 10 * time.Minute, MinSaving: 0.01}, MaxDelay: 12 * time.Hour},
 	}).View()
 	if err != nil {
 		t.Fatal(err)

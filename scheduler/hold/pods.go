@@ -36,14 +36,13 @@ func (c *podCache) get(t *ticket) (pod *v1.Pod, waits bool) {
 
 // WatchPods makes the loop follow the pods of the scheduler's informer, from the first hold on: each event of each pod
 // would cost two more wake-ups, and where nothing is held none matters.
-func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
+func (l *Loop) WatchPods(informer cache.SharedIndexInformer) {
 	l.podCache.Store(&podCache{informer.GetIndexer(), informer.HasSynced})
 	l.followPods = sync.OnceFunc(func() {
 		if err := l.follow(informer); err != nil {
 			klog.Background().Error(err, "Pods cannot be followed")
 		}
 	})
-	return nil
 }
 
 // follow sees every pod of the cluster, so it first asks whether a pod matters, without a lock.
@@ -230,10 +229,9 @@ func (l *Loop) sweep(now time.Time) {
 		return
 	}
 	l.swept = now
-	l.gate.tickets.Range(func(uid, t any) bool {
+	for uid, t := range l.gate.tickets.Range {
 		if _, waits := pods.get(t.(*ticket)); !waits {
 			l.lostPod(uid.(types.UID))
 		}
-		return true
-	})
+	}
 }

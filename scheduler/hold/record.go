@@ -33,7 +33,7 @@ func (l *Loop) recordHold(h *hold) {
 	}
 	job, settings := h.question(view)
 	record.Decided(record.Hold, settings.Strategy(), u.kind.String())
-	if l.record == nil {
+	if l.c.Record == nil {
 		return
 	}
 	e := h.entry(record.Hold, u.at, &settings)
@@ -45,7 +45,7 @@ func (l *Loop) recordHold(h *hold) {
 	if u.kind == sched.PlannedLater { // the question is of it alone, which is what savings are of: [Config.RecordPlan]
 		e.Message += fmt.Sprintf("; one of %d that are planned together: alone it is decided as by window", u.of)
 	}
-	l.record(e)
+	l.c.Record(e)
 }
 
 // recordRelease records the release of a hold whose owner was told to wait, and counts what was not held at all.
@@ -60,12 +60,12 @@ func (l *Loop) recordRelease(h *hold, now time.Time, cause string) {
 	case h.left == freed && h.why() != resumed:
 		record.Decided(record.Refuse, settings.Strategy(), h.refusal())
 	}
-	if l.record == nil || h.told.IsZero() {
+	if l.c.Record == nil || h.told.IsZero() {
 		return
 	}
 	e := h.entry(record.Release, now, &settings)
 	e.Start, e.Reason = now, cause
-	l.record(e)
+	l.c.Record(e)
 }
 
 // refusal is why nothing keeps a hold, as the metrics have it.

@@ -195,17 +195,11 @@ func (l *Loop) adopt(of map[types.UID]sched.Decision, ok bool, took time.Duratio
 	if t.broken { // what made it panic is probably there to stay
 		t.next, t.wanted = l.clock.Now().Add(patience), true
 	}
-	lookAgain := func(uid types.UID) {
-		for _, q := range [2]*queue{l.pods, l.jobs} {
-			if h := q.byUID[uid]; h != nil && h.state == waiting {
+	for _, q := range [2]*queue{l.pods, l.jobs} {
+		for uid, h := range q.byUID {
+			if _, planned := of[uid]; (planned || t.apart[uid]) && h.state == waiting {
 				q.plan(h)
 			}
 		}
-	}
-	for uid := range of {
-		lookAgain(uid)
-	}
-	for uid := range t.apart {
-		lookAgain(uid)
 	}
 }

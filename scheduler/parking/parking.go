@@ -3,6 +3,7 @@ package parking
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -122,29 +123,30 @@ func (q *queue) remove(pod *v1.Pod) {
 func (q *queue) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
 	ctx := klog.NewContext(context.Background(), logger)
 	others := make(map[string]*v1.Pod, len(pods))
-	var free []*v1.Pod
+	var asked []*v1.Pod
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for key, pod := range pods {
 		if parked := q.parked[pod.UID]; parked == nil {
 			others[key] = pod
-		} else if !q.held(ctx, parked) {
-			free = append(free, parked)
+		} else {
+			asked = append(asked, parked)
 		}
 	}
-	q.leave(ctx, free)
+	q.leave(ctx, asked)
 	if len(others) > 0 {
 		q.SchedulingQueue.Activate(logger, others)
 	}
 }
 
-// leave puts parked pods into the queue, as they are known by now: the oldest first, since it keeps that order among
-// pods of one priority.
-func (q *queue) leave(ctx context.Context, pods []*v1.Pod) {
-	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+// leave puts those of some parked pods into the queue that are held no longer, as they are known by now: the oldest
+// first, since it keeps that order among pods of one priority.
+func (q *queue) leave(ctx context.Context, parked []*v1.Pod) {
+	free := slices.DeleteFunc(parked, func(pod *v1.Pod) bool { return q.held(ctx, pod) })
+	slices.SortFunc(free, func(a, b *v1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	for _, pod := range pods {
+	for _, pod := range free {
 		delete(q.parked, pod.UID)
 		q.SchedulingQueue.Add(ctx, pod)
 	}
@@ -160,13 +162,7 @@ func (q *queue) Run(logger klog.Logger) {
 func (q *queue) lookAtAll(ctx context.Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var free []*v1.Pod
-	for _, pod := range q.parked {
-		if !q.held(ctx, pod) {
-			free = append(free, pod)
-		}
-	}
-	q.leave(ctx, free)
+	q.leave(ctx, slices.Collect(maps.Values(q.parked)))
 }
 
 // Close implements [internalqueue.SchedulingQueue].

@@ -117,13 +117,7 @@ func (f *following) Clone() fwk.StateData { return f }
 func (f *following) leads(node string) bool { return f.Node == node || slices.Contains(f.Next, node) }
 
 // followed returns what the cycle has of a plan, nil if there is nothing.
-func followed(state fwk.CycleState) *following {
-	data, err := state.Read(stepKey)
-	if err != nil {
-		return nil
-	}
-	return data.(*following)
-}
+func followed(state fwk.CycleState) *following { return noted[following](state, stepKey) }
 
 // plans reports whether pods of a where are planned together.
 func (b *batching) plans(where string) bool {
@@ -226,11 +220,8 @@ func hasRoom(n fwk.NodeInfo, requests v1.ResourceList) bool {
 // rankByPlan ranks nodes by a plan: the planned node best, then the next options in their order. It reports whether any
 // of them is among the nodes; if not, the pod is scored as if there were no plan.
 func (e *Energy) rankByPlan(state fwk.CycleState, r *request, nodes []fwk.NodeInfo) (led bool) {
-	if !e.batch.plans(r.settings.Where) {
-		return false
-	}
 	f := followed(state)
-	if f == nil {
+	if f == nil || !e.batch.plans(r.settings.Where) {
 		return false
 	}
 	e.mu.Lock()
@@ -294,15 +285,15 @@ func (e *Energy) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	status = passOn
 	defer e.rescue.from("PostFilter", nil)
 	// whatever the view says of the pod by now: its cycle was narrowed under an earlier one
-	data, err := state.Read(requestKey)
-	if err != nil {
+	r := noted[request](state, requestKey)
+	if r == nil {
 		return nil, e.awaitBoot(ctx, state, pod)
 	}
 	if f := followed(state); f != nil && f.narrowed {
 		e.batch.planner.Exclude(pod.UID)
 		e.batch.planner.Count(batch.Retried)
 		status = e.retries.retry(pod, "no planned node is left")
-	} else if data.(*request).shortlisted {
+	} else if r.shortlisted {
 		shortlisted.WithLabelValues(outcomeRetried).Inc()
 		e.shortlistFailed()
 		status = e.retries.retry(pod, "none of the nodes of least cost is left")

@@ -99,10 +99,8 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	common *shared,
 ) (fwk.Plugin, error) {
 	args, err := decodeArgs(obj)
-	if err == nil {
-		err = common.watchPods(d.Gate, handle)
-	}
 	if err == nil && handle != nil {
+		common.watchPods(d.Gate, handle)
 		err = common.watchNodes(d, handle)
 	}
 	if err != nil {
@@ -189,11 +187,16 @@ func (e *Energy) request(state fwk.CycleState, pod *v1.Pod) *request {
 	if e.args.Scope != All && !e.view().Concerns(pod) {
 		return nil
 	}
-	data, err := state.Read(requestKey)
+	return noted[request](state, requestKey)
+}
+
+// noted returns what a cycle has noted under a key; nil: nothing.
+func noted[T any](state fwk.CycleState, key fwk.StateKey) *T {
+	data, err := state.Read(key)
 	if err != nil {
 		return nil
 	}
-	return data.(*request)
+	return any(data).(*T)
 }
 
 var skip = fwk.NewStatus(fwk.Skip)
@@ -386,7 +389,7 @@ func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 // carried out, the binding failed.
 func (e *Energy) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	defer e.rescue.from("Unreserve", nil)
-	if _, err := state.Read(requestKey); err != nil {
+	if noted[request](state, requestKey) == nil {
 		return
 	}
 	e.batch.requeue(pod)

@@ -28,12 +28,11 @@ const (
 // called for pods that say nothing of the kind while no node is too hot. Nodes of unknown power or temperature pass: a
 // pod must not be unschedulable for want of knowledge.
 func (e *Energy) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, n fwk.NodeInfo) (status *fwk.Status) {
-	data, err := state.Read(requestKey)
-	if err != nil {
+	defer e.rescue.from("Filter", func() { status = nil })
+	r := noted[request](state, requestKey)
+	if r == nil {
 		return nil
 	}
-	defer e.rescue.from("Filter", func() { status = nil })
-	r := data.(*request)
 	if why, hot := e.live.TooHot(n.Node().Name); hot {
 		filteredNodes.WithLabelValues("max-temperature").Inc()
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)

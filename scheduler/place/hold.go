@@ -2,7 +2,6 @@ package place
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +30,7 @@ type Gate interface {
 	// it when it releases pods: no event of the cluster does. It may be called once per profile, with equal effect.
 	SetActivator(activate func(pods map[string]*v1.Pod))
 	// WatchPods hands over the scheduler's own informer, once, however many profiles there are.
-	WatchPods(informer cache.SharedIndexInformer) error
+	WatchPods(informer cache.SharedIndexInformer)
 	// Nodes hands over what tells of the cluster's machines, what runs on them and until when, as WatchPods does.
 	Nodes(tell func(view *kube.View, now time.Time) []sched.Node)
 }
@@ -57,14 +56,13 @@ func (s *shared) watchNodes(d Deps, handle fwk.Handle) (err error) {
 }
 
 // watchPods lets the gate follow pods, whichever plugins a profile has.
-func (s *shared) watchPods(gate Gate, handle fwk.Handle) (err error) {
+func (s *shared) watchPods(gate Gate, handle fwk.Handle) {
 	if gate != nil {
 		s.watch.Do(func() {
 			gate.Nodes(machinesOf(handle))
-			err = gate.WatchPods(handle.SharedInformerFactory().Core().V1().Pods().Informer())
+			gate.WatchPods(handle.SharedInformerFactory().Core().V1().Pods().Informer())
 		})
 	}
-	return err
 }
 
 // Hold keeps the pods that the Gate holds out of the scheduling queue.
@@ -85,16 +83,14 @@ var (
 // in the pod's condition, which the gate's owner writes.
 var held = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "held by KubEnergy: see the pod's PodScheduled condition")
 
-func (d Deps) newHold(ctx context.Context, s *shared, handle fwk.Handle) (fwk.Plugin, error) {
+func (d Deps) newHold(ctx context.Context, s *shared, handle fwk.Handle) *Hold {
 	h := &Hold{gate: d.Gate, clock: d.Clock, running: &s.running, rescue: rescue{log: d.Log}}
-	if err := s.watchPods(h.gate, handle); err != nil {
-		return nil, fmt.Errorf("building plugin %s: %w", HoldName, err)
-	}
+	s.watchPods(h.gate, handle)
 	if h.gate != nil {
 		h.logger = klog.FromContext(ctx)
 		h.ActivateBy(handle.Activate)
 	}
-	return h, nil
+	return h
 }
 
 // ActivateBy sets the function that receives the pods that the gate lets go: package parking keeps a queue in front of

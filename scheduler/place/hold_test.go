@@ -37,7 +37,7 @@ func (d *door) Hold(*v1.Pod) (time.Time, bool) {
 
 func (*door) Holds(types.UID) bool { return false }
 
-func (*door) WatchPods(cache.SharedIndexInformer) error { return nil }
+func (*door) WatchPods(cache.SharedIndexInformer) {}
 
 func (d *door) Nodes(func(*kube.View, time.Time) []sched.Node) {}
 
@@ -134,12 +134,10 @@ type porch struct {
 	watched int
 }
 
-func (p *porch) WatchPods(informer cache.SharedIndexInformer) error {
-	p.watched++
-	if informer == nil {
-		return errors.New("no informer")
+func (p *porch) WatchPods(informer cache.SharedIndexInformer) {
+	if informer != nil {
+		p.watched++
 	}
-	return nil
 }
 
 func (*handle) SharedInformerFactory() informers.SharedInformerFactory {

@@ -60,7 +60,7 @@ func New(d Deps) map[string]Factory {
 			if given, ok := args.(*runtime.Unknown); ok && given != nil && len(given.Raw) > 0 {
 				return nil, fmt.Errorf("building plugin %s: it takes no args, but the flags --kubenergy-*", HoldName)
 			}
-			return d.newHold(ctx, common, handle)
+			return d.newHold(ctx, common, handle), nil
 		},
 	}
 }

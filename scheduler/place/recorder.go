@@ -84,11 +84,10 @@ func (e *Energy) takeDraft(state fwk.CycleState) *record.Draft {
 	if !e.recorder.Enabled() {
 		return nil
 	}
-	data, err := state.Read(draftKey)
-	if err != nil {
+	d := noted[draft](state, draftKey)
+	if d == nil {
 		return nil
 	}
-	d := data.(*draft)
 	taken := d.record
 	d.record = nil
 	return taken

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -27,14 +30,12 @@ func post(ctx context.Context, client *central.Client, records []ledger.Record) 
 		Method: http.MethodPost, Path: path, Header: map[string]string{"Content-Type": "application/json"}, Body: body,
 		Most: mostAnswer,
 	})
-	if refused, ok := errors.AsType[*central.Refused](err); ok {
-		switch refused.Status {
-		case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-			return true, err
-		}
-	}
-	return false, err
+	refused, ok := errors.AsType[*central.Refused](err)
+	return ok && slices.Contains(forGood, refused.Status), err
 }
+
+// forGood are the answers that will be the same next time.
+var forGood = []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
 
 // deliver sends all records, and reports whether it could. A batch that is refused for good is delivered record by
 // record, so that one that is refused takes no others along.
@@ -82,16 +83,12 @@ func (r *Recorder) batch() int {
 }
 
 // awaitDrafts waits a moment for what is being carried out: the API server may have bound a pod just now.
-func (r *Recorder) awaitDrafts() {
-	for waited := time.Duration(0); waited < bindsWithin; waited += bindsWithin / 50 {
+func (r *Recorder) awaitDrafts(ctx context.Context) {
+	_ = wait.PollUntilContextTimeout(ctx, bindsWithin/50, bindsWithin, true, func(context.Context) (bool, error) {
 		r.mu.Lock()
-		open := r.open
-		r.mu.Unlock()
-		if open == 0 {
-			return
-		}
-		time.Sleep(bindsWithin / 50)
-	}
+		defer r.mu.Unlock()
+		return r.open == 0, nil
+	})
 }
 
 func (r *Recorder) finish(ctx context.Context) {
@@ -103,7 +100,7 @@ func (r *Recorder) finish(ctx context.Context) {
 				r.logPanic(panicked)
 			}
 		}()
-		r.awaitDrafts()
+		r.awaitDrafts(ctx)
 		r.writeAll()
 		r.deliver(ctx)
 	}()

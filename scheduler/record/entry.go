@@ -59,10 +59,7 @@ func (s *scribe) write(e *Entry) ledger.Record {
 // bare is the record of a decision without its snapshot, and what follows from that.
 func bare(e *Entry) ledger.Record {
 	r := e.Record
-	r.ID, r.At, r.Quality = rand.Text(), r.At.UTC(), energy.Estimated
-	if !r.Start.IsZero() {
-		r.Start = r.Start.UTC()
-	}
+	r.ID, r.At, r.Start, r.Quality = rand.Text(), r.At.UTC(), r.Start.UTC(), energy.Estimated
 	return r
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/central"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/sched"
@@ -123,10 +124,7 @@ func (r *Recorder) Send(t *Draft) {
 		r.dropped++
 	}
 	r.mu.Unlock()
-	select {
-	case r.ready <- struct{}{}:
-	default:
-	}
+	kube.Poke(r.ready)
 }
 
 // oldest takes the oldest draft. The lock is held.

@@ -412,8 +412,8 @@ func energyPolicy(t *testing.T, namespace, spec string) *v1alpha1.EnergyPolicy {
 func viewOf(t *testing.T, policies []*v1alpha1.EnergyPolicy, marks []policy.NamespaceMarks) *kube.View {
 	t.Helper()
 	c := kube.Contents{Policies: policies, Namespaces: marks, Defaults: policy.Defaults{
-		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
-		Schedulers: policy.BuiltIn().Schedulers,
+		Terms: policy.Terms{ExpectedDuration: time.Hour},
+		Mode:  v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, Schedulers: policy.BuiltIn().Schedulers,
 	}}
 	view, err := c.View()
 	if err != nil {
