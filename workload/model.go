@@ -90,8 +90,7 @@ func (m *Model) fitArrivals(jobs []sched.Job) {
 	var hours [hoursOfWeek]float64
 	begin, end := jobs[0].Submitted, jobs[len(jobs)-1].Submitted
 	for t := begin; t.Before(end); {
-		next := t.Truncate(time.Hour).Add(time.Hour)
-		next = grid.Earlier(next, end)
+		next := grid.Earlier(t.Truncate(time.Hour).Add(time.Hour), end)
 		hours[hourOfWeek(t)] += next.Sub(t).Hours()
 		t = next
 	}
