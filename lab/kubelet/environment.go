@@ -124,9 +124,6 @@ func (p *pod) envFrom(ctx context.Context, namespace string, from corev1.EnvFrom
 func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Container,
 	from *corev1.EnvVarSource,
 ) (value string, ok bool, err error) {
-	var all content
-	var key string
-	var optional *bool
 	switch {
 	case from.FieldRef != nil:
 		value, err = p.field(object, from.FieldRef.FieldPath)
@@ -136,23 +133,23 @@ func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Conta
 		return value, true, err
 	case from.ConfigMapKeyRef != nil:
 		r := from.ConfigMapKeyRef
-		key, optional = r.Key, r.Optional
-		all, err = p.configMap(ctx, object.Namespace, r.Name, nil, r.Optional)
+		all, err := p.configMap(ctx, object.Namespace, r.Name, nil, r.Optional)
+		return keyOf(all, r.Key, r.Optional, err)
 	case from.SecretKeyRef != nil:
 		r := from.SecretKeyRef
-		key, optional = r.Key, r.Optional
-		all, err = p.secret(ctx, object.Namespace, r.Name, nil, r.Optional)
-	default:
-		return "", false, errors.New("only fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef are supported")
+		all, err := p.secret(ctx, object.Namespace, r.Name, nil, r.Optional)
+		return keyOf(all, r.Key, r.Optional, err)
 	}
-	if err != nil {
-		return "", false, err
-	}
+	return "", false, errors.New("only fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef are supported")
+}
+
+// keyOf returns what was read of a key, unless reading failed.
+func keyOf(all content, key string, optional *bool, err error) (value string, ok bool, _ error) {
 	found, ok := all[key]
-	if !ok && !ptr.Deref(optional, false) {
-		return "", false, fmt.Errorf("there is no key %q", key)
+	if err == nil && !ok && !ptr.Deref(optional, false) {
+		err = fmt.Errorf("there is no key %q", key)
 	}
-	return string(found.Data), ok, nil
+	return string(found.Data), ok, err
 }
 
 // field is a field of the pod. Those that a kubelet fills in are known before the status says them. A program that is
