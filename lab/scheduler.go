@@ -123,10 +123,6 @@ func (c *Cluster) schedulerConfig(s Scheduler) (string, error) {
 		return "", fmt.Errorf("reading %s: %w", s.ConfigFile, err)
 	}
 	config["leaderElection"] = map[string]any{"leaderElect": false}
-	raw, err := yaml.Marshal(config)
-	if err != nil {
-		return "", err
-	}
 	path := filepath.Join(c.dir, s.name()+".yaml")
-	return path, os.WriteFile(path, raw, 0o600)
+	return path, writeYAML(path, config)
 }

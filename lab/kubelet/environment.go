@@ -27,10 +27,7 @@ func (p *pod) command(ctx context.Context, c *corev1.Container, program string) 
 	}
 	mounts := p.mounts(c)
 	account, _ := mounts.find(accountDir)
-	args := slices.Clone(c.Args)
-	if len(c.Command) > 0 {
-		args = slices.Concat(c.Command[1:], c.Args)
-	}
+	args := slices.Concat(c.Command[min(1, len(c.Command)):], c.Args)
 	lookup := expansion.MappingFuncFor(env)
 	for i, arg := range args {
 		if args[i], err = p.rewrite(expansion.Expand(arg, lookup), mounts); err != nil {
