@@ -141,14 +141,11 @@ var socketName = regexp.MustCompile(`^(?:-\d{1,4}(?:-die-\d{1,4})?)?$`).MatchStr
 
 // byDomain groups zones that count the same, in the order of preference.
 func byDomain(zones []zoneDir) [][]zoneDir {
-	index := map[energy.Domain]int{}
 	var groups [][]zoneDir
 	for _, z := range zones {
-		i, ok := index[z.domain]
-		if !ok {
-			i = len(groups)
-			index[z.domain] = i
-			groups = append(groups, nil)
+		i := slices.IndexFunc(groups, func(same []zoneDir) bool { return same[0].domain == z.domain })
+		if i < 0 {
+			i, groups = len(groups), append(groups, nil)
 		}
 		groups[i] = append(groups[i], z)
 	}
