@@ -280,10 +280,7 @@ func (p *Pusher) Push(ctx context.Context) error {
 	p.mu.Lock()
 	p.waiting = append(p.waiting, done)
 	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	poke(p.wake)
 	select {
 	case err := <-done:
 		return err
