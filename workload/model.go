@@ -134,8 +134,7 @@ func (m *Model) fitClasses(jobs []sched.Job) {
 		of := members[k]
 		c := ModelClass{Jobs: len(of), MilliCPU: k.milliCPU, GPU: k.gpu, Queue: k.queue, Selector: of[0].Selector}
 		if k.delay != NoDelayGiven {
-			seconds := k.delay.Seconds()
-			c.AllowedDelay = &seconds
+			c.AllowedDelay = new(k.delay.Seconds())
 		}
 		slices.SortFunc(of, func(a, b *sched.Job) int { return cmp.Compare(a.Request.Memory, b.Request.Memory) })
 		c.Memory = of[len(of)/2].Request.Memory
