@@ -118,7 +118,7 @@ func (a *Attributor) Observe(o *Observation, out *Attribution) bool {
 		return false
 	}
 	out.begin(a.end, o.Root)
-	state := follow(a.root, o.Root)
+	state, here := follow(a.root, o.Root), present(a.root, o.Root)
 	switch {
 	case state == broken, len(a.root) == 0:
 		a.restart(o.Root, o.Parts)
@@ -126,7 +126,7 @@ func (a *Attributor) Observe(o *Observation, out *Attribution) bool {
 		return a.attribute(o, seen, out)
 	case o.At-a.end <= a.o.Patience:
 		return false
-	case fewer(a.root, o.Root):
+	case here > 0 && here < len(a.root):
 		a.restart(o.Root, o.Parts) // the rest is the root now
 	default:
 		a.end = o.At
@@ -158,7 +158,7 @@ func (out *Attribution) begin(start time.Duration, root []Reading) {
 // restart follows the counters from their present readings on; what they counted before is not known. Without any,
 // nothing is known until now.
 func (a *Attributor) restart(root, parts []Reading) {
-	if !same(a.root, root) {
+	if present(a.root, root) < len(a.root) || joined(a.root, root) {
 		a.parts = a.parts[:0]
 		a.unlearn()
 	}

@@ -56,15 +56,16 @@ func NewCounter(o CounterOptions) *Counter {
 	return c
 }
 
-// Resume goes on from the last reading that a former process took of the same counter on the same boot. It comes
-// before the first Next; a reading of another domain is ignored.
-func (c *Counter) Resume(last Reading) {
-	if c.known || last.Domain != c.o.Domain || last.Total < 0 {
-		return
+// Resume goes on from the last reading that a former process took of the same counter on the same boot, if it is one of
+// these: those of other domains are ignored. It comes before the first Next.
+func (c *Counter) Resume(last ...Reading) {
+	for _, r := range last {
+		if !c.known && r.Domain == c.o.Domain && r.Total >= 0 {
+			c.last, c.known, c.resumed = r, true, true
+			c.last.Quality = c.o.Quality
+			c.scale.rest = min(r.Rest, million-1)
+		}
 	}
-	c.last, c.known, c.resumed = last, true, true
-	c.last.Quality = c.o.Quality
-	c.scale.rest = min(last.Rest, million-1)
 }
 
 // Break makes the next reading begin a new run.

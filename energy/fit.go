@@ -2,6 +2,7 @@ package energy
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy/codec"
@@ -214,14 +215,9 @@ func (f *Fit) codeSamples(c *codec.Codec) {
 
 // plausible reports whether a result that was read is one that a refit can have.
 func (f *Fit) plausible() bool {
-	last := 0.0
-	for _, p := range f.curve {
-		if !(p >= last && p <= mostPredicted) {
-			return false
-		}
-		last = p
-	}
-	return f.noise >= leastNoise && f.noise <= 2 && f.lo >= 0 && f.lo <= f.hi && f.hi <= 1 &&
+	// What is no number comes first in order.
+	return slices.IsSorted(f.curve[:]) && f.curve[0] >= 0 && f.curve[curveBins] <= mostPredicted &&
+		f.noise >= leastNoise && f.noise <= 2 && f.lo >= 0 && f.lo <= f.hi && f.hi <= 1 &&
 		f.idle >= 0 && f.idle <= f.curve.at(f.lo)
 }
 

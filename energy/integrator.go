@@ -26,14 +26,15 @@ func NewIntegrator(domain Domain, quality Quality, maxGap time.Duration) *Integr
 	return &Integrator{domain: domain, quality: quality, maxGap: maxGap}
 }
 
-// Resume goes on from the last reading that a former process took of the same meter on the same boot. It comes before
-// the first Next; a reading of another domain is ignored.
-func (g *Integrator) Resume(last Reading) {
-	if g.known || last.Domain != g.domain || last.Total < 0 || last.Raw > megawatt*million || last.Rest >= halfFemto {
-		return
+// Resume goes on from the last reading that a former process took of the same meter on the same boot, if it is one of
+// these: those of other domains are ignored. It comes before the first Next.
+func (g *Integrator) Resume(last ...Reading) {
+	for _, r := range last {
+		if !g.known && r.Domain == g.domain && r.Total >= 0 && r.Raw <= megawatt*million && r.Rest < halfFemto {
+			g.last, g.known, g.resumed = r, true, true
+			g.last.Quality = g.quality
+		}
 	}
-	g.last, g.known, g.resumed = last, true, true
-	g.last.Quality = g.quality
 }
 
 // Next returns the reading at an instant at which the meter shows w. Samples that are not later than the last are

@@ -103,9 +103,7 @@ func (p *Profile) Power(u float64) Watts {
 	if len(p.Curve) > 0 {
 		return interpolate(p.Curve, u)
 	}
-	switch p.Exponent {
-	case 0, 1:
-	default:
+	if p.Exponent != 0 {
 		u = math.Pow(u, p.Exponent)
 	}
 	return p.Idle + Watts(float64(p.Max-p.Idle)*u)
@@ -164,8 +162,7 @@ func (p *Profile) Validate() error {
 		}
 	}
 	bad := func(field string, v float64) {
-		finite := !math.IsNaN(v) && !math.IsInf(v, 0)
-		wrong(!finite || v < 0, "%s is %v: want a finite number that is not negative", field, v)
+		wrong(!(v >= 0) || math.IsInf(v, 0), "%s is %v: want a finite number that is not negative", field, v)
 	}
 	bad("idle", float64(p.Idle))
 	bad("max", float64(p.Max))
@@ -191,25 +188,19 @@ func (p *Profile) Validate() error {
 		share := p.GPUClasses[class]
 		wrong(!(share >= 0 && share <= maxGPUShare), "gpuClasses[%q] is %v: want 0 to %v", class, share, maxGPUShare)
 	}
-	errs = append(errs, p.checkCurve()...)
+	p.checkCurve(wrong)
 	if len(errs) > 0 {
 		return fmt.Errorf("power profile %q: %w", p.Name, errors.Join(errs...))
 	}
 	return nil
 }
 
-func (p *Profile) checkCurve() (errs []error) {
+func (p *Profile) checkCurve(wrong func(is bool, format string, args ...any)) {
 	for i, point := range p.Curve {
-		if w := float64(point.Power); math.IsNaN(w) || math.IsInf(w, 0) || w < 0 {
-			errs = append(errs, fmt.Errorf("curve[%d].watts is %v: want a finite number that is not negative", i, w))
-		}
-		if !(point.Utilisation >= 0 && point.Utilisation <= 1) {
-			errs = append(errs, fmt.Errorf("curve[%d].utilisation is %v: want 0 to 1", i, point.Utilisation))
-		}
-		if i > 0 && !(point.Utilisation > p.Curve[i-1].Utilisation) {
-			errs = append(errs, fmt.Errorf("curve[%d].utilisation is %v: want more than the point before", i,
-				point.Utilisation))
-		}
+		w, u := float64(point.Power), point.Utilisation
+		wrong(!(w >= 0) || math.IsInf(w, 0), "curve[%d].watts is %v: want a finite number that is not negative", i, w)
+		wrong(!(u >= 0 && u <= 1), "curve[%d].utilisation is %v: want 0 to 1", i, u)
+		wrong(i > 0 && !(u > p.Curve[i-1].Utilisation),
+			"curve[%d].utilisation is %v: want more than the point before", i, u)
 	}
-	return errs
 }

@@ -2,6 +2,7 @@ package energy
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -164,41 +165,20 @@ func (r *roster) take(e *entry, u *Usage, fresh bool, most time.Duration) time.D
 
 // paid forgets what was used, and who ended.
 func (r *roster) paid() {
-	kept := r.entries[:0]
+	r.entries = slices.DeleteFunc(r.entries, func(e entry) bool { return e.ended })
 	for i := range r.entries {
-		if e := r.entries[i]; !e.ended {
-			e.used = 0
-			kept = append(kept, e)
-		}
+		r.entries[i].used = 0
 	}
-	clear(r.entries[len(kept):]) // lets go of their names
-	r.entries = kept
 	r.worked, r.span, r.gap = 0, 0, min(r.gap, 0)
 }
 
 // bury reports the consumers that ended, without energy, and forgets them: their last use is charged to no consumer.
 func (r *roster) bury(out *Attribution) {
-	kept := r.entries[:0]
-	for i := range r.entries {
-		e := r.entries[i]
-		if !e.ended {
-			kept = append(kept, e)
-			continue
+	r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
+		if e.ended {
+			out.Shares = append(out.Shares, Share{ID: e.id, CPU: e.used, Ended: true})
+			r.gap = addClamped(r.gap, e.used)
 		}
-		out.Shares = append(out.Shares, Share{ID: e.id, CPU: e.used, Ended: true})
-		r.gap = addClamped(r.gap, e.used)
-	}
-	clear(r.entries[len(kept):])
-	r.entries = kept
-}
-
-func addClamped(a, b time.Duration) time.Duration {
-	sum := a + b
-	switch {
-	case b > 0 && sum < a:
-		return math.MaxInt64
-	case b < 0 && sum > a:
-		return math.MinInt64
-	}
-	return sum
+		return e.ended
+	})
 }

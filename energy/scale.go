@@ -86,13 +86,15 @@ func (u Microjoules) magnitude() uint64 {
 	return uint64(u)
 }
 
-// plus adds without overflow: a sum that is out of range is clamped.
-func (u Microjoules) plus(v Microjoules) Microjoules {
-	sum := u + v
+func (u Microjoules) plus(v Microjoules) Microjoules { return addClamped(u, v) }
+
+// addClamped adds without overflow: a sum that is out of range is clamped.
+func addClamped[T ~int64](a, b T) T {
+	sum := a + b
 	switch {
-	case v > 0 && sum < u:
+	case b > 0 && sum < a:
 		return math.MaxInt64
-	case v < 0 && sum > u:
+	case b < 0 && sum > a:
 		return math.MinInt64
 	}
 	return sum

@@ -109,19 +109,21 @@ func (s *Smoothed) moments() (mean, deviation float64) {
 	return mean, math.Sqrt(max(0, s.squares/s.weight-mean*mean))
 }
 
+// settled returns the moments of all samples, those that wait among them.
+func (s Smoothed) settled() (mean, deviation float64) {
+	s.settle()
+	return s.moments()
+}
+
 // Mean returns the mean; 0 without samples.
 func (s *Smoothed) Mean() Watts {
-	whole := *s
-	whole.settle()
-	mean, _ := whole.moments()
+	mean, _ := s.settled()
 	return Watts(mean)
 }
 
 // Deviation returns the standard deviation of samples from the mean.
 func (s *Smoothed) Deviation() Watts {
-	whole := *s
-	whole.settle()
-	_, deviation := whole.moments()
+	_, deviation := s.settled()
 	return Watts(deviation)
 }
 

@@ -74,9 +74,7 @@ func (t *track) code(c *codec.Codec) {
 	c.Text(&r.Domain.Name)
 	codec.Int(c, &r.At)
 	codec.Int(c, &r.Total)
-	codec.Uint(c, &run)
-	codec.Uint(c, &r.Raw)
-	codec.Uint(c, &r.Rest)
+	codec.Uint(c, &run, &r.Raw, &r.Rest)
 	codec.Int(c, &t.booked)
 	c.Flags(&t.fresh)
 	if r.Run = uint32(run); r.Total < 0 || run > math.MaxUint32 {

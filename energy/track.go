@@ -2,6 +2,7 @@ package energy
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -51,38 +52,25 @@ func follow(tracks []track, readings []Reading) progress {
 			t.next = *r
 		}
 	}
-	for i := range readings {
-		if valid(&readings[i]) && !tracked(tracks, readings[i].Domain) {
-			p = broken
-		}
+	if joined(tracks, readings) {
+		p = broken
 	}
 	return p
 }
 
-// fewer says if some of the tracks have readings, and others none.
-func fewer(tracks []track, readings []Reading) bool {
-	found := 0
+// joined says if there are readings of domains that are not tracked.
+func joined(tracks []track, readings []Reading) bool {
+	return slices.ContainsFunc(readings, func(r Reading) bool { return valid(&r) && !tracked(tracks, r.Domain) })
+}
+
+// present counts the tracks that have readings.
+func present(tracks []track, readings []Reading) (found int) {
 	for i := range tracks {
 		if find(readings, tracks[i].last.Domain) != nil {
 			found++
 		}
 	}
-	return found > 0 && found < len(tracks)
-}
-
-// same says if the readings are of the domains that are tracked.
-func same(tracks []track, readings []Reading) bool {
-	for i := range tracks {
-		if find(readings, tracks[i].last.Domain) == nil {
-			return false
-		}
-	}
-	for i := range readings {
-		if valid(&readings[i]) && !tracked(tracks, readings[i].Domain) {
-			return false
-		}
-	}
-	return true
+	return found
 }
 
 func valid(r *Reading) bool { return r.Total >= 0 && r.At >= 0 }
@@ -97,12 +85,7 @@ func find(readings []Reading, d Domain) *Reading {
 }
 
 func tracked(tracks []track, d Domain) bool {
-	for i := range tracks {
-		if tracks[i].last.Domain == d {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tracks, func(t track) bool { return t.last.Domain == d })
 }
 
 // A part is a track of a domain inside the root. What it used decides only how the root's energy is divided, so where

@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -85,15 +86,7 @@ func (is *issuing) shift(raw []float32, place map[int]int, t, d int, p prior) fl
 // leastWrong returns the logarithm of the factor c that minimises the sum of the percentage errors |1 - c/ratio|: the
 // logarithm of the median of the ratios, weighted with the weights over the ratios.
 func leastWrong(seen []weighted) float64 {
-	slices.SortFunc(seen, func(a, b weighted) int {
-		switch {
-		case a.ratio < b.ratio:
-			return -1
-		case a.ratio > b.ratio:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(seen, func(a, b weighted) int { return cmp.Compare(a.ratio, b.ratio) })
 	total := 0.0
 	for _, s := range seen {
 		total += s.weight / s.ratio

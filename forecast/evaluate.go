@@ -173,26 +173,10 @@ func (is *issuing) judge(origins []int, values []float32, terms []term) Accuracy
 // choice judges the k hours of the first 24 that are forecast to be the cheapest; of equal ones the earliest.
 func (is *issuing) choice(k int, origins []int, values []float32) Choice {
 	var chosen, least, mean float64
-	order := make([]int, 24)
-	sortBy := func(cost func(h int) float64) {
-		for h := range order {
-			order[h] = h
-		}
-		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(cost(a), cost(b)) })
-	}
 	for i, t := range origins {
 		truth := is.values[t : t+24]
-		sum := func() float64 {
-			s := 0.0
-			for _, h := range order[:k] {
-				s += truth[h]
-			}
-			return s
-		}
-		sortBy(func(h int) float64 { return float64(values[i*is.horizon+h]) })
-		chosen += sum()
-		sortBy(func(h int) float64 { return truth[h] })
-		least += sum()
+		chosen += cheapest(k, truth, func(h int) float64 { return float64(values[i*is.horizon+h]) })
+		least += cheapest(k, truth, func(h int) float64 { return truth[h] })
 		for _, y := range truth {
 			mean += y * float64(k) / 24
 		}
@@ -205,6 +189,19 @@ func (is *issuing) choice(k int, origins []int, values []float32) Choice {
 		c.Kept = 100 * (mean - chosen) / (mean - least)
 	}
 	return c
+}
+
+// cheapest returns what the k hours of a day that seem to cost the least cost in truth.
+func cheapest(k int, truth []float64, cost func(h int) float64) (sum float64) {
+	order := make([]int, len(truth))
+	for h := range order {
+		order[h] = h
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(cost(a), cost(b)) })
+	for _, h := range order[:k] {
+		sum += truth[h]
+	}
+	return sum
 }
 
 // coverage judges the intervals of learnt models.

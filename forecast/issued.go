@@ -123,10 +123,7 @@ func (o *Issuance) origin(at time.Time) int64 {
 }
 
 // origins returns the origins of an issuance, as hours since the epoch.
-func (o *Issuance) origins() (hours []int64, err error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
+func (o *Issuance) origins() (hours []int64) {
 	only := o.Only
 	if len(only) == 0 {
 		only = []Span{{o.From, o.Until}}
@@ -140,24 +137,19 @@ func (o *Issuance) origins() (hours []int64, err error) {
 			hours = append(hours, h)
 		}
 	}
-	return hours, nil
+	return hours
 }
 
 // anchor is the hour, since the epoch, in which models are learnt first.
-func (o *Issuance) anchor() int64 {
-	if o.Since.IsZero() {
-		return o.origin(o.From)
-	}
-	return o.origin(o.Since)
-}
+func (o *Issuance) anchor() int64 { return o.origin(cmp.Or(o.Since, o.From)) }
 
 // Issue makes the forecasts, on all processors; the result does not depend on how many there are. A learnt model is
 // learnt again every Refit, from all that was known then; where there was less than LeastHistory, Best takes its place.
 func Issue(ctx context.Context, o Issuance) (*Issued, error) {
-	hours, err := o.origins()
-	if err != nil {
+	if err := o.check(); err != nil {
 		return nil, err
 	}
+	hours := o.origins()
 	if o.Model != WithWeather {
 		o.Weather = nil
 	}
@@ -198,15 +190,10 @@ func (o *Issuance) key() (key [sha256.Size]byte) {
 			}
 		}
 	}
-	hours, _ := o.origins()
-	put([]byte(fmt.Sprintf("%d %s", methodVersion, o.Model)), hours, o.anchor(), int64(o.length()), int64(o.Lag),
+	put([]byte(fmt.Sprintf("%d %s", methodVersion, o.Model)), o.origins(), o.anchor(), int64(o.length()), int64(o.Lag),
 		int64(cmp.Or(o.Refit, defaultRefit)), o.Seed)
 	put(o.History.Start().Unix(), int64(o.History.Step()))
-	values := make([]float64, o.History.Len())
-	for i := range values {
-		values[i] = o.History.Value(i)
-	}
-	put(values)
+	put(o.History.Values(0, o.History.Len()))
 	if o.Weather != nil && o.Model == WithWeather {
 		put(o.Weather.start)
 		for _, v := range o.Weather.values {

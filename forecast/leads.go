@@ -83,7 +83,7 @@ func (v *view) prepare(o *origins, h int) *lesson {
 	for f := range folds {
 		l.parts[f] = make([]float64, l.width*l.width)
 		gram(l.parts[f], l.fold(f), l.width)
-		add(l.all, l.parts[f], 1)
+		add(l.all, l.parts[f])
 	}
 	return l
 }

@@ -59,10 +59,7 @@ func newPast(history *grid.Series, from time.Time, memory time.Duration) (*past,
 	skip := max(0, known-int(memory/step))
 	p := &past{
 		start: history.Start().Add(time.Duration(skip) * step), step: step, perDay: perDay,
-		values: make([]float64, known-skip),
-	}
-	for i := range p.values {
-		p.values[i] = history.Value(skip + i)
+		values: history.Values(skip, known),
 	}
 	p.average()
 	return p, nil

@@ -103,11 +103,11 @@ func newSky(w *Weather, start int64, hours int) *sky {
 	s := &sky{}
 	n := weatherBefore + hours + weatherReach
 	for v := range variables {
-		s.values[v], s.sums[v] = make([]float64, n), make([]float64, n+1)
+		s.values[v] = make([]float64, n)
 		for i := range n {
 			s.values[v][i] = w.at(v, start+int64(i-weatherBefore))
-			s.sums[v][i+1] = s.sums[v][i] + s.values[v][i]
 		}
+		s.sums[v] = sums(s.values[v])
 	}
 	return s
 }

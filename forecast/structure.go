@@ -70,7 +70,7 @@ func newStructure(r *record, until int) (*structure, error) {
 		sizes[f] += end - i
 	}
 	for f := range parts {
-		add(all, parts[f], 1)
+		add(all, parts[f])
 	}
 	solve := newSolver(p)
 	b, err := solve.solve(all, structurePenalty*float64(until))
@@ -82,9 +82,8 @@ func newStructure(r *record, until int) (*structure, error) {
 		if s.withoutFold[f] = s.full; sizes[f] == 0 || sizes[f] == until {
 			continue
 		}
-		add(parts[f], all, -1) // minus the others
-		for i := range parts[f] {
-			parts[f][i] = -parts[f][i]
+		for i, v := range all {
+			parts[f][i] = v - parts[f][i]
 		}
 		if b, err = solve.solve(parts[f], structurePenalty*float64(until-sizes[f])); err != nil {
 			return nil, fmt.Errorf("fitting the structure: %w", err)
@@ -96,9 +95,9 @@ func newStructure(r *record, until int) (*structure, error) {
 
 func foldOfHour(i int) int { return i / block % folds }
 
-func add(into, from []float64, factor float64) {
+func add(into, from []float64) {
 	for i, v := range from {
-		into[i] += factor * v
+		into[i] += v
 	}
 }
 

@@ -30,14 +30,15 @@ const (
 	treeWeight  = 0.5  // of the trees in the forecast
 )
 
-func (t *tree) of(x []float64) float64 {
+// leafOf goes down from the root; right tells the nodes that send what is asked for to their right.
+func (t *tree) leafOf(right func(node int) bool) float64 {
 	i := 0
 	for i < len(t.feature) {
-		if x[t.feature[i]] > t.threshold[i] {
-			i = 2*i + 2
-		} else {
-			i = 2*i + 1
+		child := 2*i + 1
+		if right(i) {
+			child++
 		}
+		i = child
 	}
 	return t.leaf[i-len(t.feature)]
 }
@@ -45,7 +46,8 @@ func (t *tree) of(x []float64) float64 {
 func (ts trees) of(x []float64) float64 {
 	sum := 0.0
 	for i := range ts {
-		sum += ts[i].of(x)
+		t := &ts[i]
+		sum += t.leafOf(func(node int) bool { return x[t.feature[node]] > t.threshold[node] })
 	}
 	return sum
 }
@@ -105,7 +107,9 @@ func (e *examples) boost(random *rand.Rand) trees {
 		b.gradients()
 		b.grow(&ts[i])
 		for row := range n {
-			e.scores[row] += b.leafOf(&ts[i], row)
+			e.scores[row] += ts[i].leafOf(func(node int) bool {
+				return b.bins[ts[i].feature[node]][row] > b.split[node]
+			})
 		}
 	}
 	return ts
@@ -250,16 +254,4 @@ func (b *booster) divide(rows []int32, bins []uint8, bin uint8) (left, right []i
 	}
 	copy(rows[n:], spare)
 	return rows[:n], rows[n:]
-}
-
-func (b *booster) leafOf(t *tree, row int) float64 {
-	i := 0
-	for i < len(t.feature) {
-		if b.bins[t.feature[i]][row] > b.split[i] {
-			i = 2*i + 2
-		} else {
-			i = 2*i + 1
-		}
-	}
-	return t.leaf[i-len(t.feature)]
 }

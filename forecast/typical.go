@@ -47,17 +47,26 @@ const daysPerYear = 365.2425
 // CA-XX. Where there is neither it returns the world's, which is flat, and false.
 func TypicalDay(zone grid.Zone) (Curve, bool) {
 	t := loadTypical()
-	for name := zone; name != ""; name = parent(name) {
-		mean, ok := t.means[name]
-		if !ok {
-			continue
-		}
-		if shape, ok := t.curves[name]; ok {
-			return Curve{Zone: name, values: scaled(shape, mean)}, true
-		}
-		return Curve{Zone: name, values: scaled(t.solarOf(zone).shape(), mean)}, true
+	name, mean := nearest(t.means, zone)
+	if name == "" {
+		return Curve{values: scaled(solar{}.shape(), float64(WorldMean))}, false
 	}
-	return Curve{values: scaled(solar{}.shape(), float64(WorldMean))}, false
+	shape, ok := t.curves[name]
+	if !ok {
+		_, sun := nearest(t.solar, zone)
+		shape = sun.shape()
+	}
+	return Curve{Zone: name, values: scaled(shape, mean)}, true
+}
+
+// nearest returns what is known of a zone, or of the one that its name extends, and the name of that; "": of neither.
+func nearest[V any](known map[grid.Zone]V, zone grid.Zone) (name grid.Zone, of V) {
+	for name = zone; name != ""; name = parent(name) {
+		if of, ok := known[name]; ok {
+			return name, of
+		}
+	}
+	return "", of
 }
 
 // TypicalZones returns the zones that have a typical day, in order.
@@ -271,14 +280,4 @@ func (t *typical) addSolar(zone grid.Zone, row []float64) error {
 	}
 	t.solar[zone] = solar{share: row[0] / 100, latitude: row[1], longitude: row[2]}
 	return nil
-}
-
-// solarOf returns what is known of a zone, or of the one that its name extends.
-func (t *typical) solarOf(zone grid.Zone) solar {
-	for name := zone; name != ""; name = parent(name) {
-		if s, ok := t.solar[name]; ok {
-			return s
-		}
-	}
-	return solar{}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -35,7 +36,7 @@ func Resume(before float64, start time.Time, step time.Duration, values []float6
 	s := &Series{
 		start:  start.UnixNano(),
 		step:   int64(step),
-		values: append([]float64(nil), values...),
+		values: slices.Clone(values),
 		sums:   make([]float64, len(values)+1),
 	}
 	s.sums[0] = before
@@ -68,6 +69,9 @@ func (s *Series) Len() int { return len(s.values) }
 
 // Value returns the i-th value.
 func (s *Series) Value(i int) float64 { return s.values[i] }
+
+// Values returns a copy of the values from the first on and before the second of two numbers.
+func (s *Series) Values(from, until int) []float64 { return slices.Clone(s.values[from:until]) }
 
 // Before returns the sum of the values before the i-th: see [Resume].
 func (s *Series) Before(i int) float64 { return s.sums[i] }

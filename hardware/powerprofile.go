@@ -73,8 +73,7 @@ func ToPowerProfile(p *energy.Profile, pue float64) *v1alpha1.PowerProfile {
 		})
 	}
 	if p.Sleep != p.Power(0) {
-		sleep := float64(p.Sleep)
-		o.Spec.SleepWatts = &sleep
+		o.Spec.SleepWatts = new(float64(p.Sleep))
 	}
 	if pue > 0 {
 		o.Spec.PUE = &pue

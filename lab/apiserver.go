@@ -55,15 +55,12 @@ func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *crede
 		"--shutdown-send-retry-after",
 		"--shutdown-watch-termination-grace-period=1s",
 	}, extra...)
-	if err := parse(s.Flags(), args); err != nil {
+	if err := parse(s.Flags(), args, s.GenericServerRunOptions.ComponentGlobalsRegistry); err != nil {
 		return nil, err
 	}
 	s.SecureServing.Listener = l
 	s.SecureServing.BindAddress = l.Addr().(*net.TCPAddr).IP
 	s.SecureServing.BindPort = l.Addr().(*net.TCPAddr).Port
-	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
-		return nil, err
-	}
 	// The options start goroutines of their own, so they are completed in the component's context.
 	return startComponent(ctx, "kube-apiserver", func(ctx context.Context) error {
 		defer l.Close() // for the errors before the server has taken it over
@@ -120,8 +117,8 @@ func setVersion(c *app.Config) {
 	c.Aggregator.GenericConfig.EffectiveVersion = v
 }
 
-// parse is what cobra would do with the flag sets of a component.
-func parse(sets cliflag.NamedFlagSets, args []string) error {
+// parse is what cobra would do with the flag sets of a component, and the component with the globals among them.
+func parse(sets cliflag.NamedFlagSets, args []string, globals compatibility.ComponentGlobalsRegistry) error {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, f := range sets.FlagSets {
 		fs.AddFlagSet(f)
@@ -132,7 +129,7 @@ func parse(sets cliflag.NamedFlagSets, args []string) error {
 	if fs.NArg() > 0 {
 		return fmt.Errorf("argument %q is not a flag", fs.Arg(0))
 	}
-	return nil
+	return globals.Set()
 }
 
 func apiReady(client kubernetes.Interface) func(context.Context) bool {

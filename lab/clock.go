@@ -57,10 +57,7 @@ func (c Clock) Signal(s grid.Signal, from, until time.Time) (grid.Signal, error)
 		return grid.Signal{}, fmt.Errorf("the signal has no value between %s and %s", from.Format(time.RFC3339),
 			until.Format(time.RFC3339))
 	}
-	values := make([]float64, part.Len())
-	for i := range values {
-		values[i] = part.Value(i)
-	}
+	values := part.Values(0, part.Len())
 	series, err := grid.NewSeries(c.ToWall(part.Start()), c.Shrink(part.Step()), values)
 	if err != nil {
 		return grid.Signal{}, fmt.Errorf("compressing a signal: %w", err)

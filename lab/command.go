@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/lab/kubelet"
 	"github.com/kubenergy/kubenergy/scenarios"
 	"github.com/kubenergy/kubenergy/sched"
@@ -186,22 +188,16 @@ const silence = 5 * time.Second
 
 // sayThatItLives prints a line after each silence until quiet is called. Nothing else is written to w meanwhile.
 func sayThatItLives(w io.Writer, what string) (quiet func()) {
-	began, stop, stopped := time.Now(), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		ticker := time.NewTicker(silence)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case now := <-ticker.C:
-				fmt.Fprintf(w, "%s, for %.0f s now\n", what, now.Sub(began).Seconds())
-			}
+	began := time.Now()
+	ctx, stop := context.WithCancel(context.Background())
+	var saying sync.WaitGroup
+	saying.Go(func() {
+		for kube.Pause(ctx, silence) {
+			fmt.Fprintf(w, "%s, for %.0f s now\n", what, time.Since(began).Seconds())
 		}
-	}()
+	})
 	return func() {
-		close(stop)
-		<-stopped
+		stop()
+		saying.Wait()
 	}
 }

@@ -26,10 +26,7 @@ func startComponent(ctx context.Context, name string, run func(context.Context) 
 		if ctx.Err() != nil {
 			return // what a component says when it is told to end is not news
 		}
-		if err == nil {
-			err = errEnded
-		}
-		c.err = fmt.Errorf("running %s: %w", name, err)
+		c.err = fmt.Errorf("running %s: %w", name, cmp.Or(err, errEnded))
 	}()
 	return c
 }

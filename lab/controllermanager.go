@@ -29,10 +29,7 @@ func startControllerManager(ctx context.Context, client kubernetes.Interface, cr
 	}, extra...)
 	args = append(args, "--leader-elect=false")
 	known, disabled, aliases := app.KnownControllers(), app.ControllersDisabledByDefault(), app.ControllerAliases()
-	if err := parse(s.Flags(known, disabled, aliases), args); err != nil {
-		return nil, err
-	}
-	if err := s.ComponentGlobalsRegistry.Set(); err != nil {
+	if err := parse(s.Flags(known, disabled, aliases), args, s.ComponentGlobalsRegistry); err != nil {
 		return nil, err
 	}
 	c := startComponent(ctx, "kube-controller-manager", func(ctx context.Context) error {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // Where kubenergy-lab up keeps its cluster: below the folder that it is given, which is defaultDir if none is.
@@ -64,10 +66,9 @@ func waitReady(ctx context.Context, home string, patience time.Duration) bool {
 		if _, err := os.Stat(filepath.Join(home, readyName)); err == nil && IsRunning(home) {
 			return true
 		}
-		if ctx.Err() != nil || !time.Now().Before(until) {
+		if !time.Now().Before(until) || !kube.Pause(ctx, 10*pollInterval) {
 			return false
 		}
-		time.Sleep(10 * pollInterval)
 	}
 }
 

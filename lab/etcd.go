@@ -39,13 +39,12 @@ func startEtcd(ctx context.Context, dir string, logs *sink) (*component, string,
 	c := startComponent(ctx, "etcd", func(ctx context.Context) error {
 		defer srv.Close()
 		select {
-		case <-ctx.Done():
-			return nil
 		case err := <-srv.Err():
 			return err
 		case <-srv.Server.StopNotify():
-			return nil
+		case <-ctx.Done():
 		}
+		return nil
 	})
 	return c, "unix://" + socket, c.wait(ctx, closed(srv.Server.ReadyNotify()))
 }

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -85,27 +86,18 @@ func kwokConfig(kubeconfig string, processes kubelet.Programs) (controllers.Conf
 	if err != nil {
 		return none, err
 	}
-	config, err := clients.ToRESTConfig()
-	if err != nil {
-		return none, err
-	}
-	mapper, err := clients.ToRESTMapper()
-	if err != nil {
-		return none, err
-	}
-	dynamic, err := clients.ToDynamicClient()
-	if err != nil {
+	config, errConfig := clients.ToRESTConfig()
+	mapper, errMapper := clients.ToRESTMapper()
+	dynamic, errDynamic := clients.ToDynamicClient()
+	if err := errors.Join(errConfig, errMapper, errDynamic); err != nil {
 		return none, err
 	}
 	binary := rest.CopyConfig(config) // the machine is shared with all other components: save its CPU
 	binary.ContentType = runtime.ContentTypeProtobuf
 	binary.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	typed, err := kubernetes.NewForConfig(binary)
-	if err != nil {
-		return none, err
-	}
-	plain, err := rest.RESTClientFor(config)
-	if err != nil {
+	typed, errTyped := kubernetes.NewForConfig(binary)
+	plain, errPlain := rest.RESTClientFor(config)
+	if err := errors.Join(errTyped, errPlain); err != nil {
 		return none, err
 	}
 	return controllers.Config{
@@ -118,9 +110,8 @@ func kwokConfig(kubeconfig string, processes kubelet.Programs) (controllers.Conf
 		TypedClient:                       typed,
 		ManageNodesWithAnnotationSelector: kwokAnnotation + "=fake",
 		// Large, because addresses outside the range are never given back to the pool.
-		CIDR: "10.128.0.0/9",
-		// Loopback, so that kubectl logs and exec are refused at once instead of timing out.
-		NodeIP:                    "127.0.0.1",
+		CIDR:                      "10.128.0.0/9",
+		NodeIP:                    nodeIP,
 		LocalStages:               stages,
 		PodPlayStageParallelism:   16,
 		NodePlayStageParallelism:  16,

@@ -15,12 +15,13 @@ import (
 
 const logName = "lab.log"
 
-// sink is the one writer behind the loggers of all components. It outlives what it writes to: upstream
-// goroutines may still log after Stop, when the file is closed and their lines do not belong on the
-// terminal.
+// sink is a file that takes whole lines until it is closed, as the one behind the loggers of all components.
+// It outlives what it writes to: upstream goroutines may still log after Stop, when the file is closed and
+// their lines do not belong on the terminal.
 type sink struct {
 	mu   sync.Mutex
 	file *os.File // nil: it is closed
+	late error    // what comes after that gets; nil: it is dropped in silence
 }
 
 func newSink(dir string) (*sink, error) {
@@ -32,7 +33,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file == nil {
-		return len(p), nil
+		return len(p), s.late
 	}
 	return s.file.Write(p)
 }

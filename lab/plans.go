@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
@@ -20,33 +19,16 @@ func plan(trials []Trial) bool {
 	return slices.ContainsFunc(trials, func(t Trial) bool { return sched.When(t.Strategy) == planRule })
 }
 
-// planRecord is a file that takes whole lines until it is closed: the last plan may end after the loop that began it.
-type planRecord struct {
-	mu   sync.Mutex
-	file *os.File
-}
-
-// recordPlans has the scheduler record its plans, if it is to make some.
-func (s *Scheduling) recordPlans(trials []Trial) (*planRecord, error) {
+// recordPlans has the scheduler record its plans, if it is to make some. The last plan may end after the loop that
+// began it, when the record is closed.
+func (s *Scheduling) recordPlans(trials []Trial) (*sink, error) {
 	if !plan(trials) {
-		return &planRecord{}, nil
+		return &sink{}, nil
 	}
 	file, err := os.Create(filepath.Join(s.Dir, plansFile))
-	r := &planRecord{file: file}
+	r := &sink{file: file, late: os.ErrClosed}
 	s.recordPlan = policy.RecordPlans(r, s.Log)
 	return r, err
-}
-
-func (r *planRecord) Write(line []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.file.Write(line) // once it is closed, an error
-}
-
-func (r *planRecord) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_ = r.file.Close() // of none, an error
 }
 
 // plansAgain makes the plans of a replay again from their snapshots, and says how many there were.

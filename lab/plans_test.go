@@ -20,7 +20,7 @@ func TestPlansAreMadeAgain(t *testing.T) {
 	if r, err := s.recordPlans([]Trial{{Strategy: "energy"}, {Strategy: Stock}}); err != nil || s.recordPlan != nil {
 		t.Fatalf("plans of trials without any are recorded: %v", err)
 	} else {
-		r.close()
+		_ = r.close()
 	}
 	plans, err := s.recordPlans([]Trial{{Strategy: "energy"}, {Strategy: "carbon+plan"}})
 	if err != nil {
@@ -32,7 +32,7 @@ func TestPlansAreMadeAgain(t *testing.T) {
 		snapshot := &sched.Snapshot{Now: now, Queue: []sched.Job{job}}
 		plan, looks := policy.PlanTogether(snapshot, nil, func() bool { return false })
 		if i == 2 { // one that ends after the loop
-			plans.close()
+			_ = plans.close()
 		}
 		s.recordPlan(snapshot, plan, looks)
 	}

@@ -320,7 +320,7 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 			byName[r.Scenario.Nodes[i].Name] = &r.Scenario.Nodes[i]
 		}
 		var placements []sim.Placement
-		for i, seen := range w.trials[k] {
+		for i, seen := range w.trials[t.namespace] {
 			j := &r.Scenario.Jobs[i]
 			name := strings.TrimPrefix(seen.node, t.node(""))
 			n := byName[name]

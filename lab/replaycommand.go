@@ -237,10 +237,10 @@ func (r *Replay) startScheduling(ctx context.Context, dir string, clock Clock) (
 	}
 	end, err := r.scheduling.Start(ctx, r.Cluster)
 	if err != nil {
-		plans.close()
+		_ = plans.close()
 		return nil, err
 	}
-	return func() { end(); plans.close() }, nil
+	return func() { end(); _ = plans.close() }, nil
 }
 
 // rehearse simulates the scenario, which finds in a blink what a replay would only find at its end, such as a grid that

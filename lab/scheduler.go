@@ -76,21 +76,15 @@ func (c *Cluster) runScheduler(ctx context.Context, s Scheduler) (*scheduler.Sch
 		return nil, nil, err
 	}
 	args := []string{"--secure-port=0", "--config=" + config, "--leader-elect=false"}
-	if err := parse(*opts.Flags, args); err != nil {
+	if err := parse(*opts.Flags, args, opts.ComponentGlobalsRegistry); err != nil {
 		return nil, nil, err
 	}
-	if err := opts.ComponentGlobalsRegistry.Set(); err != nil {
-		return nil, nil, err
-	}
-	type setup struct {
-		sched *scheduler.Scheduler
-		err   error
-	}
-	ready := make(chan setup, 1)
+	var sched *scheduler.Scheduler
+	ready := make(chan error, 1)
 	comp := startComponent(ctx, s.name(), func(ctx context.Context) error {
-		cc, sched, err := app.Setup(ctx, opts, s.Plugins...)
-		ready <- setup{sched, err}
-		if err != nil {
+		cc, made, err := app.Setup(ctx, opts, s.Plugins...)
+		sched = made
+		if ready <- err; err != nil {
 			return err
 		}
 		if s.Prepare != nil {
@@ -102,12 +96,11 @@ func (c *Cluster) runScheduler(ctx context.Context, s Scheduler) (*scheduler.Sch
 		cc.DynInformerFactory.Shutdown()
 		return err
 	})
-	got := <-ready
-	if got.err != nil {
+	if err := <-ready; err != nil {
 		_ = comp.stop()
-		return nil, nil, got.err
+		return nil, nil, err
 	}
-	return got.sched, comp, nil
+	return sched, comp, nil
 }
 
 // schedulerConfig writes the configuration file that the scheduler really reads, since flags cannot
@@ -130,10 +123,6 @@ func (c *Cluster) schedulerConfig(s Scheduler) (string, error) {
 		return "", fmt.Errorf("reading %s: %w", s.ConfigFile, err)
 	}
 	config["leaderElection"] = map[string]any{"leaderElect": false}
-	raw, err := yaml.Marshal(config)
-	if err != nil {
-		return "", err
-	}
 	path := filepath.Join(c.dir, s.name()+".yaml")
-	return path, os.WriteFile(path, raw, 0o600)
+	return path, writeYAML(path, config)
 }

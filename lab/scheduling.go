@@ -107,16 +107,16 @@ func (s *Scheduling) writeKnowledge(files *kube.Files) error {
 	if len(s.Profiles) > 0 {
 		profiles["default"] = s.Profiles[0].Name
 	}
-	for path, content := range map[string]any{files.SignalsFile: signals, files.ProfilesFile: profiles} {
-		text, err := yaml.Marshal(content)
-		if err != nil {
-			return fmt.Errorf("writing %s: %w", path, err)
-		}
-		if err := renameio.WriteFile(path, text, 0o600); err != nil { // pollers never read half of it
-			return err
-		}
+	return errors.Join(writeYAML(files.SignalsFile, signals), writeYAML(files.ProfilesFile, profiles))
+}
+
+// writeYAML writes a file by rename: pollers never read half of it.
+func writeYAML(path string, content any) error {
+	text, err := yaml.Marshal(content)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	return nil
+	return renameio.WriteFile(path, text, 0o600)
 }
 
 // writeConfig derives the scheduler's configuration from the shipped one: stock's own profile, the shipped profile, and
@@ -146,11 +146,7 @@ func (s *Scheduling) writeConfig() (string, error) {
 	// kube-scheduler's own limit, 50 requests per second, is a matter of minutes in a compressed trace.
 	config["clientConnection"] = map[string]any{"qps": 5000, "burst": 5000}
 	path := filepath.Join(s.Dir, "scheduler-config.yaml")
-	text, err := yaml.Marshal(config)
-	if err != nil {
-		return "", err
-	}
-	return path, renameio.WriteFile(path, text, 0o600)
+	return path, writeYAML(path, config)
 }
 
 // withArgs replaces the args of our plugin in a profile's pluginConfig and keeps those of others.

@@ -23,8 +23,7 @@ type watch struct {
 	cancel  context.CancelFunc
 
 	mu     sync.Mutex
-	trials []map[int]*observed // by namespace's index, then by job
-	index  map[string]int
+	trials map[string]map[int]*observed // by namespace, then by job
 }
 
 type observed struct {
@@ -40,11 +39,11 @@ type observed struct {
 func newWatch(ctx context.Context, r *Replay) (*watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watch{
-		replay: r, cancel: cancel, factory: informers.NewSharedInformerFactory(r.client, 0), index: map[string]int{},
+		replay: r, cancel: cancel, factory: informers.NewSharedInformerFactory(r.client, 0),
+		trials: map[string]map[int]*observed{},
 	}
-	for k, t := range r.Trials {
-		w.index[t.namespace] = k
-		w.trials = append(w.trials, map[int]*observed{})
+	for _, t := range r.Trials {
+		w.trials[t.namespace] = map[int]*observed{}
 	}
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: w.see, UpdateFunc: func(_, o any) { w.see(o) }}
 	for _, informer := range []cache.SharedIndexInformer{
@@ -114,18 +113,15 @@ func (seen *observed) pod(o *corev1.Pod, now time.Time) {
 
 // entry returns the record of an object of ours, nil for others.
 func (w *watch) entry(namespace string, annotations map[string]string) *observed {
-	k, ok := w.index[namespace]
-	if !ok {
-		return nil
-	}
+	jobs := w.trials[namespace]
 	i, err := strconv.Atoi(annotations[annotationJob])
-	if err != nil {
+	if jobs == nil || err != nil {
 		return nil
 	}
-	if w.trials[k][i] == nil {
-		w.trials[k][i] = &observed{}
+	if jobs[i] == nil {
+		jobs[i] = &observed{}
 	}
-	return w.trials[k][i]
+	return jobs[i]
 }
 
 func (w *watch) progress() (p Progress, finished bool) {
@@ -133,9 +129,9 @@ func (w *watch) progress() (p Progress, finished bool) {
 	defer w.mu.Unlock()
 	p.Trace = w.replay.clock.ToTrace(time.Now())
 	finished = true
-	for k, t := range w.replay.Trials {
+	for _, t := range w.replay.Trials {
 		tp := TrialProgress{Strategy: t.String()}
-		for _, seen := range w.trials[k] {
+		for _, seen := range w.trials[t.namespace] {
 			switch {
 			case !seen.finished.IsZero():
 				tp.Finished++

@@ -27,7 +27,7 @@ const alibabaMachineMemory = 96 * 4 << 30
 // are those of the trace.
 const alibabaCores = 16
 
-const maxInstances = 1 << 20
+var manyInstances = wholeNumber("whole number", 1, 1<<20)
 
 var alibaba = format{
 	name: "alibaba", id: alibabaTask, optional: []string{alibabaDisk}, add: (*Trace).alibabaTask,
@@ -51,13 +51,7 @@ func (t *Trace) alibabaTask(row *rows, start time.Time) {
 	if share > 1 {
 		row.refuse(alibabaMemory, fmt.Errorf("%q is more than a machine has", row.text(alibabaMemory)))
 	}
-	instances := parsed(row, alibabaInstances, func(text string) (int64, error) {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 1 || n > maxInstances {
-			return 0, fmt.Errorf("%q: want a whole number, 1 to %d", text, maxInstances)
-		}
-		return n, nil
-	})
+	instances := parsed(row, alibabaInstances, manyInstances)
 	memory := int64(share * alibabaMachineMemory)
 	each := max(1, min(alibabaCores*1000/max(1, one), alibabaMachineMemory/max(1, memory)))
 	for i := int64(0); instances > 0; i++ {

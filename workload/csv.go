@@ -180,16 +180,23 @@ func cores(text string) (int64, error) {
 	if milli, ok := strings.CutSuffix(text, "m"); ok {
 		digits, scale = milli, 1
 	}
+	return quantity(text, digits, scale, maxCores*1000, "cores, as 1.5 or 1500m", tooManyCores)
+}
+
+var tooManyCores = fmt.Sprintf("%.0f cores", maxCores)
+
+// quantity parses the digits of a text and rounds up what they are, times a factor.
+func quantity(text, digits string, factor, most float64, want, tooMuch string) (int64, error) {
 	v, err := number(digits)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%q: want cores, as 1.5 or 1500m", text)
+		return 0, fmt.Errorf("%q: want %s", text, want)
 	case v < 0:
 		return 0, fmt.Errorf("%q is negative", text)
-	case v*scale > maxCores*1000:
-		return 0, fmt.Errorf("%q is more than %.0f cores", text, maxCores)
+	case v*factor > most:
+		return 0, fmt.Errorf("%q is more than %s", text, tooMuch)
 	}
-	return roundUp(v * scale), nil
+	return roundUp(v * factor), nil
 }
 
 // memorySuffixes are those of Kubernetes quantities; longer ones first.
@@ -217,24 +224,20 @@ func size(text string) (int64, error) {
 			break
 		}
 	}
-	v, err := number(digits)
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("%q: want bytes, as 4Gi or 512M", text)
-	case v < 0:
-		return 0, fmt.Errorf("%q is negative", text)
-	case v*factor > maxMemory:
-		return 0, fmt.Errorf("%q is more than any machine has", text)
-	}
-	return roundUp(v * factor), nil
+	return quantity(text, digits, factor, maxMemory, "bytes, as 4Gi or 512M", "any machine has")
 }
 
-func whole(text string) (int64, error) {
-	v, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || v < 0 || v > maxGPUs {
-		return 0, fmt.Errorf("%q: want a whole number, 0 to %d", text, maxGPUs)
+var whole = wholeNumber("whole number", 0, maxGPUs)
+
+// wholeNumber parses a number of what is called so, within limits.
+func wholeNumber(what string, least, most int64) func(text string) (int64, error) {
+	return func(text string) (int64, error) {
+		v, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || v < least || v > most {
+			return 0, fmt.Errorf("%q: want a %s, %d to %d", text, what, least, most)
+		}
+		return v, nil
 	}
-	return v, nil
 }
 
 // roundUp forgives the last digits: 0.29·1000 is not 290 in binary, but is meant as 290.
@@ -267,38 +270,29 @@ func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
 	table := make([][]string, len(t.Jobs)+1)
 	for _, c := range []csvColumn{
 		{columnID, true, func(i int) string { return t.Jobs[i].ID }},
-		{columnSubmit, true, func(i int) string { return decimal(t.Jobs[i].Submitted.Sub(start)) }},
-		{columnDuration, true, func(i int) string { return decimal(t.Jobs[i].Duration) }},
+		{columnSubmit, true, func(i int) string { return decimal(t.Jobs[i].Submitted.Sub(start).Seconds()) }},
+		{columnDuration, true, func(i int) string { return decimal(t.Jobs[i].Duration.Seconds()) }},
 		{columnCPU, true, func(i int) string { return strconv.FormatInt(each(i).MilliCPU, 10) + "m" }},
 		{columnMemory, true, func(i int) string { return strconv.FormatInt(each(i).Memory, 10) }},
 		{columnGPU, true, func(i int) string { return strconv.FormatInt(each(i).GPU, 10) }},
 		{columnAllowedDelay, true, func(i int) string {
-			if t.Jobs[i].AllowedDelay == NoDelayGiven {
-				return ""
-			}
-			return decimal(t.Jobs[i].AllowedDelay)
+			return unless(t.Jobs[i].AllowedDelay == NoDelayGiven, t.Jobs[i].AllowedDelay.Seconds())
 		}},
 		{columnDeadline, true, func(i int) string {
-			if t.Jobs[i].FinishBy.IsZero() {
-				return ""
-			}
-			return decimal(t.Jobs[i].FinishBy.Sub(start))
+			return unless(t.Jobs[i].FinishBy.IsZero(), t.Jobs[i].FinishBy.Sub(start).Seconds())
 		}},
 		{columnTimeLimit, false, func(i int) string {
-			if t.Jobs[i].TimeLimit == 0 {
-				return ""
-			}
-			return decimal(t.Jobs[i].TimeLimit)
+			return unless(t.Jobs[i].TimeLimit == 0, t.Jobs[i].TimeLimit.Seconds())
 		}},
 		{columnOwner, false, func(i int) string { return t.Jobs[i].Owner }},
 		{columnQueue, false, func(i int) string { return t.Jobs[i].Queue }},
 		{columnSelector, false, func(i int) string { return selectorText(t.Jobs[i].Selector) }},
 		{columnSites, false, func(i int) string { return strings.Join(t.Jobs[i].Sites, ";") }},
 		{columnUse, false, func(i int) string {
-			if t.Use == nil || t.Use[i] == 1 {
+			if t.Use == nil {
 				return ""
 			}
-			return strconv.FormatFloat(t.Use[i], 'f', -1, 64)
+			return unless(t.Use[i] == 1, t.Use[i])
 		}},
 		t.elastic(columnMinReplicas, func(s *sched.Scaling) string { return strconv.Itoa(s.Least) }),
 		t.elastic(columnMaxReplicas, func(s *sched.Scaling) string { return strconv.Itoa(s.Most()) }),
@@ -323,7 +317,13 @@ func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
 	return nil
 }
 
-// decimal renders d in seconds with as many digits as it needs.
-func decimal(d time.Duration) string {
-	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
+// decimal renders v with as many digits as it needs.
+func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// unless renders v, unless there is nothing to say.
+func unless(nothing bool, v float64) string {
+	if nothing {
+		return ""
+	}
+	return decimal(v)
 }

@@ -11,6 +11,8 @@ import (
 // maxReplicas bounds memory: the throughput of each replica is kept.
 const maxReplicas = 10_000
 
+var replicas = wholeNumber("number of replicas", 1, maxReplicas)
+
 // scaling reads on how many replicas a job may run. What the row asks for is then what one of them does, and its
 // duration that on the least number of them; the job asks for all of these.
 func scaling(row *rows, j *sched.Job) {
@@ -22,8 +24,8 @@ func scaling(row *rows, j *sched.Job) {
 		}
 		return
 	}
-	least := given(row, columnMinReplicas, 1, replicas)
-	most := parsed(row, columnMaxReplicas, replicas)
+	least := int(given(row, columnMinReplicas, 1, replicas))
+	most := int(parsed(row, columnMaxReplicas, replicas))
 	if most < least {
 		row.refuse(columnMaxReplicas, fmt.Errorf("%q is less than %s", high, columnMinReplicas))
 	}
@@ -33,14 +35,6 @@ func scaling(row *rows, j *sched.Job) {
 	for range least - 1 {
 		j.Request = j.Request.Add(one)
 	}
-}
-
-func replicas(text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxReplicas {
-		return 0, fmt.Errorf("%q: want a number of replicas, 1 to %d", text, maxReplicas)
-	}
-	return n, nil
 }
 
 // throughput parses what more replicas give: nothing at all for all that they can, a fraction of the work that is

@@ -90,8 +90,7 @@ func (m *Model) fitArrivals(jobs []sched.Job) {
 	var hours [hoursOfWeek]float64
 	begin, end := jobs[0].Submitted, jobs[len(jobs)-1].Submitted
 	for t := begin; t.Before(end); {
-		next := t.Truncate(time.Hour).Add(time.Hour)
-		next = grid.Earlier(next, end)
+		next := grid.Earlier(t.Truncate(time.Hour).Add(time.Hour), end)
 		hours[hourOfWeek(t)] += next.Sub(t).Hours()
 		t = next
 	}
@@ -135,8 +134,7 @@ func (m *Model) fitClasses(jobs []sched.Job) {
 		of := members[k]
 		c := ModelClass{Jobs: len(of), MilliCPU: k.milliCPU, GPU: k.gpu, Queue: k.queue, Selector: of[0].Selector}
 		if k.delay != NoDelayGiven {
-			seconds := k.delay.Seconds()
-			c.AllowedDelay = &seconds
+			c.AllowedDelay = new(k.delay.Seconds())
 		}
 		slices.SortFunc(of, func(a, b *sched.Job) int { return cmp.Compare(a.Request.Memory, b.Request.Memory) })
 		c.Memory = of[len(of)/2].Request.Memory

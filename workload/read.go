@@ -262,15 +262,10 @@ func guess(text []byte) (string, error) {
 }
 
 func isNumbers(fields []string) bool {
-	if len(fields) < 2 {
-		return false
-	}
-	for _, f := range fields {
-		if _, err := number(f); err != nil {
-			return false
-		}
-	}
-	return true
+	return len(fields) >= 2 && !slices.ContainsFunc(fields, func(f string) bool {
+		_, err := number(f)
+		return err != nil
+	})
 }
 
 // ids makes sure that every job of a trace has an ID of its own.

@@ -101,8 +101,7 @@ func (p *poster) refusal(refused *central.Refused) error {
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
 		f.reason = reasonBusy
 		f.after = retryAfter(refused.Header.Get("Retry-After"))
-		until := time.Now().Add(f.after)
-		p.until.Store(&until)
+		p.until.Store(new(time.Now().Add(f.after)))
 	case code == http.StatusConflict:
 		f.reason, f.lasting = reasonConflict, true
 	case code >= 400 && code < 500 && code != http.StatusRequestTimeout:

@@ -102,13 +102,10 @@ func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error
 // Run seals a batch each interval and delivers what is sealed, until the context is done; then it seals what is there
 // and tries for a limited time to deliver it. What is not delivered stays in the state directory.
 func (p *Pusher) Run(ctx context.Context) {
-	sealing := make(chan struct{})
-	go func() {
-		defer close(sealing)
-		p.sealEachInterval(ctx)
-	}()
+	var sealing sync.WaitGroup
+	sealing.Go(func() { p.sealEachInterval(ctx) })
 	p.deliver(ctx)
-	<-sealing
+	sealing.Wait()
 	p.finish(context.WithoutCancel(ctx))
 	p.post.client.Close()
 }
@@ -237,14 +234,12 @@ func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
 		return &failure{reason: reasonAnswer, err: fmt.Errorf("an acknowledgement of epoch %.40q for one of epoch %q",
 			ack.Epoch, b.Stream.Epoch)}
 	}
-	switch err := p.queue.acked(b, ack.Acked); {
-	case errors.Is(err, errNotSent):
-		return &failure{
-			reason: reasonConflict, lasting: true, err: fmt.Errorf("batch %d, acknowledged %d: %w", b.Last, ack.Acked,
-				err),
+	if err := p.queue.acked(b, ack.Acked); err != nil {
+		f := &failure{reason: reasonAnswer, err: fmt.Errorf("batch %d, acknowledged %d: %w", b.Last, ack.Acked, err)}
+		if errors.Is(err, errNotSent) {
+			f.reason, f.lasting = reasonConflict, true
 		}
-	case err != nil:
-		return &failure{reason: reasonAnswer, err: fmt.Errorf("batch %d, acknowledged %d: %w", b.Last, ack.Acked, err)}
+		return f
 	}
 	if p.opts.OnNames != nil && len(ack.Names) > 0 {
 		p.opts.OnNames(ack.Names)
@@ -285,10 +280,7 @@ func (p *Pusher) Push(ctx context.Context) error {
 	p.mu.Lock()
 	p.waiting = append(p.waiting, done)
 	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	poke(p.wake)
 	select {
 	case err := <-done:
 		return err

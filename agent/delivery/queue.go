@@ -346,7 +346,7 @@ func (q *Queue) seal() {
 	q.open.Shares = make([]energy.Share, 0, len(b.Shares)+len(b.Shares)/8)
 	q.push(s)
 	q.bound()
-	q.notify()
+	poke(q.ready)
 }
 
 func (q *Queue) push(s *sealed) {
@@ -364,9 +364,10 @@ func sizeOf(b *batch.Batch) int {
 	return size
 }
 
-func (q *Queue) notify() {
+// poke tells the reader of a channel with room for one that there is something, unless it is to be told already.
+func poke(reader chan<- struct{}) {
 	select {
-	case q.ready <- struct{}{}:
+	case reader <- struct{}{}:
 	default:
 	}
 }

@@ -57,8 +57,7 @@ func (r *record) append(to []byte, magic string) []byte {
 func (r *record) code(c *codec.Codec) {
 	parent, state, gpus := r.batch.Parent != nil, r.state != nil, r.batch.GPUs()
 	c.Flags(&r.broken, &r.empty, &parent, &state, &gpus)
-	codec.Uint(c, &r.seq)
-	codec.Uint(c, &r.generation)
+	codec.Uint(c, &r.seq, &r.generation)
 	codec.Int(c, &r.end)
 	if c.Reading() && parent {
 		r.batch.Parent = new(batch.Parent)
@@ -79,8 +78,7 @@ func codeBatch(c *codec.Codec, b *batch.Batch) {
 	c.Text(&b.Stream.Node)
 	c.Text(&b.Stream.Boot)
 	c.Text(&b.Stream.Epoch)
-	codec.Uint(c, &b.First)
-	codec.Uint(c, &b.Last)
+	codec.Uint(c, &b.First, &b.Last)
 	if b.Parent != nil {
 		c.Text(&b.Parent.Host)
 		c.Text(&b.Parent.VM)

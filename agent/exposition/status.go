@@ -1,6 +1,7 @@
 package exposition
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/agent/delivery"
@@ -77,9 +78,6 @@ func (e *Exporter) SetStatus(s *Status) {
 
 	e.health.tick += s.Tick
 	e.health.sweep += s.Sweep
-	i := 0
-	for i < len(tickBounds) && s.Tick > tickBounds[i] {
-		i++
-	}
+	i, _ := slices.BinarySearch(tickBounds[:], s.Tick)
 	e.health.buckets[i]++
 }

@@ -215,11 +215,9 @@ func (p *Publisher) refuse(name string, err error) {
 // publish puts the counter of a tree in place, and what else belongs there if it is time.
 func (p *Publisher) publish(t *tree, now time.Duration) {
 	err := p.putCounter(t, now)
-	if err == nil {
-		if t.renewed == 0 || now-t.renewed >= renewal {
-			err = p.putRest(t)
-			t.renewed = max(now, 1)
-		}
+	if err == nil && (t.renewed == 0 || now-t.renewed >= renewal) {
+		err = p.putRest(t)
+		t.renewed = max(now, 1)
 	}
 	if err != nil {
 		p.stats.Failed++

@@ -28,11 +28,7 @@ func (p *Publisher) stage(name string, content []byte) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("staging a file: %w", err)
 	}
-	n, err := unix.Write(fd, content)
-	if err == nil && n < len(content) {
-		err = unix.ENOSPC
-	}
-	if err == nil {
+	if err = writeAt(fd, content, 0); err == nil {
 		err = unix.Fchmod(fd, 0o444) // whatever the umask is
 	}
 	if err != nil {

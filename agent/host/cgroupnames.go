@@ -25,10 +25,9 @@ const (
 
 // Limits of what is taken for a name. Longer ones are not consumers of their own.
 const (
-	maxUID       = 64
-	maxContainer = 128
-	maxVMName    = 128
-	maxGroup     = 512
+	maxUID    = 64
+	maxVMName = 128
+	maxGroup  = 512
 )
 
 // below says what the group name is inside a group called base of role in, and what its consumer is called: the UID
@@ -101,23 +100,15 @@ func podUID(base, name string) string {
 
 // containerID returns the ID of a container, or nothing for what else a pod holds: CRI-O's monitors, init.scope.
 func containerID(name string) string {
-	id, scope := strings.CutSuffix(name, ".scope")
-	if i := strings.LastIndexByte(id, '-'); i >= 0 {
-		if !slices.Contains(runtimes, id[:i]) {
-			return ""
-		}
-		id = id[i+1:]
-	} else if scope {
-		return ""
+	if parts := containerName.FindStringSubmatch(name); parts != nil {
+		return parts[1] + parts[2]
 	}
-	if len(id) < 12 || len(id) > maxContainer || strings.Trim(id, "0123456789abcdef") != "" {
-		return ""
-	}
-	return id
+	return ""
 }
 
-// runtimes are what the names of containers' scopes begin with.
-var runtimes = []string{"cri-containerd", "containerd", "crio", "docker", "libpod", "cri-o"}
+// containerName is an ID, or a scope whose name begins with that of a runtime.
+var containerName = regexp.MustCompile(
+	`^(?:([0-9a-f]{12,128})|(?:cri-containerd|containerd|crio|docker|libpod|cri-o)-([0-9a-f]{12,128})(?:\.scope)?)$`)
 
 // word is of letters, digits, dots and dashes. One of dots alone would be a way to another folder.
 var word = regexp.MustCompile(`^[\w.-]+$`)

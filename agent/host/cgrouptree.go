@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -97,17 +98,15 @@ func (n *node) usage() energy.Usage {
 func (n *node) adopt(p *node) {
 	n.parent = p
 	if n.role == slice || n.role == group {
-		kept := p.children[:0]
-		for _, c := range p.children {
-			if c.hier == n.hier && strings.HasPrefix(c.dir, n.dir) && strings.HasPrefix(c.dir[len(n.dir):], "/") {
+		p.children = slices.DeleteFunc(p.children, func(c *node) bool {
+			below, found := strings.CutPrefix(c.dir, n.dir)
+			inside := found && c.hier == n.hier && strings.HasPrefix(below, "/")
+			if inside {
 				c.parent = n
 				n.children = append(n.children, c)
-			} else {
-				kept = append(kept, c)
 			}
-		}
-		clear(p.children[len(kept):])
-		p.children = kept
+			return inside
+		})
 	}
 	p.children = append(p.children, n)
 	for up := p; up != nil; up = up.parent {
@@ -117,16 +116,8 @@ func (n *node) adopt(p *node) {
 
 // disown takes n from its parent's children.
 func (n *node) disown() {
-	siblings := n.parent.children
-	for i, c := range siblings {
-		if c == n {
-			last := len(siblings) - 1
-			siblings[i] = siblings[last]
-			siblings[last] = nil
-			n.parent.children = siblings[:last]
-			return
-		}
-	}
+	i := slices.Index(n.parent.children, n)
+	n.parent.children = slices.Delete(n.parent.children, i, i+1)
 }
 
 // certain tells that what n claims is all that it used. What a slice claims are its children's claims.

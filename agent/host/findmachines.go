@@ -194,12 +194,9 @@ func (f *files) machine(dir string) (found find, ok bool) {
 // groupsOf reads /proc/PID/cgroup: the paths of the groups that count a process's CPU time, in version 1 and 2.
 func groupsOf(text []byte) (paths [3]string) {
 	for line := range bytes.Lines(text) {
-		_, rest, ok := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")
-		if !ok {
-			continue
-		}
-		controllers, group, ok := strings.Cut(rest, ":")
-		if !ok || !strings.HasPrefix(group, "/") || strings.Contains(group, "/../") {
+		_, rest, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")
+		controllers, group, _ := strings.Cut(rest, ":")
+		if !strings.HasPrefix(group, "/") || strings.Contains(group, "/../") {
 			continue
 		}
 		if controllers == "" {

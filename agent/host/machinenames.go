@@ -17,20 +17,15 @@ import (
 func machineName(name string) string {
 	if scope, ok := strings.CutSuffix(name, ".scope"); ok {
 		machine, ok := strings.CutPrefix(scope, "machine-")
-		if !ok {
-			return ""
+		if machine = unescape(machine); ok && strings.HasPrefix(machine, "qemu-") && machine != "qemu-" {
+			return machine
 		}
-		machine = unescape(machine)
-		if rest, ok := strings.CutPrefix(machine, "qemu-"); !ok || rest == "" {
-			return ""
-		}
-		return machine
-	}
-	machine, ok := strings.CutSuffix(name, ".libvirt-qemu")
-	if !ok || machine == "" {
 		return ""
 	}
-	return machine
+	if machine, ok := strings.CutSuffix(name, ".libvirt-qemu"); ok {
+		return machine
+	}
+	return ""
 }
 
 // vmName takes libvirt's number off. libvirt cuts the whole to 64 characters and drops some, so that long names may be
@@ -77,12 +72,7 @@ func sanitise(name string, most int, slashes bool) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(name))
 	const hashed = 9
-	if len(clean) > most-hashed {
-		clean = clean[:most-hashed]
-		for !utf8.ValidString(clean) {
-			clean = clean[:len(clean)-1]
-		}
-	}
+	clean = strings.ToValidUTF8(clean[:min(len(clean), most-hashed)], "") // without half a letter
 	return fmt.Sprintf("%s~%08x", clean, sum.Sum32())
 }
 
@@ -90,10 +80,7 @@ func sanitise(name string, most int, slashes bool) string {
 // its UUID; empty if it has neither. It is not ok for other processes.
 func guestOf(cmdline []byte) (name string, ok bool) {
 	program, _, _ := bytes.Cut(cmdline, []byte{0})
-	if i := bytes.LastIndexByte(program, '/'); i >= 0 {
-		program = program[i+1:]
-	}
-	if !isQEMU(string(program)) {
+	if !isQEMU(string(program[bytes.LastIndexByte(program, '/')+1:])) {
 		return "", false
 	}
 	name, _ = option(cmdline, "name")

@@ -72,8 +72,7 @@ func (n *node) code(c *codec.Codec, version *byte, parent *uint64, relative *str
 	codec.Uint(c, parent)
 	c.Text(relative)
 	n.codeSums(c)
-	codec.Uint(c, &n.ino)
-	codec.Uint(c, &n.weight)
+	codec.Uint(c, &n.ino, &n.weight)
 	if n.role == vm || n.role == process {
 		name, _ := energy.VMOf(n.id)
 		if c.Text(&name); c.Reading() {

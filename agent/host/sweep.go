@@ -1,6 +1,7 @@
 package host
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -135,11 +136,7 @@ func (h *Host) fill(into *Sweep) {
 	if h.changed {
 		h.changed = false
 		h.spread()
-		h.ordered = h.ordered[:0]
-		for _, n := range h.byID {
-			h.ordered = append(h.ordered, n)
-		}
-		h.ordered = append(h.ordered, h.root)
+		h.ordered = append(slices.AppendSeq(h.ordered[:0], maps.Values(h.byID)), h.root)
 		slices.SortFunc(h.ordered, func(a, b *node) int { return strings.Compare(a.id, b.id) })
 	}
 	for _, n := range h.ordered {

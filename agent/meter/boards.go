@@ -96,9 +96,7 @@ func (b *Boards) follow(board *gpu.Board, d energy.Domain) {
 			Domain: d, Quality: b.quality, MicrojoulesPerUnit: 1000, Scale: b.scale(b.name, d.Name), Max: boardMax,
 			Period: period(b.stale),
 		})
-		for _, last := range b.resumed { // those of others are ignored
-			c.Resume(last)
-		}
+		c.Resume(b.resumed...)
 		b.counters[d] = func(now *gpu.Board) bool {
 			if now.Millijoules != nil {
 				now.Reading = c.Next(*now.Millijoules, now.At)
@@ -108,9 +106,7 @@ func (b *Boards) follow(board *gpu.Board, d energy.Domain) {
 		return
 	}
 	g := energy.NewIntegrator(d, min(b.quality, energy.Derived), b.stale)
-	for _, last := range b.resumed {
-		g.Resume(last)
-	}
+	g.Resume(b.resumed...)
 	b.counters[d] = func(now *gpu.Board) bool {
 		if now.Milliwatts != nil {
 			now.Reading = g.Next(energy.Watts(*now.Milliwatts)/1000, now.At)

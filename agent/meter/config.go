@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -203,14 +204,7 @@ func (c *Config) asked(name string) bool { return slices.Contains(c.Meters, name
 
 // scale is the calibration of a domain in parts per million.
 func (c *Config) scale(meter, domain string) int64 {
-	factor := 1.0
-	if f, ok := c.Calibrate[meter]; ok {
-		factor = f
-	}
-	if f, ok := c.Calibrate[domain]; ok {
-		factor = f
-	}
-	return ppm(factor)
+	return ppm(cmp.Or(c.Calibrate[domain], c.Calibrate[meter], 1))
 }
 
 // ppm makes a factor that was validated one of a [energy.Scale].

@@ -63,7 +63,6 @@ func (s Sensor) known() bool {
 func (s Sensor) counts() bool { return strings.HasPrefix(s.Key, "energy") }
 
 type wallSensor struct {
-	domain     energy.Domain
 	file       counterFile
 	counter    *energy.Counter    // of an energy sensor
 	integrator *energy.Integrator // of a power sensor
@@ -152,11 +151,10 @@ func (h *Hwmon) take(dir string) {
 		device = filepath.Base(target)
 	}
 	for _, name := range names {
-		kind, number, attribute, ok := parseSensor(name)
+		key, kind, attribute, ok := parseSensor(name)
 		if !ok {
 			continue
 		}
-		key := kind + strconv.Itoa(number)
 		path := filepath.Join(dir, name)
 		label, _ := readText(h.sys, filepath.Join(dir, key+"_label")) // most have none
 		switch {
@@ -174,18 +172,15 @@ func (h *Hwmon) take(dir string) {
 	}
 }
 
+var sensorFile = regexp.MustCompile(`^((power|energy|temp)(?:0|[1-9]\d{0,3}))_(input|average)$`)
+
 // parseSensor reads the name of a file with a value that is of use here, as "power1_average".
-func parseSensor(name string) (kind string, number int, attribute string, ok bool) {
-	key, attribute, ok := strings.Cut(name, "_")
-	if !ok || attribute != "input" && attribute != "average" {
-		return "", 0, "", false
+func parseSensor(name string) (key, kind, attribute string, ok bool) {
+	m := sensorFile.FindStringSubmatch(name)
+	if m == nil || m[3] == "average" && m[2] != "power" {
+		return "", "", "", false
 	}
-	kind = strings.TrimRight(key, "0123456789")
-	number, ok = smallNumber(key[len(kind):])
-	if !ok || key != kind+strconv.Itoa(number) {
-		return "", 0, "", false
-	}
-	return kind, number, attribute, kind == "power" || attribute == "input" && (kind == "energy" || kind == "temp")
+	return m[1], m[2], m[3], true
 }
 
 // choose returns the sensors, by index, that cover the whole machine.
@@ -228,7 +223,7 @@ func (h *Hwmon) open(c Config, s Sensor, n int) {
 	if n > 0 {
 		d.Name += "-" + strconv.Itoa(n)
 	}
-	w := wallSensor{domain: d, file: counterFile{sys: h.sys, path: s.path}}
+	w := wallSensor{file: counterFile{sys: h.sys, path: s.path}}
 	scale := c.scale(NameHwmon, d.Name)
 	if s.counts() {
 		w.counter = energy.NewCounter(energy.CounterOptions{
@@ -270,11 +265,10 @@ func (h *Hwmon) choice() string {
 // Resume implements Meter.
 func (h *Hwmon) Resume(last []energy.Reading) {
 	for i := range h.walls {
-		w := &h.walls[i]
-		if reading, ok := find(last, w.domain); ok && w.counter != nil {
-			w.counter.Resume(reading)
-		} else if ok {
-			w.integrator.Resume(reading)
+		if w := &h.walls[i]; w.counter != nil {
+			w.counter.Resume(last...)
+		} else {
+			w.integrator.Resume(last...)
 		}
 	}
 }

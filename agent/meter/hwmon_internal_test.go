@@ -252,9 +252,10 @@ func FuzzSensorName(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		kind, number, attribute, ok := parseSensor(name)
-		if ok && fmt.Sprintf("%s%d_%s", kind, number, attribute) != name {
-			t.Errorf("%q is %q %d %q", name, kind, number, attribute)
+		key, kind, attribute, ok := parseSensor(name)
+		number, err := strconv.Atoi(strings.TrimPrefix(key, kind))
+		if ok && (err != nil || fmt.Sprintf("%s%d_%s", kind, number, attribute) != name) {
+			t.Errorf("%q is %q, %q %q", name, key, kind, attribute)
 		}
 	})
 }
@@ -263,11 +264,11 @@ func FuzzWallSensor(f *testing.F) {
 	f.Add([]byte("215000000\n"), []byte("5\n"), true)
 	f.Add([]byte("-1"), []byte(""), false)
 	f.Fuzz(func(t *testing.T, one, two []byte, counts bool) {
-		w := wallSensor{domain: energy.Domain{Kind: energy.Wall, Name: "wall"}, scale: 1}
+		w, d := wallSensor{scale: 1}, energy.Domain{Kind: energy.Wall, Name: "wall"}
 		if counts {
-			w.counter = energy.NewCounter(energy.CounterOptions{Domain: w.domain, Max: envelope[energy.Wall]})
+			w.counter = energy.NewCounter(energy.CounterOptions{Domain: d, Max: envelope[energy.Wall]})
 		} else {
-			w.integrator = energy.NewIntegrator(w.domain, energy.Derived, staleAfter)
+			w.integrator = energy.NewIntegrator(d, energy.Derived, staleAfter)
 		}
 		a, err := w.next(one, time.Second, staleAfter)
 		if err != nil {

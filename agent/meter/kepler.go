@@ -100,26 +100,21 @@ func keplerSeries(zones []keplerZone) []series {
 	slices.SortFunc(zones, func(a, b keplerZone) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.path, b.path))
 	})
+	counted, byMSR := map[energy.DomainKind]int{}, map[energy.DomainKind]bool{}
+	for _, z := range zones {
+		byMSR[z.kind] = byMSR[z.kind] || !mmio(z)
+	}
 	var out []series
-	for i := 0; i < len(zones); {
-		same := zones[i:]
-		if end := slices.IndexFunc(same, func(z keplerZone) bool { return z.kind != same[0].kind }); end >= 0 {
-			same = same[:end]
+	for _, z := range zones {
+		if byMSR[z.kind] && mmio(z) {
+			continue
 		}
-		i += len(same)
-		duplicates := slices.ContainsFunc(same, func(z keplerZone) bool { return !mmio(z) })
-		n := 0
-		for _, z := range same {
-			if duplicates && mmio(z) {
-				continue
-			}
-			number := n
-			if d, ok := parseZone(path.Base(z.path)); ok && z.kind != energy.Psys {
-				number = d.top
-			}
-			out = append(out, series{numbered(z.kind, keplerPrefix, number), z.raw})
-			n++
+		number := counted[z.kind]
+		if d, ok := parseZone(path.Base(z.path)); ok && z.kind != energy.Psys {
+			number = d.top
 		}
+		out = append(out, series{numbered(z.kind, keplerPrefix, number), z.raw})
+		counted[z.kind]++
 	}
 	return out
 }

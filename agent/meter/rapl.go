@@ -172,9 +172,7 @@ func (r *RAPL) Domains() []energy.Domain { return r.domains }
 // Resume implements Meter.
 func (r *RAPL) Resume(last []energy.Reading) {
 	for i := range r.zones {
-		if reading, ok := find(last, r.zones[i].domain); ok {
-			r.zones[i].counter.Resume(reading)
-		}
+		r.zones[i].counter.Resume(last...)
 	}
 }
 

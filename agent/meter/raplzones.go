@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,21 +26,20 @@ const (
 	mmioPrefix = "intel-rapl-mmio"
 )
 
+var zoneName = regexp.MustCompile(`^(` + msrPrefix + `|` + mmioPrefix + `):(\d{1,4})(?::(\d{1,4}))?$`)
+
 // parseZone reads the name of a zone's folder, as "intel-rapl:0:1".
 func parseZone(name string) (z zoneDir, ok bool) {
-	prefix, rest, ok := strings.Cut(name, ":")
-	if !ok || prefix != msrPrefix && prefix != mmioPrefix {
+	parts := zoneName.FindStringSubmatch(name)
+	if parts == nil {
 		return z, false
 	}
-	z.control, z.sub = prefix, -1
-	top, sub, nested := strings.Cut(rest, ":")
-	if z.top, ok = smallNumber(top); !ok {
-		return z, false
+	z = zoneDir{control: parts[1], sub: -1}
+	z.top, _ = smallNumber(parts[2])
+	if parts[3] != "" {
+		z.sub, _ = smallNumber(parts[3])
 	}
-	if nested {
-		z.sub, ok = smallNumber(sub)
-	}
-	return z, ok
+	return z, true
 }
 
 // smallNumber reads a number of at most four digits.
@@ -136,29 +136,16 @@ func kindIn(name string, first, last energy.DomainKind) (k energy.DomainKind, ok
 	return k, err == nil && k >= first && k <= last
 }
 
-// socketName reports whether s is what follows "package" in a zone's name: nothing, "-0" or "-0-die-1".
-func socketName(s string) bool {
-	if s == "" {
-		return true
-	}
-	socket, die, dies := strings.Cut(strings.TrimPrefix(s, "-"), "-die-")
-	_, ok := smallNumber(socket)
-	if dies && ok {
-		_, ok = smallNumber(die)
-	}
-	return ok && s[0] == '-'
-}
+// socketName reports whether a text is what follows "package" in a zone's name: nothing, "-0" or "-0-die-1".
+var socketName = regexp.MustCompile(`^(?:-\d{1,4}(?:-die-\d{1,4})?)?$`).MatchString
 
 // byDomain groups zones that count the same, in the order of preference.
 func byDomain(zones []zoneDir) [][]zoneDir {
-	index := map[energy.Domain]int{}
 	var groups [][]zoneDir
 	for _, z := range zones {
-		i, ok := index[z.domain]
-		if !ok {
-			i = len(groups)
-			index[z.domain] = i
-			groups = append(groups, nil)
+		i := slices.IndexFunc(groups, func(same []zoneDir) bool { return same[0].domain == z.domain })
+		if i < 0 {
+			i, groups = len(groups), append(groups, nil)
 		}
 		groups[i] = append(groups[i], z)
 	}

@@ -71,13 +71,8 @@ func (r *Root) Split(readings, root, parts []energy.Reading) (_, _ []energy.Read
 }
 
 func (r *Root) choose() {
-	var own []Meter
-	for _, m := range r.meters {
-		if m.Name() == NameHwmon || m.Name() == NameRAPL {
-			own = append(own, m)
-		}
-	}
-	if r.take(own) {
+	others := func(m Meter) bool { return m.Name() != NameHwmon && m.Name() != NameRAPL }
+	if r.take(slices.DeleteFunc(slices.Clone(r.meters), others)) {
 		return
 	}
 	for _, name := range []string{NameGuest, NameScaphandre, NameKepler, NameModel} {

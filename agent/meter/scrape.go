@@ -206,9 +206,7 @@ func (s *Scraped) begin(answer page) {
 			Domain: x.domain, Quality: energy.Derived, MicrojoulesPerUnit: 1, Max: scrapedMax, Scale: s.scale(x.domain),
 			Period: period(s.stale),
 		})}
-		if r, ok := find(s.resumed, x.domain); ok {
-			c.counter.Resume(r)
-		}
+		c.counter.Resume(s.resumed...)
 		s.domains = append(s.domains, x.domain)
 		s.counters = append(s.counters, c)
 	}
@@ -217,10 +215,8 @@ func (s *Scraped) begin(answer page) {
 // Resume implements Meter.
 func (s *Scraped) Resume(last []energy.Reading) {
 	s.resumed = append(s.resumed, last...)
-	for i, d := range s.domains {
-		if r, ok := find(last, d); ok {
-			s.counters[i].counter.Resume(r)
-		}
+	for i := range s.counters {
+		s.counters[i].counter.Resume(last...)
 	}
 }
 

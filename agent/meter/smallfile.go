@@ -99,14 +99,7 @@ func (f *counterFile) read() (text []byte, err error) {
 
 func (f *counterFile) readUint() (uint64, error) {
 	text, err := f.read()
-	if err != nil {
-		return 0, err
-	}
-	v, err := parseUint(text)
-	if err != nil {
-		return 0, fmt.Errorf("reading %s: %w", f.path, err)
-	}
-	return v, nil
+	return number(f.path, text, err)
 }
 
 func (f *counterFile) close() {
@@ -119,6 +112,11 @@ func (f *counterFile) close() {
 // readUint reads a file as a number of at most 64 bits without a sign.
 func readUint(sys *calls, path string) (uint64, error) {
 	text, err := readSmall(sys, path, maxNumber-1)
+	return number(path, text, err)
+}
+
+// number reads what was read of a file, unless that failed.
+func number(path string, text []byte, err error) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}

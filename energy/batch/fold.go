@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
 )
@@ -92,19 +91,9 @@ func joinSources(a, b string) string {
 }
 
 // merge adds shares to others and returns them, sorted by ID; both must be. It writes into the first slice. Where all
-// consumers are there already, as in most intervals, it allocates nothing and moves nothing.
+// consumers are there already, as in most intervals, it allocates nothing.
 func merge(into, more []energy.Share) []energy.Share {
 	missing := Missing(into, more)
-	if missing == 0 {
-		i := 0
-		for j := range more {
-			for into[i].ID != more[j].ID {
-				i++
-			}
-			add(&into[i], &more[j])
-		}
-		return into
-	}
 	i, j := len(into)-1, len(more)-1
 	into = slices.Grow(into, missing)[:len(into)+missing]
 	// From the end, so that nothing is overwritten before it was moved.
@@ -152,14 +141,6 @@ func add(to, later *energy.Share) {
 	to.Dynamic += later.Dynamic
 	to.Idle += later.Idle
 	to.GPU += later.GPU
-	to.CPU = sumDurations(to.CPU, later.CPU)
+	to.CPU += min(later.CPU, math.MaxInt64-to.CPU) // beyond 292 years it stays there
 	to.Ended = later.Ended
-}
-
-// sumDurations adds CPU times; beyond 292 years it stays there.
-func sumDurations(a, b time.Duration) time.Duration {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }

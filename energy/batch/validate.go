@@ -145,10 +145,8 @@ func CheckConsumer(id string) error {
 		}
 		return nil
 	}
-	if _, ok := energy.VMOf(id); ok {
-		return nil
-	}
-	if _, ok := energy.CgroupOf(id); ok {
+	_, isVM := energy.VMOf(id)
+	if _, isCgroup := energy.CgroupOf(id); isVM || isCgroup {
 		return nil
 	}
 	return fmt.Errorf("consumer %.80q: have pod/UID, pod/UID/CONTAINER, vm/NAME, cgroup/PATH, %s and %s", id,
@@ -169,10 +167,8 @@ func CheckText(what, s string, limit int) error {
 }
 
 func checkUnicode(what, s string) error {
-	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
-		return unicode.IsControl(r) ||
-			r == utf8.RuneError
-	}) {
+	// Bytes that are no UTF-8 are read as RuneError, too.
+	if strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }) {
 		return fmt.Errorf("%s %.80q holds what is no text", what, s)
 	}
 	return nil

@@ -113,14 +113,16 @@ func Elements[E any](c *Codec, list *[]E, least int) []E {
 	return *list
 }
 
-// Uint codes a number that is not negative.
-func Uint[T ~uint64 | ~int64](c *Codec, v *T) {
-	if !c.reading {
-		c.data = binary.AppendUvarint(c.data, uint64(*v))
-		return
+// Uint codes numbers that are not negative.
+func Uint[T ~uint64 | ~int64](c *Codec, values ...*T) {
+	for _, v := range values {
+		if !c.reading {
+			c.data = binary.AppendUvarint(c.data, uint64(*v))
+			continue
+		}
+		u, n := binary.Uvarint(c.data)
+		*v = T(c.skip(n)) * T(u)
 	}
-	u, n := binary.Uvarint(c.data)
-	*v = T(c.skip(n)) * T(u)
 }
 
 // Int codes numbers with a sign.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/google/renameio/v2"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -47,7 +48,7 @@ func (p *pod) writeKubeconfig(object *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	return replace(p.kubeconfig(), text)
+	return renameio.WriteFile(p.kubeconfig(), text, 0o600) // readers never see half of it
 }
 
 // Kubeconfig returns the configuration of clients of the lab.

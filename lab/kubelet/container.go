@@ -13,7 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/ptr"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/child"
 )
 
@@ -29,10 +31,6 @@ type container struct {
 	pod  *pod
 	spec *corev1.Container
 	init bool
-}
-
-func (p *pod) newContainer(spec *corev1.Container, init bool) *container {
-	return &container{pod: p, spec: spec, init: init}
 }
 
 // supervise runs the container as often as its restart policy wants. It returns whether it has ended well.
@@ -54,7 +52,7 @@ func (c *container) supervise(ctx context.Context) bool {
 		c.set(func(s *containerState) {
 			s.wait("CrashLoopBackOff", fmt.Sprintf("ended with code %d; restart in %v", code, pause))
 		})
-		c.pod.sleep(pause)
+		kube.Pause(c.pod.term, pause)
 		pause = min(2*pause, lastPause)
 	}
 }
@@ -144,10 +142,8 @@ func (c *container) await(p *child.Process, unhealthy <-chan struct{}) {
 }
 
 func (c *container) grace() time.Duration {
-	if s := c.pod.object().Spec.TerminationGracePeriodSeconds; s != nil {
-		return time.Duration(*s) * time.Second
-	}
-	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
+	s := ptr.Deref(c.pod.object().Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+	return time.Duration(s) * time.Second
 }
 
 func (c *container) set(change func(*containerState)) {

@@ -27,10 +27,7 @@ func (p *pod) command(ctx context.Context, c *corev1.Container, program string) 
 	}
 	mounts := p.mounts(c)
 	account, _ := mounts.find(accountDir)
-	args := slices.Clone(c.Args)
-	if len(c.Command) > 0 {
-		args = slices.Concat(c.Command[1:], c.Args)
-	}
+	args := slices.Concat(c.Command[min(1, len(c.Command)):], c.Args)
 	lookup := expansion.MappingFuncFor(env)
 	for i, arg := range args {
 		if args[i], err = p.rewrite(expansion.Expand(arg, lookup), mounts); err != nil {
@@ -124,9 +121,6 @@ func (p *pod) envFrom(ctx context.Context, namespace string, from corev1.EnvFrom
 func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Container,
 	from *corev1.EnvVarSource,
 ) (value string, ok bool, err error) {
-	var all content
-	var key string
-	var optional *bool
 	switch {
 	case from.FieldRef != nil:
 		value, err = p.field(object, from.FieldRef.FieldPath)
@@ -136,23 +130,23 @@ func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Conta
 		return value, true, err
 	case from.ConfigMapKeyRef != nil:
 		r := from.ConfigMapKeyRef
-		key, optional = r.Key, r.Optional
-		all, err = p.configMap(ctx, object.Namespace, r.Name, nil, r.Optional)
+		all, err := p.configMap(ctx, object.Namespace, r.Name, nil, r.Optional)
+		return keyOf(all, r.Key, r.Optional, err)
 	case from.SecretKeyRef != nil:
 		r := from.SecretKeyRef
-		key, optional = r.Key, r.Optional
-		all, err = p.secret(ctx, object.Namespace, r.Name, nil, r.Optional)
-	default:
-		return "", false, errors.New("only fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef are supported")
+		all, err := p.secret(ctx, object.Namespace, r.Name, nil, r.Optional)
+		return keyOf(all, r.Key, r.Optional, err)
 	}
-	if err != nil {
-		return "", false, err
-	}
+	return "", false, errors.New("only fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef are supported")
+}
+
+// keyOf returns what was read of a key, unless reading failed.
+func keyOf(all content, key string, optional *bool, err error) (value string, ok bool, _ error) {
 	found, ok := all[key]
-	if !ok && !ptr.Deref(optional, false) {
-		return "", false, fmt.Errorf("there is no key %q", key)
+	if err == nil && !ok && !ptr.Deref(optional, false) {
+		err = fmt.Errorf("there is no key %q", key)
 	}
-	return string(found.Data), ok, nil
+	return string(found.Data), ok, err
 }
 
 // field is a field of the pod. Those that a kubelet fills in are known before the status says them. A program that is

@@ -37,23 +37,21 @@ func (m mounts) find(path string) (string, bool) {
 // rewrite replaces every path below a mount in a text.
 func (m mounts) rewrite(text string) string {
 	var b strings.Builder
+bytes:
 	for i := 0; i < len(text); {
-		found := false
 		if text[i] == '/' && (i == 0 || !inPath(text[i-1])) {
 			for _, one := range m {
 				end := i + len(one.path)
 				if strings.HasPrefix(text[i:], one.path) && (end == len(text) || text[end] == '/' ||
 					!inPath(text[end])) {
 					b.WriteString(one.here)
-					i, found = end, true
-					break
+					i = end
+					continue bytes
 				}
 			}
 		}
-		if !found {
-			b.WriteByte(text[i])
-			i++
-		}
+		b.WriteByte(text[i])
+		i++
 	}
 	return b.String()
 }

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 const (
@@ -93,8 +95,7 @@ func (p *pod) object() *corev1.Pod {
 
 // live carries the pod out until its object is gone or ctx ends. ctx is that of all API calls.
 func (p *pod) live(ctx context.Context) {
-	detach := context.AfterFunc(ctx, func() { p.stop(labGrace) })
-	defer detach()
+	defer context.AfterFunc(ctx, func() { p.stop(labGrace) })()
 	defer p.stopTerm()
 	defer p.stopKill()
 	var publishing sync.WaitGroup
@@ -133,7 +134,7 @@ func (p *pod) carryOut(ctx context.Context) {
 func (p *pod) runContainers(ctx context.Context) {
 	spec := p.object().Spec
 	for i := range spec.InitContainers {
-		c := p.newContainer(&spec.InitContainers[i], true)
+		c := &container{pod: p, spec: &spec.InitContainers[i], init: true}
 		if !c.supervise(ctx) {
 			return
 		}
@@ -141,7 +142,7 @@ func (p *pod) runContainers(ctx context.Context) {
 	p.set(func(s *state) { s.initDone = true })
 	var containers sync.WaitGroup
 	for i := range spec.Containers {
-		c := p.newContainer(&spec.Containers[i], false)
+		c := &container{pod: p, spec: &spec.Containers[i]}
 		containers.Go(func() { c.supervise(ctx) })
 	}
 	containers.Wait()
@@ -156,17 +157,9 @@ func (p *pod) retry(say func(s *state, reason, message string), do func() (reaso
 			return true
 		}
 		p.set(func(s *state) { say(s, reason, err.Error()) })
-		p.sleep(retryEvery)
+		kube.Pause(p.term, retryEvery)
 	}
 	return false
-}
-
-// sleep waits, but not longer than until the pod is told to end.
-func (p *pod) sleep(d time.Duration) {
-	select {
-	case <-p.term.Done():
-	case <-time.After(d):
-	}
 }
 
 // refresh keeps volumes and tokens current until ctx ends.

@@ -63,14 +63,14 @@ func newPorts(spec *corev1.PodSpec) (ports, error) {
 // rewrite replaces a port in an argument or in the value of an environment variable.
 func (p ports) rewrite(arg string) string {
 	flag, value, isFlag := strings.Cut(arg, "=")
-	if !isFlag || !strings.HasPrefix(flag, "-") {
-		flag, value, isFlag = "", arg, false
+	if flag += "="; !isFlag || !strings.HasPrefix(flag, "-") {
+		flag, value = "", arg
 	}
 	m := listenAddress.FindStringSubmatch(value)
-	if m == nil {
-		if isFlag && flag == "--bind-address" { // kube-scheduler's, beside --secure-port
-			return flag + "=" + address
-		}
+	switch {
+	case m == nil && flag == "--bind-address=": // kube-scheduler's, beside --secure-port
+		return flag + address
+	case m == nil:
 		return arg
 	}
 	port, _ := strconv.Atoi(m[2])
@@ -81,9 +81,6 @@ func (p ports) rewrite(arg string) string {
 	host := m[1]
 	if host != "" {
 		host = address + ":"
-	}
-	if isFlag {
-		flag += "="
 	}
 	return flag + host + strconv.Itoa(mine)
 }

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -93,10 +94,7 @@ func threshold(p *corev1.Probe, ok bool) int32 {
 }
 
 func seconds(s, fallback int32) time.Duration {
-	if s <= 0 {
-		s = fallback
-	}
-	return time.Duration(s) * time.Second
+	return time.Duration(cmp.Or(max(s, 0), fallback)) * time.Second
 }
 
 // ask reports whether the container is well.

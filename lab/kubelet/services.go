@@ -114,8 +114,7 @@ func (s *services) listen(of servicePort) (int, error) {
 
 // serve takes connections until all must end.
 func (s *services) serve(l net.Listener, of servicePort) {
-	detach := context.AfterFunc(s.ctx, func() { l.Close() })
-	defer detach()
+	defer context.AfterFunc(s.ctx, func() { l.Close() })()
 	defer l.Close()
 	for {
 		switch conn, err := l.Accept(); {
@@ -145,8 +144,7 @@ func (s *services) forward(caller *net.TCPConn, of servicePort) {
 		caller.Close()
 		pod.Close()
 	}
-	detach := context.AfterFunc(s.ctx, closeBoth)
-	defer detach()
+	defer context.AfterFunc(s.ctx, closeBoth)()
 	var back sync.WaitGroup
 	back.Go(func() { pass(caller, pod, closeBoth) })
 	pass(pod, caller, closeBoth)

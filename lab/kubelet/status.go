@@ -12,6 +12,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // address of all nodes, and at which pods listen: everything runs on this machine.
@@ -82,10 +83,7 @@ func (p *pod) set(change func(*state)) {
 	p.mu.Lock()
 	change(&p.state)
 	p.mu.Unlock()
-	select {
-	case p.changed <- struct{}{}:
-	default: // what is published next has this, too
-	}
+	kube.Poke(p.changed)
 }
 
 // finish declares that nothing will run again.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -140,14 +139,6 @@ func show(dir string, files content) error {
 		return err
 	}
 	return w.Write(files, nil)
-}
-
-// replace writes a file by rename, so that readers never see half of it.
-func replace(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return renameio.WriteFile(path, text, 0o600)
 }
 
 // withKubeconfig gives a configuration of kube-scheduler the pod's kubeconfig, unless it names one: kube-scheduler does
