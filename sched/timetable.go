@@ -146,9 +146,11 @@ func (t *timetable) best(p *booking, at int, late bool) place {
 		return nowhere
 	}
 	past, _, _ := t.ends(t.start(p, final), length)
-	t.sum(r, p, length, first, min(past, t.slots))
-	whole, _, _ := t.ends(0, length)
+	whole, room := t.sum(r, p, length, first, min(past, t.slots))
 	best := nowhere
+	if !room {
+		return best
+	}
 	for k := first; k <= final; k++ {
 		var c float64
 		switch end := k + whole; {
@@ -168,26 +170,36 @@ func (t *timetable) best(p *booking, at int, late bool) place {
 	return best
 }
 
-// sum fills sums, tails, lacks and wakings for a request of a length from one slot to another.
-func (t *timetable) sum(r *row, p *booking, length time.Duration, from, to int) {
+// sum fills sums, tails, lacks and wakings for a request of a length from one slot to another, unless there is room for
+// it nowhere. It returns how many slots it takes, if it starts with one.
+func (t *timetable) sum(r *row, p *booking, length time.Duration, from, to int) (whole int, room bool) {
 	request := &p.job.Request
+	whole, _, last := t.ends(0, length)
 	t.sums[from], t.lacks[from], t.wakings[from] = 0, 0, 0
-	_, _, last := t.ends(0, length)
+	free := 0 // slots on end
+	for k := from; k < to; k++ {
+		t.lacks[k+1] = t.lacks[k]
+		if free++; !request.Within(r.node.Capacity.Sub(r.used[k])) {
+			t.lacks[k+1]++
+			free = 0
+		}
+		room = room || free >= whole
+	}
+	if !room {
+		return whole, false
+	}
 	var full energy.Watts
 	for k := from; k < to; k++ {
 		if k == from || r.load[k] != r.load[k-1] || (r.jobs[k] == 0) != (r.jobs[k-1] == 0) {
 			full = r.more(k, *request)
 		}
 		t.sums[k+1], t.tails[k] = t.sums[k]+float64(full)*r.price[k], float64(full)*last*r.price[k]
-		t.lacks[k+1] = t.lacks[k]
-		if !request.Within(r.node.Capacity.Sub(r.used[k])) {
-			t.lacks[k+1]++
-		}
 		t.wakings[k+1] = t.wakings[k]
 		if r.wakes(k) {
 			t.wakings[k+1] += r.wake * r.price[k]
 		}
 	}
+	return whole, true
 }
 
 // rests reports whether nothing runs on the machine just before a slot, so that it is asleep.
@@ -344,7 +356,9 @@ func (t *timetable) costs(p *booking, at place) float64 {
 	}
 	length := t.runtime(p, r)
 	end, _, _ := t.ends(t.start(p, at.slot), length)
-	t.sum(r, p, length, at.slot, min(end, t.slots))
+	if _, room := t.sum(r, p, length, at.slot, min(end, t.slots)); !room {
+		return math.Inf(1)
+	}
 	return t.cost(p, r, at.slot, length)
 }
 
