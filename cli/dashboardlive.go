@@ -165,8 +165,7 @@ func (s *liveSource) Decision(ctx context.Context, _ dashboard.Query, d *ledger.
 		return nil, err
 	}
 	q := &ledger.RecordQuery{
-		From: d.At.Add(-time.Second), To: d.At.Add(2 * time.Second), Namespaces: s.namespaces(), UID: d.UID,
-		Snapshots: true, Limit: 1,
+		From: d.At, To: d.At.Add(time.Millisecond), Namespaces: s.namespaces(), UID: d.UID, Snapshots: true, Limit: 1,
 	}
 	wanted := func(r *ledger.Record) bool { return r.ID == d.ID }
 	found, _, err := c.decisions(ctx, q, wanted)

@@ -262,7 +262,12 @@ func (r *releaser) pass(ctx context.Context, namespace string) (pass, error) {
 		var work errgroup.Group
 		work.SetLimit(releaseWorkers)
 		err := eachItem(ctx, metav1.ListOptions{LabelSelector: selector}, r.client.BatchV1().Jobs(namespace).List,
-			func(job *batchv1.Job) { work.Go(func() error { r.try(ctx, job, &p); return nil }) })
+			func(job *batchv1.Job) {
+				work.Go(func() error {
+					r.try(ctx, job, &p)
+					return nil
+				})
+			})
 		_ = work.Wait() // what failed is in p
 		if err != nil {
 			return p, err

@@ -105,12 +105,12 @@ func (d *drawing) now(m *Model) {
 	}
 }
 
-// stretched begins and ends what is drawn by paths.
 // svgText writes words into a drawing. Their attributes are a format, followed by its arguments.
 func svgText(w io.Writer, words, attributes string, args ...any) {
 	fmt.Fprintf(w, "<text "+attributes+">%s</text>", append(args, html.EscapeString(words))...)
 }
 
+// stretched begins and ends what is drawn by paths.
 func (d *drawing) stretched(paths func()) {
 	fmt.Fprintf(d, `<svg viewBox="0 0 %g %g" preserveAspectRatio="none" width="100%%" height="100%%">`, plotWidth,
 		plotHeight)

@@ -120,7 +120,10 @@ func (p *page) savings() {
 }
 
 func optional(v *float64) string {
-	return shown(*cmp.Or(v, new(0.0)), v != nil)
+	if v == nil {
+		return shown(0, false)
+	}
+	return shown(*v, true)
 }
 
 // drawSteps draws a waterfall.

@@ -141,7 +141,12 @@ func (o *Issuance) origins() (hours []int64) {
 }
 
 // anchor is the hour, since the epoch, in which models are learnt first.
-func (o *Issuance) anchor() int64 { return o.origin(cmp.Or(o.Since, o.From)) }
+func (o *Issuance) anchor() int64 {
+	if o.Since.IsZero() {
+		return o.origin(o.From)
+	}
+	return o.origin(o.Since)
+}
 
 // Issue makes the forecasts, on all processors; the result does not depend on how many there are. A learnt model is
 // learnt again every Refit, from all that was known then; where there was less than LeastHistory, Best takes its place.

@@ -84,7 +84,8 @@ func (c *Cluster) runScheduler(ctx context.Context, s Scheduler) (*scheduler.Sch
 	comp := startComponent(ctx, s.name(), func(ctx context.Context) error {
 		cc, made, err := app.Setup(ctx, opts, s.Plugins...)
 		sched = made
-		if ready <- err; err != nil {
+		ready <- err
+		if err != nil {
 			return err
 		}
 		if s.Prepare != nil {

@@ -273,13 +273,14 @@ func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
 		}
 		good := map[string]string{} // one value that makes no sense must not silence the others
 		for key, value := range annotations {
-			_, err := ReadMarks(map[string]string{key: value})
-			if errs = append(errs, err); err == nil {
+			if _, err := ReadMarks(map[string]string{key: value}); err != nil {
+				errs = append(errs, err)
+			} else {
 				good[key] = value
 			}
 		}
-		marks, _ := ReadMarks(good) // each of them can be read
-		byType[t] = marks.Terms
+		marks, err := ReadMarks(good)
+		byType[t], errs = marks.Terms, append(errs, err)
 	}
 	return byType, errors.Join(errs...)
 }

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -290,7 +289,10 @@ func render(v any, show func(float64) string, word func(string) string) string {
 	case time.Time:
 		return stamp(v)
 	case *time.Time:
-		return stamp(*cmp.Or(v, &time.Time{}))
+		if v == nil {
+			return ""
+		}
+		return stamp(*v)
 	case string:
 		return word(v)
 	}

@@ -166,7 +166,8 @@ type Shard struct{ Index, Count int }
 func (c *Study) Run(ctx context.Context, store *Store, part Shard, workers int,
 	tell func(done, all int),
 ) (mine []*Planned, err error) {
-	defer func() { err = cmp.Or(err, store.close(mine, err == nil)) }()
+	complete := false // also where something panics
+	defer func() { err = cmp.Or(err, store.close(mine, complete)) }()
 	var missing []*Planned
 	for _, t := range c.trials {
 		if part.Count > 1 && t.cell.order%part.Count != part.Index {
@@ -209,5 +210,7 @@ func (c *Study) Run(ctx context.Context, store *Store, part Shard, workers int,
 	case err != nil:
 		return nil, err
 	}
-	return mine, align(mine)
+	err = align(mine)
+	complete = err == nil
+	return mine, err
 }

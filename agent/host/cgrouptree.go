@@ -116,8 +116,7 @@ func (n *node) adopt(p *node) {
 
 // disown takes n from its parent's children.
 func (n *node) disown() {
-	i := slices.Index(n.parent.children, n)
-	n.parent.children = slices.Delete(n.parent.children, i, i+1)
+	n.parent.children = slices.DeleteFunc(n.parent.children, func(c *node) bool { return c == n })
 }
 
 // certain tells that what n claims is all that it used. What a slice claims are its children's claims.

@@ -208,7 +208,7 @@ func (h *Host) enter(in place, name string) {
 	p.role, key = below(in.role, in.inPods, path.Base(in.dir), name)
 	p.inPods = p.role == slice
 	within := false
-	if slices.Contains([]role{other, container, ignored}, p.role) {
+	if p.role == other || p.role == container || p.role == ignored {
 		rel := p.dir[len(p.hier.dir)+1:]
 		var full bool
 		if full, within = match(h.globs, rel); full && p.role != container && len(rel) <= maxGroup {

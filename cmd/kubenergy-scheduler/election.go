@@ -44,7 +44,10 @@ func (l *lastUpdate) finish(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = time.Until(deadline) / 2
 	}
-	waiting, finished := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	go func() { l.wait(); finished() }()
-	<-waiting.Done()
+	finished := make(chan struct{})
+	go func() { l.wait(); close(finished) }()
+	select {
+	case <-finished:
+	case <-time.After(patience):
+	}
 }

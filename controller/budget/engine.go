@@ -257,10 +257,14 @@ func summary(doing string, failed []error, tolerated error) error {
 
 // logOnce logs an error when it is another one than before.
 func (e *Engine) logOnce(part string, err error) {
-	before := e.refused
-	if e.refused = fmt.Sprint(err); err != nil && e.refused != before {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != e.refused {
 		e.o.Log.Error("budgets cannot be evaluated: trying again", "part", part, "error", err)
 	}
+	e.refused = text
 }
 
 // suspensions are the Jobs that budgets have suspended.

@@ -203,6 +203,7 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 			return
 		}
 		if s.keeper, s.err = build(zone.DeepCopy()); s.err != nil {
+			s.keeper = nil // not one that is nil
 			return
 		}
 		if seen && last != nil {

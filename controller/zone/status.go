@@ -55,7 +55,7 @@ func (z *Reconciler) statusOf(zone *v1alpha1.GridZone, known *knownZone, now tim
 }
 
 func (s *knownSignal) look(now time.Time) (*v1alpha1.SignalStatus, error) {
-	if s.keeper == nil || s.err != nil { // with an error, it holds no keeper all the same
+	if s.keeper == nil {
 		return nil, s.err
 	}
 	return s.keeper.Look(now)

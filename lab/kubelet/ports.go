@@ -63,7 +63,8 @@ func newPorts(spec *corev1.PodSpec) (ports, error) {
 // rewrite replaces a port in an argument or in the value of an environment variable.
 func (p ports) rewrite(arg string) string {
 	flag, value, isFlag := strings.Cut(arg, "=")
-	if flag += "="; !isFlag || !strings.HasPrefix(flag, "-") {
+	flag += "="
+	if !isFlag || !strings.HasPrefix(flag, "-") {
 		flag, value = "", arg
 	}
 	m := listenAddress.FindStringSubmatch(value)

@@ -192,7 +192,11 @@ func stamp(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339)
 
 // ids writes numbers as a list.
 func ids(all []int64) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(all), " ", ","), "[]")
+	texts := make([]string, len(all))
+	for i, id := range all {
+		texts[i] = strconv.FormatInt(id, 10)
+	}
+	return strings.Join(texts, ",")
 }
 
 // listed is how many numbers a statement lists.

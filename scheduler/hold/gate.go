@@ -79,9 +79,11 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 }
 
 func (g *gate) ticket(uid types.UID) (*ticket, bool) {
-	t, _ := g.tickets.Load(uid)
-	known, ok := t.(*ticket)
-	return known, ok
+	t, ok := g.tickets.Load(uid)
+	if !ok {
+		return nil, false
+	}
+	return t.(*ticket), true
 }
 
 // release lets a held pod pass from now on. It reports whether it was held.

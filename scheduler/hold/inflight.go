@@ -23,9 +23,10 @@ const forgetStart = 5 * time.Minute
 
 // takeStart ends the wait for a start; nil if there is none.
 func (l *Loop) takeStart(uid types.UID) *start {
-	st, _ := l.starts.LoadAndDelete(uid)
-	awaited, _ := st.(*start)
-	return awaited
+	if st, ok := l.starts.LoadAndDelete(uid); ok {
+		return st.(*start)
+	}
+	return nil
 }
 
 // awaitStart begins to follow what is released now.

@@ -143,8 +143,9 @@ var nothing kube.View // of a loop that was given none
 // deadline path: if the estimate panics, it counts as 0 W.
 func (l *Loop) draw(h *hold) (watts energy.Watts) {
 	panics.Caught("watts", func() {
-		job, _ := h.question(l.known())
-		if watts = max(job.Expected, 0); !job.HasExpected {
+		if job, _ := h.question(l.known()); job.HasExpected {
+			watts = max(job.Expected, 0)
+		} else {
 			watts = job.Nominal()
 		}
 	})
