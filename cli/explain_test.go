@@ -163,7 +163,9 @@ func TestExplainAHotNode(t *testing.T) {
 		{Node: "fr-small", Temperature: hot}, {Node: "de-small", Temperature: old}, {Node: "de-big"},
 	}}}
 	x = explained(t, a, "pod/train")
-	want := dashboard.NodeOut{Node: "fr-small", Why: "is too hot, 91 °C: the limit is 85 °C, and it takes pods again at 80 °C"}
+	want := dashboard.NodeOut{
+		Node: "fr-small", Why: "is too hot, 91 °C: the limit is 85 °C, and it takes pods again at 80 °C",
+	}
 	if !slices.Contains(x.Placement.Out, want) || len(x.Placement.Ranked) != 2 || len(x.Unseen) > 0 {
 		t.Errorf("%+v, unseen %q", x.Placement, x.Unseen)
 	}

@@ -77,8 +77,8 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 
 // loopback reports whether an address is the machine's own. A name is not: it may mean anything.
 func loopback(addr string) bool {
-	host, _, _ := net.SplitHostPort(addr) // "" where there is none
-	ip, _ := netip.ParseAddr(host)        // nor is that of what is none
+	host, _, _ := net.SplitHostPort(addr)
+	ip, _ := netip.ParseAddr(host) // of what is no address it is the zero one, which is not loopback
 	return host == "localhost" || ip.IsLoopback()
 }
 

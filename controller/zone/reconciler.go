@@ -203,7 +203,7 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 			return
 		}
 		if s.keeper, s.err = build(zone.DeepCopy()); s.err != nil {
-			s.keeper = nil // not one that is nil
+			s.keeper = nil // build returned a nil pointer, which is no nil interface
 			return
 		}
 		if seen && last != nil {
