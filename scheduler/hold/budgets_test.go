@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // usedUp publishes a budget that is used up, as of now, and holds new work for some time.
@@ -62,7 +63,7 @@ func TestBudgetThatIsNoLongerUsedUp(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.usedUp(20 * time.Hour)
 		w.job("j", marked(5*time.Hour))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if !w.suspended("j") {
 			t.Error("it is not held")
 		}

@@ -33,6 +33,7 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // world is one loop beside a fake API server, in virtual time.
@@ -93,7 +94,7 @@ func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 			}
 		})
 		w.stop = func() { cancel(); wg.Wait(); factory.Shutdown() }
-		time.Sleep(5 * time.Second) // the Lease
+		bubble.Advance(5 * time.Second) // the Lease
 		test(w)
 		w.stop()
 		// The caches of client-go's fake watches are drained by their own goroutines, which end with them.
@@ -219,11 +220,11 @@ func (w *world) suspended(name string) bool { return *w.read(name).Spec.Suspend 
 // wantJob checks that a Job is released between two instants from now.
 func (w *world) wantJob(name string, from, to time.Duration) {
 	w.t.Helper()
-	time.Sleep(from)
+	bubble.Advance(from)
 	if from > 0 && !w.suspended(name) {
 		w.t.Errorf("Job %s was released before %v", name, from)
 	}
-	time.Sleep(to - from)
+	bubble.Advance(to - from)
 	if w.suspended(name) {
 		w.t.Errorf("Job %s is held after %v", name, to)
 	}
@@ -255,15 +256,15 @@ func (w *world) told(name string, what func(*eventsv1.Event) string) string {
 // Where nothing is held the loop hardly wakes.
 func TestNothingHeldCostsNothing(t *testing.T) {
 	during(t, nil, func(w *world) {
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		before := w.loop.beat.Load()
-		time.Sleep(idlePause - time.Second)
+		bubble.Advance(idlePause - time.Second)
 		if turned := time.Duration(w.loop.beat.Load() - before); turned > idlePause {
 			t.Errorf("it turned %v later", turned)
 		}
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
-		time.Sleep(3 * time.Second)
+		bubble.Advance(3 * time.Second)
 		w.wantJob("j", 59*time.Minute, time.Hour)
 	})
 }
@@ -272,7 +273,7 @@ func TestJobIsReleasedWhenItsWindowOpens(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		held := w.read("j")
 		if got, want := held.Annotations[v1alpha1.AnnotationHeldUntil],
 			time.Now().Add(59*time.Minute).UTC().Format(time.RFC3339); got != want {
@@ -282,7 +283,7 @@ func TestJobIsReleasedWhenItsWindowOpens(t *testing.T) {
 			t.Errorf("held-reason is %q", reason)
 		}
 		w.wantJob("j", 58*time.Minute, 59*time.Minute)
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		released := w.read("j")
 		if released.Annotations[v1alpha1.AnnotationReleasedAt] == "" || released.Labels[v1alpha1.LabelHeld] != "" {
 			t.Errorf("labels %v, annotations %v", released.Labels, released.Annotations)
@@ -318,7 +319,7 @@ func TestJobWaitsForItsSites(t *testing.T) {
 		}
 		w.know(kube.Contents{Sites: sites})
 		w.job("j", marked(6*time.Hour))
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		known.Store(true)
 		w.wantJob("j", 3*time.Hour-5*time.Second, 3*time.Hour+time.Minute)
 		if s := asked.Load(); s == nil || !slices.Equal(s.Queue[0].Sites, []string{"there"}) {
@@ -345,7 +346,7 @@ func TestSignalsThatVanishLeaveThePlan(t *testing.T) {
 		if _, held := w.loop.Hold(pod); !held {
 			t.Fatal("the pod is not held")
 		}
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		w.know(kube.Contents{})
 		w.wantJob("j", 28*time.Minute, 29*time.Minute)
 		if at, ok := w.activated("p"); !ok || time.Since(at) > time.Minute {
@@ -358,7 +359,7 @@ func TestPlanFollowsTheForecast(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(30 * time.Minute)
 		w.job("j", marked(3*time.Hour))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		w.green(2 * time.Hour)
 		w.wantJob("j", 119*time.Minute, 2*time.Hour)
 	})
@@ -369,7 +370,7 @@ func TestDeadlineIsForced(t *testing.T) {
 		w.green(40 * time.Minute)
 		w.job("late", marked(35*time.Minute))
 		w.wantJob("late", 34*time.Minute, 35*time.Minute)
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		if got := w.events("late"); got != "Held DeadlineForced" {
 			t.Errorf("events are %q", got)
 		}
@@ -388,7 +389,7 @@ func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 				w.job("j", marked(3*time.Hour))
 				pod := w.pod("p", marked(3*time.Hour))
 				w.loop.Hold(pod)
-				time.Sleep(time.Minute)
+				bubble.Advance(time.Minute)
 				if _, ok := w.activated("p"); ok || !w.suspended("j") {
 					t.Fatal("not held")
 				}
@@ -412,10 +413,10 @@ func TestReleasesThatOwnersAskForSaySo(t *testing.T) {
 			during(t, nil, func(w *world) {
 				w.green(time.Hour)
 				w.job("j", marked(3*time.Hour))
-				time.Sleep(time.Minute)
+				bubble.Advance(time.Minute)
 				w.annotate(change, "j")
 				w.wantJob("j", 0, time.Second)
-				time.Sleep(time.Second)
+				bubble.Advance(time.Second)
 				list, err := w.client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
 				if err != nil {
 					t.Fatal(err)
@@ -438,10 +439,10 @@ func TestWhatOwnersReadFollowsWhatTheyWrite(t *testing.T) {
 		created := time.Now()
 		w.job("j", marked(3*time.Hour))
 		w.loop.Hold(w.pod("p", marked(3*time.Hour)))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		for _, delay := range []time.Duration{2 * time.Hour, 5 * time.Hour, 90 * time.Minute} {
 			w.annotate(marked(delay), "j", "p")
-			time.Sleep(time.Minute)
+			bubble.Advance(time.Minute)
 			latest := created.Add(delay).UTC().Format(time.RFC3339)
 			job, err := w.client.BatchV1().Jobs("default").Get(t.Context(), "j", metav1.GetOptions{})
 			if err != nil {
@@ -468,7 +469,7 @@ func TestPodSaysWhyItWaits(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
 		w.loop.Hold(w.pod("p", marked(3*time.Hour)))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		pod, err := w.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -478,7 +479,7 @@ func TestPodSaysWhyItWaits(t *testing.T) {
 			c[0].Reason != v1.PodReasonSchedulingGated || !strings.HasPrefix(c[0].Message, "held until") {
 			t.Errorf("conditions are %v", c)
 		}
-		time.Sleep(time.Hour)
+		bubble.Advance(time.Hour)
 		if got := w.events("p"); got != "Held Released" {
 			t.Errorf("events are %q", got)
 		}
@@ -492,7 +493,7 @@ func TestADelayThatIsTakenBackMakesNothingLate(t *testing.T) {
 		w.job("j", marked(3*time.Hour))
 		pod := w.pod("p", marked(3*time.Hour))
 		w.loop.Hold(pod)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		w.annotate(map[string]string{v1alpha1.AnnotationAllowedDelay: "0s"}, "j", "p")
 		w.wantJob("j", 0, time.Second)
 		synctest.Wait()
@@ -521,7 +522,7 @@ func TestWhatMakesNoSenseIsTold(t *testing.T) {
 		if _, held := w.loop.Hold(w.pod("p", mistyped)); held {
 			t.Error("a pod whose marks make no sense is held")
 		}
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		// a Job that is not to be held is not seen at all
 		for name, want := range map[string]string{"j": "NoEffect", "p": "NoEffect"} {
 			if got := w.events(name); got != want {
@@ -557,7 +558,7 @@ func TestEventsThatWouldBeRefused(t *testing.T) {
 		wrong[v1alpha1.AnnotationSkip] = strings.Repeat("é", 500)
 		name := strings.Repeat("p", 250)
 		w.loop.Hold(w.pod(name, wrong))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		list, err := w.client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) != 1 {
 			t.Fatalf("%d events, %v", len(list.Items), err)
@@ -581,11 +582,11 @@ func TestPodsBeyondTheCapAreNotHeld(t *testing.T) {
 				t.Errorf("pod %d is held: %v", i, held)
 			}
 		}
-		time.Sleep(time.Second) // a fake server loses what happens between list and watch
+		bubble.Advance(time.Second) // a fake server loses what happens between list and watch
 		if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "p0", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if _, held := w.loop.Hold(pods[2]); held {
 			t.Error("a pod that was let pass is held when there is room")
 		}
@@ -660,7 +661,7 @@ func TestPodsAreServedWithoutPermissionOnJobs(t *testing.T) {
 	during(t, prepare, func(w *world) {
 		w.green(time.Hour)
 		w.loop.Hold(w.pod("p", marked(2*time.Hour)))
-		time.Sleep(time.Hour + time.Minute)
+		bubble.Advance(time.Hour + time.Minute)
 		if _, ok := w.activated("p"); !ok {
 			t.Error("the pod is held")
 		}
@@ -696,7 +697,7 @@ func TestJobThatKueueTookOverStaysSuspended(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour), func(j *batchv1.Job) { j.Labels[policy.LabelKueueQueue] = "q" })
-		time.Sleep(4 * time.Hour)
+		bubble.Advance(4 * time.Hour)
 		if job := w.read("j"); !*job.Spec.Suspend || job.Labels[v1alpha1.LabelHeld] != "" {
 			t.Errorf("suspended: %v, labels %v", *job.Spec.Suspend, job.Labels)
 		}
@@ -708,13 +709,13 @@ func TestJobWithoutLabelIsNotTouched(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		job := w.read("j")
 		delete(job.Labels, v1alpha1.LabelHeld)
 		if _, err := w.client.BatchV1().Jobs("default").Update(t.Context(), job, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(4 * time.Hour)
+		bubble.Advance(4 * time.Hour)
 		if !w.suspended("j") {
 			t.Error("it was resumed")
 		}
@@ -749,7 +750,7 @@ func TestRunOfACronJobEndsBeforeTheNextTick(t *testing.T) {
 				}
 			}
 			during(t, prepare, func(w *world) {
-				time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+				bubble.Advance(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
 				w.green(2 * time.Hour)
 				yes := true
 				w.job("j", marked(3*time.Hour), func(j *batchv1.Job) {
@@ -783,10 +784,10 @@ func TestDeadlinesAreKeptWhileTheViewPanics(t *testing.T) {
 		w.green(25 * time.Minute)
 		w.job("j", marked(30*time.Minute))
 		w.loop.Hold(w.pod("p", marked(30*time.Minute)))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		broken.Store(true)
 		w.wantJob("j", 20*time.Minute, 30*time.Minute+time.Second)
-		time.Sleep(2 * time.Second)
+		bubble.Advance(2 * time.Second)
 		if _, ok := w.activated("p"); !ok {
 			t.Error("the pod is held beyond its deadline")
 		}
@@ -805,7 +806,7 @@ func TestNewLeaderSaysWhyThingsWait(t *testing.T) {
 	during(t, prepare, func(w *world) {
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		if w.read("j").Annotations[v1alpha1.AnnotationHeldUntil] == "" {
 			t.Error("the Job does not say until when it is held")
 		}
@@ -831,7 +832,7 @@ func TestStartsThatAreTold(t *testing.T) {
 		for i := range 100 {
 			w.job(fmt.Sprint("j", i), marked(3*time.Hour))
 		}
-		time.Sleep(time.Hour + 20*time.Second)
+		bubble.Advance(time.Hour + 20*time.Second)
 		if n := told.Load(); n != 100 {
 			t.Errorf("%d of 100 were let go within 20 s of their window", n)
 		}

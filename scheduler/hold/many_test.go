@@ -28,6 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // server answers what a loop asks of an API server that has so many held Jobs: it streams them, and says yes to all
@@ -172,13 +173,10 @@ func TestManyHoldsFitBesideAScheduler(t *testing.T) {
 		<-done
 		return n
 	}
-	for planned() < jobs {
-		if time.Since(began) > 10*time.Minute {
-			t.Fatalf("%d of %d are planned", planned(), jobs)
-		}
+	kit.Eventually(t, 10*time.Minute, "all Jobs are planned", func() bool {
 		peak = max(peak, allocated()-before)
-		time.Sleep(50 * time.Millisecond)
-	}
+		return planned() >= jobs
+	})
 	took := time.Since(began)
 	each := (liveHeap() - before) / int64(jobs)
 	t.Logf("%d held Jobs are listed and planned after %v; %d bytes each, %d MB in all; peak with garbage %d MB", jobs,

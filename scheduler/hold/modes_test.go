@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // policy publishes a signal that is clean from after on, and a policy for the namespace of the tests: work that says
@@ -71,7 +72,7 @@ func TestLeavingEnforceReleases(t *testing.T) {
 				w.policy(v1alpha1.ModeEnforce, 2*time.Hour)
 				w.job("j", nil)
 				w.loop.Hold(w.pod("p", nil))
-				time.Sleep(10 * time.Minute)
+				bubble.Advance(10 * time.Minute)
 				if !w.suspended("j") {
 					t.Fatal("the Job was not held")
 				}
@@ -86,7 +87,7 @@ func TestLeavingEnforceReleases(t *testing.T) {
 				if _, held := w.loop.Hold(w.pod("late", nil)); held {
 					t.Error("a new pod is held")
 				}
-				time.Sleep(time.Minute)
+				bubble.Advance(time.Minute)
 				if got := w.events("j"); !strings.HasPrefix(got, "Held ") {
 					t.Errorf("events are %q", got)
 				}
@@ -123,7 +124,7 @@ func TestUnknownPoliciesKeepThePromise(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.see(kube.Unsettled())
 		w.job("new", nil)
-		time.Sleep(20 * time.Second)
+		bubble.Advance(20 * time.Second)
 		w.know(kube.Contents{}) // there are no policies after all
 		w.wantJob("new", 0, time.Second)
 	})
@@ -153,7 +154,7 @@ func TestHopeEndsWithTheSignals(t *testing.T) {
 		later := map[string]string{v1alpha1.AnnotationCarbonThreshold: "200", v1alpha1.AnnotationAllowedDelay: "8h"}
 		w.job("never", never)
 		w.job("later", later)
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		if !w.suspended("never") || !w.suspended("later") {
 			t.Fatal("not held")
 		}
@@ -201,7 +202,7 @@ func TestChangedLimitsCount(t *testing.T) {
 			v1alpha1.AnnotationAllowedDelay: "3h", v1alpha1.AnnotationCarbonThreshold: "200",
 		})
 		w.loop.Hold(pod)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if !w.suspended("j") {
 			t.Fatal("not held")
 		}
@@ -241,7 +242,7 @@ func TestRunNowDuringALookup(t *testing.T) {
 				APIVersion: "batch/v1", Kind: "CronJob", Name: "c", Controller: new(true),
 			}}
 		})
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		patch := []byte(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationRunNow + `":"true"}}}`)
 		if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch,
 			metav1.PatchOptions{}); err != nil {
@@ -258,7 +259,7 @@ func TestOtherModesAreSilent(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.policy(v1alpha1.ModeOff, time.Hour)
 		w.loop.Hold(w.pod("p", map[string]string{v1alpha1.AnnotationAllowedDelay: "tomorrow"}))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got := w.events("p"); got != "" {
 			t.Errorf("events are %q", got)
 		}
@@ -270,7 +271,7 @@ func TestNewHoldSurvivesALateMode(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.policy(v1alpha1.ModeShadow, time.Hour)
 		w.job("j", nil)
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		w.policy(v1alpha1.ModeEnforce, time.Hour)
 		w.wantJob("j", 50*time.Minute, time.Hour)
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // Recording releases may panic: the pods go all the same, all of a turn.
@@ -35,7 +36,7 @@ func TestPodsGoWhileTheRecorderPanics(t *testing.T) {
 		for _, name := range []string{"p", "q"} {
 			w.loop.Hold(w.pod(name, marked(2*time.Hour)))
 		}
-		time.Sleep(31 * time.Minute)
+		bubble.Advance(31 * time.Minute)
 		for _, name := range []string{"p", "q"} {
 			if _, ok := w.activated(name); !ok {
 				t.Errorf("%s was let go and the scheduler was not told", name)
@@ -87,7 +88,7 @@ func TestAReaderThatPanicsLetsTheJobGo(t *testing.T) {
 		w.green(2 * time.Hour)
 		w.job("j", marked(3*time.Hour))
 		w.job("other", marked(3*time.Hour))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		changed := w.read("j")
 		w.loop.post(func() { w.loop.sawJob(readSafely(changed, func(*batchv1.Job) *hold { panic("planted") })) })
 		w.wantJob("j", 0, 5*time.Second)
@@ -177,7 +178,7 @@ func TestAPanicAnywhereKeepsNothing(t *testing.T) {
 				if c.verb != "" {
 					w.wantJob("j", 59*time.Minute, 61*time.Minute)
 				}
-				time.Sleep(3 * time.Hour)
+				bubble.Advance(3 * time.Hour)
 				if w.suspended("j") || w.suspended("run") {
 					t.Error("a Job is held beyond its deadline")
 				}
@@ -226,17 +227,17 @@ func TestALoopThatIsStuck(t *testing.T) {
 	}
 	during(t, prepare, func(w *world) {
 		w.green(10 * time.Hour)
-		time.Sleep(time.Hour)
+		bubble.Advance(time.Hour)
 		if stuck.Load() != 0 {
 			t.Error("it has nothing to do, and counts as stuck")
 		}
 		hang.Store(true)
 		w.job("j", marked(3*time.Hour))
-		time.Sleep(119 * time.Second)
+		bubble.Advance(119 * time.Second)
 		if stuck.Load() != 0 {
 			t.Error("it counts as stuck too early")
 		}
-		time.Sleep(30 * time.Second)
+		bubble.Advance(30 * time.Second)
 		if stuck.Load() != 1 {
 			t.Errorf("it has told %d times that it is stuck", stuck.Load())
 		}
@@ -251,7 +252,7 @@ func TestABrokenCircuitHoldsNothingNew(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(2 * time.Hour)
 		w.job("planned", marked(3*time.Hour))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		for range 3 {
 			panics.Count("test")
 		}
@@ -272,7 +273,7 @@ func TestPodsAreActivatedAfterAPanic(t *testing.T) {
 		w.mu.Lock()
 		w.panics = 1
 		w.mu.Unlock()
-		time.Sleep(61 * time.Minute)
+		bubble.Advance(61 * time.Minute)
 		if at, ok := w.activated("p"); !ok || time.Since(at) > 2*time.Minute {
 			t.Errorf("activated is %v, %v ago", ok, time.Since(at))
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 func TestHoldsAndReleasesAreRecorded(t *testing.T) {
@@ -30,7 +31,7 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
 		w.job("at-once", marked(time.Minute)) // the window is beyond its delay
-		time.Sleep(2 * time.Hour)
+		bubble.Advance(2 * time.Hour)
 		mu.Lock()
 		defer mu.Unlock()
 		if len(recorded) != 2 {
@@ -81,7 +82,7 @@ func TestMovedHoldsAreRecordedAgain(t *testing.T) {
 			if after == time.Hour && len(starts) == 0 {
 				w.job("j", marked(3*time.Hour))
 			}
-			time.Sleep(2 * time.Minute)
+			bubble.Advance(2 * time.Minute)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -129,7 +130,7 @@ func TestDecisionsAreCounted(t *testing.T) {
 		w.job("wrong", map[string]string{v1alpha1.AnnotationAllowedDelay: "soon"})
 		others := count(record.Refuse, reasonNotHeld)
 		w.job("resumed", marked(3*time.Hour), func(j *batchv1.Job) { j.Spec.Suspend = new(false) }) // by its owner
-		time.Sleep(2 * time.Hour)
+		bubble.Advance(2 * time.Hour)
 		if got := count(record.Refuse, reasonNotHeld) - others; got != 0 {
 			t.Errorf("%v refusals are counted of a Job that its owner resumed", got)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // oneMachine is a cluster that has room for one Job of four cores at a time, and runs those that were let go for half an
@@ -82,7 +83,7 @@ func (w *world) starts(most time.Duration, names ...string) []int {
 	w.t.Helper()
 	began, after := time.Now(), make([]int, len(names))
 	for time.Since(began) < most {
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		for i, name := range names {
 			if after[i] == 0 && !w.suspended(name) {
 				after[i] = int(time.Since(began) / time.Minute)
@@ -98,7 +99,7 @@ func TestTheCleanHourIsShared(t *testing.T) {
 		w.planned("a", 4*time.Hour)
 		w.planned("b", 4*time.Hour)
 		w.loop.Nodes(w.oneMachine("a", "b"))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if why := w.read("b").Annotations[v1alpha1.AnnotationHeldReason]; !strings.Contains(why, "together") {
 			t.Errorf("b is held because %q", why)
 		}
@@ -140,7 +141,7 @@ func TestWithoutAPlanEachIsPlannedAlone(t *testing.T) {
 					t.Errorf("they start after %v minutes, want about 60, 60 and 1", got)
 				}
 				if nodes != nil {
-					time.Sleep(4 * time.Hour) // what hangs ends
+					bubble.Advance(4 * time.Hour) // what hangs ends
 				}
 			})
 		})
