@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // A slow store takes some time for each transaction, and fails when it is told to.
@@ -207,7 +208,7 @@ func TestAPanicCostsOneOfAGroup(t *testing.T) {
 		l := ledger.New(s, ledger.Options{})
 		s.takes = time.Second
 		go func() { _, _ = l.Book(t.Context(), many.Booking(0, 1)) }() // the others come together meanwhile
-		time.Sleep(time.Second / 2)
+		bubble.Advance(time.Second / 2)
 		var all sync.WaitGroup
 		errs := make([]error, 6)
 		for n := range errs {
@@ -232,7 +233,7 @@ func TestWhatRunsBesideSurvivesPanics(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- l.Run(ctx) }()
-		time.Sleep(2 * time.Hour)
+		bubble.Advance(2 * time.Hour)
 		cancel()
 		// Folding panics every half a minute until, after half an hour, dropping does, and neither does again.
 		n := panicked.Load()
@@ -251,11 +252,11 @@ func TestACommitThatIsStuck(t *testing.T) {
 		l := ledger.New(s, ledger.Options{})
 		done := make(chan error)
 		go func() { _, err := l.Book(t.Context(), many.Booking(0, 1)); done <- err }()
-		time.Sleep(2 * time.Minute)
+		bubble.Advance(2 * time.Minute)
 		if err := l.Stuck(); err != nil {
 			t.Error("too early:", err)
 		}
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		if l.Stuck() == nil {
 			t.Error("a commit hangs, and nothing tells")
 		}
@@ -288,15 +289,15 @@ func TestRecoversAlone(t *testing.T) {
 		if took := time.Since(began); took > 100*time.Millisecond { // the rest after the last commit
 			t.Errorf("it took %v to say what is known", took)
 		}
-		time.Sleep(5 * time.Minute)
+		bubble.Advance(5 * time.Minute)
 		before, _, _ := s.counts()
-		time.Sleep(5 * time.Minute)
+		bubble.Advance(5 * time.Minute)
 		after, _, _ := s.counts()
 		if n := after - before; n < 15 || n > 25 {
 			t.Errorf("tried %d times in 5 minutes", n)
 		}
 		s.set(nil)
-		time.Sleep(16 * time.Second)
+		bubble.Advance(16 * time.Second)
 		if ok, err := l.Writable(); !ok {
 			t.Error("not writable again:", err)
 		}
@@ -355,7 +356,7 @@ func TestCloseAnswersAllCallers(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(1500 * time.Millisecond)
+		bubble.Advance(1500 * time.Millisecond)
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
@@ -392,7 +393,7 @@ func TestRunFoldsWhileItKeeps(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = l.Run(ctx) })
-		time.Sleep(4 * time.Hour)
+		bubble.Advance(4 * time.Hour)
 		if _, folds, kept := s.counts(); kept < 2 || folds < 235 {
 			t.Errorf("kept %d times, folded %d times", kept, folds)
 		}
@@ -410,15 +411,15 @@ func TestRunFoldsAndKeeps(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = l.Run(ctx) })
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		if _, folds, _ := s.counts(); folds != 4 {
 			t.Errorf("folded %d times until nothing was left", folds)
 		}
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if _, folds, _ := s.counts(); folds != 6 {
 			t.Errorf("folded %d times: what is left and does not get less stays", folds)
 		}
-		time.Sleep(3 * time.Hour)
+		bubble.Advance(3 * time.Hour)
 		if _, folds, kept := s.counts(); kept != 3 || folds < 180 || folds > 190 {
 			t.Errorf("kept %d times, folded %d times", kept, folds)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/postgres"
 	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 var start = time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC)
@@ -146,19 +147,17 @@ func TestServerKilled(t *testing.T) {
 			next <- struct{}{}
 		}
 		b := []*ledger.Booking{r.Next(), r.Next()}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		for {
+		kit.Await(t, time.Minute, "the server accepts a booking", func(ctx context.Context) (bool, error) {
 			_, _, err := s.Book(ctx, b)
-			if err == nil {
-				break
+			if errors.Is(err, ledger.ErrReadOnly) {
+				failed++
+				return false, err
 			}
-			if !errors.Is(err, ledger.ErrReadOnly) {
+			if err != nil {
 				t.Fatal(err)
 			}
-			failed++
-			time.Sleep(10 * time.Millisecond)
-		}
-		cancel()
+			return true, nil
+		})
 		if _, _, err := oracle.Book(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

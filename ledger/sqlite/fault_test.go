@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // A patient sends what is not acknowledged again, as an agent does.
@@ -78,13 +79,8 @@ func faulty(t *testing.T, dir string, breakIt, mend func()) {
 			_ = p.send(ctx)
 		}
 		mend()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) { // nobody books
-			if ok, err := l.Writable(); ok {
-				break
-			} else if time.Now().After(deadline) {
-				t.Fatal("the disk is mended, and it says", err)
-			}
-		}
+		kit.Await(t, 20*time.Second, "the mended disk is writable although nobody books",
+			func(context.Context) (bool, error) { return l.Writable() })
 	}
 	for range 5 {
 		if err := p.send(ctx); err != nil {

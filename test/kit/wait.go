@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	pause    = 50 * time.Millisecond // between two looks at what a test waits for
+	minPause = time.Millisecond      // between the first two looks at a condition; it doubles up to maxPause
+	maxPause = 50 * time.Millisecond // between two looks at a condition
 	patience = 3                     // so many times longer a busy machine may take
 )
 
@@ -41,7 +42,7 @@ func await(ctx context.Context, within time.Duration, what string, done func(con
 	defer cancel()
 	began := time.Now()
 	var last error
-	for {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		ok, err := done(ctx)
 		if ok {
 			return nil
@@ -59,7 +60,7 @@ func await(ctx context.Context, within time.Duration, what string, done func(con
 			if last != nil {
 				reason = fmt.Sprintf(" (last error: %v)", last)
 			}
-			return fmt.Errorf("after %v it is not true that %s%s", took.Round(pause), what, reason)
+			return fmt.Errorf("after %v it is not true that %s%s", took.Round(maxPause), what, reason)
 		}
 		select {
 		case <-ctx.Done():
