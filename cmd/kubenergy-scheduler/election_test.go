@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // countedLock counts updates.
@@ -54,7 +56,7 @@ func TestTheLeaseIsGivenBackLast(t *testing.T) {
 				if took := time.Since(began); took != c.want || lock.updates != 1 {
 					t.Errorf("%d updates, after %v: want one after %v", lock.updates, took, c.want)
 				}
-				time.Sleep(c.parts) // until ours have stopped: a bubble ends with its last goroutine
+				bubble.Advance(c.parts) // until ours have stopped: a bubble ends with its last goroutine
 			})
 		})
 	}

@@ -23,6 +23,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 var view = &kube.View{}
@@ -189,7 +191,7 @@ func TestWhenAPlanIsWanted(t *testing.T) {
 			t.Error("not wanted for 4 newcomers while 8 of a plan are left")
 		}
 		w.plan()
-		time.Sleep(limits.Believed.Duration + 1)
+		bubble.Advance(limits.Believed.Duration + 1)
 		if _, planned, wanted := w.Turn(uids[20]); planned || !wanted {
 			t.Errorf("planned %v, wanted %v once the plan is past its time", planned, wanted)
 		}
@@ -455,7 +457,7 @@ func TestAPanicKeepsThePlanBefore(t *testing.T) {
 			t.Error("the plan before was lost")
 		}
 		panics = false
-		time.Sleep(limits.Believed.Duration + 1)
+		bubble.Advance(limits.Believed.Duration + 1)
 		if !ask() {
 			t.Error("not wanted after the pause")
 		}
@@ -497,7 +499,7 @@ func TestTimeLimit(t *testing.T) {
 		if _, planned, _ := w.Turn(x); !planned {
 			t.Error("a plan that was cut short is none")
 		}
-		time.Sleep(2 * limits.Believed.Duration)
+		bubble.Advance(2 * limits.Believed.Duration)
 		slow = 2 * limits.Believed.Duration
 		w.plan()
 		if _, planned, _ := w.Turn(y); planned {
@@ -596,11 +598,7 @@ func TestStorm(t *testing.T) {
 		t.Errorf("%d pods are remembered, %d loose, %d left", len(w.pods), w.unplanned, w.unused)
 	}
 	// A goroutine that has told that it is done still counts for a moment.
-	after := runtime.NumGoroutine()
-	for end := time.Now().Add(5 * time.Second); after > before && time.Now().Before(end); after = runtime.NumGoroutine() {
-		time.Sleep(time.Millisecond)
-	}
-	if after > before {
-		t.Errorf("%d goroutines before, %d after", before, after)
-	}
+	kit.Eventually(t, 10*time.Second, "no more goroutines run than before", func() bool {
+		return runtime.NumGoroutine() <= before
+	})
 }

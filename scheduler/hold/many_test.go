@@ -178,12 +178,16 @@ func TestManyHoldsFitBesideAScheduler(t *testing.T) {
 		return planned() >= jobs
 	})
 	took := time.Since(began)
-	each := (liveHeap() - before) / int64(jobs)
-	t.Logf("%d held Jobs are listed and planned after %v; %d bytes each, %d MB in all; peak with garbage %d MB", jobs,
-		took.Round(time.Millisecond), each, each*int64(jobs)>>20, peak>>20)
-	if each > most {
-		t.Errorf("%d bytes each: want at most %d", each, most)
-	}
+	// What is still under way takes memory for a while: patches, their answers, and objects that were just decoded.
+	each := int64(0)
+	defer func() {
+		t.Logf("%d held Jobs are listed and planned after %v; %d bytes each, %d MB in all; peak with garbage %d MB", jobs,
+			took.Round(time.Millisecond), each, each*int64(jobs)>>20, peak>>20)
+	}()
+	kit.Eventually(t, time.Minute, fmt.Sprintf("a held Job takes at most %d bytes", most), func() bool {
+		each = (liveHeap() - before) / int64(jobs)
+		return each <= most
+	})
 	if s.streams.Load() != 1 {
 		t.Errorf("Jobs were streamed %d times", s.streams.Load())
 	}

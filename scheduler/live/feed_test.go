@@ -28,6 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // unit is a central unit that says what a test wants.
@@ -457,8 +458,7 @@ func TestRun(t *testing.T) {
 			mu.Lock()
 			at = nil
 			mu.Unlock()
-			time.Sleep(within)
-			synctest.Wait()
+			bubble.Advance(within)
 			mu.Lock()
 			defer mu.Unlock()
 			return len(at)
@@ -505,8 +505,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- f.Run(ctx) }()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		bubble.Advance(time.Minute)
 		if got := drawn(f, "a"); got != "80" || left != 0 {
 			t.Errorf("drawn: %s; %d panics are left", got, left)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/batch"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // batched is a plugin whose planner the test runs, over nodes that it may change.
@@ -181,7 +182,7 @@ func TestAfterANarrowedCycle(t *testing.T) {
 		if _, status := b.PostFilter(t.Context(), state, x, nil); status.Code() != fwk.Unschedulable {
 			t.Errorf("after an ordinary cycle: %v", status)
 		}
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		b.waits(t, planPod("p"), planPod("q"), planPod("r"))
 		if result, _ := b.cycle(x); result != nil {
 			t.Error("a later plan narrows it")

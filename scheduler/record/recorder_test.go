@@ -26,6 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 var silent = slog.New(slog.DiscardHandler)
@@ -148,7 +149,7 @@ func TestRecordsAreDelivered(t *testing.T) {
 		r.Tell(&Entry{Record: ledger.Record{
 			Action: Release, At: noon, Namespace: "a", OwnerKind: "Job", Owner: "k", UID: "v", Reason: "DelayUsedUp",
 		}})
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		got := c.records()
 		if len(got) != 2 || c.calls != 1 {
 			t.Fatalf("%d records in %d requests", len(got), c.calls)
@@ -216,7 +217,7 @@ func TestDeliveryIsTriedAgain(t *testing.T) {
 		c := &unit{answers: []int{503, 401, 302, 404, 500}}
 		r := start(t, c, silent)
 		r.Tell(decision(snapshot(t, 1), "n0000"))
-		time.Sleep(5 * time.Minute)
+		bubble.Advance(5 * time.Minute)
 		if got := c.records(); len(got) != 1 || c.calls != 6 {
 			t.Errorf("%d records in %d requests", len(got), c.calls)
 		}
@@ -232,7 +233,7 @@ func TestRefusedRecordsAreDropped(t *testing.T) {
 		for range 4 {
 			r.Tell(decision(snapshot(t, 1), "n0000"))
 		}
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got := c.records(); len(got) != 2 || c.calls != 5 {
 			t.Errorf("%d records in %d requests", len(got), c.calls)
 		}
@@ -355,13 +356,13 @@ func TestLossesAreSaidSeldom(t *testing.T) {
 		}
 		for range maxQueue + 600 {
 			r.keep(ledger.Record{ID: "x"})
-			time.Sleep(time.Second / 10)
+			bubble.Advance(time.Second / 10)
 		}
 		if n := strings.Count(log.String(), "are lost"); n != 1 || !strings.Contains(log.String(), "number=1 ") {
 			t.Errorf("said %d times in a minute:\n%s", n, &log)
 		}
 		log.Reset()
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		r.keep(ledger.Record{ID: "x"})
 		if !strings.Contains(log.String(), "number=600 ") {
 			t.Errorf("after a minute: %s", &log)
@@ -380,7 +381,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		s.Nodes[1].Site = nil
 		r.Tell(decision(s, "n0001"))
 		r.Tell(decision(snapshot(t, 2), "n0001"))
-		time.Sleep(5 * time.Minute)
+		bubble.Advance(5 * time.Minute)
 		got := c.records()
 		if len(got) != 2 || c.panics != 0 {
 			t.Fatalf("%d records\n%s", len(got), &log)
@@ -406,7 +407,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 			r.Tell(decision(s, "n0001"))
 		}()
 		r.Tell(decision(snapshot(t, 2), "n0001"))
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if n := len(c.records()); n != 3 {
 			t.Errorf("%d records", n)
 		}
