@@ -29,6 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // wire calls a handler without a network, so that virtual time can pass.
@@ -113,7 +114,7 @@ func (m *metered) tick() {
 
 func (m *metered) seconds(n int) {
 	for range n {
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		m.tick()
 	}
 }
@@ -295,7 +296,7 @@ func TestRefusedStreamRests(t *testing.T) {
 				t.Errorf("booked %d of %d; %v", total.Measured, m.used, m.pusher.Stats().Failures)
 			}
 			taken.Store(true)
-			time.Sleep(6 * time.Minute)
+			bubble.Advance(6 * time.Minute)
 			if total := m.sink.Totals(); total.Measured != m.used+7 {
 				t.Errorf("booked %d of %d", total.Measured, m.used+7)
 			}
@@ -357,7 +358,7 @@ func TestPushNow(t *testing.T) {
 				t.Errorf("asked to wait, it asked again: %v", err)
 			}
 			down.Store(false)
-			time.Sleep(time.Minute)
+			bubble.Advance(time.Minute)
 			if err := m.pusher.Push(ctx); err != nil {
 				t.Error(err)
 			}
@@ -411,10 +412,10 @@ func TestPauseHolds(t *testing.T) {
 				}
 			}
 			calls.Go(push)
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 			calls.Go(push)
 			calls.Wait()
-			time.Sleep(200 * time.Second)
+			bubble.Advance(200 * time.Second)
 		})
 		m.exact()
 		if len(requests) != 2 {

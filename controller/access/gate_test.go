@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 func TestWhoHoldsAToken(t *testing.T) {
@@ -128,11 +129,7 @@ func TestAgentsAreRenewed(t *testing.T) {
 		}
 	}
 	close(held)
-	for deadline := time.Now().Add(10 * time.Second); ask() == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the renewal came to nothing")
-		}
-	}
+	kit.Eventually(t, 10*time.Second, "the agent is refused after the renewal", func() bool { return ask() != nil })
 	if n, _ := s.counted(); n != 2 {
 		t.Errorf("%d reviews, want 2", n)
 	}

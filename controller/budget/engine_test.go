@@ -18,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // TestOverrun runs a Job under a budget of 1 kWh with action Suspend. Its agent samples every 15 s; what the Job
@@ -34,7 +35,7 @@ func TestOverrun(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				e := w.engine("a", nil, nil)
 				ended := make(chan error)
-				time.Sleep(phase)
+				bubble.Advance(phase)
 				go func() { ended <- e.Run(ctx) }()
 				power, used := watts*1e6, oneKWh*97/100 // up to here nothing happens
 				w.used(time.Now().Add(-time.Hour), time.Now(), used, "team", "Job/hungry")
@@ -45,7 +46,7 @@ func TestOverrun(t *testing.T) {
 						if !w.suspended("hungry") {
 							interval += power
 						}
-						time.Sleep(time.Second)
+						bubble.Advance(time.Second)
 					}
 					used += interval
 					if interval > 0 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // TestSlowActionsDelayNoOther: while the API server takes seconds for each mark and each event, another budget's
@@ -86,13 +87,13 @@ func TestSlowActionsDelayNoOther(t *testing.T) {
 		e := w.engine("a", api, nil)
 		ended := make(chan error)
 		go func() { ended <- e.Run(ctx) }()
-		time.Sleep(6 * time.Second)
+		bubble.Advance(6 * time.Second)
 		w.used(start, start.Add(time.Second), oneKWh, "others", "Job/hungry")
-		time.Sleep(every + time.Second)
+		bubble.Advance(every + time.Second)
 		if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || !*job.Spec.Suspend {
 			t.Error("its Job waits for another budget's marks", err)
 		}
-		time.Sleep(2 * time.Minute)
+		bubble.Advance(2 * time.Minute)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

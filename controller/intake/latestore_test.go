@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // TestStoreThatComesLater checks that a database which is away when we begin is only that: away.
@@ -34,9 +35,9 @@ func TestStoreThatComesLater(t *testing.T) {
 			ledger.ErrReadOnly) {
 			t.Errorf("asking fails with %v", err)
 		}
-		time.Sleep(3 * retryToOpen)
+		bubble.Advance(3 * retryToOpen)
 		there.Store(true)
-		time.Sleep(2 * retryToOpen)
+		bubble.Advance(2 * retryToOpen)
 		if _, err := s.Query(ctx, &ledger.Query{From: time.Now().Add(-time.Hour), To: time.Now()}); err != nil {
 			t.Errorf("it is back, and asking fails with %v", err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // fake is a device of steady power, as slow and as broken as a test likes.
@@ -171,7 +172,7 @@ func TestPolling(t *testing.T) {
 		if problems, err := testutil.GatherAndLint(registry(p)); err != nil || len(problems) > 0 {
 			t.Errorf("%v, %v", problems, err)
 		}
-		time.Sleep(time.Minute) // nobody asks any more
+		bubble.Advance(time.Minute) // nobody asks any more
 		if _, _, ok := p.Readings("a"); ok {
 			t.Error("readings of a minute ago are of now")
 		}

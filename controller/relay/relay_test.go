@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // replica serves what a leader would, under a certificate of its own.
@@ -176,7 +178,7 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			time.Sleep(2 * leaderKnownFor)
+			bubble.Advance(2 * leaderKnownFor)
 			hangs.Store(true)
 			began, before := time.Now(), reads.Load()
 			const many = 100
@@ -204,7 +206,7 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 				t.Errorf("%s: they made %d questions", name, n)
 			}
 			hangs.Store(false)
-			time.Sleep(2 * leaderKnownFor)
+			bubble.Advance(2 * leaderKnownFor)
 			if _, err := r.find(t.Context()); err != nil {
 				t.Errorf("%s: it answers again, and %v", name, err)
 			}

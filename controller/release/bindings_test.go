@@ -41,6 +41,13 @@ type bindingServer struct {
 	at, top int // requests about one object
 }
 
+// RoundTrip answers a request without a network, so that the server's latency passes on a bubble's clock.
+func (s *bindingServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := httptest.NewRecorder()
+	s.ServeHTTP(answer, r)
+	return answer.Result(), nil
+}
+
 func (s *bindingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,15 +92,14 @@ func (s *bindingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // asked about Jobs that are known to be held.
 func TestManyBindings(t *testing.T) {
 	s := &bindingServer{jobs: map[string]*batchv1.Job{}, asked: map[string]bool{}, freed: map[string]bool{}}
-	server := httptest.NewServer(s)
-	defer server.Close()
 	held := NewHeld()
 	for i := range 120 {
 		name := fmt.Sprint("job-", i)
 		s.all = append(s.all, map[string]any{
 			"apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
 			"metadata": map[string]any{
-				"namespace": "n", "name": name + "-job", "creationTimestamp": "2026-06-01T12:00:00Z",
+				// A bubble's clock starts half a day later.
+				"namespace": "n", "name": name + "-job", "creationTimestamp": "1999-12-31T12:00:00Z",
 			},
 			"spec": map[string]any{
 				"suspension": map[string]any{"scheduling": true},
@@ -114,13 +120,15 @@ func TestManyBindings(t *testing.T) {
 		}
 		s.jobs[name] = j
 	}
-	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	client, err := dynamic.NewForConfig(&rest.Config{Transport: s, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := freeBindings(t.Context(), client, held, kit.Silent); err != nil {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		if err := freeBindings(t.Context(), client, held, kit.Silent); err != nil {
+			t.Fatal(err)
+		}
+	})
 	for i := range 120 {
 		name := fmt.Sprint("job-", i)
 		if freed, want := s.freed[name+"-job"], i%2 == 0; freed != want {

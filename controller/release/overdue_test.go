@@ -24,6 +24,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // jobServer is an API server with Jobs and a clock, which informs a replica of the controller about each change.
@@ -137,8 +138,7 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 			t.Errorf("%d Jobs are held", one.o.Held.Count(""))
 		}
 		check := func(after time.Duration, want ...string) {
-			time.Sleep(time.Until(now.Add(after)))
-			synctest.Wait()
+			bubble.Advance(time.Until(now.Add(after)))
 			var left []string
 			for _, name := range []string{"minute", "hour", "kit.Silent", "absurd", "kueued"} {
 				if suspended(t, server, "enforce", name) {
@@ -178,13 +178,11 @@ func TestReleaserFollowsTheServersClock(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			server.replica(ctx, t, kit.Valley(t, now), func() time.Time { return time.Now().Add(skew) })
-			time.Sleep(30*time.Minute - 500*time.Millisecond)
-			synctest.Wait()
+			bubble.Advance(30*time.Minute - 500*time.Millisecond)
 			if !suspended(t, server, "enforce", "job") {
 				t.Errorf("local clock off by %v: released too early", skew)
 			}
-			time.Sleep(5 * time.Second)
-			synctest.Wait()
+			bubble.Advance(5 * time.Second)
 			if suspended(t, server, "enforce", "job") {
 				t.Errorf("local clock off by %v: not released", skew)
 			}
@@ -204,11 +202,10 @@ func TestReleaserWaitsForTheServer(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r := server.replica(ctx, t, kit.Valley(t, now), time.Now)
-		time.Sleep(10 * time.Second)
+		bubble.Advance(10 * time.Second)
 		server.away.Store(true)
 		asked := server.asked.Load()
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		bubble.Advance(time.Hour)
 		if n, most := server.asked.Load()-asked, int32(time.Hour/maxClockRetry)+20; n > most {
 			t.Errorf("the time was asked for %d times in an hour of refusals: want at most %d", n, most)
 		}
@@ -216,8 +213,7 @@ func TestReleaserWaitsForTheServer(t *testing.T) {
 			t.Errorf("%d patches reached a server that is away", n)
 		}
 		server.away.Store(false)
-		time.Sleep(maxReleaseRetry + time.Second)
-		synctest.Wait()
+		bubble.Advance(maxReleaseRetry + time.Second)
 		if n := r.o.Held.Count(""); n != 0 {
 			t.Errorf("%d Jobs are held after the server is back", n)
 		}
@@ -236,7 +232,7 @@ func TestOldestDeadlineFirst(t *testing.T) {
 		for _, i := range []int{5, 2, 9, 1, 7, 3, 8, 4, 6} {
 			r.o.Held.Saw(kit.HeldUntil("enforce", fmt.Sprint("job-", i), now, now.Add(time.Duration(i)*time.Second)))
 		}
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		due := r.due(t.Context())
 		for i, j := range due {
 			if want := fmt.Sprint("job-", i+1); j.name != want {
@@ -262,8 +258,7 @@ func TestReleaserRespectsATakeover(t *testing.T) {
 		if err := server.Update(ctx, j); err != nil { // and the informer is slow
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		bubble.Advance(2 * time.Minute)
 		j = kit.Get(t, server, client.ObjectKey{Namespace: "enforce", Name: "job"}, &batchv1.Job{})
 		if !*j.Spec.Suspend || testutil.ToFloat64(r.releases.WithLabelValues("failed")) != 0 {
 			t.Error("a Job that its user took over was resumed")
@@ -289,8 +284,7 @@ func TestAJobThatPanicsKeepsNoOther(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		server.replica(ctx, t, kit.Valley(t, now), time.Now)
-		time.Sleep(time.Minute + 5*time.Second)
-		synctest.Wait()
+		bubble.Advance(time.Minute + 5*time.Second)
 		if suspended(t, server, "enforce", "a") || suspended(t, server, "enforce", "b") {
 			t.Error("a Job is held beyond its deadline")
 		}

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -210,8 +212,7 @@ func TestCertificateFiles(t *testing.T) {
 		go look(t.Context())
 		want := func(want string) {
 			t.Helper()
-			time.Sleep(2 * certificateLook)
-			synctest.Wait() // for the look of this very moment, which would see half of what is written next
+			bubble.Advance(2 * certificateLook)
 			pair, err := config.GetCertificate(nil)
 			if err != nil {
 				t.Fatal(err)

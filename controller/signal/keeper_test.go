@@ -27,6 +27,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // scripted is a source that says what a test wants it to.
@@ -639,11 +640,11 @@ func TestRun(t *testing.T) {
 					s.Reason))
 			})
 		}()
-		time.Sleep(20 * time.Minute)
+		bubble.Advance(20 * time.Minute)
 		value.Store(310)
-		time.Sleep(20 * time.Minute)
+		bubble.Advance(20 * time.Minute)
 		down.Store(true)
-		time.Sleep(2 * time.Hour)
+		bubble.Advance(2 * time.Hour)
 		if n := testutil.CollectAndCount(d.Metrics, "kubenergy_signal_rejected_total"); n != 1 {
 			t.Errorf("%d reasons", n)
 		}

@@ -18,6 +18,7 @@ import (
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // Nodes get labels of what is told, once; what was told first holds until its label is taken off, what cannot be written
@@ -55,8 +56,7 @@ func TestNodeLabels(t *testing.T) {
 			t.Helper()
 			before := patches
 			l.Told(node, h)
-			time.Sleep(labelLook + time.Second)
-			synctest.Wait()
+			bubble.Advance(labelLook + time.Second)
 			if patches-before != writes {
 				t.Errorf("%d patches, want %d", patches-before, writes)
 			}

@@ -18,6 +18,7 @@ import (
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 func testShadow(view func() *kube.View, leads func() bool, recorder events.EventRecorder) *Shadow {
@@ -49,8 +50,7 @@ func inShadow(t *testing.T, test func(t *testing.T, s *Shadow, recorder *events.
 }
 
 func settle() {
-	time.Sleep(2 * settleFor)
-	synctest.Wait()
+	bubble.Advance(2 * settleFor)
 }
 
 func TestShadowByMode(t *testing.T) {
@@ -170,7 +170,7 @@ func TestShadowCountsOnce(t *testing.T) {
 		if got := s.status("shadow"); got.Decided != 1 {
 			t.Errorf("counted %+v, want one", got)
 		}
-		time.Sleep(2 * shadowMemory)
+		bubble.Advance(2 * shadowMemory)
 		s.Created(j)
 		s.Created(kit.Job("shadow", "next", time.Now()))
 		settle()

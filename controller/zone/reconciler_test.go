@@ -21,6 +21,7 @@ import (
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // fakeKeeper says what it is told to say.
@@ -119,7 +120,7 @@ func TestZoneStatus(t *testing.T) {
 				t.Fatalf("status is %+v, ready %+v", zone.Status, ready)
 			}
 			for range 10 {
-				time.Sleep(zoneLook)
+				bubble.Advance(zoneLook)
 				reconcileZone(t, z, "home")
 			}
 			if n := w.Writes.Load(); n != 1 {
@@ -128,7 +129,7 @@ func TestZoneStatus(t *testing.T) {
 			// A source that changes its mind every second is written every 30 s.
 			before := w.Writes.Load()
 			for i := range 300 {
-				time.Sleep(time.Second)
+				bubble.Advance(time.Second)
 				k.says = signalNow(now, "fake", float64(i), 200, 100)
 				reconcileZone(t, z, "home")
 			}
@@ -140,7 +141,7 @@ func TestZoneStatus(t *testing.T) {
 			}
 			// It grows old.
 			k.says, k.trouble = nil, errors.New("the server is away")
-			time.Sleep(time.Minute)
+			bubble.Advance(time.Minute)
 			reconcileZone(t, z, "home")
 			zone = kit.Get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
 			if ready := meta.FindStatusCondition(zone.Status.Conditions,
@@ -222,8 +223,7 @@ func TestKeepersThatPanicGoOn(t *testing.T) {
 			if k.runs.Load() != 1 || k.running.Load() != 0 {
 				t.Errorf("%d runs before the pause, %d go on", k.runs.Load(), k.running.Load())
 			}
-			time.Sleep(2 * keeperPause)
-			synctest.Wait()
+			bubble.Advance(2 * keeperPause)
 			if k.runs.Load() != 2 || k.running.Load() != 1 {
 				t.Errorf("%d runs after the pause, %d go on", k.runs.Load(), k.running.Load())
 			}
@@ -264,7 +264,7 @@ func TestZoneIsSeeded(t *testing.T) {
 				if w.Writes.Load() != 0 {
 					t.Error("the status was overwritten before the first answer")
 				}
-				time.Sleep(zonePatience)
+				bubble.Advance(zonePatience)
 				reconcileZone(t, z, "home")
 				if w.Writes.Load() != 1 {
 					t.Error("the status was not written once patience had ended")
