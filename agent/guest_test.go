@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/agent/host/hosttest"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // A host with a virtual machine in a control group of libvirt's, and an agent in each of the two: the guest's joules
@@ -42,19 +42,21 @@ func TestHostAndGuest(t *testing.T) {
 	host := start(t, append(push, "--cgroup-root", mount, "--powercap-root", powercap(t), "--meters", "rapl", "--vms",
 		"--guests-dir", guests,
 		"--idle", "equal")...)
-	await(t, "the folder", func() bool {
+	kit.Eventually(t, 30*time.Second, "the guest's folder exists", func() bool {
 		_, err := os.Stat(filepath.Join(guests, "vm-a", "kubenergy.json"))
 		return err == nil
 	})
 	guest := start(t, append(push, "--node-name", "vm-a", "--cgroup-root", mount, "--meters", "guest", "--guest-dir",
 		filepath.Join(guests, "vm-a"))...)
-	await(t, "the guest's energy", func() bool {
-		return slices.ContainsFunc(sink.Batches(), func(b *batch.Batch) bool {
-			return b.Stream.Node == "vm-a" &&
-				b.Measured > 0
-		})
+	kit.Eventually(t, 30*time.Second, "several batches of the guest's energy are booked", func() bool {
+		booked := 0
+		for _, b := range sink.Batches() {
+			if b.Stream.Node == "vm-a" && b.Measured > 0 {
+				booked++
+			}
+		}
+		return booked >= 4
 	})
-	time.Sleep(3 * time.Second)
 	guest.stop(syscall.SIGTERM)
 	host.stop(syscall.SIGTERM)
 

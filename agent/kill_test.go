@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/agent/delivery/killtest"
 	"github.com/kubenergy/kubenergy/agent/delivery/sinktest"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // The released agent, as a node's and as a hypervisor's, killed at random moments while its counter goes on and the
@@ -66,7 +67,7 @@ func TestKill(t *testing.T) {
 			if err := killer.Start(); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "a tick", func() bool { return ticks(address) > 2 })
+			kit.Eventually(t, 30*time.Second, "the agent ticks", func() bool { return ticks(address) > 2 })
 			counter.Start(0.5)
 			if err := killer.Kill(); err != nil {
 				t.Fatal(err)
@@ -75,15 +76,20 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			healed.Store(true)
+			before := sink.Totals().Batches
 			if err := killer.Start(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(500 * time.Millisecond)
+			kit.Eventually(t, 30*time.Second, "the last life has something booked", func() bool {
+				return sink.Totals().Batches > before
+			})
 			if err := counter.Close(); err != nil {
 				t.Fatal(err)
 			}
 			used := energy.Microjoules(counter.Used())
-			await(t, "everything to be booked", func() bool { return sink.Totals().Measured >= used })
+			kit.Eventually(t, 30*time.Second, "everything is booked", func() bool {
+				return sink.Totals().Measured >= used
+			})
 			if output, err := killer.End(); err != nil {
 				t.Fatalf("%v\n%s", err, output)
 			}
@@ -99,15 +105,6 @@ func TestKill(t *testing.T) {
 				t.Errorf("%d gaps, breaches: %v", total.Gaps, breaches)
 			}
 		})
-	}
-}
-
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
 	}
 }
 

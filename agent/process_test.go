@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/agent/delivery/killtest"
 	"github.com/kubenergy/kubenergy/agent/host/hosttest"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const node = "node-1"
@@ -63,17 +65,14 @@ func start(t *testing.T, args ...string) *process {
 			t.Logf("the agent said:\n%s", a.log.String())
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	kit.Await(t, 30*time.Second, "the agent answers", func(context.Context) (bool, error) {
 		conn, err := net.Dial("tcp", a.address)
-		if err == nil {
-			conn.Close()
-			return a
+		if err != nil {
+			return false, err
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the agent does not answer: %v\n%s", err, a.log.String())
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return true, conn.Close()
+	})
+	return a
 }
 
 func (a *process) stop(signal syscall.Signal) {

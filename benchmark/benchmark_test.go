@@ -3,6 +3,7 @@ package benchmark
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/hardware"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // The t quantile of two degrees of freedom is 4.303: 10 ± 2.484.
@@ -110,15 +112,10 @@ func TestUsageOfDescendants(t *testing.T) {
 	}
 	defer func() { _ = child.Wait() }()
 	defer func() { _ = child.Process.Kill() }()
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		now := ReadUsage()
-		if own := CPUTime().Seconds(); now.ours-before.ours > own+0.2 && now.busy > before.busy {
-			return
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatalf("%+v became %+v", before, now)
-		}
-	}
+	kit.Await(t, time.Minute, "the child's time counts as ours", func(context.Context) (bool, error) {
+		now, own := ReadUsage(), CPUTime().Seconds()
+		return now.ours-before.ours > own+0.2 && now.busy > before.busy, fmt.Errorf("%+v became %+v", before, now)
+	})
 }
 
 // resultOf has runs of each work, all alike but for a factor.

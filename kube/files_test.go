@@ -2,14 +2,16 @@ package kube
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 const goodSignals = `
@@ -174,19 +176,23 @@ func TestFilesRefuse(t *testing.T) {
 }
 
 func TestFilesRun(t *testing.T) {
-	f := &Files{SignalsFile: filepath.Join(t.TempDir(), "signals.yaml"), Log: slog.New(slog.DiscardHandler)}
-	write(t, f.SignalsFile, goodSignals)
-	done := make(chan error)
-	go func() { done <- f.Run(t.Context()) }()
-	for deadline := time.Now().Add(5 * time.Second); f.View().Site("home") == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no view after 5 s")
+	synctest.Test(t, func(t *testing.T) {
+		f := &Files{SignalsFile: filepath.Join(t.TempDir(), "signals.yaml"), Log: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- f.Run(ctx) }()
+		synctest.Wait()
+		if f.View().Site("home") != nil {
+			t.Error("a site is known without a file")
 		}
-	}
-	if got := f.View().Site("home").Carbon.Series.Value(1); got != 200.5 {
-		t.Errorf("second value is %v", got)
-	}
-	t.Cleanup(func() {
+		write(t, f.SignalsFile, goodSignals)
+		bubble.Advance(pollInterval)
+		if site := f.View().Site("home"); site == nil {
+			t.Error("the file is not read")
+		} else if got := site.Carbon.Series.Value(1); got != 200.5 {
+			t.Errorf("second value is %v", got)
+		}
+		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

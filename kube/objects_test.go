@@ -27,6 +27,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // objectServer lists objects by resource. A change ends all watches the way a compaction does, so that clients list
@@ -246,11 +247,7 @@ func watching(t *testing.T, config *rest.Config, l limits) (*Objects, *record) {
 
 func untilView(t *testing.T, o *Objects, what string, ok func(*View) bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(o.View()); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("still not: %s", what)
-		}
-	}
+	kit.Eventually(t, 20*time.Second, "the view shows: "+what, func() bool { return ok(o.View()) })
 }
 
 // A zone with a duration that nobody can read, which older schemas let pass, costs that zone.
@@ -336,12 +333,9 @@ func TestARefusalAfterASync(t *testing.T) {
 	o, log := watching(t, config, limits{patience: time.Minute, belief: 50 * time.Millisecond, grace: 2 * time.Second})
 	untilView(t, o, "the policy", func(v *View) bool { return v.Settled() && v.Delays("team") })
 	server.refuse("energypolicies", true)
-	for end := time.Now().Add(10 * time.Second); log.count("resource=energypolicies") == 0; time.Sleep(10 *
-		time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("nobody heard the refusal")
-		}
-	}
+	kit.Eventually(t, 10*time.Second, "the refusal is logged", func() bool {
+		return log.count("resource=energypolicies") > 0
+	})
 	if !o.View().Delays("team") {
 		t.Error("a refusal of a moment took the policy away")
 	}
@@ -563,7 +557,7 @@ func TestObjectsFollowTheServer(t *testing.T) {
 	counted := policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(time.Hour) })
 	counted.Status.Held = 5
 	server.set("energypolicies", counted)
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // for a view that should not come
 	if o.View() != v {
 		t.Error("another view came of a count")
 	}

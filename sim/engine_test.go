@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -431,7 +432,7 @@ func (p patient) Plan(s *sched.Snapshot) sched.Plan { return make(sched.Plan, le
 func (p patient) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality) {
 	close(p.planning)
 	for !stop() {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	return p.Plan(s), sched.Optimality{}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/kubenergy/kubenergy/agent/delivery/killtest"
 	"github.com/kubenergy/kubenergy/agent/delivery/sinktest"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // TestKill kills an agent of which all but the meters and the host is real, at random moments, and compares what was
@@ -123,7 +124,7 @@ func (k *killed) run(t *testing.T, kills int) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	k.await(t, func() bool { return k.dir == "" || k.saved() })
+	k.await(t, "the agent has saved its state", func() bool { return k.dir == "" || k.saved() })
 	// On a slow machine lives are longer, so that they do not all end before the agent has begun.
 	killer.Longest = min(max(killer.Longest, 3*time.Since(began)), 400*time.Millisecond)
 	k.power.Start(0.5)
@@ -138,13 +139,12 @@ func (k *killed) run(t *testing.T, kills int) {
 	if err := killer.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond)
+	k.await(t, "the last life has something booked", func() bool { return k.sink.Totals().Batches > before })
 	if err := k.power.Close(); err != nil {
 		t.Fatal(err)
 	}
-	k.await(t, func() bool {
-		total := k.sink.Totals()
-		return k.dir == "" && total.Batches > before || uint64(total.Measured) >= k.power.Used()
+	k.await(t, "everything that a state keeps is booked", func() bool {
+		return k.dir == "" || uint64(k.sink.Totals().Measured) >= k.power.Used()
 	})
 	if output, err := killer.End(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
@@ -161,13 +161,12 @@ func (k *killed) saved() bool {
 	return true
 }
 
-func (k *killed) await(t *testing.T, done func() bool) {
+func (k *killed) await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("used were %d µJ, booked are %+v, breaches %v", k.power.Used(), k.sink.Totals(), k.sink.Breaches())
-		}
-	}
+	kit.Await(t, time.Minute, what, func(context.Context) (bool, error) {
+		return done(), fmt.Errorf("used were %d µJ, booked are %+v, breaches %v", k.power.Used(), k.sink.Totals(),
+			k.sink.Breaches())
+	})
 }
 
 func (k *killed) compare(t *testing.T, kills int, memory bool) {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // TestProcesses finds machines by their processes: in a group of their own, in a shared one, in a pod, known already.
@@ -132,12 +134,10 @@ func TestHeldUp(t *testing.T) {
 		t.Errorf("closing meanwhile: %v", err)
 	}
 	close(held)
-	for range 5000 {
-		if r.sweep(); len(r.VMs()) == 2 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	kit.Eventually(t, 10*time.Second, "both machines are found", func() bool {
+		r.sweep()
+		return len(r.VMs()) == 2
+	})
 	r.want(map[string]time.Duration{"vm/a": 0, "vm/b": 0, "system": 0})
 }
 

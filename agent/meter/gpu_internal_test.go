@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/agent/gpu"
 	"github.com/kubenergy/kubenergy/agent/nvml/nvmltest"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // helper builds kubenergy-gpu once, where the agent looks for it, unless it is there.
@@ -61,15 +62,14 @@ func nvmlOf(t *testing.T, o Config) *Boards {
 func soon(t *testing.T, m Meter, done func([]energy.Reading, error) bool) []energy.Reading {
 	t.Helper()
 	var readings []energy.Reading
-	var err error
-	for range 1000 {
+	kit.Await(t, 10*time.Second, m.Name()+" reads what is wanted", func(context.Context) (bool, error) {
+		var err error
 		if readings, err = m.Read(realTick(), nil); done(readings, err) {
-			return readings
+			return true, nil
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("%s reads %v, %v", m.Name(), readings, err)
-	return nil
+		return false, fmt.Errorf("it reads %v, %w", readings, err)
+	})
+	return readings
 }
 
 // A library with the functions and structures of NVML is loaded by the system's loader, in the other process.

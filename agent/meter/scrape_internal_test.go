@@ -2,6 +2,7 @@ package meter
 
 import (
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,16 +60,11 @@ func (e *exporter) wait(t testing.TB) {
 	e.mu.Lock()
 	want := e.asked + 2
 	e.mu.Unlock()
-	for range 10_000 {
+	kit.Eventually(t, 20*time.Second, "the page is asked for twice", func() bool {
 		e.mu.Lock()
-		asked := e.asked
-		e.mu.Unlock()
-		if asked >= want {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("nobody asks")
+		defer e.mu.Unlock()
+		return e.asked >= want
+	})
 }
 
 // scraped opens a meter that asks often; its clock is real.
@@ -117,12 +113,10 @@ func TestScrapedReadsWithoutWaiting(t *testing.T) {
 		t.Errorf("before an answer: %v, %v, %v", readings, m.Domains(), err)
 	}
 	close(release)
-	for range 5000 {
-		if readings, err = m.Read(realTick(), nil); len(readings) > 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	kit.Eventually(t, 10*time.Second, "there are readings", func() bool {
+		readings, err = m.Read(realTick(), nil)
+		return len(readings) > 0
+	})
 	if len(readings) != 1 || names(m.Domains()) != "kepler-package-0" || readings[0].Quality != energy.Derived {
 		t.Errorf("%v, %v, %v", readings, m.Domains(), err)
 	}
@@ -132,15 +126,17 @@ func TestScrapedReadsWithoutWaiting(t *testing.T) {
 
 // Close ends the goroutine also while an answer is on its way.
 func TestScrapedCloseDoesNotWait(t *testing.T) {
-	never := make(chan struct{})
+	asked, never := make(chan struct{}), make(chan struct{})
+	tell := sync.OnceFunc(func() { close(asked) })
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tell()
 		select {
 		case <-never:
 		case <-r.Context().Done():
 		}
 	}))
 	m, machine := scraped(t, NameScaphandre, slow.URL, nil), kit.WatchMachine(t)
-	time.Sleep(10 * time.Millisecond)
+	<-asked
 	begin := time.Now()
 	m.Close()
 	if took := time.Since(begin); took > time.Second {
@@ -267,12 +263,10 @@ func TestScrapedDoesNotFollow(t *testing.T) {
 	defer here.Close()
 	m := scraped(t, NameKepler, here.URL, nil)
 	var err error
-	for range 5000 {
-		if _, err = m.Read(realTick(), nil); !errors.Is(err, errNoAnswer) {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	kit.Eventually(t, 10*time.Second, "there is an answer", func() bool {
+		_, err = m.Read(realTick(), nil)
+		return !errors.Is(err, errNoAnswer)
+	})
 	mustFail(t, err, "302")
 	other.mu.Lock()
 	defer other.mu.Unlock()
@@ -301,16 +295,12 @@ func TestScrapedDoesNotBelieveAStoppedCounter(t *testing.T) {
 // nothingLeft fails if goroutines of a closed meter live, its own or those of its connections.
 func nothingLeft(t testing.TB) {
 	t.Helper()
-	var stacks string
-	for range 2000 {
+	kit.Await(t, 10*time.Second, "nothing is left after Close", func(context.Context) (bool, error) {
 		buf := make([]byte, 1<<20)
-		stacks = string(buf[:runtime.Stack(buf, true)])
-		if !strings.Contains(stacks, "(*Scraped).poll") && !strings.Contains(stacks, "(*persistConn)") {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Errorf("after Close there are still: %s", stacks)
+		stacks := string(buf[:runtime.Stack(buf, true)])
+		left := strings.Contains(stacks, "(*Scraped).poll") || strings.Contains(stacks, "(*persistConn)")
+		return !left, errors.New(stacks)
+	})
 }
 
 // shared opens real, recorded pages.
@@ -551,9 +541,7 @@ func BenchmarkKeplerPage(b *testing.B) {
 func TestAPageThatPanics(t *testing.T) {
 	planted := newScraped(Config{Now: func() time.Duration { return time.Minute }, ScrapeInterval: time.Millisecond}, "planted",
 		serve(t, "").URL, func(io.Reader) (page, error) { panic("planted") }, nil, slog.New(slog.DiscardHandler))
-	for end := time.Now().Add(20 * time.Second); planted.Failures() < 2 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	kit.Eventually(t, 20*time.Second, "reading has failed twice", func() bool { return planted.Failures() >= 2 })
 	if _, err := planted.Read(realTick(), nil); err == nil || !strings.Contains(err.Error(), "panicked") {
 		t.Errorf("%d failures, error %v", planted.Failures(), err)
 	}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const parentEnv = "CHILD_TEST_PARENT"
@@ -34,7 +36,7 @@ func TestNothingOutlivesKill(t *testing.T) {
 	if _, scan := fmt.Sscan(line, &child); scan != nil {
 		t.Fatalf("the parent says %q: %v", line, errors.Join(err, scan))
 	}
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // for a signal that should not come
 	if err := syscall.Kill(child, 0); err != nil {
 		t.Fatalf("the child ended before its parent: %v", err)
 	}
@@ -42,14 +44,12 @@ func TestNothingOutlivesKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	for range 200 {
-		if ended(child) {
-			return
+	defer func() {
+		if t.Failed() {
+			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Errorf("process %d outlives its parent", child)
-	_ = syscall.Kill(child, syscall.SIGKILL)
+	}()
+	kit.Eventually(t, 10*time.Second, "the child ends with its parent", func() bool { return ended(child) })
 }
 
 // ended counts a process that nobody has waited for yet as ended: in a container, nobody may.
