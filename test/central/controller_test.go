@@ -100,11 +100,12 @@ func (c *central) get(t *testing.T, path, token string) (status int, body string
 // ask returns what the viewer is told.
 func (c *central) ask(t *testing.T, path string, into any) error {
 	t.Helper()
-	status, body := c.get(t, path, c.token)
-	for status == http.StatusTooManyRequests { // tests ask more often than people
-		time.Sleep(time.Second)
+	var status int
+	var body string
+	kit.Eventually(t, time.Minute, path+" is not limited", func() bool { // tests ask more often than people
 		status, body = c.get(t, path, c.token)
-	}
+		return status != http.StatusTooManyRequests
+	})
 	if status != http.StatusOK {
 		return fmt.Errorf("%s: %d: %s", path, status, body)
 	}

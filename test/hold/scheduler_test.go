@@ -3,7 +3,7 @@ package hold
 import (
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/test/kit"
@@ -53,16 +54,17 @@ func setUp(ctx context.Context, c *cluster.Cluster) error {
 
 // admissionWorks waits for the policies, which the API server picks up a few seconds after they were created.
 func admissionWorks(ctx context.Context, c *cluster.Cluster) error {
-	for range 300 {
-		job := newJob("probe", "1h", nil)
-		created, err := c.Client.BatchV1().Jobs("default").Create(ctx, job,
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && created.Labels[v1alpha1.LabelHeld] == "true" && *created.Spec.Suspend {
-			return nil
-		}
-		time.Sleep(100 * time.Millisecond)
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			job := newJob("probe", "1h", nil)
+			created, err := c.Client.BatchV1().Jobs("default").Create(ctx, job,
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err == nil && created.Labels[v1alpha1.LabelHeld] == "true" && *created.Spec.Suspend, nil
+		})
+	if err != nil {
+		return fmt.Errorf("waiting for the admission policy to suspend Jobs: %w", err)
 	}
-	return errors.New("the admission policy does not suspend Jobs")
+	return nil
 }
 
 // scheduler starts a replica with the shipped configuration, but for shorter leases, and waits until its caches have

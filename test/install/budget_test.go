@@ -107,13 +107,10 @@ func (w *world) testBudgetGuard(t *testing.T) {
 	const controller, scheduler = "kubenergy-controller", "kubenergy-scheduler"
 	// onSeen patches a Job as it is, once more where the Job controller has written on it meanwhile.
 	onSeen := func(account, job string, patch func(*batchv1.Job) []byte) (err error) {
-		for range 10 {
+		kit.Eventually(t, time.Minute, "the Job controller leaves "+job+" alone", func() bool {
 			err = onJob(account, job, types.JSONPatchType, patch(seen(job)))
-			if err == nil || !strings.Contains(err.Error(), "due to an error in our request") {
-				return err
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
+			return err == nil || !strings.Contains(err.Error(), "due to an error in our request")
+		})
 		return err
 	}
 	suspend := func(account, job string) error {

@@ -1,6 +1,7 @@
 package parity
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -27,6 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
 	"github.com/kubenergy/kubenergy/workload"
 )
@@ -242,21 +244,19 @@ func (p *plane) begin(t *testing.T, j *sched.Job, schedulerName string) string {
 			}},
 		},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if _, err := p.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+	if _, err := p.client.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for {
+	var node string
+	kit.Await(t, time.Minute, pod.Name+" is bound", func(ctx context.Context) (bool, error) {
 		got, err := p.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
-			t.Fatalf("waiting for %s to be bound: %v", pod.Name, err)
+			return false, err
 		}
-		if got.Spec.NodeName != "" {
-			return got.Spec.NodeName
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+		node = got.Spec.NodeName
+		return node != "", nil
+	})
+	return node
 }
 
 func requests(j *sched.Job) corev1.ResourceList {
@@ -278,18 +278,11 @@ func (p *plane) end(t *testing.T, j *sched.Job) {
 // settle waits until the scheduler itself counts so many pods.
 func (p *plane) settle(t *testing.T, pods int) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		n, err := p.scheduler.Cache.PodCount()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n == pods {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the scheduler counts %d pods, want %d", n, pods)
-		}
-	}
+	kit.Await(t, time.Minute, fmt.Sprintf("the scheduler counts %d pods", pods),
+		func(context.Context) (bool, error) {
+			n, err := p.scheduler.Cache.PodCount()
+			return n == pods, cmp.Or(err, fmt.Errorf("it counts %d", n))
+		})
 }
 
 // The hold loop sees a Job where the simulator sees a row; both must come to the same window.

@@ -3,6 +3,7 @@ package surface
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -19,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // The state folder is that of an agent that was killed while the central unit answered 503 to all: four sealed batches,
@@ -92,13 +95,11 @@ func TestOldStateFolder(t *testing.T) {
 				defer s.mu.Unlock()
 				return s.joules[stateEpoch], s.wrong
 			}
-			for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(50 *
-				time.Millisecond) {
-				if joules, _ := sum(); joules >= c.want {
-					break
-				}
-			}
-			time.Sleep(1500 * time.Millisecond) // a batch more
+			kit.Await(t, time.Minute, "the old stream has come", func(context.Context) (bool, error) {
+				joules, wrong := sum()
+				return joules >= c.want, fmt.Errorf("%d µJ came, want %d; what was wrong: %q", joules, c.want, wrong)
+			})
+			time.Sleep(1500 * time.Millisecond) // for a batch that should not come
 			if joules, wrong := sum(); joules != c.want || len(wrong) > 0 {
 				t.Errorf("%d µJ of the old stream came, want %d; what was wrong: %q", joules, c.want, wrong)
 			}
@@ -164,12 +165,12 @@ func startAgent(t *testing.T, counter int64, args ...string) string {
 			t.Logf("the agent said:\n%s", log.String())
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if answer, err := http.Get("http://" + address + "/healthz"); err == nil {
-			answer.Body.Close()
-			return address
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the agent does not answer: %v\n%s", err, log.String())
+	kit.Await(t, time.Minute, "the agent answers", func(context.Context) (bool, error) {
+		answer, err := http.Get("http://" + address + "/healthz")
+		if err != nil {
+			return false, err
 		}
-	}
+		return true, answer.Body.Close()
+	})
+	return address
 }
