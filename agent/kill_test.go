@@ -80,14 +80,14 @@ func TestKill(t *testing.T) {
 			if err := killer.Start(); err != nil {
 				t.Fatal(err)
 			}
-			kit.Eventually(t, 30*time.Second, "the last life has something booked", func() bool {
+			kit.Eventually(t, 30*time.Second, "the last agent has delivered a batch", func() bool {
 				return sink.Totals().Batches > before
 			})
 			if err := counter.Close(); err != nil {
 				t.Fatal(err)
 			}
 			used := energy.Microjoules(counter.Used())
-			kit.Eventually(t, 30*time.Second, "everything is booked", func() bool {
+			kit.Eventually(t, 30*time.Second, "all energy is booked", func() bool {
 				return sink.Totals().Measured >= used
 			})
 			if output, err := killer.End(); err != nil {

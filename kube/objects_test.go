@@ -557,7 +557,7 @@ func TestObjectsFollowTheServer(t *testing.T) {
 	counted := policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(time.Hour) })
 	counted.Status.Held = 5
 	server.set("energypolicies", counted)
-	time.Sleep(time.Second) // for a view that should not come
+	time.Sleep(time.Second) // no new view may follow
 	if o.View() != v {
 		t.Error("another view came of a count")
 	}

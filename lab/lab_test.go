@@ -97,7 +97,7 @@ func TestCluster(t *testing.T) {
 		if _, err := client.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // no binding may follow
 		if got := getPod(ctx, t, client, "orphan"); got.Spec.NodeName != "" {
 			t.Errorf("pod was bound to %s after the scheduler's stop", got.Spec.NodeName)
 		}

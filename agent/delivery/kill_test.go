@@ -139,11 +139,11 @@ func (k *killed) run(t *testing.T, kills int) {
 	if err := killer.Start(); err != nil {
 		t.Fatal(err)
 	}
-	k.await(t, "the last life has something booked", func() bool { return k.sink.Totals().Batches > before })
+	k.await(t, "the last agent has delivered a batch", func() bool { return k.sink.Totals().Batches > before })
 	if err := k.power.Close(); err != nil {
 		t.Fatal(err)
 	}
-	k.await(t, "everything that a state keeps is booked", func() bool {
+	k.await(t, "all energy is booked", func() bool {
 		return k.dir == "" || uint64(k.sink.Totals().Measured) >= k.power.Used()
 	})
 	if output, err := killer.End(); err != nil {

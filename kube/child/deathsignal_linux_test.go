@@ -36,7 +36,7 @@ func TestNothingOutlivesKill(t *testing.T) {
 	if _, scan := fmt.Sscan(line, &child); scan != nil {
 		t.Fatalf("the parent says %q: %v", line, errors.Join(err, scan))
 	}
-	time.Sleep(100 * time.Millisecond) // for a signal that should not come
+	time.Sleep(100 * time.Millisecond) // no signal may follow
 	if err := syscall.Kill(child, 0); err != nil {
 		t.Fatalf("the child ended before its parent: %v", err)
 	}

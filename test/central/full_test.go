@@ -45,7 +45,7 @@ func TestFullDisk(t *testing.T) {
 	kit.Eventually(t, time.Minute, "nothing is acknowledged any more", func() bool {
 		refused := wi.count(http.StatusServiceUnavailable)
 		before := wi.progress()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // no acknowledgment may follow
 		return refused > 0 && wi.progress() == before
 	})
 	fill(t, ballast) // what was still free

@@ -44,7 +44,7 @@ func TestUpgrade(t *testing.T) {
 			kill bool
 		}{{next, false}, {this, false}, {next, true}, {this, true}} {
 			before := wi.progress()
-			time.Sleep(flow)
+			time.Sleep(flow) // agents deliver meanwhile
 			// A busy machine may take longer.
 			kit.Eventually(t, time.Minute, fmt.Sprintf("before step %d something is delivered", i),
 				func() bool { return wi.progress() != before })
@@ -66,7 +66,7 @@ func TestUpgrade(t *testing.T) {
 			})
 			c.audit(t)
 		}
-		time.Sleep(flow)
+		time.Sleep(flow) // agents deliver meanwhile
 		steps := h.finish(t, 2*time.Minute)
 		t.Logf("%v", wi)
 		wi.check(t)

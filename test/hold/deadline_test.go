@@ -109,7 +109,7 @@ func TestP1(t *testing.T) {
 	namespace := w.Namespace(t, "p1", nil)
 	d := w.watch(t, namespace)
 	pods, jobs := w.held(t, namespace)
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // plans are made with the signals
 	spoil(t, signals)
 	d.wantInTime(t, machine, pods, jobs, 2*time.Second)
 }
@@ -120,7 +120,7 @@ func spoil(t *testing.T, signals string) {
 	if err := os.Remove(signals); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // the scheduler finds them gone
 	kit.Write(t, signals, "%!\x00 garbage")
 }
 

@@ -42,7 +42,7 @@ func TestNeverHeld(t *testing.T) {
 			"a Job that its user suspended": func(t *testing.T) {
 				w.createJob(t, n, newJob("suspended", "5s",
 					func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }))
-				time.Sleep(10 * time.Second)
+				time.Sleep(10 * time.Second) // no release may follow
 				if j := w.job(t, n, "suspended"); !*j.Spec.Suspend || j.Labels[v1alpha1.LabelHeld] != "" {
 					t.Errorf("suspended: %v, labels %v", *j.Spec.Suspend, j.Labels)
 				}
@@ -274,7 +274,7 @@ func (w *world) releasedIsFinal(t *testing.T, namespace string) {
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(5 * time.Second)
+	time.Sleep(5 * time.Second) // no second hold may follow
 	if c := condition(); c.Reason != v1.PodReasonUnschedulable {
 		t.Errorf("its condition is %v", c)
 	}

@@ -99,7 +99,7 @@ func TestOldStateFolder(t *testing.T) {
 				joules, wrong := sum()
 				return joules >= c.want, fmt.Errorf("%d µJ came, want %d; what was wrong: %q", joules, c.want, wrong)
 			})
-			time.Sleep(1500 * time.Millisecond) // for a batch that should not come
+			time.Sleep(1500 * time.Millisecond) // no further batch may follow
 			if joules, wrong := sum(); joules != c.want || len(wrong) > 0 {
 				t.Errorf("%d µJ of the old stream came, want %d; what was wrong: %q", joules, c.want, wrong)
 			}
