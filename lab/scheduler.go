@@ -29,7 +29,7 @@ type Scheduler struct {
 	// Plugins are out-of-tree plugins, made with app.WithPlugin.
 	Plugins []app.Option
 	// Prepare, if set, is called once, before the scheduler runs.
-	Prepare func(*scheduler.Scheduler)
+	Prepare func(*scheduler.Scheduler) error
 	// OnReady, if set, is called once, before StartScheduler returns.
 	OnReady func(*scheduler.Scheduler)
 }
@@ -83,13 +83,13 @@ func (c *Cluster) runScheduler(ctx context.Context, s Scheduler) (*scheduler.Sch
 	ready := make(chan error, 1)
 	comp := startComponent(ctx, s.name(), func(ctx context.Context) error {
 		cc, made, err := app.Setup(ctx, opts, s.Plugins...)
+		if err == nil && s.Prepare != nil {
+			err = s.Prepare(made)
+		}
 		sched = made
 		ready <- err
 		if err != nil {
 			return err
-		}
-		if s.Prepare != nil {
-			s.Prepare(sched)
 		}
 		configz.Delete(configzName)
 		err = app.Run(ctx, cc, sched)

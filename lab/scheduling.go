@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/fallback"
 	"github.com/kubenergy/kubenergy/scheduler/hold"
 	"github.com/kubenergy/kubenergy/scheduler/parking"
 	"github.com/kubenergy/kubenergy/scheduler/place"
@@ -89,7 +91,7 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 	knowledge := startComponent(ctx, "files", files.Run)
 	holds := startComponent(ctx, "hold loop", loop.Run)
 	stopScheduler, err := c.StartScheduler(ctx, Scheduler{
-		Name: "kubenergy-scheduler", ConfigFile: config, Plugins: plugins, Prepare: parking.Install, OnReady: s.OnReady,
+		Name: "kubenergy-scheduler", ConfigFile: config, Plugins: plugins, Prepare: prepare, OnReady: s.OnReady,
 	})
 	if err != nil {
 		_, _ = holds.stop(), knowledge.stop()
@@ -99,6 +101,12 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 		stopScheduler()
 		_, _ = holds.stop(), knowledge.stop()
 	}, nil
+}
+
+// prepare completes a scheduler as kubenergy-scheduler does.
+func prepare(s *scheduler.Scheduler) error {
+	parking.Install(s)
+	return fallback.Install(s)
 }
 
 func (s *Scheduling) writeKnowledge(files *kube.Files) error {
@@ -149,16 +157,15 @@ func (s *Scheduling) writeConfig() (string, error) {
 	return path, writeYAML(path, config)
 }
 
-// withArgs replaces the args of our plugin in a profile's pluginConfig and keeps those of others.
-func withArgs(pluginConfig any, args map[string]any) []any {
-	var kept []any
+// withArgs sets args of our plugin in a profile's pluginConfig and keeps all others.
+func withArgs(pluginConfig any, args map[string]any) any {
 	list, _ := pluginConfig.([]any)
 	for _, entry := range list {
-		if m, ok := entry.(map[string]any); ok && m["name"] != place.EnergyName {
-			kept = append(kept, m)
+		if m, ok := entry.(map[string]any); ok && m["name"] == place.EnergyName {
+			maps.Copy(m["args"].(map[string]any), args)
 		}
 	}
-	return append(kept, map[string]any{"name": place.EnergyName, "args": args})
+	return list
 }
 
 // newScheduling returns our scheduler with the scenario's signals on the clock.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	stock "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
+	"github.com/kubenergy/kubenergy/scheduler/fallback"
 	"github.com/kubenergy/kubenergy/scheduler/parking"
 	"github.com/kubenergy/kubenergy/scheduler/place"
 )
@@ -90,6 +91,9 @@ func run(cmd *cobra.Command, opts *stock.Options, ours *shared) error {
 		return err
 	}
 	parking.Install(scheduler)
+	if err := fallback.Install(scheduler); err != nil {
+		return err
+	}
 	letFinish(config.LeaderElection, ctx.Done(), ours.wait)
 	gates.(featuregate.MutableFeatureGate).AddMetrics()
 	globals.AddMetrics()

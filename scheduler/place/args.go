@@ -29,7 +29,7 @@ type Scope string
 // The scopes.
 const (
 	Marked Scope = "Marked" // pods with an annotation of ours
-	All    Scope = "All"    // every pod of the profile
+	All    Scope = "All"    // every pod of the profile, whatever its namespace's mode
 )
 
 // EnergyArgs are the options of the plugin in KubeSchedulerConfiguration.
@@ -43,6 +43,8 @@ type EnergyArgs struct {
 	MaxSignalAge     metav1.Duration `json:"maxSignalAge,omitzero"`     // an older signal is no signal
 	ExpectedDuration metav1.Duration `json:"expectedDuration,omitzero"` // of pods that do not say theirs
 	Seed             uint64          `json:"seed,omitempty"`            // see sched.Policy
+	// score plugins of the profile that score only the pods that KubEnergy does not score: see package fallback
+	Replaces []string `json:"replaces,omitempty"`
 	// nodes of least cost that a cycle is narrowed to; 0: it is not
 	Shortlist int `json:"shortlist"`
 	// plans over the pods that wait, of strategies that look at all of them

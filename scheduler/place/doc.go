@@ -1,7 +1,8 @@
 // Package place puts the core's decisions into kube-scheduler: [Energy] scores where marked pods run, [Hold] keeps bare
 // pods from being tried before their time. It converts and obeys; every decision is made in package sched or by the
 // [Gate]. A scheduler built with these plugins needs scheduler/parking in front of its queue, or held pods cost it time
-// whenever anything happens in the cluster.
+// whenever anything happens in the cluster, and scheduler/fallback around its profiles, or the score plugins that
+// [Energy] replaces score its pods too.
 //
 // Whatever goes wrong in here, be it missing or stale knowledge, annotations that make no sense or a panic, ends in
 // what stock kube-scheduler would have done. Nothing waits, calls the network or writes to the API server.
@@ -29,6 +30,7 @@
 //   - A record of the decision names all nodes that there were to choose from: TestShortlistsAreRecorded.
 //
 // What fails how: where no node of the list passes the filters, the pod is tried again at once on all nodes, and no pod
-// is evicted for it (TestAfterAShortlistInVain). After eight lists in vain in a row none are made for a second, then
-// for two, up to a minute (TestManyShortlistsInVain).
+// is evicted for it (TestAfterAShortlistInVain). So is a pod on which there is no opinion any more when the list is
+// scored, because stock's scores choose among all nodes (TestNarrowedWithoutAnOpinion). After eight lists in vain in a
+// row none are made for a second, then for two, up to a minute (TestManyShortlistsInVain).
 package place

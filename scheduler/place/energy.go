@@ -39,7 +39,8 @@ type Energy struct {
 	clock  func() time.Time
 	rescue rescue
 
-	last atomic.Pointer[string] // node of the last decision carried out
+	last     atomic.Pointer[string] // node of the last decision carried out
+	narrowed atomic.Pointer[v1.Pod] // whose cycle was narrowed; nil: the last one was not
 
 	live     *live.Feed                              // nil: live watts are not known
 	seen     *kube.SeenWatts                         // of nodes on which others write them
@@ -127,7 +128,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	e.nodes = func(name string) (fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().Get(name) }
 	e.sleepers = &sleepers{handle, d.Clock, lru.New(memorable)}
 	e.retries = d.newRetries(klog.FromContext(ctx), handle, &common.again)
-	e.shortlists = newShortlists(args.Shortlist, handle)
+	e.shortlists = newShortlists(args.Shortlist, args.Replaces, handle)
 	e.batch = d.newBatching(ctx, e, planners, handle)
 	return e, nil
 }
@@ -139,6 +140,9 @@ func (e *Energy) policy(weights sched.Weights) sched.Policy {
 
 // Name implements [fwk.Plugin].
 func (*Energy) Name() string { return EnergyName }
+
+// Replaces returns the names of the score plugins that are to be skipped while the plugin scores a pod.
+func (e *Energy) Replaces() []string { return e.args.Replaces }
 
 // read returns what the pod asks of us. It is nil if that is nothing: the pod is not ours, decisions are not carried
 // out in its namespace, or its annotations make no sense.
@@ -208,6 +212,7 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	nodes []fwk.NodeInfo,
 ) (_ *fwk.PreFilterResult, status *fwk.Status) {
 	defer e.rescue.from("PreFilter", func() { status = skip })
+	e.narrowed.Store(nil)
 	e.retries.wakeFailed(pod)
 	r := e.read(pod)
 	if r == nil {
@@ -216,10 +221,12 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	r.cluster = nodes
 	e.fillExpected(r, pod)
 	state.Write(requestKey, r)
-	if narrowed := e.narrowToPlan(state, r, pod, nodes); narrowed != nil {
-		return narrowed, nil
+	narrowed := e.narrowToPlan(state, r, pod, nodes)
+	if narrowed == nil {
+		narrowed = e.narrowToCheapest(r, pod, nodes)
 	}
-	if narrowed := e.narrowToCheapest(r, pod, nodes); narrowed != nil {
+	if narrowed != nil {
+		e.narrowed.Store(pod)
 		return narrowed, nil
 	}
 	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 && !e.live.AnyHot() {
@@ -235,11 +242,20 @@ func (*Energy) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	nodes []fwk.NodeInfo,
 ) (status *fwk.Status) {
-	defer e.rescue.from("PreScore", func() { status = skip })
+	defer e.rescue.from("PreScore", func() { status = e.withdraw(pod, skip) })
 	if r := e.request(state, pod); r != nil && (e.rankByPlan(state, r, nodes) || e.plan(r, nodes)) {
 		return nil
 	}
-	return skip
+	return e.withdraw(pod, skip)
+}
+
+// withdraw returns the status of a point at which there is no opinion. It is the given one unless the cycle was
+// narrowed under an opinion: then the pod is tried again on all nodes, because stock would choose among all.
+func (e *Energy) withdraw(pod *v1.Pod, status *fwk.Status) *fwk.Status {
+	if pod == nil || e.narrowed.Load() != pod {
+		return status
+	}
+	return e.retries.retry(pod, "no opinion on the nodes that its cycle was narrowed to")
 }
 
 // plan ranks the nodes; ok is false where the strategy has no opinion.
@@ -348,19 +364,35 @@ func (e *Energy) ScoreExtensions() fwk.ScoreExtensions { return e }
 // NormalizeScore implements [fwk.ScoreExtensions]: it copies the scores that PreScore has left.
 func (e *Energy) NormalizeScore(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	scores fwk.NodeScoreList,
-) *fwk.Status {
+) (status *fwk.Status) {
 	defer e.rescue.from("NormalizeScore", func() {
 		for i := range scores {
 			scores[i].Score = 0
 		}
+		status = e.undo(pod)
 	})
-	r := e.request(state, pod)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if r != nil && e.ranking.of == r {
-		e.ranking.fill(scores)
+	if !e.fill(e.request(state, pod), scores) {
+		return e.undo(pod)
 	}
 	return nil
+}
+
+// undo withdraws an opinion after PreScore. The record of the decision must not give it as the reason.
+func (e *Energy) undo(pod *v1.Pod) *fwk.Status {
+	e.mu.Lock()
+	e.unrecorded.of = nil
+	e.mu.Unlock()
+	return e.withdraw(pod, nil)
+}
+
+// fill copies the scores of a request's ranking; ok is false if there is none.
+func (e *Energy) fill(r *request, scores fwk.NodeScoreList) (ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ok = r != nil && e.ranking.of == r; ok {
+		e.ranking.fill(scores)
+	}
+	return ok
 }
 
 // Reserve notes the node that the scheduler chose. That is known here for sure: a single feasible node is never scored,

@@ -90,7 +90,7 @@ var indifferent = map[string]bool{
 	"PodTopologySpread": true, "TaintToleration": true, "VolumeBinding": true,
 }
 
-func newShortlists(most int, handle fwk.Handle) *shortlists {
+func newShortlists(most int, replaced []string, handle fwk.Handle) *shortlists {
 	if most == 0 {
 		return nil
 	}
@@ -102,19 +102,20 @@ func newShortlists(most int, handle fwk.Handle) *shortlists {
 	return &shortlists{
 		most: most, trust: trust, sample: func(nodes int) int { return sampleSize(nodes, int(percentage)) },
 		// kube-scheduler tells only once it is complete.
-		decide: sync.OnceValue(func() bool { return decides(handle) }),
+		decide: sync.OnceValue(func() bool { return decides(replaced, handle) }),
 	}
 }
 
 // decides reports whether our weight leaves others no say: the node of least cost is a point ahead of the next, at
-// our weight, and others differ by as many points as there are, at theirs. Extenders may score as well.
-func decides(handle fwk.Handle) bool {
+// our weight, and others differ by as many points as there are, at theirs. Replaced plugins do not score such pods.
+// Extenders may score as well.
+func decides(replaced []string, handle fwk.Handle) bool {
 	var ours, others int64
 	for _, p := range enabledAt(handle, "Score") {
 		if p.name == EnergyName {
 			ours = p.weight
 		}
-		if !indifferent[p.name] {
+		if !indifferent[p.name] && !slices.Contains(replaced, p.name) {
 			others += p.weight
 		}
 	}

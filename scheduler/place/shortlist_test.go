@@ -18,7 +18,10 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
@@ -416,31 +419,38 @@ func TestWhatProfilesSay(t *testing.T) {
 	extended := with(EnergyName, 300)
 	extended.extenders = 1
 	for name, tc := range map[string]struct {
-		profile *profile
-		want    bool
+		profile  *profile
+		want     bool
+		replaced []string
 	}{
-		"default": {with("TaintToleration", 3, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1,
-			"ImageLocality", 1, EnergyName, 300), true},
-		"second scheduler":      {with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2), true},
-		"one scorer among many": {with("NodeResourcesFit", 1, EnergyName, 99), false},
-		"an unknown scorer": {with("Somebody", 1, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1,
-			"ImageLocality", 1, EnergyName, 300), false},
-		"without us":       {with("NodeResourcesFit", 1), false},
-		"no scorer":        {with(), false},
-		"with an extender": {extended, false},
+		"default": {profile: with("TaintToleration", 3, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1,
+			"ImageLocality", 1, EnergyName, 300), want: true},
+		"second scheduler": {
+			profile:  with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2, "NodeResourcesFit", 1),
+			replaced: []string{"NodeResourcesFit"}, want: true,
+		},
+		"second scheduler that replaces nothing": {profile: with(EnergyName, 100, "NodeResourcesFit", 1,
+			"NodeResourcesBalancedAllocation", 1)},
+		"second scheduler of old": {profile: with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2), want: true},
+		"one scorer among many":   {profile: with("NodeResourcesFit", 1, EnergyName, 99)},
+		"an unknown scorer": {profile: with("Somebody", 1, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1,
+			"ImageLocality", 1, EnergyName, 300)},
+		"without us":       {profile: with("NodeResourcesFit", 1)},
+		"no scorer":        {profile: with()},
+		"with an extender": {profile: extended},
 	} {
-		if got := newShortlists(32, tc.profile).decide(); got != tc.want {
+		if got := newShortlists(32, tc.replaced, tc.profile).decide(); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	all := with()
 	all.percentage = new(int32(100))
 	for p, want := range map[*profile]int{with(): 500, all: 5000} {
-		if got := newShortlists(32, p).sample(5000); got != want {
+		if got := newShortlists(32, nil, p).sample(5000); got != want {
 			t.Errorf("a sample of %d, want %d", got, want)
 		}
 	}
-	if newShortlists(0, all) != nil {
+	if newShortlists(0, nil, all) != nil {
 		t.Error("switched off, there are shortlists")
 	}
 }
@@ -663,4 +673,83 @@ func TestShortlistsAreRecorded(t *testing.T) {
 	if plan, err := replay(s, got[0].Strategy); err != nil || plan[0].Node != chosen {
 		t.Errorf("decided again it is %+v, error %v: want %s", plan, err, chosen)
 	}
+}
+
+// TestNarrowedWithoutAnOpinion verifies that a pod whose cycle was narrowed under an opinion that is gone at a later
+// point is tried again on all nodes: among the nodes of least cost alone, stock's scores would not choose stock's node.
+func TestNarrowedWithoutAnOpinion(t *testing.T) {
+	t.Cleanup(panics.Reset)
+	broken := func() *kube.View { panic("planted") }
+	unopted := func() *kube.View { return &kube.View{} }
+	for _, tc := range []struct {
+		name      string
+		preScored bool // the opinion is gone after PreScore
+		view      func() *kube.View
+		nodes     int // in the cluster
+		want      fwk.Code
+	}{
+		{"PreScore panics", false, broken, 200, fwk.UnschedulableAndUnresolvable},
+		{"PreScore sees another view", false, unopted, 200, fwk.UnschedulableAndUnresolvable},
+		{"NormalizeScore panics", true, broken, 200, fwk.UnschedulableAndUnresolvable},
+		{"NormalizeScore sees another view", true, unopted, 200, fwk.UnschedulableAndUnresolvable},
+		{"PreScore panics, not narrowed", false, broken, 50, fwk.Skip},
+		{"PreScore sees another view, not narrowed", false, unopted, 50, fwk.Skip},
+		{"NormalizeScore panics, not narrowed", true, broken, 50, fwk.Success},
+		{"NormalizeScore sees another view, not narrowed", true, unopted, 50, fwk.Success},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			panics.Reset()
+			n := newNarrowing(t, 5, 100)
+			// Without a mark of its own the pod is ours because of its namespace, which the other view does not know.
+			optedIn := optedInView(t)
+			n.view = func() *kube.View { return optedIn }
+			pod, state, nodes := newPod(), newCycle(), roomy(tc.nodes)
+			pod.UID = "x"
+			if left, s := n.cycle(t, pod, nodes); left != nil {
+				nodes, state = left, s
+			} else if state = s; tc.nodes > fewNodes {
+				t.Fatal("not narrowed")
+			}
+			scores := fwk.NodeScoreList{{Name: nodes[0].Node().Name}}
+			var status *fwk.Status
+			if tc.preScored {
+				if status = n.PreScore(t.Context(), state, pod, nodes); !status.IsSuccess() {
+					t.Fatal(status)
+				}
+				n.view = tc.view
+				status = n.NormalizeScore(t.Context(), state, pod, scores)
+				if n.unrecorded.of != nil {
+					t.Error("the opinion is recorded as the reason")
+				}
+			} else {
+				n.view = tc.view
+				status = n.PreScore(t.Context(), state, pod, nodes)
+			}
+			if status.Code() != tc.want || scores[0].Score != 0 {
+				t.Errorf("status %v, score %d", status, scores[0].Score)
+			}
+			n.view = func() *kube.View { return optedIn }
+			if left, _ := n.cycle(t, pod, roomy(tc.nodes)); left != nil {
+				t.Error("the next cycle is narrowed too")
+			}
+		})
+	}
+}
+
+// optedInView is a view in which the pods of the namespace lab are ours.
+func optedInView(t *testing.T) *kube.View {
+	t.Helper()
+	c := kube.Contents{
+		Profiles: []*kube.NodeProfile{
+			{Profile: energy.Profile{Name: "frugal", Idle: 50, Max: 100, Sleep: 50}},
+			{Profile: energy.Profile{Name: "hungry", Idle: 100, Max: 400, Sleep: 100}},
+		},
+		Namespaces: []policy.NamespaceMarks{{Name: "lab", Labels: map[string]string{v1alpha1.LabelMode: "enforce"}}},
+	}
+	c.Defaults.Where = "energy"
+	v, err := c.View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }

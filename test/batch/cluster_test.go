@@ -30,6 +30,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/scheduler/fallback"
 	"github.com/kubenergy/kubenergy/scheduler/place"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
@@ -98,6 +99,7 @@ func start(t *testing.T, strategy string, change func(profile map[string]any)) *
 	}
 	stop, err := plane.StartScheduler(w.ctx, lab.Scheduler{
 		Name: "scheduler", ConfigFile: w.config(strategy, change), Plugins: plugins,
+		Prepare: fallback.Install,
 		OnReady: func(s *scheduler.Scheduler) { w.scheduler = s },
 	})
 	if err != nil {

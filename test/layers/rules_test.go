@@ -94,8 +94,10 @@ var house = map[string]folder{
 	"deploy":     {},
 }
 
-// mayLinkKubernetes are the mains that link k8s.io/kubernetes, and what stands in front of the scheduler's own queue.
-var mayLinkKubernetes = []string{"cmd/kubenergy-scheduler", "cmd/kubenergy-lab", "scheduler/parking"}
+// mayLinkKubernetes are the mains that link k8s.io/kubernetes, and what wraps the scheduler's own queue and profiles.
+var mayLinkKubernetes = []string{
+	"cmd/kubenergy-scheduler", "cmd/kubenergy-lab", "scheduler/fallback", "scheduler/parking",
+}
 
 // checkImport returns what is wrong with package from importing package to, or "". Packages of this module are named
 // by their folder ("scheduler/place"), others by their import path. Test files may reach for any package of this
@@ -148,12 +150,12 @@ func checkOwn(from, to string, f folder) string {
 	return ""
 }
 
-// checkScheduler holds the order inside the wing scheduler: parking, then place, then all else.
+// checkScheduler holds the order inside the wing scheduler: fallback and parking, then place, then all else.
 func checkScheduler(from, to string) string {
-	floor := func(name string) int { return 1 + slices.Index([]string{"scheduler/place", "scheduler/parking"}, name) }
-	if floor(to) > floor(from) {
-		return fmt.Sprintf("%s imports %s: inside scheduler, imports point from parking to place to the other packages",
-			from, to)
+	floors := map[string]int{"scheduler/place": 1, "scheduler/fallback": 2, "scheduler/parking": 2}
+	if floors[to] > floors[from] || floors[to] == 2 {
+		return fmt.Sprintf("%s imports %s: inside scheduler, imports point from fallback and parking to place to the "+
+			"other packages", from, to)
 	}
 	return ""
 }
@@ -195,8 +197,8 @@ var guards = []guard{
 			"k8s.io/kube-controller-manager", "k8s.io/controller-manager", "k8s.io/cloud-provider", "go.etcd.io/etcd",
 			"sigs.k8s.io/kwok",
 		},
-		everything, "only lab, test, scheduler/parking and the scheduler's main link Kubernetes itself: use " +
-			"k8s.io/kube-scheduler/framework in scheduler/place, client-go elsewhere",
+		everything, "only lab, test, scheduler/fallback, scheduler/parking and the scheduler's main link Kubernetes " +
+			"itself: use k8s.io/kube-scheduler/framework in scheduler/place, client-go elsewhere",
 	},
 	{
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers/resource"},

@@ -77,6 +77,8 @@ func TestRulesCanFail(t *testing.T) {
 		{from: "scheduler/place", to: "k8s.io/kubernetes/pkg/scheduler", wrong: "link Kubernetes itself"},
 		{from: "scheduler/parking", to: "k8s.io/kubernetes/pkg/scheduler"},
 		{from: "scheduler/parking", to: own("scheduler/place")},
+		{from: "scheduler/fallback", to: own("scheduler/place")},
+		{from: "scheduler/fallback", to: own("scheduler/parking"), wrong: "inside scheduler"},
 		{from: "scheduler/place", to: own("scheduler/parking"), wrong: "inside scheduler"},
 		{from: "cmd/kubenergy", to: "k8s.io/kubernetes/pkg/scheduler", wrong: "link Kubernetes itself"},
 		{from: "scheduler/place", to: "k8s.io/kubernetes/pkg/scheduler", test: true, wrong: "link Kubernetes itself"},

@@ -22,6 +22,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/kubenergy/kubenergy/scheduler/fallback"
 )
 
 // finish is in the place of the binder, so that no API server is needed, and is the last to hear of a pod that was
@@ -79,6 +81,9 @@ func newLoop(t testing.TB, text string, registry frameworkruntime.Registry, node
 	s, err := scheduler.New(ctx, client, factory, nil,
 		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		scheduler.WithProfiles(cfg.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
+	if err == nil {
+		err = fallback.Install(s)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,11 +3,11 @@ package scores
 import (
 	"context"
 	"fmt"
-	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -28,8 +28,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/scheduler/fallback"
 	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
@@ -37,11 +37,11 @@ const stockConfig = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
-- schedulerName: kubenergy
+- schedulerName: default-scheduler
 `
 
-// withOurs is the profile that we ship for use in place of the cluster's own scheduler.
-var withOurs = string(deploy.DefaultSchedulerConfig)
+// The shipped configurations: of a second scheduler, and of a scheduler in place of the cluster's own.
+var second, inPlace = string(deploy.SchedulerConfig), string(deploy.DefaultSchedulerConfig)
 
 func decode(t testing.TB, text string) *config.KubeSchedulerConfiguration {
 	t.Helper()
@@ -57,17 +57,22 @@ func decode(t testing.TB, text string) *config.KubeSchedulerConfiguration {
 	return c
 }
 
-// cluster is kube-scheduler's framework over a snapshot, without an API server.
-type cluster struct {
+// harness is kube-scheduler's framework over a snapshot, without an API server.
+type harness struct {
 	framework.Framework
 	nodes []fwk.NodeInfo
 }
 
-func newCluster(t testing.TB, text string, view *kube.View, nodes []*v1.Node, pods []*v1.Pod) cluster {
+// knowing are the plugins' dependencies with a constant view, one hour after noon.
+func knowing(view *kube.View) place.Deps {
+	return place.Deps{View: func() *kube.View { return view }, Clock: func() time.Time { return noon.Add(time.Hour) }}
+}
+
+// newHarness builds the profile of a scheduler name from a configuration.
+func newHarness(t testing.TB, text, name string, deps place.Deps, nodes []*v1.Node, pods []*v1.Pod) harness {
 	t.Helper()
 	metrics.Register()
 	registry := plugins.NewInTreeRegistry()
-	deps := place.Deps{View: func() *kube.View { return view }, Clock: func() time.Time { return noon.Add(time.Hour) }}
 	if err := registry.Merge(place.New(deps)); err != nil {
 		t.Fatal(err)
 	}
@@ -76,23 +81,31 @@ func newCluster(t testing.TB, text string, view *kube.View, nodes []*v1.Node, po
 	informerFactory := informers.NewSharedInformerFactory(client, 0)
 	claims := assumecache.NewAssumeCache(klog.Background(), informerFactory.Resource().V1().ResourceClaims().Informer(),
 		"ResourceClaim", "", nil)
-	slices, err := resourceslicetracker.StartTracker(ctx, resourceslicetracker.Options{
+	tracker, err := resourceslicetracker.StartTracker(ctx, resourceslicetracker.Options{
 		SliceInformer: informerFactory.Resource().V1().ResourceSlices(), KubeClient: client,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	snapshot := internalcache.NewSnapshot(pods, nodes)
-	f, err := frameworkruntime.NewFramework(ctx, registry, &decode(t, text).Profiles[0],
+	profiles := decode(t, text).Profiles
+	at := slices.IndexFunc(profiles, func(p config.KubeSchedulerProfile) bool { return p.SchedulerName == name })
+	if at < 0 {
+		t.Fatalf("the configuration has no profile %s", name)
+	}
+	f, err := frameworkruntime.NewFramework(ctx, registry, &profiles[at],
 		frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithInformerFactory(informerFactory),
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
-		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, claims, slices, informerFactory)),
+		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, claims, tracker, informerFactory)),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(
 			informerFactory.Storage().V1().CSINodes().Lister())),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 	)
+	if err == nil {
+		f, err = fallback.Wrap(f)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +115,7 @@ func newCluster(t testing.TB, text string, view *kube.View, nodes []*v1.Node, po
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cluster{f, infos}
+	return harness{f, infos}
 }
 
 // total is what the scheduler decides by: the weighted sum of all scorers, for each feasible node.
@@ -123,7 +136,7 @@ func (s total) binding() (node string, unique bool) {
 }
 
 // play runs one scheduling cycle up to the choice of the node.
-func (c cluster) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64, error) {
+func (c harness) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64, error) {
 	state := framework.NewCycleState()
 	allowed, status, _ := c.RunPreFilterPlugins(ctx, state, pod)
 	if status.Code() == fwk.Error {
@@ -157,116 +170,40 @@ func (c cluster) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64
 	return sums, ours, nil
 }
 
-// TestStockScores is promise P2: where no pod asks for us, or where nothing is known, every node has the score that
-// stock kube-scheduler gives it.
-func TestStockScores(t *testing.T) {
-	const nodeCount, podCount = 50, 500
-	known := knowledge(t)
-	for _, tc := range []struct {
-		name  string
-		view  *kube.View
-		mark  func(*v1.Pod) *v1.Pod
-		equal bool
-	}{
-		{"unmarked", known, func(p *v1.Pod) *v1.Pod { return p }, true},
-		{"marked, no signals", changed(t, func(c *kube.Contents) {
-			for _, s := range c.Sites {
-				s.Carbon = grid.Signal{}
-			}
-		}), func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true},
-		{"marked, nothing known", &kube.View{}, func(p *v1.Pod) *v1.Pod { return marked(p, "energy") }, true},
-		{
-			"marked, policies not known yet", kube.Unsettled(), func(p *v1.Pod) *v1.Pod { return marked(p, "energy") },
-			true,
-		},
-		{
-			"marked, in shadow mode", changed(t, func(c *kube.Contents) { c.Defaults.Mode = v1alpha1.ModeShadow }),
-			func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true,
-		},
-		{
-			"marked, switched off", changed(t, func(c *kube.Contents) { c.Defaults.Mode = v1alpha1.ModeOff }),
-			func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true,
-		},
-		{"marked with nonsense", known, func(p *v1.Pod) *v1.Pod { return marked(p, "99999h") }, true},
-		// or the others would prove nothing
-		{"marked", known, func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(1)
-			nodes := w.nodes(nodeCount)
-			running := w.running(300, nodes)
-			stock := newCluster(t, stockConfig, tc.view, nodes, running)
-			mixed := newCluster(t, withOurs, tc.view, nodes, running)
-			differing, scored, unique := 0, 0, 0
-			for i := range podCount {
-				pod := tc.mark(w.pod(fmt.Sprintf("pod-%03d", i)))
-				want, _, err := stock.play(t.Context(), pod)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got, _, err := mixed.play(t.Context(), pod)
-				if err != nil {
-					t.Fatal(err)
-				}
-				scored += len(want)
-				if a, ok := want.binding(); ok && tc.equal {
-					unique++
-					if b, _ := got.binding(); a != b {
-						t.Fatalf("%s: stock binds it to %s, we to %s", pod.Name, a, b)
-					}
-				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					differing++
-					if tc.equal {
-						t.Fatalf("%s: %s", pod.Name, diff)
-					}
-				}
-			}
-			if !tc.equal && differing != podCount {
-				t.Errorf("only %d of %d pods are scored differently", differing, podCount)
-			}
-			t.Logf("%d pods, %d nodes scored, %d pods scored differently; %d bindings compared", podCount, scored,
-				differing, unique)
-		})
-	}
-}
-
-// TestShippedProfile checks the configuration that we ship: kube-scheduler accepts it, and the node that costs least
-// wins alone where users wish for nothing.
-func TestShippedProfile(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/scheduler/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := decode(t, string(text)); c.PercentageOfNodesToScore == nil || *c.PercentageOfNodesToScore != 100 {
+// TestBestNodeWins verifies that kube-scheduler accepts the shipped configuration of a second scheduler, and that the
+// node of least cost wins alone for pods without preferences: stock's scorers of resources and images do not count.
+func TestBestNodeWins(t *testing.T) {
+	if c := decode(t, second); c.PercentageOfNodesToScore == nil || *c.PercentageOfNodesToScore != 100 {
 		t.Error("not all nodes are scored")
 	}
 	w := newWorld(2)
 	nodes := w.nodes(50)
-	// Running pods without preferences of their own: those would count for the newcomer as well.
+	// Preferences of running pods would count for the incoming pod as well.
 	running := w.running(300, nodes)
 	for _, pod := range running {
 		plain(pod)
 	}
-	shipped := newCluster(t, string(text), knowledge(t), nodes, running)
-	for i := range 200 {
-		pod := plain(marked(w.pod(fmt.Sprintf("pod-%03d", i)), "carbon"))
-		sums, ours, err := shipped.play(t.Context(), pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		best := ""
-		for name, score := range ours {
-			if score == 100*fwk.MaxScore {
-				best = name
+	for _, name := range secondNames {
+		shipped := newHarness(t, second, name, knowing(knowledge(t)), nodes, running)
+		for i := range 200 {
+			pod := plain(marked(w.pod(fmt.Sprintf("pod-%03d", i)), "carbon"))
+			sums, ours, err := shipped.play(t.Context(), pod)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if best == "" {
-			t.Fatalf("%s: no node has our full score: %v", pod.Name, ours)
-		}
-		for name, sum := range sums {
-			if name != best && sum >= sums[best] {
-				t.Errorf("%s: %s has %d, the best node %s has %d", pod.Name, name, sum, best, sums[best])
+			best := ""
+			for name, score := range ours {
+				if score == 100*fwk.MaxScore {
+					best = name
+				}
+			}
+			if best == "" {
+				t.Fatalf("%s: no node has the full score: %v", pod.Name, ours)
+			}
+			for name, sum := range sums {
+				if name != best && sum >= sums[best] {
+					t.Errorf("%s: %s has %d, the best node %s has %d", pod.Name, name, sum, best, sums[best])
+				}
 			}
 		}
 	}
@@ -275,13 +212,22 @@ func TestShippedProfile(t *testing.T) {
 // TestBatchingStaysOn checks that our plugins keep kube-scheduler's opportunistic batching: one without a signature
 // would turn it off for all pods.
 func TestBatchingStaysOn(t *testing.T) {
-	// One more entry of the pluginConfig that the file ends with.
-	const listOnly = `
-  - name: PodTopologySpread
+	// The default spreading of pods by Services and owners is never signed.
+	const args = "  - name: KubEnergy\n    args:\n"
+	const listOnly = `  - name: PodTopologySpread
     args: {defaultingType: List, defaultConstraints: []}
 `
-	w := newWorld(3)
-	c := newCluster(t, withOurs+listOnly, knowledge(t), w.nodes(3), nil)
+	for name, text := range map[string]string{"kubenergy": second, "default-scheduler": inPlace} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(3)
+			c := newHarness(t, strings.Replace(text, args, listOnly+args, 1), name, knowing(knowledge(t)), w.nodes(3), nil)
+			checkSignatures(t, c)
+		})
+	}
+}
+
+func checkSignatures(t *testing.T, c harness) {
+	t.Helper()
 	sign := func(name string, annotations map[string]string) string {
 		pod := plain(newWorld(4).pod("x"))
 		pod.Name, pod.Annotations = name, annotations
@@ -307,7 +253,7 @@ func TestBatchingStaysOn(t *testing.T) {
 func TestScoringAllocates(t *testing.T) {
 	w := newWorld(5)
 	nodes := w.nodes(50)
-	c := newCluster(t, withOurs, knowledge(t), nodes, w.running(100, nodes))
+	c := newHarness(t, inPlace, "default-scheduler", knowing(knowledge(t)), nodes, w.running(100, nodes))
 	energy := energyOf(t, knowledge(t))
 	state, pod := framework.NewCycleState(), marked(w.pod("p"), "carbon")
 	ctx := context.Background()
@@ -336,8 +282,7 @@ func score(ctx context.Context, e *place.Energy, state fwk.CycleState, pod *v1.P
 
 func energyOf(t testing.TB, view *kube.View) *place.Energy {
 	t.Helper()
-	deps := place.Deps{View: func() *kube.View { return view }, Clock: func() time.Time { return noon.Add(time.Hour) }}
-	pl, err := place.New(deps)[place.EnergyName](context.Background(), nil, nil)
+	pl, err := place.New(knowing(view))[place.EnergyName](context.Background(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,209 @@
+package scores
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/central"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
+	"github.com/kubenergy/kubenergy/scheduler/live"
+)
+
+// secondNames are the scheduler names of the second scheduler's configuration.
+var secondNames = []string{"kubenergy", "compute-gardener-scheduler", "my-energy-scheduler"}
+
+// A silence is a reason for KubEnergy to have no opinion on a pod.
+type silence struct {
+	name string
+	view func(testing.TB) *kube.View
+	mark func(*v1.Pod) *v1.Pod // nil: the pod asks for the strategy carbon
+
+	panicAt   int  // call of the view, in a cycle, that panics; 0: none
+	open      bool // the circuit is open
+	inCluster bool // promised by name: tested for all pods, and on a real control plane too
+}
+
+// marked returns a pod marked for the silence.
+func (s *silence) marked(pod *v1.Pod) *v1.Pod {
+	if s.mark != nil {
+		return s.mark(pod)
+	}
+	return marked(pod, "carbon")
+}
+
+func unmarked(pod *v1.Pod) *v1.Pod {
+	// Naming compute-gardener-scheduler is a mark of its own, and the annotation skip overrides it.
+	if pod.Spec.SchedulerName == "compute-gardener-scheduler" {
+		pod.Annotations = map[string]string{v1alpha1.AnnotationSkip: "true"}
+	}
+	return pod
+}
+
+func withMode(mode v1alpha1.Mode) func(testing.TB) *kube.View {
+	return func(t testing.TB) *kube.View {
+		return changed(t, func(c *kube.Contents) { c.Defaults.Mode = mode })
+	}
+}
+
+// stale makes the signals of the first n sites three hours old: more than maxSignalAge.
+func stale(n int) func(testing.TB) *kube.View {
+	return func(t testing.TB) *kube.View {
+		return changed(t, func(c *kube.Contents) {
+			for _, s := range c.Sites[:n] {
+				s.Carbon.AsOf = noon.Add(-2 * time.Hour)
+			}
+		})
+	}
+}
+
+// silences are all reasons, the modes without effect and internal failures among them.
+var silences = []silence{
+	{name: "shadow", view: withMode(v1alpha1.ModeShadow), inCluster: true},
+	{name: "advise", view: withMode(v1alpha1.ModeAdvise)},
+	{name: "off", view: withMode(v1alpha1.ModeOff)},
+	{name: "unmarked", view: knowledge, mark: unmarked, inCluster: true},
+	{name: "unknown nodes", inCluster: true, view: func(t testing.TB) *kube.View {
+		return changed(t, func(c *kube.Contents) { c.Profiles = c.Profiles[:1] })
+	}},
+	{name: "no zone", inCluster: true, view: func(t testing.TB) *kube.View {
+		return changed(t, func(c *kube.Contents) { c.Sites = nil })
+	}},
+	{name: "stale zone", view: stale(1), inCluster: true},
+	// Nothing writes signals or answers requests for live watts.
+	{name: "controller gone", view: stale(2), inCluster: true},
+	{name: "no signals", view: func(t testing.TB) *kube.View {
+		return changed(t, func(c *kube.Contents) {
+			for _, s := range c.Sites {
+				s.Carbon = grid.Signal{}
+			}
+		})
+	}},
+	{name: "nothing known", view: func(testing.TB) *kube.View { return &kube.View{} }},
+	{name: "policies not known yet", view: func(testing.TB) *kube.View { return kube.Unsettled() }},
+	{name: "nonsense", view: knowledge, mark: func(p *v1.Pod) *v1.Pod { return marked(p, "99999h") }},
+	{name: "panic in PreFilter", view: knowledge, panicAt: 1},
+	{name: "panic in PreScore", view: knowledge, panicAt: 2},
+	{name: "panic in NormalizeScore", view: knowledge, panicAt: 3},
+	{name: "circuit open", view: knowledge, open: true},
+}
+
+// knower is the knowledge of a scheduler that tests change while it runs.
+type knower struct {
+	view  *kube.View
+	left  int // calls until the one that panics; 0: none does
+	calls int
+}
+
+func (k *knower) View() *kube.View {
+	if k.calls++; k.calls == k.left {
+		panic("planted")
+	}
+	return k.view
+}
+
+// prepare makes the next cycle one of the silence.
+func (s *silence) prepare(k *knower, pod *v1.Pod) *v1.Pod {
+	panics.Reset()
+	for range 3 {
+		if s.open {
+			panics.Count("test")
+		}
+	}
+	k.calls, k.left = 0, s.panicAt
+	return s.marked(pod)
+}
+
+// deadFeed is a feed of live watts from a controller that does not answer.
+func deadFeed(t testing.TB) *live.Feed {
+	t.Helper()
+	feed, err := live.New(central.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if feed.Ask(context.Background()) {
+		t.Fatal("the dead controller answers")
+	}
+	return feed
+}
+
+// TestStockScores is promise P2: for a pod on which KubEnergy has no opinion, every node has the total score that
+// stock kube-scheduler gives it, so the pod's node has stock's maximum score.
+func TestStockScores(t *testing.T) {
+	const nodeCount, podCount = 50, 500
+	t.Cleanup(panics.Reset)
+	w := newWorld(1)
+	nodes := w.nodes(nodeCount)
+	running := w.running(300, nodes)
+	stock := newHarness(t, stockConfig, "default-scheduler", knowing(&kube.View{}), nodes, running)
+	pods, want := make([]*v1.Pod, podCount), make([]total, podCount)
+	ties := 0
+	for i := range pods {
+		pods[i] = w.pod(fmt.Sprintf("pod-%03d", i))
+		var err error
+		if want[i], _, err = stock.play(t.Context(), pods[i]); err != nil {
+			t.Fatal(err)
+		}
+		if _, unique := want[i].binding(); !unique {
+			ties++
+		}
+	}
+	t.Logf("%d pods, %d of which have several nodes of stock's maximum score", podCount, ties)
+	for _, profile := range append([]string{"default-scheduler"}, secondNames...) {
+		text := second
+		if profile == "default-scheduler" {
+			text = inPlace
+		}
+		t.Run(profile, func(t *testing.T) {
+			k := &knower{}
+			deps := knowing(nil)
+			deps.View, deps.Live = k.View, deadFeed(t)
+			ours := newHarness(t, text, profile, deps, nodes, running)
+			count := func(t *testing.T, s *silence, pods []*v1.Pod) (differing int) {
+				k.view = s.view(t)
+				for i, pod := range pods {
+					pod = pod.DeepCopy()
+					pod.Spec.SchedulerName = profile
+					got, _, err := ours.play(t.Context(), s.prepare(k, pod))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if k.calls < s.panicAt {
+						t.Fatalf("call %d of the view panics, of %d", s.panicAt, k.calls)
+					}
+					node, _ := got.binding()
+					if most, _ := want[i].binding(); want[i][node] != want[i][most] || !cmp.Equal(want[i], got) {
+						if differing++; differing == 1 {
+							t.Logf("%s: bound to %s, by stock to %s: %s", pod.Name, node, most, cmp.Diff(want[i], got))
+						}
+					}
+				}
+				return differing
+			}
+			for _, s := range silences {
+				t.Run(s.name, func(t *testing.T) {
+					some := pods
+					if !s.inCluster {
+						some = pods[:100]
+					}
+					if n := count(t, &s, some); n > 0 {
+						t.Errorf("%d of %d pods are scored unlike stock", n, len(some))
+					}
+				})
+			}
+			// Otherwise the cases above would prove nothing.
+			if n := count(t, &silence{view: knowledge}, pods[:100]); n != 100 {
+				t.Errorf("with an opinion, only %d of 100 pods are scored unlike stock", n)
+			}
+		})
+	}
+}
