@@ -179,6 +179,7 @@ var rights = map[string][]string{
 		"watch gridzones.kubenergy.io", "patch gridzones/status.kubenergy.io", "watch energypolicies.kubenergy.io",
 		"patch energypolicies/status.kubenergy.io", "watch nodes", "watch jobs.batch",
 		"patch jobs.batch", // overdue ones, where no scheduler runs
+		"watch cronjobs.batch",
 		"create leases.coordination.k8s.io",
 	},
 }

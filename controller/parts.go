@@ -57,11 +57,14 @@ type process struct {
 	labels    *status.NodeLabels // nil: nodes are not labelled
 	unit      *unit              // nil: there is nowhere to keep a ledger
 
-	synced, nodesSynced atomic.Int32 // of the kinds that are followed
+	synced, nodesSynced, cronJobsSynced atomic.Int32 // of the kinds that are followed
 }
 
 // followed is the number of kinds that are followed and waited for: Jobs, pods, namespaces.
 const followed = 3
+
+// reporter is the name of this program in events.
+const reporter = "kubenergy-controller"
 
 func (p *process) leads() bool {
 	select {
@@ -90,7 +93,7 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 		Now: time.Now,
 	}
 	p.shadow = status.NewShadow(status.ShadowOptions{
-		View: p.objects.View, Leads: p.leads, Events: p.manager.GetEventRecorder("kubenergy-controller"),
+		View: p.objects.View, Leads: p.leads, Events: p.manager.GetEventRecorder(reporter),
 		Signal: func() string { return zone.Signal(p.objects.View()) }, Log: p.log, Registerer: p.registry,
 	})
 	p.workloads = estimate.NewWorkloads(estimate.WorkloadOptions{
@@ -176,7 +179,8 @@ func (p *process) addRunners() error {
 		return fmt.Errorf("building a client for bindings: %w", err)
 	}
 	overdue := release.New(release.Options{
-		Client: p.direct, Held: p.held, View: p.objects.View, Clock: time.Now, Log: p.log, Registerer: p.registry,
+		Client: p.direct, Pods: p.manager.GetClient(), Held: p.held, View: p.objects.View, Clock: time.Now,
+		Leads: p.leads, Events: p.manager.GetEventRecorder(reporter), Log: p.log, Registerer: p.registry,
 	})
 	watchers := []watcher{p.held, p.workloads}
 	if p.unit != nil {
@@ -204,6 +208,7 @@ func (p *process) addRunners() error {
 			return p.history.Run(ctx, p.objects.View)
 		}),
 		follow(&batchv1.Job{}, work, &p.synced), follow(&v1.Pod{}, work, &p.synced),
+		follow(&batchv1.CronJob{}, cached.Handler(nil, p.held.SawCronJob, p.held.LostCronJob), &p.cronJobsSynced),
 		follow(&v1.Namespace{}, cached.Handler(nil, nil, func(n *v1.Namespace) {
 			p.shadow.Forget(n.Name)
 			p.workloads.Forget(n.Name)

@@ -1,14 +1,54 @@
 package kube
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 )
+
+// HoldLease is the Lease whose holder keeps windows and writes on held objects.
+const HoldLease = "kubenergy-hold"
+
+// SchedulerLabels select the scheduler's pods in its namespace.
+var SchedulerLabels = map[string]string{"app.kubernetes.io/name": schedulerName}
+
+const schedulerName = "kubenergy-scheduler"
+
+// LeaseHeld reports whether a component holds a Lease. A Lease that has just expired counts as held, because clocks
+// differ.
+func LeaseHeld(l *coordinationv1.Lease, now time.Time) bool {
+	limit := time.Duration(cmp.Or(ptr.Deref(l.Spec.LeaseDurationSeconds, 0), 15)) * time.Second
+	return ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil &&
+		now.Sub(l.Spec.RenewTime.Time) <= 2*limit
+}
+
+// SchedulerRuns reports whether a scheduler runs: one of its pods is ready, or a process that is no pod of the
+// scheduler's Deployment holds the hold loop's Lease. If the pods are not known (nil), any holder counts.
+func SchedulerRuns(lease *coordinationv1.Lease, pods *v1.PodList, now time.Time) bool {
+	if pods != nil && slices.ContainsFunc(pods.Items, isReady) {
+		return true
+	}
+	ofDeployment := strings.HasPrefix(ptr.Deref(lease.Spec.HolderIdentity, ""), schedulerName+"-")
+	return LeaseHeld(lease, now) && (pods == nil || !ofDeployment)
+}
+
+// isReady reports whether a pod runs and, if that is known, is ready.
+func isReady(pod v1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase == v1.PodRunning &&
+		!slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.PodReady && c.Status != v1.ConditionTrue
+		})
+}
 
 // Lead tries to hold a Lease until ctx ends, and again where it is lost. Each time that it is held, led is called: its
 // context ends when the Lease cannot be renewed any more. renew is how often the holder writes the Lease, which lasts
