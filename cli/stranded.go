@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 )
@@ -39,14 +39,54 @@ var usualNames = []string{policy.SchedulerName, policy.GardenerSchedulerName, po
 func readServing(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time) (serving, error) {
 	var s serving
 	s.configured, s.seen = configuredNames(ctx, client, namespace)
-	for _, name := range []string{schedulerName, holdLease} {
-		l, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return s, err
-		}
-		s.runs = s.runs || err == nil && heldNow(l, now)
+	why, err := absent(ctx, client, namespace, schedulerName, now)
+	s.runs = why == ""
+	return s, err
+}
+
+// absent returns why a program of ours does not run, "" if it does: one of its pods is ready, or a process elsewhere
+// holds a Lease of it. Users who may not read pods depend on Leases, which outlive their holders for a while.
+func absent(ctx context.Context, client kubernetes.Interface, namespace, program string, now time.Time,
+) (why string, err error) {
+	pods, errPods := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: kube.LabelName + "=" + program,
+	})
+	why = "no pod of " + program + " is ready"
+	if errPods != nil {
+		pods, why = nil, "nobody holds its Lease"
 	}
-	return s, nil
+	leases := []string{program}
+	if program == schedulerName {
+		leases = append(leases, kube.HoldLease)
+	}
+	for _, name := range leases {
+		l, errLease := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+		if errLease != nil {
+			l = &coordinationv1.Lease{}
+		}
+		if kube.Runs(program, l, pods, now) {
+			return "", nil
+		}
+		if errLease != nil && !apierrors.IsNotFound(errLease) {
+			return "", errLease
+		}
+	}
+	return why, nil
+}
+
+// withoutScheduler returns what becomes of held Jobs if no scheduler runs: that the controller does what is given, or
+// that it does not run either. It returns "" if a scheduler runs or that cannot be seen.
+func withoutScheduler(ctx context.Context, client kubernetes.Interface, now time.Time, controllerDoes string,
+) (text string, released bool) {
+	why, err := absent(ctx, client, v1alpha1.SystemNamespace, schedulerName, now)
+	if why == "" || err != nil {
+		return "", true
+	}
+	text = "no scheduler runs (" + why + ")"
+	if why, err = absent(ctx, client, v1alpha1.SystemNamespace, controllerName, now); why != "" && err == nil {
+		return text + ", nor does the controller (" + why + "): kubenergy release lets it start", false
+	}
+	return text + ": the controller " + controllerDoes, true
 }
 
 // configuredNames are the profiles of the scheduler's configuration, but that of the cluster's own scheduler. seen
@@ -89,13 +129,6 @@ func (s *serving) stranded() []string {
 // elsewhere reports whether another system may serve a name that ours is not configured for.
 func (s *serving) elsewhere(name string) bool {
 	return name != policy.SchedulerName && !slices.Contains(s.configured, name)
-}
-
-// heldNow reports whether a component holds a Lease.
-func heldNow(l *coordinationv1.Lease, now time.Time) bool {
-	limit := time.Duration(cmp.Or(ptr.Deref(l.Spec.LeaseDurationSeconds, 0), 15)) * time.Second
-	return ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil &&
-		now.Sub(l.Spec.RenewTime.Time) <= 2*limit
 }
 
 // dependents are the objects of one kind whose pods name a scheduler.

@@ -19,10 +19,11 @@ import (
 // HoldLease is the Lease whose holder keeps windows and writes on held objects.
 const HoldLease = "kubenergy-hold"
 
-// SchedulerLabels select the scheduler's pods in its namespace.
-var SchedulerLabels = map[string]string{"app.kubernetes.io/name": schedulerName}
+// Scheduler is the name of the scheduler's Deployment and of its Lease, and a label of its pods.
+const Scheduler = "kubenergy-scheduler"
 
-const schedulerName = "kubenergy-scheduler"
+// LabelName is the label whose value is the name of a pod's program.
+const LabelName = "app.kubernetes.io/name"
 
 // LeaseHeld reports whether a component holds a Lease. A Lease that has just expired counts as held, because clocks
 // differ.
@@ -32,13 +33,13 @@ func LeaseHeld(l *coordinationv1.Lease, now time.Time) bool {
 		now.Sub(l.Spec.RenewTime.Time) <= 2*limit
 }
 
-// SchedulerRuns reports whether a scheduler runs: one of its pods is ready, or a process that is no pod of the
-// scheduler's Deployment holds the hold loop's Lease. If the pods are not known (nil), any holder counts.
-func SchedulerRuns(lease *coordinationv1.Lease, pods *v1.PodList, now time.Time) bool {
+// Runs reports whether a program runs: one of its pods is ready, or a process that is no pod of its Deployment holds its
+// Lease. If the pods are not known (nil), any holder counts.
+func Runs(program string, lease *coordinationv1.Lease, pods *v1.PodList, now time.Time) bool {
 	if pods != nil && slices.ContainsFunc(pods.Items, isReady) {
 		return true
 	}
-	ofDeployment := strings.HasPrefix(ptr.Deref(lease.Spec.HolderIdentity, ""), schedulerName+"-")
+	ofDeployment := strings.HasPrefix(ptr.Deref(lease.Spec.HolderIdentity, ""), program+"-")
 	return LeaseHeld(lease, now) && (pods == nil || !ofDeployment)
 }
 

@@ -80,7 +80,7 @@ func (r *Releaser) schedulerRuns(ctx context.Context) bool {
 	defer cancel()
 	var pods v1.PodList
 	if err := r.o.Pods.List(ctx, &pods, client.InNamespace(v1alpha1.SystemNamespace),
-		client.MatchingLabels(kube.SchedulerLabels)); err != nil {
+		client.MatchingLabels{kube.LabelName: kube.Scheduler}); err != nil {
 		return true
 	}
 	lease := &coordinationv1.Lease{}
@@ -88,7 +88,7 @@ func (r *Releaser) schedulerRuns(ctx context.Context) bool {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return true
 	}
-	return kube.SchedulerRuns(lease, &pods, r.clock.Now())
+	return kube.Runs(kube.Scheduler, lease, &pods, r.clock.Now())
 }
 
 // tellReleased records an event on a Job that this replica released.
@@ -107,8 +107,5 @@ func (r *Releaser) tellReleased(j *heldJob) {
 }
 
 func (j *heldJob) object() *batchv1.Job {
-	return &batchv1.Job{
-		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: j.name, UID: j.UID},
-	}
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: j.name, UID: j.UID}}
 }

@@ -315,7 +315,8 @@ func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 	pod := func(phase v1.PodPhase) *v1.Pod {
 		return &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: v1alpha1.SystemNamespace, Name: "kubenergy-scheduler-1", Labels: kube.SchedulerLabels,
+				Namespace: v1alpha1.SystemNamespace, Name: "kubenergy-scheduler-1", 
+				Labels: map[string]string{kube.LabelName: kube.Scheduler},
 			},
 			Status: v1.PodStatus{Phase: phase},
 		}
