@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 const systemPods = "/api/v1/namespaces/kubenergy-system/pods"
@@ -26,7 +25,7 @@ func scaled(t *testing.T, a *apiServer) {
 
 func programPod(program, name string, ready v1.ConditionStatus) *v1.Pod {
 	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{kube.LabelName: program}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": program}},
 		Status: v1.PodStatus{
 			Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: ready}},
 		},

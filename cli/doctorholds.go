@@ -44,8 +44,8 @@ func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
 	case absence != "":
 		d.say(statusFail, startScheduler, "Jobs are suspended as they are created, and %s", absence)
 	case !d.fresh[holdLease]:
-		d.say(statusFail, startScheduler, "Jobs are suspended as they are created, and no scheduler holds the Lease %s: "+
-			"they start at their latest start", holdLease)
+		d.say(statusFail, startScheduler, "Jobs are suspended as they are created, and no scheduler holds the Lease "+
+			"%s: they start at their latest start", holdLease)
 	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
 		d.say(statusWarn, "install the binding last and remove it first",
 			"MutatingAdmissionPolicyBinding %s is older than the scheduler: between the two, Jobs were suspended and "+

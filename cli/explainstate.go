@@ -92,14 +92,15 @@ func endOf(job *batchv1.Job) batchv1.JobConditionType {
 // deadline returns the latest start of an object. A CronJob that cannot be read does not shorten that of its runs.
 func (e *explainer) deadline(ctx context.Context, s *subject, job *sched.Job) time.Time {
 	latest := job.LatestStart()
-	if s.job == nil || kube.RunOf(s.job) == nil {
+	if s.job == nil {
 		return latest
 	}
-	run := kube.RunOf(s.job)
-	c, err := e.client.BatchV1().CronJobs(s.work.Namespace).Get(ctx, run.CronJob, metav1.GetOptions{})
-	if err == nil {
-		if clamped, err := kube.Deadline(job, run, c); err == nil {
-			return clamped
+	if run := kube.RunOf(s.job); run != nil {
+		c, err := e.client.BatchV1().CronJobs(s.work.Namespace).Get(ctx, run.CronJob, metav1.GetOptions{})
+		if err == nil {
+			if at, err := kube.Deadline(job, run, c); err == nil {
+				return at
+			}
 		}
 	}
 	return latest

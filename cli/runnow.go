@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -69,7 +70,8 @@ func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, n
 		case pod.Spec.NodeName != "":
 			return "has a node already, " + pod.Spec.NodeName, nil
 		case policy.Serves(pod.Spec.SchedulerName):
-			if why, err := absent(ctx, client, v1alpha1.SystemNamespace, schedulerName, now); why != "" && err == nil {
+			why, err := kube.Absent(ctx, client, v1alpha1.SystemNamespace, schedulerName, now)
+			if why != "" && err == nil {
 				return "", fmt.Errorf("pod %s/%s is marked, but it waits for the scheduler %s, and none runs (%s)",
 					namespace, name, pod.Spec.SchedulerName, why)
 			}

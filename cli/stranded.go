@@ -11,9 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -39,51 +37,21 @@ var usualNames = []string{policy.SchedulerName, policy.GardenerSchedulerName, po
 func readServing(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time) (serving, error) {
 	var s serving
 	s.configured, s.seen = configuredNames(ctx, client, namespace)
-	why, err := absent(ctx, client, namespace, schedulerName, now)
+	why, err := kube.Absent(ctx, client, namespace, schedulerName, now)
 	s.runs = why == ""
 	return s, err
-}
-
-// absent returns why a program of ours does not run, "" if it does: one of its pods is ready, or a process elsewhere
-// holds a Lease of it. Users who may not read pods depend on Leases, which outlive their holders for a while.
-func absent(ctx context.Context, client kubernetes.Interface, namespace, program string, now time.Time,
-) (why string, err error) {
-	pods, errPods := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: kube.LabelName + "=" + program,
-	})
-	why = "no pod of " + program + " is ready"
-	if errPods != nil {
-		pods, why = nil, "nobody holds its Lease"
-	}
-	leases := []string{program}
-	if program == schedulerName {
-		leases = append(leases, kube.HoldLease)
-	}
-	for _, name := range leases {
-		l, errLease := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
-		if errLease != nil {
-			l = &coordinationv1.Lease{}
-		}
-		if kube.Runs(program, l, pods, now) {
-			return "", nil
-		}
-		if errLease != nil && !apierrors.IsNotFound(errLease) {
-			return "", errLease
-		}
-	}
-	return why, nil
 }
 
 // withoutScheduler returns what becomes of held Jobs if no scheduler runs: that the controller does what is given, or
 // that it does not run either. It returns "" if a scheduler runs or that cannot be seen.
 func withoutScheduler(ctx context.Context, client kubernetes.Interface, now time.Time, controllerDoes string,
 ) (text string, released bool) {
-	why, err := absent(ctx, client, v1alpha1.SystemNamespace, schedulerName, now)
+	why, err := kube.Absent(ctx, client, v1alpha1.SystemNamespace, schedulerName, now)
 	if why == "" || err != nil {
 		return "", true
 	}
 	text = "no scheduler runs (" + why + ")"
-	if why, err = absent(ctx, client, v1alpha1.SystemNamespace, controllerName, now); why != "" && err == nil {
+	if why, err = kube.Absent(ctx, client, v1alpha1.SystemNamespace, controllerName, now); why != "" && err == nil {
 		return text + ", nor does the controller (" + why + "): kubenergy release lets it start", false
 	}
 	return text + ": the controller " + controllerDoes, true

@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -174,13 +175,17 @@ func (p *process) addReconcilers() error {
 
 // addRunners adds what runs in every replica, and what tells the parts of the cluster.
 func (p *process) addRunners() error {
-	bindings, err := dynamic.NewForConfig(p.manager.GetConfig())
-	if err != nil {
-		return fmt.Errorf("building a client for bindings: %w", err)
+	bindings, errBindings := dynamic.NewForConfig(p.manager.GetConfig())
+	cluster, err := kubernetes.NewForConfig(p.manager.GetConfig())
+	if err = errors.Join(errBindings, err); err != nil {
+		return fmt.Errorf("building clients: %w", err)
 	}
 	overdue := release.New(release.Options{
-		Client: p.direct, Pods: p.manager.GetClient(), Held: p.held, View: p.objects.View, Clock: time.Now,
-		Leads: p.leads, Events: p.manager.GetEventRecorder(reporter), Log: p.log, Registerer: p.registry,
+		Client: p.direct, Held: p.held, View: p.objects.View, Clock: time.Now, Log: p.log, Registerer: p.registry,
+		Leads: p.leads, Events: p.manager.GetEventRecorder(reporter), NoScheduler: func(ctx context.Context) bool {
+			why, err := kube.Absent(ctx, cluster, v1alpha1.SystemNamespace, kube.Scheduler, time.Now())
+			return why != "" && err == nil
+		},
 	})
 	watchers := []watcher{p.held, p.workloads}
 	if p.unit != nil {

@@ -33,8 +33,8 @@ func RunOf(j *batchv1.Job) *Run {
 }
 
 // Deadline returns the latest start of a Job: its creation plus the allowed delay, or earlier if the Job must finish by
-// some time or before the next tick of its CronJob c. run is nil if no CronJob controls the Job, and c if its CronJob is
-// not known. The deadline is never before the creation. The hold loop and the controller release by the same deadline.
+// some time or before the next tick of its CronJob c. run is nil if no CronJob controls the Job; c is nil if it is not
+// known. The deadline is never before the creation. The hold loop and the controller release by the same one.
 func Deadline(job *sched.Job, run *Run, c *batchv1.CronJob) (time.Time, error) {
 	latest := job.LatestStart()
 	if run == nil || c == nil {

@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
@@ -22,8 +23,7 @@ const HoldLease = "kubenergy-hold"
 // Scheduler is the name of the scheduler's Deployment and of its Lease, and a label of its pods.
 const Scheduler = "kubenergy-scheduler"
 
-// LabelName is the label whose value is the name of a pod's program.
-const LabelName = "app.kubernetes.io/name"
+const labelName = "app.kubernetes.io/name" // of a pod's program
 
 // LeaseHeld reports whether a component holds a Lease. A Lease that has just expired counts as held, because clocks
 // differ.
@@ -33,22 +33,37 @@ func LeaseHeld(l *coordinationv1.Lease, now time.Time) bool {
 		now.Sub(l.Spec.RenewTime.Time) <= 2*limit
 }
 
-// Runs reports whether a program runs: one of its pods is ready, or a process that is no pod of its Deployment holds its
-// Lease. If the pods are not known (nil), any holder counts.
-func Runs(program string, lease *coordinationv1.Lease, pods *v1.PodList, now time.Time) bool {
-	if pods != nil && slices.ContainsFunc(pods.Items, isReady) {
-		return true
+// Absent returns why a program of ours does not run, "" if it does: one of its pods is ready, or a process that is not a
+// pod of its Deployment holds its Lease. Callers that may not list pods depend on Leases, which outlive their holders.
+func Absent(ctx context.Context, c kubernetes.Interface, namespace, program string, now time.Time) (string, error) {
+	pods, errPods := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labelName + "=" + program})
+	if errPods == nil && slices.ContainsFunc(pods.Items, isReady) {
+		return "", nil
 	}
-	ofDeployment := strings.HasPrefix(ptr.Deref(lease.Spec.HolderIdentity, ""), program+"-")
-	return LeaseHeld(lease, now) && (pods == nil || !ofDeployment)
+	leases := []string{program}
+	if program == Scheduler {
+		leases = append(leases, HoldLease)
+	}
+	for _, name := range leases {
+		l, err := c.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return "", err
+		case LeaseHeld(l, now) && (errPods != nil || !strings.HasPrefix(*l.Spec.HolderIdentity, program+"-")):
+			return "", nil
+		}
+	}
+	if errPods != nil {
+		return "nobody holds its Lease", nil
+	}
+	return "no pod of " + program + " is ready", nil
 }
 
-// isReady reports whether a pod runs and, if that is known, is ready.
 func isReady(pod v1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase == v1.PodRunning &&
-		!slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
-			return c.Type == v1.PodReady && c.Status != v1.ConditionTrue
-		})
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+	})
 }
 
 // Lead tries to hold a Lease until ctx ends, and again where it is lost. Each time that it is held, led is called: its

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -152,7 +150,7 @@ func TestNothingIsReleasedBeforePoliciesAreKnown(t *testing.T) {
 	})
 }
 
-// A CronJob's schedule that changes, comes late or goes moves the deadlines of its runs; its status does not.
+// A CronJob's schedule that changes or comes late moves the deadlines of its runs. One that goes does not.
 func TestSchedulesMoveDeadlines(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	view, h := kit.Valley(t, now), NewHeld()
@@ -172,7 +170,7 @@ func TestSchedulesMoveDeadlines(t *testing.T) {
 			h.SawCronJob(c)
 		}, 3*time.Hour - 10*time.Second},
 		{func() { h.SawCronJob(cronJob("other", "c", "0 * * * *", batchv1.ForbidConcurrent)) }, 3*time.Hour - 10*time.Second},
-		{func() { h.LostCronJob(cronJob("enforce", "c", "0 */4 * * *", batchv1.ReplaceConcurrent)) }, 6 * time.Hour},
+		{func() { h.LostCronJob(cronJob("enforce", "c", "", "")) }, 3*time.Hour - 10*time.Second},
 	} {
 		c.change()
 		if got, known := h.deadline(kit.Silent, j, view, now); !known || got.Sub(now) != c.want {
@@ -289,7 +287,9 @@ func randomJob(random *rand.Rand, i int, now time.Time) *batchv1.Job {
 	write(v1alpha1.AnnotationAllowedDelay, seconds(30*3600), 2)
 	write(v1alpha1.AnnotationAllowedDelay, "nonsense", 20)
 	write(v1alpha1.AnnotationExpectedDuration, seconds(7200), 3)
-	at := func(seconds int) string { return now.Add(time.Duration(seconds) * time.Second).UTC().Format(time.RFC3339) }
+	at := func(seconds int) string {
+		return now.Add(time.Duration(seconds) * time.Second).UTC().Format(time.RFC3339)
+	}
 	write(v1alpha1.AnnotationFinishBy, at(random.IntN(30*3600)), 4)
 	write("compute-gardener-scheduler.kubernetes.io/max-scheduling-delay", seconds(30*3600), 5)
 	write(v1alpha1.AnnotationCarbonThreshold, "100", 6)
@@ -303,52 +303,32 @@ func randomJob(random *rand.Rand, i int, now time.Time) *batchv1.Job {
 
 // While no scheduler runs, each Job that waits for a plan gets one event, and a crowd of them gets few in a second.
 func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
-	lease := func(holder string, age time.Duration) *coordinationv1.Lease {
-		return &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.SystemNamespace, Name: kube.HoldLease},
-			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: &holder, LeaseDurationSeconds: new(int32(20)),
-				RenewTime: new(metav1.NewMicroTime(time.Now().Add(-age))),
-			},
-		}
-	}
-	pod := func(phase v1.PodPhase) *v1.Pod {
-		return &v1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: v1alpha1.SystemNamespace, Name: "kubenergy-scheduler-1", 
-				Labels: map[string]string{kube.LabelName: kube.Scheduler},
-			},
-			Status: v1.PodStatus{Phase: phase},
-		}
-	}
 	for name, c := range map[string]struct {
-		object     func() client.Object // nil: none
+		runs       bool
 		jobs, want int
 	}{
-		"nothing":                          {nil, 3, 3},
-		"a Lease that its pod left behind": {func() client.Object { return lease("kubenergy-scheduler-1_x", 0) }, 3, 3},
-		"an old Lease":                     {func() client.Object { return lease("machine_x", time.Hour) }, 3, 3},
-		"a pod that fails":                 {func() client.Object { return pod(v1.PodFailed) }, 3, 3},
-		"a pod that runs":                  {func() client.Object { return pod(v1.PodRunning) }, 3, 0},
-		"a process elsewhere":              {func() client.Object { return lease("machine_x", 0) }, 3, 0},
-		"a crowd":                          {nil, 1000, eventBurst + 10*eventsPerSecond},
+		"none runs": {false, 3, 3},
+		"one runs":  {true, 3, 0},
+		"a crowd":   {false, 1000, eventBurst + 10*eventsPerSecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var objects []client.Object
-				if c.object != nil {
-					objects = append(objects, c.object())
-				}
 				now := time.Now()
 				for i := range c.jobs {
 					objects = append(objects, unseen("enforce", fmt.Sprint("j", i), now, nil))
 				}
+				objects = append(objects, kit.HeldUntil("enforce", "planned", now, now.Add(time.Hour)))
 				server := newJobServer(t, objects...)
+				server.runs = c.runs
 				server.replica(t.Context(), t, kit.Valley(t, now), time.Now)
 				time.Sleep(12 * time.Second)
 				synctest.Wait()
 				if n := len(server.events.Events); n < c.want*9/10 || n > c.want+eventsPerSecond {
 					t.Errorf("%d events, want %d", n, c.want)
+				}
+				if n := server.looks.Load(); n < 1 || n > 12 {
+					t.Errorf("it looked for a scheduler %d times", n)
 				}
 				if c.want > 0 {
 					want := "Warning NoScheduler it is held, and no scheduler runs"

@@ -111,29 +111,26 @@ func (h *Held) Lost(o client.Object) {
 }
 
 // SawCronJob updates the schedule by which runs of a CronJob must end.
-func (h *Held) SawCronJob(c *batchv1.CronJob) { h.setCronJob(c, c) }
-
-// LostCronJob forgets a CronJob. What is left of its runs is held until their own deadlines.
-func (h *Held) LostCronJob(c *batchv1.CronJob) { h.setCronJob(c, nil) }
-
-func (h *Held) setCronJob(of, c *batchv1.CronJob) {
-	key := types.NamespacedName{Namespace: of.Namespace, Name: of.Name}
+func (h *Held) SawCronJob(c *batchv1.CronJob) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := h.cronJobs[key]
-	if c == nil {
-		delete(h.cronJobs, key)
-	} else {
-		h.cronJobs[key] = c
-	}
-	if before != nil && c != nil && before.Generation == c.Generation {
+	before := h.cronJobs[client.ObjectKeyFromObject(c)]
+	h.cronJobs[client.ObjectKeyFromObject(c)] = c
+	if before != nil && before.Generation == c.Generation {
 		return // its status changes with each run
 	}
 	for _, j := range h.jobs {
-		if j.run != nil && j.run.CronJob == of.Name && j.namespace == of.Namespace {
+		if j.run != nil && j.run.CronJob == c.Name && j.namespace == c.Namespace {
 			j.seen = nil
 		}
 	}
+}
+
+// LostCronJob forgets a CronJob. The deadlines of its runs do not change.
+func (h *Held) LostCronJob(c *batchv1.CronJob) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.cronJobs, client.ObjectKeyFromObject(c))
 }
 
 // waits reports whether a Job is known to be held, and suspended.

@@ -29,14 +29,15 @@ import (
 // Options are what a Releaser needs.
 type Options struct {
 	Client     client.Client // reads from the API server, not from a cache
-	Pods       client.Reader // may read from a cache
 	Held       *Held
 	View       func() *kube.View
 	Clock      func() time.Time // of this machine
-	Leads      func() bool
-	Events     events.EventRecorder
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
+
+	Leads       func() bool
+	NoScheduler func(context.Context) bool // whether it is known that none runs
+	Events      events.EventRecorder
 }
 
 // A Releaser lets go what is held beyond its deadline: the hold loops of all schedulers are dead then, late, or cannot
@@ -241,7 +242,6 @@ func (r *Releaser) release(ctx context.Context, j heldJob) {
 		r.releases.WithLabelValues("released").Inc()
 		r.o.Log.Warn("Released Job that no scheduler released in time", "namespace", j.namespace, "job", j.name,
 			"deadline", j.deadline)
-		r.tellReleased(&j)
 	}
 }
 

@@ -36,6 +36,8 @@ type jobServer struct {
 	asked   atomic.Int32 // for its time
 	panics  atomic.Int32 // of the next patches
 	events  *events.FakeRecorder
+	runs    bool         // a scheduler does
+	looks   atomic.Int32 // for it
 	mu      sync.Mutex
 	told    []*Held
 }
@@ -88,8 +90,9 @@ func (s *jobServer) tell(j *batchv1.Job) {
 // replica starts a releaser that ends with the test.
 func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, local func() time.Time) *Releaser {
 	r := New(Options{
-		Client: s, Pods: s, Held: NewHeld(), View: func() *kube.View { return view }, Clock: local, Log: kit.Silent,
-		Leads: func() bool { return true }, Events: s.events, Registerer: prometheus.NewRegistry(),
+		Client: s, Held: NewHeld(), View: func() *kube.View { return view }, Clock: local, Log: kit.Silent,
+		Registerer: prometheus.NewRegistry(), Leads: func() bool { return true }, Events: s.events,
+		NoScheduler: func(context.Context) bool { s.looks.Add(1); return !s.runs },
 	})
 	var all batchv1.JobList
 	if err := s.List(ctx, &all); err != nil {
