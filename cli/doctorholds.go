@@ -27,7 +27,7 @@ func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
 		}
 	}
 	const startScheduler = "start the scheduler, or let everything go: kubenergy release --all --remove-policy"
-	absence, _ := withoutScheduler(ctx, d.client, d.now(), "releases them at their latest start")
+	absence, _ := withoutScheduler(ctx, d.client, d.namespace, d.now(), "releases them at their latest start")
 	switch {
 	case errPolicy != nil && errBinding != nil:
 		d.say(statusWarn, "set hold.enabled in the chart, or apply deploy/hold",

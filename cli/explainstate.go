@@ -186,7 +186,7 @@ func (e *explainer) held(ctx context.Context, annotations map[string]string) {
 	if e.job.Released {
 		does = "releases it within seconds"
 	}
-	absence, _ := withoutScheduler(ctx, e.client, e.now, does)
+	absence, _ := withoutScheduler(ctx, e.client, v1alpha1.SystemNamespace, e.now, does)
 	switch {
 	case e.job.Released:
 		e.say(stateHeld, "It is held, and is to start now.")

@@ -74,7 +74,7 @@ func printHeld(ctx context.Context, t terminal, c *cluster, namespace, format st
 	for _, u := range h.unseen {
 		fmt.Fprintln(t.err, "not seen:", u)
 	}
-	if h.absence != "" {
+	if h.absence != "" && len(h.items) > 0 {
 		fmt.Fprintln(t.err, "warning:", h.absence)
 	}
 	if len(h.items) == 0 && (format == "table" || format == "wide") {
@@ -118,7 +118,8 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 		return fmt.Errorf("reading what the cluster knows of grids and hardware: %s", because(err))
 	}
 	h.view = view
-	h.absence, _ = withoutScheduler(ctx, h.client, h.now, "releases Jobs at their latest start")
+	h.absence, _ = withoutScheduler(ctx, h.client, v1alpha1.SystemNamespace, h.now,
+		"releases Jobs at their latest start")
 	for _, u := range unseen {
 		switch u.Resource {
 		case "gridzones":

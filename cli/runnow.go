@@ -89,7 +89,8 @@ func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, n
 	case !suspended:
 		return "was not held", nil
 	}
-	switch absence, released := withoutScheduler(ctx, client, now, "releases it within seconds"); {
+	absence, released := withoutScheduler(ctx, client, v1alpha1.SystemNamespace, now, "releases it within seconds")
+	switch {
 	case !released:
 		return "", fmt.Errorf("Job %s/%s is marked, but %s", namespace, name, absence)
 	case absence != "":

@@ -44,14 +44,15 @@ func readServing(ctx context.Context, client kubernetes.Interface, namespace str
 
 // withoutScheduler returns what becomes of held Jobs if no scheduler runs: that the controller does what is given, or
 // that it does not run either. It returns "" if a scheduler runs or that cannot be seen.
-func withoutScheduler(ctx context.Context, client kubernetes.Interface, now time.Time, controllerDoes string,
+func withoutScheduler(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time,
+	controllerDoes string,
 ) (text string, released bool) {
-	why, err := kube.Absent(ctx, client, v1alpha1.SystemNamespace, schedulerName, now)
+	why, err := kube.Absent(ctx, client, namespace, schedulerName, now)
 	if why == "" || err != nil {
 		return "", true
 	}
 	text = "no scheduler runs (" + why + ")"
-	if why, err = kube.Absent(ctx, client, v1alpha1.SystemNamespace, controllerName, now); why != "" && err == nil {
+	if why, err = kube.Absent(ctx, client, namespace, controllerName, now); why != "" && err == nil {
 		return text + ", nor does the controller (" + why + "): kubenergy release lets it start", false
 	}
 	return text + ": the controller " + controllerDoes, true

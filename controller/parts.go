@@ -206,9 +206,11 @@ func (p *process) addRunners() error {
 		Client: p.manager.GetClient(), View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
 	})), p.registry.Register(panics.Collector(p.log, &power.Machines{Nodes: p.listNodes, Leads: p.leads})))
 	for _, run := range []everywhere{
-		p.objects.Run, p.kept("overdue", overdue.Run), p.kept("bindings", func(ctx context.Context) error {
+		p.objects.Run, p.kept("overdue", overdue.Run), p.kept("overdue", overdue.Warn),
+		p.kept("bindings", func(ctx context.Context) error {
 			return release.Bindings(ctx, bindings, p.held, p.log)
-		}), p.kept("shadow", p.shadow.Run),
+		}),
+		p.kept("shadow", p.shadow.Run),
 		p.kept("account", p.workloads.Run), p.kept("history", func(ctx context.Context) error {
 			return p.history.Run(ctx, p.objects.View)
 		}),

@@ -52,7 +52,6 @@ type Releaser struct {
 	// Of the one goroutine that looks.
 	refused int       // times in a row that the API server has not told its time
 	ask     time.Time // on our own clock: not before
-	look    time.Time // for a scheduler: not before
 }
 
 // New returns a Releaser that has not asked for the API server's time.
@@ -108,7 +107,6 @@ func (r *Releaser) Run(ctx context.Context) error {
 				return nil
 			})
 		}
-		panics.Survive(r.o.Log, "overdue", "warning that no scheduler runs", func() { r.warn(ctx) })
 	}
 }
 

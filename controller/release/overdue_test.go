@@ -102,11 +102,13 @@ func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, 
 		r.o.Held.Saw(&all.Items[i])
 	}
 	s.told = append(s.told, r.o.Held)
-	go func() {
-		if err := r.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
+	for _, run := range []func(context.Context) error{r.Run, r.Warn} {
+		go func() {
+			if err := run(ctx); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
 	return r
 }
 
