@@ -33,8 +33,8 @@ func LeaseHeld(l *coordinationv1.Lease, now time.Time) bool {
 		now.Sub(l.Spec.RenewTime.Time) <= 2*limit
 }
 
-// Absent returns why a program of ours does not run, or "" if one of its pods is ready or a process that is no pod of its
-// Deployment holds its Lease. Callers that may not list pods depend on Leases, which outlive their holders.
+// Absent returns why a program of ours does not run, or "" if one of its pods is ready or a process that is no pod of
+// its Deployment holds its Lease. Callers that may not list pods depend on Leases, which outlive their holders.
 func Absent(ctx context.Context, c kubernetes.Interface, namespace, program string, now time.Time) (string, error) {
 	pods, errPods := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labelName + "=" + program})
 	if errPods == nil && slices.ContainsFunc(pods.Items, isReady) {
