@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly experiments benchmark
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold deadlines sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly experiments benchmark
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -281,6 +281,9 @@ slurm: ## Show on Debian's real Slurm, as root: deadlines whatever dies, joules 
 
 hold: ## Show on a real control plane that no hold outlives its deadline (promise P1).
 	go test ./test/hold/... -run . -v -count=1 -timeout $(TIMEOUT)
+
+deadlines: ## Show promise P1 while scheduler and controller are stopped and started 50 times at random: a quarter of an hour.
+	KUBENERGY_LONG=1 go test ./test/hold -run DeadlinesAcrossExchanges -v -count=1 -timeout 40m
 
 chart-test: ## Show that the Helm chart installs, and that what it renders, the examples and the rights are as they should be.
 	go test ./test/chart/... ./test/install/... -run . -v -count=1 -timeout $(TIMEOUT)

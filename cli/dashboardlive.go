@@ -259,7 +259,7 @@ func (s *liveSource) Act(ctx context.Context, a dashboard.Act) (result string, e
 		return "", err // it makes no sense, or what it is about is gone
 	}
 	if a.Do == dashboard.DoRunNow {
-		result, err := runNow(ctx, s.cluster, a.Kind, a.Namespace, a.Name)
+		result, err := runNow(ctx, s.cluster, a.Kind, a.Namespace, a.Name, s.t.now())
 		return fmt.Sprintf("%s %s/%s: %s", a.Kind, a.Namespace, a.Name, result), err
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelMode, a.Mode)

@@ -26,6 +26,8 @@ func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
 			return
 		}
 	}
+	const startScheduler = "start the scheduler, or let everything go: kubenergy release --all --remove-policy"
+	absence, _ := withoutScheduler(ctx, d.client, d.namespace, d.now(), "releases them at their latest start")
 	switch {
 	case errPolicy != nil && errBinding != nil:
 		d.say(statusWarn, "set hold.enabled in the chart, or apply deploy/hold",
@@ -39,10 +41,11 @@ func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
 		d.say(statusWarn, "create the policy, or remove the binding",
 			"MutatingAdmissionPolicyBinding %s binds no policy: no Job is held", holdPolicy)
 		return
+	case absence != "":
+		d.say(statusFail, startScheduler, "Jobs are suspended as they are created, and %s", absence)
 	case !d.fresh[holdLease]:
-		d.say(statusFail, "start the scheduler, or let everything go: kubenergy release --all --remove-policy",
-			"Jobs are suspended as they are created, and no scheduler holds the Lease %s: nothing releases them",
-			holdLease)
+		d.say(statusFail, startScheduler, "Jobs are suspended as they are created, and no scheduler holds the Lease "+
+			"%s: they start at their latest start", holdLease)
 	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
 		d.say(statusWarn, "install the binding last and remove it first",
 			"MutatingAdmissionPolicyBinding %s is older than the scheduler: between the two, Jobs were suspended and "+

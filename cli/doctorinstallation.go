@@ -13,14 +13,15 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/report"
 )
 
 // The names of our components, of their service accounts, and of the Leases that they hold.
 const (
-	schedulerName  = "kubenergy-scheduler"
+	schedulerName  = kube.Scheduler
 	controllerName = "kubenergy-controller"
-	holdLease      = "kubenergy-hold"
+	holdLease      = kube.HoldLease
 )
 
 // customResource is as much of a CustomResourceDefinition as concerns us.
@@ -152,7 +153,10 @@ func (d *doctor) lookAtLeases(ctx context.Context) {
 		found = true
 		holder := ptr.Deref(l.Spec.HolderIdentity, "")
 		switch {
-		case heldNow(&l, d.now()):
+		case kube.LeaseHeld(&l, d.now()) && d.podIsGone(ctx, holder):
+			d.say(statusWarn, "look whether its component runs", "Lease %s is held by %s, a pod that is gone", l.Name,
+				holder)
+		case kube.LeaseHeld(&l, d.now()):
 			d.fresh[l.Name] = true
 			d.ok("Lease %s is held by %s", l.Name, holder)
 		case holder == "" || l.Spec.RenewTime == nil:
@@ -168,6 +172,16 @@ func (d *doctor) lookAtLeases(ctx context.Context) {
 	}
 }
 
+// podIsGone reports whether the holder of a Lease was a pod of ours, by its name, that does not exist any more.
+func (d *doctor) podIsGone(ctx context.Context, holder string) bool {
+	name, _, _ := strings.Cut(holder, "_")
+	if !strings.HasPrefix(name, "kubenergy-") {
+		return false
+	}
+	_, err := d.client.CoreV1().Pods(d.namespace).Get(ctx, name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
+}
+
 // rights are the ones that installations break on, by account: a verb, and a resource with its part and its group.
 var rights = map[string][]string{
 	schedulerName: {
@@ -179,6 +193,7 @@ var rights = map[string][]string{
 		"watch gridzones.kubenergy.io", "patch gridzones/status.kubenergy.io", "watch energypolicies.kubenergy.io",
 		"patch energypolicies/status.kubenergy.io", "watch nodes", "watch jobs.batch",
 		"patch jobs.batch", // overdue ones, where no scheduler runs
+		"watch cronjobs.batch",
 		"create leases.coordination.k8s.io",
 	},
 }

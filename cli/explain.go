@@ -180,7 +180,7 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 		return e.out, nil // nothing is left to decide
 	}
 	e.rank(ctx, s, &job, &settings)
-	if !e.noZones && e.out.State != statePlaced {
+	if !e.noZones && e.out.State != statePlaced && !(e.out.State == stateHeld && e.job.Released) {
 		e.decide(&job, &settings)
 	}
 	return e.out, nil

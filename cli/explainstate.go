@@ -8,9 +8,11 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/dashboard"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
@@ -30,12 +32,12 @@ func (e *explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 		return
 	}
 	e.events(ctx, s)
-	latest := job.LatestStart()
+	latest := e.deadline(ctx, s, job)
 	if job.AllowedDelay > 0 && !job.Submitted.IsZero() {
 		e.out.LatestStart = &latest
 	}
 	if s.kind == kindJob {
-		e.jobState(s.job)
+		e.jobState(ctx, s.job)
 	} else {
 		e.podState(s.pod, settings)
 	}
@@ -87,7 +89,24 @@ func endOf(job *batchv1.Job) batchv1.JobConditionType {
 	return ""
 }
 
-func (e *explainer) jobState(job *batchv1.Job) {
+// deadline returns the latest start of an object. A CronJob that cannot be read does not shorten that of its runs.
+func (e *explainer) deadline(ctx context.Context, s *subject, job *sched.Job) time.Time {
+	latest := job.LatestStart()
+	if s.job == nil {
+		return latest
+	}
+	if run := kube.RunOf(s.job); run != nil {
+		c, err := e.client.BatchV1().CronJobs(s.work.Namespace).Get(ctx, run.CronJob, metav1.GetOptions{})
+		if err == nil {
+			if at, err := kube.Deadline(job, run, c); err == nil {
+				return at
+			}
+		}
+	}
+	return latest
+}
+
+func (e *explainer) jobState(ctx context.Context, job *batchv1.Job) {
 	suspended := job.Spec.Suspend != nil && *job.Spec.Suspend
 	held := job.Labels[v1alpha1.LabelHeld] == "true"
 	released := job.Annotations[v1alpha1.AnnotationReleasedAt]
@@ -95,7 +114,7 @@ func (e *explainer) jobState(job *batchv1.Job) {
 	case end != "":
 		e.say(stateFinished, "It is finished (%s).", end)
 	case suspended && held:
-		e.held(job.Annotations)
+		e.held(ctx, job.Annotations)
 	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
 		e.budget = true
 		e.say(stateSuspended, "KubEnergy suspended it: the budget %q is used up. It goes on when the budget allows it"+
@@ -155,22 +174,37 @@ func readWritten(annotations map[string]string) (w written) {
 	}
 }
 
-// held tells what the hold loop wrote on the Job.
-func (e *explainer) held(annotations map[string]string) {
+// held tells what the hold loop wrote on the Job, and what becomes of it.
+func (e *explainer) held(ctx context.Context, annotations map[string]string) {
 	w := readWritten(annotations)
-	if w.latest != nil {
+	if computed := e.out.LatestStart; w.latest != nil &&
+		(computed == nil || e.noMode || e.noPolicy || w.latest.Before(*computed)) {
 		e.out.LatestStart = w.latest
 	}
-	if e.out.HeldUntil = w.until; w.until == nil {
-		e.say(stateHeld, "It is held, and the hold loop has not said yet until when.")
-		return
+	e.out.HeldUntil = w.until
+	does := "releases it at its latest start"
+	if e.job.Released {
+		does = "releases it within seconds"
 	}
-	e.say(stateHeld, "It is held until %s.", e.clock(*w.until))
-	if w.reason != "" {
-		e.out.Sentence += " The scheduler said: " + dashboard.WithoutGrams(w.reason) + "."
+	absence, _ := withoutScheduler(ctx, e.client, v1alpha1.SystemNamespace, e.now, does)
+	switch {
+	case e.job.Released:
+		e.say(stateHeld, "It is held, and is to start now.")
+	case w.until == nil && absence == "":
+		e.say(stateHeld, "It is held, and the scheduler has not said yet until when.")
+	case w.until == nil:
+		e.say(stateHeld, "It is held.")
+	default:
+		e.say(stateHeld, "It is held until %s.", e.clock(*w.until))
+		if w.reason != "" {
+			e.out.Sentence += " The scheduler said: " + dashboard.WithoutGrams(w.reason) + "."
+		}
+		if w.until.Before(e.now) {
+			e.out.Sentence += " That time has come: if it stays, ask kubenergy doctor."
+		}
 	}
-	if w.until.Before(e.now) {
-		e.out.Sentence += " That time has come: if it stays, ask kubenergy doctor."
+	if absence != "" {
+		e.out.Sentence += " But " + absence + "."
 	}
 }
 

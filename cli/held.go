@@ -74,6 +74,9 @@ func printHeld(ctx context.Context, t terminal, c *cluster, namespace, format st
 	for _, u := range h.unseen {
 		fmt.Fprintln(t.err, "not seen:", u)
 	}
+	if h.absence != "" && len(h.items) > 0 {
+		fmt.Fprintln(t.err, "warning:", h.absence)
+	}
 	if len(h.items) == 0 && (format == "table" || format == "wide") {
 		where := "in namespace " + namespace
 		if namespace == v1.NamespaceAll {
@@ -104,6 +107,7 @@ type holdings struct {
 	noPods   bool // pods are not seen
 	items    []dashboard.Job
 	unseen   []string
+	absence  string // what becomes of held Jobs, if no scheduler runs
 }
 
 // read reads Jobs and pods, and what is needed to say what their starts save.
@@ -114,6 +118,8 @@ func (h *holdings) read(ctx context.Context, c *cluster, namespace string) error
 		return fmt.Errorf("reading what the cluster knows of grids and hardware: %s", because(err))
 	}
 	h.view = view
+	h.absence, _ = withoutScheduler(ctx, h.client, v1alpha1.SystemNamespace, h.now,
+		"releases Jobs at their latest start")
 	for _, u := range unseen {
 		switch u.Resource {
 		case "gridzones":
@@ -148,6 +154,12 @@ func (h *holdings) addJob(job *batchv1.Job) {
 	item.Team = h.view.TeamOf(job.Namespace, policy.TeamOf(job.Spec.Template.Labels))
 	if err == nil {
 		h.save(&item, &work)
+		if settled, _ := h.view.Settle(&work); w.latest == nil && !h.noMode && !h.noPolicy {
+			item.LatestStart = new(settled.LatestStart().UTC())
+		}
+	}
+	if item.Why == "" && h.absence != "" {
+		item.Why = "no scheduler runs"
 	}
 	h.items = append(h.items, item)
 }

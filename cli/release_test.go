@@ -440,6 +440,7 @@ func TestReleaseForGoodTellsOfWhatNamesUs(t *testing.T) {
 
 func TestRunNow(t *testing.T) {
 	a := newAPIServer(t)
+	a.add(t, leasePath, lease(holdLease, 3*time.Second))
 	a.add(t, jobsIn("ns"), heldJob("held"))
 	own := heldJob("own")
 	own.Labels = nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 func newRunNow(t terminal) *cobra.Command {
@@ -19,7 +22,8 @@ func newRunNow(t terminal) *cobra.Command {
 		Use:   "run-now job|pod NAME",
 		Short: "Ask for a held Job or pod to start now",
 		Long: `Write the annotation kubenergy.io/run-now on a Job or a pod: whatever else is said, it is not
-held, or not any longer. The scheduler of ours lets it go; where none runs, see release.`,
+held, or not any longer. The scheduler releases it, or, if none runs, the controller. If neither runs, the exit code is
+1: see release.`,
 		Example: `  kubenergy run-now job nightly-report -n reports
   kubenergy run-now pod/train-7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,7 +35,7 @@ held, or not any longer. The scheduler of ours lets it go; where none runs, see 
 			if err != nil {
 				return err
 			}
-			result, err := runNow(cmd.Context(), c, kind, c.namespace, name)
+			result, err := runNow(cmd.Context(), c, kind, c.namespace, name, t.now())
 			if err != nil {
 				return err
 			}
@@ -44,8 +48,11 @@ held, or not any longer. The scheduler of ours lets it go; where none runs, see 
 	return cmd
 }
 
+const askedNow = "asked to start now"
+
 // runNow annotates the object, and says what will come of it.
-func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string) (result string, err error) {
+func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string, now time.Time,
+) (result string, err error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
 		v1alpha1.AnnotationRunNow: "true",
 	}}})
@@ -62,8 +69,14 @@ func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, n
 			return "", fmt.Errorf("annotating pod %s/%s: %s", namespace, name, because(err))
 		case pod.Spec.NodeName != "":
 			return "has a node already, " + pod.Spec.NodeName, nil
+		case policy.Serves(pod.Spec.SchedulerName):
+			why, err := kube.Absent(ctx, client, v1alpha1.SystemNamespace, schedulerName, now)
+			if why != "" && err == nil {
+				return "", fmt.Errorf("pod %s/%s is marked, but it waits for the scheduler %s, and none runs (%s)",
+					namespace, name, pod.Spec.SchedulerName, why)
+			}
 		}
-		return "asked to start now", nil
+		return askedNow, nil
 	}
 	job, err := client.BatchV1().Jobs(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	switch suspended := err == nil && job.Spec.Suspend != nil && *job.Spec.Suspend; {
@@ -76,5 +89,12 @@ func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, n
 	case !suspended:
 		return "was not held", nil
 	}
-	return "asked to start now", nil
+	absence, released := withoutScheduler(ctx, client, v1alpha1.SystemNamespace, now, "releases it within seconds")
+	switch {
+	case !released:
+		return "", fmt.Errorf("Job %s/%s is marked, but %s", namespace, name, absence)
+	case absence != "":
+		return askedNow + "; " + absence, nil
+	}
+	return askedNow, nil
 }

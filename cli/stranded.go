@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,15 +11,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 )
@@ -39,14 +37,25 @@ var usualNames = []string{policy.SchedulerName, policy.GardenerSchedulerName, po
 func readServing(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time) (serving, error) {
 	var s serving
 	s.configured, s.seen = configuredNames(ctx, client, namespace)
-	for _, name := range []string{schedulerName, holdLease} {
-		l, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return s, err
-		}
-		s.runs = s.runs || err == nil && heldNow(l, now)
+	why, err := kube.Absent(ctx, client, namespace, schedulerName, now)
+	s.runs = why == ""
+	return s, err
+}
+
+// withoutScheduler returns what becomes of held Jobs if no scheduler runs: that the controller does what is given, or
+// that it does not run either. It returns "" if a scheduler runs or that cannot be seen.
+func withoutScheduler(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time,
+	controllerDoes string,
+) (text string, released bool) {
+	why, err := kube.Absent(ctx, client, namespace, schedulerName, now)
+	if why == "" || err != nil {
+		return "", true
 	}
-	return s, nil
+	text = "no scheduler runs (" + why + ")"
+	if why, err = kube.Absent(ctx, client, namespace, controllerName, now); why != "" && err == nil {
+		return text + ", nor does the controller (" + why + "): kubenergy release lets it start", false
+	}
+	return text + ": the controller " + controllerDoes, true
 }
 
 // configuredNames are the profiles of the scheduler's configuration, but that of the cluster's own scheduler. seen
@@ -89,13 +98,6 @@ func (s *serving) stranded() []string {
 // elsewhere reports whether another system may serve a name that ours is not configured for.
 func (s *serving) elsewhere(name string) bool {
 	return name != policy.SchedulerName && !slices.Contains(s.configured, name)
-}
-
-// heldNow reports whether a component holds a Lease.
-func heldNow(l *coordinationv1.Lease, now time.Time) bool {
-	limit := time.Duration(cmp.Or(ptr.Deref(l.Spec.LeaseDurationSeconds, 0), 15)) * time.Second
-	return ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil &&
-		now.Sub(l.Spec.RenewTime.Time) <= 2*limit
 }
 
 // dependents are the objects of one kind whose pods name a scheduler.

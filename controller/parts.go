@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,11 +58,14 @@ type process struct {
 	labels    *status.NodeLabels // nil: nodes are not labelled
 	unit      *unit              // nil: there is nowhere to keep a ledger
 
-	synced, nodesSynced atomic.Int32 // of the kinds that are followed
+	synced, nodesSynced, cronJobsSynced atomic.Int32 // of the kinds that are followed
 }
 
 // followed is the number of kinds that are followed and waited for: Jobs, pods, namespaces.
 const followed = 3
+
+// reporter is the name of this program in events.
+const reporter = "kubenergy-controller"
 
 func (p *process) leads() bool {
 	select {
@@ -90,7 +94,7 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 		Now: time.Now,
 	}
 	p.shadow = status.NewShadow(status.ShadowOptions{
-		View: p.objects.View, Leads: p.leads, Events: p.manager.GetEventRecorder("kubenergy-controller"),
+		View: p.objects.View, Leads: p.leads, Events: p.manager.GetEventRecorder(reporter),
 		Signal: func() string { return zone.Signal(p.objects.View()) }, Log: p.log, Registerer: p.registry,
 	})
 	p.workloads = estimate.NewWorkloads(estimate.WorkloadOptions{
@@ -171,12 +175,17 @@ func (p *process) addReconcilers() error {
 
 // addRunners adds what runs in every replica, and what tells the parts of the cluster.
 func (p *process) addRunners() error {
-	bindings, err := dynamic.NewForConfig(p.manager.GetConfig())
-	if err != nil {
-		return fmt.Errorf("building a client for bindings: %w", err)
+	bindings, errBindings := dynamic.NewForConfig(p.manager.GetConfig())
+	cluster, err := kubernetes.NewForConfig(p.manager.GetConfig())
+	if err = errors.Join(errBindings, err); err != nil {
+		return fmt.Errorf("building clients: %w", err)
 	}
 	overdue := release.New(release.Options{
 		Client: p.direct, Held: p.held, View: p.objects.View, Clock: time.Now, Log: p.log, Registerer: p.registry,
+		Leads: p.leads, Events: p.manager.GetEventRecorder(reporter), NoScheduler: func(ctx context.Context) bool {
+			why, err := kube.Absent(ctx, cluster, v1alpha1.SystemNamespace, kube.Scheduler, time.Now())
+			return why != "" && err == nil
+		},
 	})
 	watchers := []watcher{p.held, p.workloads}
 	if p.unit != nil {
@@ -197,13 +206,16 @@ func (p *process) addRunners() error {
 		Client: p.manager.GetClient(), View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
 	})), p.registry.Register(panics.Collector(p.log, &power.Machines{Nodes: p.listNodes, Leads: p.leads})))
 	for _, run := range []everywhere{
-		p.objects.Run, p.kept("overdue", overdue.Run), p.kept("bindings", func(ctx context.Context) error {
+		p.objects.Run, p.kept("overdue", overdue.Run), p.kept("overdue", overdue.Warn),
+		p.kept("bindings", func(ctx context.Context) error {
 			return release.Bindings(ctx, bindings, p.held, p.log)
-		}), p.kept("shadow", p.shadow.Run),
+		}),
+		p.kept("shadow", p.shadow.Run),
 		p.kept("account", p.workloads.Run), p.kept("history", func(ctx context.Context) error {
 			return p.history.Run(ctx, p.objects.View)
 		}),
 		follow(&batchv1.Job{}, work, &p.synced), follow(&v1.Pod{}, work, &p.synced),
+		follow(&batchv1.CronJob{}, cached.Handler(nil, p.held.SawCronJob, p.held.LostCronJob), &p.cronJobsSynced),
 		follow(&v1.Namespace{}, cached.Handler(nil, nil, func(n *v1.Namespace) {
 			p.shadow.Forget(n.Name)
 			p.workloads.Forget(n.Name)

@@ -228,7 +228,7 @@ func (j *Job) sentence(m *Model) string {
 	case j.PlannedStart != nil:
 		text += ": held until " + m.clock(*j.PlannedStart)
 	default:
-		text += ": held, and the hold loop has not said yet until when"
+		text += ": held, and the scheduler has not said yet until when"
 	}
 	text += given(j.Node != "", " on "+j.Node)
 	text += given(j.LatestStart != nil, "; latest start "+m.clock(deref(j.LatestStart)))

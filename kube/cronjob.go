@@ -7,7 +7,45 @@ import (
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
 )
+
+// Run identifies a Job as a run of a CronJob in its namespace.
+type Run struct {
+	CronJob   string
+	Scheduled time.Time
+}
+
+// RunOf returns the run that a Job is; nil if no CronJob controls it.
+func RunOf(j *batchv1.Job) *Run {
+	owner := metav1.GetControllerOfNoCopy(j)
+	if owner == nil || owner.Kind != "CronJob" {
+		return nil
+	}
+	scheduled, err := time.Parse(time.RFC3339, j.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
+	if err != nil || scheduled.IsZero() {
+		scheduled = j.CreationTimestamp.Time
+	}
+	return &Run{CronJob: owner.Name, Scheduled: scheduled}
+}
+
+// Deadline returns the latest start of a Job: its creation plus the allowed delay, or earlier if the Job must finish by
+// some time or before the next tick of its CronJob c. run is nil if no CronJob controls the Job; c is nil if it is not
+// known. The deadline is never before the creation. The hold loop and the controller release by the same one.
+func Deadline(job *sched.Job, run *Run, c *batchv1.CronJob) (time.Time, error) {
+	latest := job.LatestStart()
+	if run == nil || c == nil {
+		return latest, nil
+	}
+	end, err := LatestRun(c, run.Scheduled, job.Duration)
+	if err != nil || end.IsZero() {
+		return latest, err
+	}
+	return grid.Later(grid.Earlier(latest, end), job.Submitted), nil
+}
 
 // tickMargin stays between the expected end of a held run and the next tick of its CronJob.
 const tickMargin = 10 * time.Second

@@ -108,6 +108,9 @@ func (w *Work) job() sched.Job {
 // OfGardener reports whether the defaults of Compute Gardener's scheduler hold for the workload.
 func (w *Work) OfGardener() bool { return w.scheduler() == GardenerSchedulerName }
 
+// HasDelay reports whether the object itself sets its allowed delay.
+func (m *Marks) HasDelay() bool { return m.said&termDelay != 0 }
+
 // mayWait reports whether the object itself says something about waiting.
 func (w *Work) mayWait() bool { return w.Marks.said&(termDelay|termRule) != 0 || w.Marks.Gardener }
 

@@ -53,6 +53,7 @@ var parts = []part{
 	{"storm", 30 * time.Minute, "make storm"},
 	{"sleep-lab", 45 * time.Minute, "make sleep-lab"},
 	{"compare-gaia", 30 * time.Minute, "make compare-gaia"},
+	{"deadlines", 20 * time.Minute, "make deadlines"},
 	{"central-long", time.Hour, "make central-long"},
 	{"upstream", 4 * time.Hour, "make upstream"},
 }
@@ -60,7 +61,7 @@ var parts = []part{
 // usualLong is how long a package takes with KUBENERGY_LONG. Those in elsewhere have parts of their own.
 const usualLong = 10 * time.Minute
 
-var elsewhere = regexp.MustCompile(`^\./(energy|agent|cli|test/central|test/batch|test/browser|test/sleep)(/|$)`)
+var elsewhere = regexp.MustCompile(`^\./(energy|agent|cli|test/central|test/batch|test/browser|test/hold|test/sleep)(/|$)`)
 
 // An outcome is how a part ended. A fuzz target that was cut goes on for the rest of its time.
 type outcome struct {

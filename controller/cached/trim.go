@@ -32,6 +32,12 @@ func Options(saw func(*v1.Pod), log *slog.Logger) cache.Options {
 				n.Spec, n.Status.Conditions = v1.NamespaceSpec{}, nil
 			})},
 			&batchv1.Job{}: {Transform: transform(log, trimJob)},
+			&batchv1.CronJob{}: {Transform: transform(log, func(c *batchv1.CronJob) {
+				c.Annotations, c.Labels, c.Status = nil, nil, batchv1.CronJobStatus{}
+				c.Spec = batchv1.CronJobSpec{
+					Schedule: c.Spec.Schedule, TimeZone: c.Spec.TimeZone, ConcurrencyPolicy: c.Spec.ConcurrencyPolicy,
+				}
+			})},
 		},
 	}
 }

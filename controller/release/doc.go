@@ -3,6 +3,10 @@
 //
 // Invariants, and the tests that hold them:
 //
+//   - Deadlines are those of the hold loop, whether a scheduler has seen the Job or not, and nothing that is written on
+//     a Job prolongs its hold: TestTheHoldLoopHasTheSameDeadlines, TestDeadlinesOfJobsThatNoSchedulerHasSeen.
+//   - Jobs that wait while no scheduler runs have an event, and many of them make no storm of events:
+//     TestEventsSayThatNoSchedulerRuns.
 //   - Every replica releases, and a Job is released once: TestOverdueJobsAreReleased.
 //   - Deadlines are instants on the API server's clock. A local clock that is wrong ends no hold early:
 //     TestReleaserFollowsTheServersClock.

@@ -46,10 +46,10 @@ func FuzzHeld(f *testing.F) {
 		job.Labels[v1alpha1.LabelHeld] = "true"
 		h.Saw(&job)
 		j := h.jobs[job.UID]
-		if _, early := j.overdue(slog.New(slog.DiscardHandler), view, created); early && !j.Queued {
+		if _, early := h.overdue(slog.New(slog.DiscardHandler), j, view, created); early && !j.Queued {
 			t.Fatal("it is overdue when it is created")
 		}
-		if _, late := j.overdue(slog.New(slog.DiscardHandler), view, created.AddDate(1, 0, 2)); late == j.Queued {
+		if _, late := h.overdue(slog.New(slog.DiscardHandler), j, view, created.AddDate(1, 0, 2)); late == j.Queued {
 			t.Fatalf("overdue after a year: %v", late)
 		}
 		h.Lost(&job)

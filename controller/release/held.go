@@ -14,11 +14,14 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 )
 
-// Held are the Jobs that carry our label. An informer's handler writes them.
+// Held are the Jobs that carry our label, and the CronJobs that may shorten their holds. Informers' handlers write
+// them.
 type Held struct {
 	mu          sync.Mutex
 	jobs        map[types.UID]*heldJob
 	byNamespace map[string]int
+	cronJobs    map[types.NamespacedName]*batchv1.CronJob
+	updates     int // that are left to the present pass over the Jobs
 }
 
 // heldJob is what is needed to let a Job go.
@@ -26,13 +29,22 @@ type heldJob struct {
 	kube.HeldJob
 	namespace, name string
 	suspended       bool
+	free            bool // nothing holds it: its owner wants it to run now, or it is never held
 	work            policy.Work
-	latest          time.Time // that the Job itself names; zero: none that makes sense
+	run             *kube.Run // nil: no CronJob controls it
+	written         time.Time // latest start that the hold loop wrote; zero: none that makes sense
 
-	seen     *kube.View // that fallback was computed from
-	fallback time.Time
+	seen   *kube.View // that latest was computed from; nil: latest is out of date
+	latest time.Time
 
 	deadline time.Time // of a copy that is to be released
+	progress
+}
+
+// progress is the state of a Job's release, which outlives changes of the Job.
+type progress struct {
+	freed    time.Time // when free was first seen; zero: never
+	told     bool      // an event said that no scheduler runs
 	attempts int
 	retry    time.Time // no attempt before
 	busy     bool      // an attempt is under way
@@ -40,7 +52,10 @@ type heldJob struct {
 
 // NewHeld returns an index without Jobs.
 func NewHeld() *Held {
-	return &Held{jobs: map[types.UID]*heldJob{}, byNamespace: map[string]int{}}
+	return &Held{
+		jobs: map[types.UID]*heldJob{}, byNamespace: map[string]int{},
+		cronJobs: map[types.NamespacedName]*batchv1.CronJob{},
+	}
 }
 
 // Saw takes in a Job or what has changed on it.
@@ -56,15 +71,20 @@ func (h *Held) Saw(o client.Object) {
 	seen := &heldJob{
 		HeldJob: kube.SeenJob(j), namespace: j.Namespace, name: j.Name, suspended: ptr.Deref(j.Spec.Suspend, false),
 	}
-	seen.work, _ = policy.ReadJob(j) // what makes no sense counts as not said
-	if latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart]); err == nil &&
-		Plausible(latest, j.CreationTimestamp.Time) {
-		seen.latest = latest
+	var err error
+	seen.work, err = policy.ReadJob(j)
+	m := &seen.work.Marks
+	_, never := policy.NeverHeldJob(j)
+	seen.free = err != nil || never || m.RunNow || m.Skip || m.ReleasedBefore
+	seen.run = kube.RunOf(j)
+	if written, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart]); err == nil &&
+		Plausible(written, j.CreationTimestamp.Time) {
+		seen.written = written
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if before := h.jobs[j.UID]; before != nil {
-		seen.attempts, seen.retry, seen.busy = before.attempts, before.retry, before.busy
+		seen.progress = before.progress
 	} else {
 		h.byNamespace[j.Namespace]++
 	}
@@ -88,6 +108,29 @@ func (h *Held) Lost(o client.Object) {
 	if h.byNamespace[o.GetNamespace()]--; h.byNamespace[o.GetNamespace()] <= 0 {
 		delete(h.byNamespace, o.GetNamespace())
 	}
+}
+
+// SawCronJob updates the schedule by which runs of a CronJob must end.
+func (h *Held) SawCronJob(c *batchv1.CronJob) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.cronJobs[client.ObjectKeyFromObject(c)]
+	h.cronJobs[client.ObjectKeyFromObject(c)] = c
+	if before != nil && before.Generation == c.Generation {
+		return // its status changes with each run
+	}
+	for _, j := range h.jobs {
+		if j.run != nil && j.run.CronJob == c.Name && j.namespace == c.Namespace {
+			j.seen = nil
+		}
+	}
+}
+
+// LostCronJob forgets a CronJob. The deadlines of its runs do not change.
+func (h *Held) LostCronJob(c *batchv1.CronJob) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.cronJobs, client.ObjectKeyFromObject(c))
 }
 
 // waits reports whether a Job is known to be held, and suspended.

@@ -16,12 +16,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
-	"github.com/kubenergy/kubenergy/policy"
 )
 
 // Options are what a Releaser needs.
@@ -32,6 +34,10 @@ type Options struct {
 	Clock      func() time.Time // of this machine
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
+
+	Leads       func() bool
+	NoScheduler func(context.Context) bool // whether it is known that none runs
+	Events      events.EventRecorder
 }
 
 // A Releaser lets go what is held beyond its deadline: the hold loops of all schedulers are dead then, late, or cannot
@@ -41,6 +47,7 @@ type Releaser struct {
 	o        Options
 	clock    *kube.ServerClock
 	releases *prometheus.CounterVec
+	events   flowcontrol.RateLimiter
 
 	// Of the one goroutine that looks.
 	refused int       // times in a row that the API server has not told its time
@@ -52,6 +59,7 @@ func New(o Options) *Releaser {
 	ask := func(ctx context.Context, r *authenticationv1.SelfSubjectReview) error { return o.Client.Create(ctx, r) }
 	return &Releaser{
 		o: o, clock: kube.NewServerClock(o.Clock, ask),
+		events: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
 		releases: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_overdue_releases_total",
 			Help: "Held Jobs past their deadline that no scheduler had released.",
@@ -69,6 +77,12 @@ const (
 	maxClockRetry   = 4 * time.Second  // begins at overdueLook
 	clockFresh      = 10 * time.Second // an older comparison is renewed before anything is released
 	clockTolerance  = 5 * time.Minute  // and at least so often
+	maxUpdates      = 5000             // deadlines that a pass computes anew because policies may have changed
+	// freeGrace leaves a Job that nothing holds any longer to the scheduler, whose events say why.
+	freeGrace = 600 * time.Millisecond
+	// doubt is for how long a Job that no known policy lets wait stays held: admission may have seen a policy, or the
+	// label of a namespace, before the view did.
+	doubt = 2 * time.Second
 )
 
 // Run releases until ctx ends.
@@ -134,8 +148,9 @@ func (r *Releaser) late(view *kube.View, take bool) (late []heldJob) {
 	now := r.clock.Now()
 	r.o.Held.mu.Lock()
 	defer r.o.Held.mu.Unlock()
+	r.o.Held.updates = maxUpdates
 	for _, j := range r.o.Held.jobs {
-		if deadline, is := j.overdue(r.o.Log, view, now); is {
+		if deadline, is := r.o.Held.overdue(r.o.Log, j, view, now); is {
 			j.busy = take
 			late = append(late, *j)
 			late[len(late)-1].deadline = deadline
@@ -145,31 +160,55 @@ func (r *Releaser) late(view *kube.View, take bool) (late []heldJob) {
 	return late
 }
 
-// overdue returns the deadline of a Job, if it is to be released by now.
-func (j *heldJob) overdue(log *slog.Logger, view *kube.View, now time.Time) (latest time.Time, is bool) {
+// overdue returns the deadline of a Job, if it is to be released by now. The caller must hold h.mu.
+func (h *Held) overdue(log *slog.Logger, j *heldJob, view *kube.View, now time.Time) (deadline time.Time, is bool) {
 	if j.busy || j.Queued || now.Before(j.retry) {
 		return time.Time{}, false
 	}
-	latest = j.latest
-	if latest.IsZero() {
-		if !view.Settled() {
-			return time.Time{}, false
-		}
-		if j.seen != view { // a hundred thousand Jobs are looked at four times a second
-			j.seen, j.fallback = view, latestStart(log, view, &j.work)
-		}
-		latest = j.fallback
+	deadline, known := h.deadline(log, j, view, now)
+	if j.free && j.freed.IsZero() {
+		j.freed = now
 	}
-	return latest, now.After(latest.Add(overdue))
+	if at := j.freed.Add(freeGrace); j.free && (!known || at.Before(deadline)) {
+		deadline, known = at, true
+	}
+	return deadline, known && now.After(deadline.Add(overdue))
 }
 
-// latestStart is the deadline of a Job on which the hold loop wrote none: no hold lasts longer than the longest that
-// its namespace allows. Where that panics it has passed: what is not known holds nothing.
-func latestStart(log *slog.Logger, view *kube.View, work *policy.Work) (latest time.Time) {
+// deadline returns the deadline of a Job as the hold loop computes it, or the latest start that the hold loop wrote if
+// that is earlier: it may know more, such as the schedule of a CronJob. No annotation prolongs a hold beyond the delay
+// that the Job is allowed. Until policies are known, the written latest start counts alone. The caller must hold h.mu.
+func (h *Held) deadline(log *slog.Logger, j *heldJob, view *kube.View, now time.Time) (deadline time.Time, known bool) {
+	if !view.Settled() {
+		return j.written, !j.written.IsZero()
+	}
+	if j.seen == nil || j.seen != view && (h.updates > 0 || now.After(j.latest)) {
+		h.updates--
+		var c *batchv1.CronJob
+		if j.run != nil {
+			c = h.cronJobs[types.NamespacedName{Namespace: j.namespace, Name: j.run.CronJob}]
+		}
+		j.seen, j.latest = view, latestStart(log, view, j, c)
+	}
+	if !j.written.IsZero() {
+		return grid.Earlier(j.latest, j.written), true
+	}
+	return j.latest, true
+}
+
+// latestStart computes the deadline of a Job. If that panics or its CronJob's schedule makes no sense, the deadline has
+// passed: unknown data hold nothing.
+func latestStart(log *slog.Logger, view *kube.View, j *heldJob, c *batchv1.CronJob) (latest time.Time) {
 	panics.Survive(log, "overdue", "the deadline of a Job", func() {
-		job, settings := view.Settle(work)
-		if latest = job.LatestStart(); settings.MaxDelay > 0 {
-			latest = job.Submitted.Add(settings.MaxDelay)
+		job, settings := view.Settle(&j.work)
+		at, err := kube.Deadline(&job, j.run, c)
+		switch {
+		case err != nil:
+			latest = job.Submitted
+		case settings.AllowedDelay <= 0 && !j.work.Marks.HasDelay():
+			latest = job.Submitted.Add(doubt)
+		default:
+			latest = at
 		}
 	})
 	return latest
@@ -195,12 +234,12 @@ func (r *Releaser) release(ctx context.Context, j heldJob) {
 	case err != nil:
 		r.releases.WithLabelValues("failed").Inc()
 		if j.attempts == 0 {
-			r.o.Log.Error("an overdue Job is not released yet", "namespace", j.namespace, "job", j.name, "error", err)
+			r.o.Log.Error("Failed to release overdue Job", "namespace", j.namespace, "job", j.name, "err", err)
 		}
 	case ours:
 		r.releases.WithLabelValues("released").Inc()
-		r.o.Log.Warn("released a Job that no scheduler released in time", "namespace", j.namespace, "job", j.name,
-			"latestStart", j.latest)
+		r.o.Log.Warn("Released Job that no scheduler released in time", "namespace", j.namespace, "job", j.name,
+			"deadline", j.deadline)
 	}
 }
 

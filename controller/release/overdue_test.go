@@ -15,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -35,12 +36,15 @@ type jobServer struct {
 	patches atomic.Int32
 	asked   atomic.Int32 // for its time
 	panics  atomic.Int32 // of the next patches
+	events  *events.FakeRecorder
+	runs    bool         // a scheduler does
+	looks   atomic.Int32 // for it
 	mu      sync.Mutex
 	told    []*Held
 }
 
 func newJobServer(t *testing.T, jobs ...client.Object) *jobServer {
-	s := &jobServer{}
+	s := &jobServer{events: events.NewFakeRecorder(1000)}
 	s.Client = fake.NewClientBuilder().WithScheme(kit.Scheme(t)).WithObjects(jobs...).WithInterceptorFuncs(
 		interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -88,7 +92,8 @@ func (s *jobServer) tell(j *batchv1.Job) {
 func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, local func() time.Time) *Releaser {
 	r := New(Options{
 		Client: s, Held: NewHeld(), View: func() *kube.View { return view }, Clock: local, Log: kit.Silent,
-		Registerer: prometheus.NewRegistry(),
+		Registerer: prometheus.NewRegistry(), Leads: func() bool { return true }, Events: s.events,
+		NoScheduler: func(context.Context) bool { s.looks.Add(1); return !s.runs },
 	})
 	var all batchv1.JobList
 	if err := s.List(ctx, &all); err != nil {
@@ -98,11 +103,13 @@ func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, 
 		r.o.Held.Saw(&all.Items[i])
 	}
 	s.told = append(s.told, r.o.Held)
-	go func() {
-		if err := r.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
+	for _, run := range []func(context.Context) error{r.Run, r.Warn} {
+		go func() {
+			if err := run(ctx); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
 	return r
 }
 
@@ -124,9 +131,9 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 		server := newJobServer(t,
 			kit.HeldUntil("enforce", "minute", now, now.Add(time.Minute)),
 			kit.HeldUntil("enforce", "hour", now, now.Add(time.Hour)),
-			// 24 h, the longest that the cluster allows
-			kit.HeldUntil("enforce", "kit.Silent", now, time.Time{}),
-			kit.HeldUntil("enforce", "absurd", now, now.Add(9999*time.Hour)), // counts as kit.Silent
+			kit.HeldUntil("enforce", "silent", now, time.Time{}), // the namespace allows 6 h
+			kit.HeldUntil("enforce", "absurd", now, now.Add(9999*time.Hour)),
+			kit.HeldUntil("enforce", "late", now, now.Add(7*time.Hour)),
 			kueued,
 		)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -134,13 +141,13 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 		view := kit.Valley(t, now)
 		one := server.replica(ctx, t, view, time.Now)
 		two := server.replica(ctx, t, view, time.Now)
-		if one.o.Held.Count("") != 5 || one.o.Held.Count("enforce") != 5 || one.o.Held.Count("other") != 0 {
+		if one.o.Held.Count("") != 6 || one.o.Held.Count("enforce") != 6 || one.o.Held.Count("other") != 0 {
 			t.Errorf("%d Jobs are held", one.o.Held.Count(""))
 		}
 		check := func(after time.Duration, want ...string) {
 			bubble.Advance(time.Until(now.Add(after)))
 			var left []string
-			for _, name := range []string{"minute", "hour", "kit.Silent", "absurd", "kueued"} {
+			for _, name := range []string{"minute", "hour", "silent", "absurd", "late", "kueued"} {
 				if suspended(t, server, "enforce", name) {
 					left = append(left, name)
 				}
@@ -149,13 +156,14 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 				t.Errorf("after %v %v are held, want %v", after, left, want)
 			}
 		}
-		check(time.Minute+300*time.Millisecond, "minute", "hour", "kit.Silent", "absurd", "kueued")
-		check(time.Minute+time.Second, "hour", "kit.Silent", "absurd", "kueued")
-		check(time.Hour+time.Second, "kit.Silent", "absurd", "kueued")
-		check(24*time.Hour+time.Second, "kueued")
+		check(time.Minute+300*time.Millisecond, "minute", "hour", "silent", "absurd", "late", "kueued")
+		check(time.Minute+time.Second, "hour", "silent", "absurd", "late", "kueued")
+		check(time.Hour+time.Second, "silent", "absurd", "late", "kueued")
+		check(6*time.Hour, "silent", "absurd", "late", "kueued")
+		check(6*time.Hour+time.Second, "kueued")
 		released := testutil.ToFloat64(one.releases.WithLabelValues("released")) +
 			testutil.ToFloat64(two.releases.WithLabelValues("released"))
-		if released != 4 {
+		if released != 5 {
 			t.Errorf("%v releases were counted, want each once", released)
 		}
 		if one.o.Held.Count("") != 1 {
@@ -273,7 +281,7 @@ func TestReleaserRespectsATakeover(t *testing.T) {
 // A Job whose deadline cannot be read, or whose release panics, keeps no other, and is let go in the end.
 func TestAJobThatPanicsKeepsNoOther(t *testing.T) {
 	t.Cleanup(panics.Reset)
-	if latest := latestStart(kit.Silent, nil, nil); !latest.IsZero() {
+	if latest := latestStart(kit.Silent, nil, nil, nil); !latest.IsZero() {
 		t.Errorf("a deadline that cannot be read is %v", latest)
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -9,24 +9,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
-// cronRun is which run of which CronJob a Job is.
-type cronRun struct {
-	cronJob   string
-	scheduled time.Time
-}
-
-// cronLatest is [kube.LatestRun] of a run.
-func cronLatest(ctx context.Context, client kubernetes.Interface, namespace string, run *cronRun,
-	duration time.Duration,
+// cronDeadline returns the deadline of a run, which its CronJob may make earlier.
+func cronDeadline(ctx context.Context, client kubernetes.Interface, namespace string, run *kube.Run, job *sched.Job,
 ) (latest time.Time, err error) {
-	c, err := client.BatchV1().CronJobs(namespace).Get(ctx, run.cronJob, metav1.GetOptions{})
+	c, err := client.BatchV1().CronJobs(namespace).Get(ctx, run.CronJob, metav1.GetOptions{})
 	if err == nil {
-		latest, err = kube.LatestRun(c, run.scheduled, duration)
+		latest, err = kube.Deadline(job, run, c)
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("reading CronJob %s/%s: %w", namespace, run.cronJob, err)
+		return time.Time{}, fmt.Errorf("reading CronJob %s/%s: %w", namespace, run.CronJob, err)
 	}
 	return latest, nil
 }

@@ -79,7 +79,7 @@ type hold struct {
 	seen       *kube.View            // what it was planned on; nil: it is to be planned
 	reason     unique.Handle[string] // of the plan
 	unrecorded *unrecorded           // what is yet to be recorded of the plan; nil: nothing
-	cron       *cronRun              // of a CronJob that may not overlap; nil: none, or not known yet
+	cron       *kube.Run             // of a CronJob that may not overlap; nil: none, or not known yet
 
 	heapAt, askAt int32 // place in the heap of its state, and among those that ask again; 0: in none
 	state, left   state // left: the state in which its release was decided

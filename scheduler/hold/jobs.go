@@ -45,12 +45,7 @@ func readJob(j *batchv1.Job) *hold {
 	if never {
 		h.state, h.reason = freed, unique.Make(why)
 	}
-	if owner := metav1.GetControllerOfNoCopy(j); owner != nil && owner.Kind == "CronJob" {
-		h.cron = &cronRun{cronJob: owner.Name, scheduled: j.CreationTimestamp.Time}
-		if t := timeIn(j, batchv1.CronJobScheduledTimestampAnnotation); !t.IsZero() {
-			h.cron.scheduled = t
-		}
-	}
+	h.cron = kube.RunOf(j)
 	return h
 }
 
@@ -243,7 +238,7 @@ const unknownDelay = 24 * time.Hour
 
 // clampToTick makes sure that a CronJob's run ends before the next one is due. A schedule that cannot be read is no
 // reason to lose a run: it is let go.
-func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name string, run *cronRun, job sched.Job,
+func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name string, run *kube.Run, job sched.Job,
 	wishes uint64,
 ) {
 	// A thousand CronJobs tick at the full hour, and releases use the same client.
@@ -252,7 +247,7 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	latest, err := time.Time{}, errPanicked // a schedule may make its parser panic
-	safely(klog.FromContext(ctx), func() { latest, err = cronLatest(ctx, l.c.Client, namespace, run, job.Duration) })
+	safely(klog.FromContext(ctx), func() { latest, err = cronDeadline(ctx, l.c.Client, namespace, run, &job) })
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Not held", "job", klog.KRef(namespace, name))
 	}
@@ -263,14 +258,13 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 		}
 		l.jobs.enter(h, waiting)
 		l.jobs.plan(h)
-		switch {
-		case err != nil:
+		if err != nil {
 			l.jobs.free(h, "the schedule of its CronJob cannot be read")
-		case latest.IsZero():
-		case !latest.After(l.clock.Now()):
+			return
+		}
+		l.setLatest(h, latest) // which standbys obey, too
+		if latest.Before(job.LatestStart()) && !latest.After(l.clock.Now()) {
 			l.jobs.free(h, "it is to end before the next run of its CronJob")
-		default:
-			l.setLatest(h, grid.Earlier(latest, job.LatestStart()))
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // LeaseName is the Lease whose holder keeps windows and writes on objects.
-const LeaseName = "kubenergy-hold"
+const LeaseName = kube.HoldLease
 
 // campaign competes for the Lease until ctx ends. Losing it ends the early releases only, so the process goes on and
 // competes again.

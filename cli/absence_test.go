@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+)
+
+const systemPods = "/api/v1/namespaces/kubenergy-system/pods"
+
+// scaled is a cluster whose scheduler was scaled to 0, or killed, a moment ago: its Leases are still fresh.
+func scaled(t *testing.T, a *apiServer) {
+	for _, name := range []string{schedulerName, holdLease} {
+		l := lease(name, 3*time.Second)
+		l.Spec.HolderIdentity = new("kubenergy-scheduler-6c5-x2_a-b")
+		a.add(t, leasePath, l)
+	}
+}
+
+func programPod(program, name string, ready v1.ConditionStatus) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": program}},
+		Status: v1.PodStatus{
+			Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: ready}},
+		},
+	}
+}
+
+// unplanned is a Job that no scheduler has seen.
+func unplanned(name string) *batchv1.Job {
+	j := workJob(name)
+	for _, key := range []string{
+		v1alpha1.AnnotationHeldUntil, v1alpha1.AnnotationLatestStart, v1alpha1.AnnotationHeldReason,
+	} {
+		delete(j.Annotations, key)
+	}
+	return j
+}
+
+// That no scheduler runs is reported at once, by each command, with what becomes of what is held.
+func TestNoSchedulerRuns(t *testing.T) {
+	const why = "no scheduler runs (no pod of kubenergy-scheduler is ready)"
+	for name, c := range map[string]struct {
+		prepare          func(*testing.T, *apiServer)
+		absent, released bool
+	}{
+		"scaled to 0": {scaled, true, true},
+		"crashing": {func(t *testing.T, a *apiServer) {
+			scaled(t, a)
+			a.add(t, systemPods, programPod(schedulerName, "kubenergy-scheduler-6c5-x2", v1.ConditionFalse))
+		}, true, true},
+		"neither runs": {func(t *testing.T, a *apiServer) {
+			scaled(t, a)
+			a.delete(systemPods + "/controller")
+		}, true, false},
+		"a standby is ready": {func(t *testing.T, a *apiServer) {
+			scaled(t, a)
+			a.add(t, systemPods, programPod(schedulerName, "kubenergy-scheduler-6c5-x3", v1.ConditionTrue))
+		}, false, true},
+		"a process elsewhere": {func(t *testing.T, a *apiServer) {
+			a.add(t, leasePath, lease(holdLease, 3*time.Second))
+		}, false, true},
+		"no rights on Leases": {func(t *testing.T, a *apiServer) {
+			scaled(t, a)
+			a.refused["get leases"] = true
+		}, false, true},
+		"no rights on pods": {func(t *testing.T, a *apiServer) {
+			scaled(t, a)
+			a.refused["list pods"] = true
+		}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := twoSites(t)
+			a.add(t, systemPods, programPod(controllerName, "controller", v1.ConditionTrue))
+			a.add(t, jobsIn("ns"), unplanned("new"))
+			c.prepare(t, a)
+			x := explained(t, a, "job/new")
+			if x.State != stateHeld || strings.Contains(x.Sentence, why) != c.absent ||
+				x.LatestStart == nil || !x.LatestStart.Equal(testNow.Add(7*time.Hour)) {
+				t.Errorf("explain says %s by %v", x.Sentence, x.LatestStart)
+			}
+			_, stdout, stderr := a.run(t, "held", "-n", "ns")
+			if strings.Contains(stderr, why) != c.absent || strings.Contains(stdout, "no scheduler runs") != c.absent ||
+				!strings.Contains(stdout, "7 h") {
+				t.Errorf("held says %s%s", stdout, stderr)
+			}
+			code, stdout, stderr := a.run(t, "run-now", "job", "new", "-n", "ns")
+			if (code == 0) != c.released || strings.Contains(stdout+stderr, why) != c.absent {
+				t.Errorf("run-now says %d, %s%s", code, stdout, stderr)
+			}
+			if x := explained(t, a, "job/new"); x.Decision != nil || !strings.Contains(x.Sentence, "is to start now") ||
+				strings.Contains(x.Sentence, "within seconds") != (c.absent && c.released) {
+				t.Errorf("after run-now, explain says %s, %+v", x.Sentence, x.Decision)
+			}
+			if a.add(t, podPath, markedPod("train")); c.absent {
+				if code, _, stderr := a.run(t, "run-now", "pod", "train", "-n", "ns"); code != 1 ||
+					!strings.Contains(stderr, "none runs (no pod of kubenergy-scheduler is ready)") {
+					t.Errorf("run-now of a pod says %d, %s", code, stderr)
+				}
+			}
+		})
+	}
+}
+
+// A run of a CronJob must end before the next one.
+func TestExplainTheRunOfACronJob(t *testing.T) {
+	a := twoSites(t)
+	c := nightlyCron(func(c *batchv1.CronJob) {
+		c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "0 */6 * * *", batchv1.ForbidConcurrent
+	})
+	a.add(t, cronJobPath, c)
+	run := unplanned("run")
+	run.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "batch/v1", Kind: "CronJob", Name: c.Name, Controller: new(true),
+	}}
+	a.add(t, jobsIn("ns"), run)
+	x := explained(t, a, "job/run")
+	tick := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	if x.LatestStart == nil || !x.LatestStart.Before(tick) {
+		t.Errorf("it starts by %v, and the next one comes at %v", x.LatestStart, tick)
+	}
+	a.refused["get cronjobs"] = true
+	if x := explained(t, a, "job/run"); x.LatestStart == nil || !x.LatestStart.Equal(testNow.Add(7*time.Hour)) {
+		t.Errorf("without rights on CronJobs, it starts by %v", x.LatestStart)
+	}
+}
+
+// Doctor sees at once that the holder of a Lease is gone.
+func TestDoctorSeesThatTheHolderIsGone(t *testing.T) {
+	a := healthy(t)
+	a.add(t, systemPods, programPod(controllerName, "controller", v1.ConditionTrue))
+	scaled(t, a)
+	code, stdout, _ := a.run(t, "doctor")
+	for _, want := range []string{
+		"Lease kubenergy-hold is held by kubenergy-scheduler-6c5-x2_a-b, a pod that is gone",
+		"Jobs are suspended as they are created, and no scheduler runs (no pod of kubenergy-scheduler is ready): the " +
+			"controller releases them at their latest start",
+		"no scheduler serves pods that name",
+	} {
+		if code != 1 || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, want %q:\n%s", code, want, stdout)
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package hold
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// exchanges is a test of P1 in which scheduler and controller are stopped and started at random times.
+type exchanges struct {
+	jobs, cronJobs int
+	ticks          bool          // wait for the CronJobs' own schedule; else runs are made by hand
+	number         int           // of stops and starts
+	arrivals       time.Duration // in which the Jobs are created
+	maxDelay       time.Duration
+	length         time.Duration // in which the exchanges happen
+}
+
+// A Job is late if it is released more than a second after its deadline. On a busy machine only what no load explains
+// fails the test: a Job that nobody releases waits for the next exchange at least.
+const neverLate = 30 * time.Second
+
+// TestDeadlinesAcrossExchanges stops and starts scheduler and controller such that one of them is always ready.
+func TestDeadlinesAcrossExchanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	e := exchanges{
+		jobs: 20, cronJobs: 6, number: 8, arrivals: 12 * time.Second, maxDelay: 15 * time.Second, length: 28 * time.Second,
+	}
+	if os.Getenv("KUBENERGY_LONG") != "" {
+		e = exchanges{
+			jobs: 200, cronJobs: 20, ticks: true, number: 50, arrivals: 3 * time.Minute, maxDelay: 10 * time.Minute,
+			length: 13 * time.Minute,
+		}
+	}
+	shared.exchange(t, e)
+}
+
+func (w *world) exchange(t *testing.T, e exchanges) {
+	machine := kit.WatchMachine(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	if err := w.Apply(t.Context(), deploy.Everything, func(o *unstructured.Unstructured) bool {
+		return !slices.Contains([]string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
+			o.GetKind())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.forgetLeases(t)
+	p := &pair{w: w, signals: w.declining(t)}
+	p.start(t, 0)
+	p.start(t, 1)
+	namespace := w.Namespace(t, "exchanges", nil)
+	d := w.watch(t, namespace)
+	deadlines := w.watchDeadlines(t, namespace)
+
+	begin := time.Now()
+	var arriving sync.WaitGroup
+	arriving.Go(func() { w.arrive(t, namespace, e, rand.New(rand.NewPCG(seed, 1)), begin) })
+	defer arriving.Wait()
+	at := make([]time.Duration, e.number)
+	for i := range at {
+		at[i] = time.Duration(random.Int64N(int64(e.length)))
+	}
+	slices.Sort(at)
+	for _, after := range at {
+		time.Sleep(time.Until(begin.Add(after)))
+		p.exchange(t, random)
+	}
+	arriving.Wait()
+	machine.Eventually(e.maxDelay+time.Minute, "all Jobs have been released", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.resumed) == len(d.created) || e.ticks && time.Since(begin) > e.length+30*time.Second
+	})
+	d.judgeExchanges(t, machine, deadlines, begin.Add(e.length))
+}
+
+// judgeExchanges compares releases with deadlines. With e.ticks, CronJobs go on: what is due after the end is left out.
+func (d *diary) judgeExchanges(t *testing.T, m *kit.Machine, deadlines *deadlineBook, end time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	deadlines.mu.Lock()
+	defer deadlines.mu.Unlock()
+	var late []time.Duration
+	for name, deadline := range deadlines.of {
+		if deadline.After(end) {
+			continue
+		}
+		at, released := d.resumed[name]
+		if !released {
+			t.Errorf("%s was not released: its deadline was %v ago", name, time.Since(deadline).Round(time.Second))
+			continue
+		}
+		by := at.Sub(deadline)
+		if late = append(late, by); by > neverLate {
+			t.Errorf("%s was released %v after its deadline", name, by.Round(10*time.Millisecond))
+		}
+	}
+	report(t, m, "Jobs released", late, 0, -time.Hour, time.Second)
+}
+
+// deadlineBook computes the deadlines of Jobs: creation plus delay, or before the next tick of a CronJob whose runs may
+// not overlap. Creations have whole seconds and are rounded down, so a deadline is not before the Job was first seen.
+type deadlineBook struct {
+	mu sync.Mutex
+	of map[string]time.Time
+}
+
+func (w *world) watchDeadlines(t *testing.T, namespace string) *deadlineBook {
+	book := &deadlineBook{of: map[string]time.Time{}}
+	watcher, err := w.Client.BatchV1().Jobs(namespace).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watcher.Stop)
+	go func() {
+		for event := range watcher.ResultChan() {
+			job, ok := event.Object.(*batchv1.Job)
+			if !ok {
+				continue
+			}
+			seen, delay := time.Now(), time.Duration(0)
+			if text := job.Annotations["kubenergy.io/allowed-delay"]; text != "" {
+				delay, _ = time.ParseDuration(text)
+			}
+			deadline := job.CreationTimestamp.Add(delay)
+			if run := kube.RunOf(job); run != nil && job.Annotations["test/overlaps"] == "" {
+				// runs take a second, and ten are left before the next one
+				if end := run.Scheduled.Truncate(time.Minute).Add(time.Minute - 11*time.Second); end.Before(deadline) {
+					deadline = end
+				}
+			}
+			if deadline.Before(seen) {
+				deadline = seen
+			}
+			book.mu.Lock()
+			if _, known := book.of[job.Name]; !known {
+				book.of[job.Name] = deadline
+			}
+			book.mu.Unlock()
+		}
+	}()
+	return book
+}
+
+// arrive creates Jobs and CronJobs of random delays at random times.
+func (w *world) arrive(t *testing.T, namespace string, e exchanges, random *rand.Rand, begin time.Time) {
+	delay := func() string {
+		return (time.Duration(random.Int64N(int64(e.maxDelay/time.Second))) * time.Second).String()
+	}
+	for i := range e.cronJobs {
+		c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("cron-", i)}, Spec: batchv1.CronJobSpec{
+			Schedule: "* * * * *", Suspend: new(!e.ticks), SuccessfulJobsHistoryLimit: new(int32(1000)),
+			ConcurrencyPolicy: []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent}[i%2],
+		}}
+		job := newJob("", delay(), nil)
+		c.Spec.JobTemplate = batchv1.JobTemplateSpec{ObjectMeta: job.ObjectMeta, Spec: job.Spec}
+		if c.Spec.ConcurrencyPolicy == batchv1.AllowConcurrent {
+			c.Spec.JobTemplate.Annotations["test/overlaps"] = "true"
+		}
+		made, err := w.Client.BatchV1().CronJobs(namespace).Create(t.Context(), c, metav1.CreateOptions{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if !e.ticks { // as kubectl create job --from does
+			job.Name, job.Annotations = fmt.Sprint("cron-", i, "-run"), c.Spec.JobTemplate.Annotations
+			job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(made,
+				batchv1.SchemeGroupVersion.WithKind("CronJob"))}
+			time.Sleep(time.Until(begin.Add(time.Duration(random.Int64N(int64(e.arrivals / 4))))))
+			w.createUnless(t, namespace, job)
+		}
+	}
+	at := make([]time.Duration, e.jobs)
+	for i := range at {
+		at[i] = time.Duration(random.Int64N(int64(e.arrivals)))
+	}
+	slices.Sort(at)
+	for i, after := range at {
+		time.Sleep(time.Until(begin.Add(after)))
+		w.createUnless(t, namespace, newJob(fmt.Sprint("job-", i), delay(), nil))
+	}
+}
+
+// createUnless creates a Job beside the test's goroutine.
+func (w *world) createUnless(t *testing.T, namespace string, job *batchv1.Job) {
+	if _, err := w.Client.BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// pair is a scheduler and a controller. At least one of them is ready.
+type pair struct {
+	w       *world
+	signals string
+	running [2]*kit.Process // scheduler, controller; nil: it is stopped
+	starts  int
+}
+
+// exchange starts what is stopped, or stops one of two that run, and waits until what it starts is ready.
+func (p *pair) exchange(t *testing.T, random *rand.Rand) {
+	for i, process := range p.running {
+		if process == nil {
+			p.start(t, i)
+			return
+		}
+	}
+	which := random.IntN(2)
+	if random.IntN(2) == 0 {
+		p.running[which].Kill()
+	} else if err := p.running[which].Stop(20 * time.Second); err != nil {
+		t.Log(err)
+	}
+	t.Logf("%s is stopped", p.running[which].Name)
+	p.running[which] = nil
+}
+
+func (p *pair) start(t *testing.T, which int) {
+	p.starts++
+	if which == 0 {
+		p.running[0] = p.w.scheduler(t, fmt.Sprint("exchanged-scheduler-", p.starts), p.signals).Process
+		return
+	}
+	kubeconfig, _ := p.w.Account(t, "kubenergy-controller")
+	address := kit.Address(t)
+	name := fmt.Sprint("exchanged-controller-", p.starts)
+	p.running[1] = kit.Start(t, p.w.Dir, name, exec.Command(kit.Build(t, "./cmd/kubenergy-controller"),
+		"--kubeconfig="+kubeconfig, "--api-bind-address=0", "--metrics-bind-address=0",
+		"--health-probe-bind-address="+address, "--log-format=text"))
+	kit.Eventually(t, time.Minute, name+" is ready", func() bool {
+		status, _ := kit.Get(t.Context(), http.DefaultClient, "http://"+address+"/readyz", "")
+		return status == http.StatusOK
+	}, p.running[1])
+}
