@@ -17,6 +17,7 @@ func Decide(s *Snapshot) Plan {
 	d.count()
 	d.wakeForHeadroom()
 	d.rest()
+	d.limitWakes()
 	return d.plan
 }
 
@@ -29,6 +30,8 @@ type decision struct {
 	taken []bool       // planned or waiting work has it
 	awake map[string]int
 	best  []int // all machines, those first that draw least per core
+	woken []int // machines that the plan wakes, in the order in which it found them
+	ahead int   // machines asleep that needs were given to: so many wake-ups precede the next one
 
 	free, used sched.Resources // of the machines that are up
 	largest    sched.Resources // Snapshot.Largest, if any machine is so large
@@ -189,7 +192,7 @@ func (d *decision) suits(i int, need *Need) bool {
 // retry returns when a machine whose boots failed is to be tried again while there are others: after twice its boot
 // time, four times, and so on.
 func (m *Machine) retry() time.Time {
-	if m.Failed == 0 {
+	if m.Failed <= 0 {
 		return time.Time{}
 	}
 	const doublings = 6
@@ -227,13 +230,17 @@ func (d *decision) give(i int, need *Need, waits bool) {
 		reason = ForWaiting
 	}
 	if !d.taken[i] && v.Reason != Works {
-		v.Reason, v.For = reason, need.Job
+		v.Reason, v.For, v.Owner = reason, need.Job, need.Owner
 	}
+	first := !d.taken[i]
 	d.taken[i] = true
 	if d.up[i] || m.State != Asleep {
 		return
 	}
-	at := need.At.Add(-m.BootTime() - d.Policy.Lead)
+	if first {
+		d.ahead++
+	}
+	at := need.At.Add(-m.BootTime() - d.Policy.Lead - d.Policy.delay(d.ahead-1))
 	switch {
 	case waits || !at.After(d.Now):
 		if !waits || !d.Now.Before(m.retry()) {
@@ -249,6 +256,9 @@ func (d *decision) give(i int, need *Need, waits bool) {
 
 // wake wakes a machine. One whose last boot failed is not relied on.
 func (d *decision) wake(i int) {
+	if d.plan.Verdicts[i].Do != Wake {
+		d.woken = append(d.woken, i)
+	}
 	d.plan.Verdicts[i].Do = Wake
 	d.up[i] = d.Machines[i].Failed == 0
 	d.nodes[i].Awake = true
@@ -263,7 +273,9 @@ func (d *decision) wakeForBound() {
 		case d.Now.Before(m.retry()):
 			d.askAgain(m.retry())
 		default:
-			d.plan.Verdicts[i].Reason = Works
+			if d.plan.Verdicts[i].Reason = Works; !d.taken[i] {
+				d.plan.Verdicts[i].Owner = m.Owner
+			}
 			d.wake(i)
 		}
 	}
