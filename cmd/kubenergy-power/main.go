@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	stdsignal "os/signal"
 	"syscall"
@@ -28,16 +29,17 @@ func main() {
 	keys := flag.String("keys-dir", power.KeysDir, "`folder` with a file for each passwordKey")
 	record := flag.String("record", "", "`file` to append decisions to, with all that they depend on, a line of JSON "+
 		"for each\nthat differs from the one before; - is standard output")
+	probes := flag.String("health-probe-bind-address", ":8081", "`address` of /healthz (0: none)")
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	if err := run(*file, *record, signal.KeyFolder(*keys), log); err != nil {
+	if err := run(*file, *record, *probes, signal.KeyFolder(*keys), log); err != nil {
 		fmt.Fprintln(os.Stderr, "kubenergy-power:", err)
 		os.Exit(1)
 	}
 }
 
-func run(file, record string, keys signal.KeyFolder, log *slog.Logger) error {
+func run(file, record, probes string, keys signal.KeyFolder, log *slog.Logger) error {
 	o, err := power.Configured(file, record, log)
 	api, errAPI := config.GetConfig()
 	if err = errors.Join(err, errAPI); err != nil {
@@ -48,6 +50,11 @@ func run(file, record string, keys signal.KeyFolder, log *slog.Logger) error {
 		return err
 	}
 	o.View, o.Keys, o.Client = objects.View, keys, kubernetes.NewForConfigOrDie(api)
+	if probes != "0" {
+		if o.Probes, err = net.Listen("tcp", probes); err != nil {
+			return fmt.Errorf("listening for probes: %w", err)
+		}
+	}
 	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	go func() { _ = objects.Run(ctx) }() // what it knows at first is nothing, with which no machine sleeps

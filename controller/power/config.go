@@ -67,7 +67,8 @@ func ParseConfig(text []byte) (Config, error) {
 		errs = append(errs, fmt.Errorf("mode is %.40q: have %s, %s", c.Mode, ModeShadow, ModeEnforce))
 	}
 	p = c.Policy.core()
-	if !(p.Headroom >= 0 && p.Headroom <= 10) || p.MinAwake < 0 || p.MaxCycles < 0 || p.After < 0 || p.Lead < 0 {
+	if !(p.Headroom >= 0 && p.Headroom <= 10) || p.MinAwake < 0 || p.MaxCycles < 0 || p.After < 0 || p.Lead < 0 ||
+		p.WakesPerMinute < 0 {
 		errs = append(errs, errors.New("policy: want headroom 0 to 10, and no negative number"))
 	}
 	return c, errors.Join(append(errs, checkMachines(c.Machines))...)

@@ -229,7 +229,7 @@ func (f *faults) judge() {
 			b.sinned = f.now
 		}
 		obeys := b.sinned != f.now && (state == sleep.Asleep && !b.on || state == sleep.Booting)
-		if failed := remembered(f.nodes[name]).Failed; failed > 0 {
+		if failed := remembered(f.nodes[name], f.now).Failed; failed > 0 {
 			obeys = obeys && f.now.Sub(b.sinned) > max(3*time.Minute, bootTime<<min(failed, 6))
 		}
 		if _, did := f.obeys[name]; !obeys {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +26,10 @@ type Waker struct {
 	Clock    func() time.Time
 	Say      func(node, what string)
 	Pause    time.Duration // between two looks
+	Policy   sleep.Policy  // limits how many machines are ordered to start within a minute
+
+	mu      sync.Mutex
+	ordered map[string]time.Time // first orders, by node
 }
 
 // Wake wakes the machine of one node, or where none is named all that sleep, until ctx ends, and takes our taint and
@@ -80,7 +86,7 @@ func (w *Waker) pass(ctx context.Context, name string) (left, err error) {
 
 // wake orders a machine to start and, once that is done, takes off what is ours.
 func (w *Waker) wake(ctx context.Context, n *v1.Node) error {
-	s := step{memory: remembered(n), state: sleep.Awake}
+	s := step{memory: remembered(n, w.Clock()), state: sleep.Awake}
 	if err := w.start(ctx, n, stateOf(n) == sleep.Stopping && w.Clock().Sub(s.Off) < usual.stops); err != nil {
 		return err
 	}
@@ -104,8 +110,31 @@ func (w *Waker) start(ctx context.Context, n *v1.Node, goesDown bool) error {
 	case on && err == nil:
 		return nil
 	}
+	if next, may := w.mayOrder(n.Name); !may {
+		return fmt.Errorf("it is to start at %s: %d machines are ordered to start within a minute",
+			next.Format(time.TimeOnly), w.Policy.WakesPerMinute)
+	}
 	if ordered := power.On(ctx); ordered != nil || err != nil { // where it cannot be asked, the order has to do
 		return ordered
 	}
 	return errors.New("its machine was ordered to start and is not on")
+}
+
+// mayOrder reports whether a machine may be ordered to start now, or when one may be. An order may be repeated.
+func (w *Waker) mayOrder(node string) (next time.Time, may bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, again := w.ordered[node]; again {
+		return time.Time{}, true
+	}
+	now := w.Clock()
+	free, next := w.Policy.Ramp(now, slices.Collect(maps.Values(w.ordered)))
+	if free == 0 {
+		return next, false
+	}
+	if w.ordered == nil {
+		w.ordered = map[string]time.Time{}
+	}
+	w.ordered[node] = now
+	return next, true
 }
