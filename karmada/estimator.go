@@ -253,7 +253,7 @@ func (e *estimator) waiting(request sched.Resources) (some []*binding, known, ot
 		known = true
 		if !e.enforces(b) || b.unsupported() != nil {
 			others = true
-		} else if len(some) < mostWaiting && e.Clock().Sub(b.since()) < patience {
+		} else if len(some) < mostWaiting && e.Clock().Sub(b.since()).Abs() < patience {
 			some = append(some, b)
 		}
 	}

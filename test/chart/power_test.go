@@ -42,12 +42,13 @@ func TestPowerReadsItsConfiguration(t *testing.T) {
 	text, _ := config.Object.Object["data"].(map[string]any)["machines.yaml"].(string)
 	c, err := power.ParseConfig([]byte(text))
 	if err != nil || c.Mode != power.ModeShadow || c.KeysSecret != "bmcs" || len(c.Machines) != 1 ||
-		c.Policy.Lead.Seconds() != 30 || c.Policy.MaxCycles != 12 {
+		c.Policy.Lead.Seconds() != 30 || c.Policy.MaxCycles != 12 || c.Policy.WakesPerMinute != 60 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	set := documents[named(documents, "Deployment/kubenergy-power")]
-	if strings.Contains(set.Text, "containerPort") || !strings.Contains(set.Text, "replicas: 2") {
-		t.Errorf("it listens, or is not there twice:\n%s", set.Text)
+	if strings.Count(set.Text, "containerPort") != 1 || !strings.Contains(set.Text, "path: /healthz") ||
+		!strings.Contains(set.Text, "replicas: 2") {
+		t.Errorf("it has no probe, listens for more than that, or is not there twice:\n%s", set.Text)
 	}
 	for _, name := range []string{
 		"NetworkPolicy/kubenergy-power", "PodDisruptionBudget/kubenergy-power", "Job/kubenergy-wake",
