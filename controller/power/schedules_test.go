@@ -260,6 +260,9 @@ func (f *faults) judge() {
 
 func (f *faults) bound(since time.Time) time.Duration {
 	bound := bootTime + 30*time.Second
+	if f.policy.WakesPerMinute > 0 { // 5 machines and those that are tried again have two turns at most
+		bound += 2 * time.Minute
+	}
 	for _, at := range f.failures {
 		if !at.Before(since.Add(-bootTime)) {
 			return bound + bootTime + 10*time.Second
