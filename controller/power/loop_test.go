@@ -258,7 +258,7 @@ func TestWaker(t *testing.T) {
 	}
 	var woken []string
 	by := &Waker{
-		Client: r.Client, Switches: r.switches, Clock: r.Clock, Pause: time.Millisecond,
+		Client: r.Client, Switches: r.switches, Clock: r.Clock, Pause: time.Millisecond, Limit: WakeLimit(&r.Policy),
 		Say: func(node, _ string) { woken = append(woken, node) },
 	}
 	wake := func(name string) (left, err error) { // until the machine is on

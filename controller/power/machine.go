@@ -81,16 +81,12 @@ func stateOf(n *v1.Node) sleep.State {
 // a number out of range, or with a time that is later than any replica's clock can be.
 func remembered(n *v1.Node, now time.Time) (m memory) {
 	text := n.Annotations[v1alpha1.AnnotationPower]
-	if text == "" || len(text) > maxMemory || json.Unmarshal([]byte(text), &m) != nil || !m.isPlausible(now) {
+	if text == "" || len(text) > maxMemory || json.Unmarshal([]byte(text), &m) != nil ||
+		m.Failed < 0 || m.Failed > maxFailed || len(m.Sleeps) > maxSleeps ||
+		slices.ContainsFunc(append(m.Sleeps, m.Since, m.Off, m.Wake), now.Add(maxAhead).Before) {
 		return memory{}
 	}
 	return m
-}
-
-func (m *memory) isPlausible(now time.Time) bool {
-	latest := now.Add(maxAhead)
-	return m.Failed >= 0 && m.Failed <= maxFailed && len(m.Sleeps) <= maxSleeps &&
-		!slices.ContainsFunc(append(m.Sleeps, m.Since, m.Off, m.Wake), latest.Before)
 }
 
 // answer is what a management controller said.

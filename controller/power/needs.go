@@ -55,7 +55,6 @@ type finder struct {
 	*loop
 
 	nodes    []*v1.Node // by index of machines: as if awake
-	states   []sleep.State
 	machines []sleep.Machine
 	fits     map[string][]int // by spec: machines that admit it
 	now      time.Time
@@ -67,7 +66,7 @@ func (l *loop) needs(work []asker, nodes []*v1.Node, machines []sleep.Machine, n
 	maps.DeleteFunc(l.vain, func(_ vain, saw sighted) bool { return now.Sub(saw.last) >= usualTime })
 	f := &finder{loop: l, machines: machines, fits: map[string][]int{}, now: now, left: l.limits.work}
 	for _, n := range nodes {
-		f.nodes, f.states = append(f.nodes, bare(n)), append(f.states, stateOf(n))
+		f.nodes = append(f.nodes, bare(n))
 	}
 	var others []sleep.Need
 	l.rounds++
@@ -164,7 +163,7 @@ func (f *finder) isVain(a *asker, n *sleep.Need, i int) bool {
 	m := &f.machines[i]
 	key := vain{a.of.GetUID(), m.Name}
 	saw, seen := f.vain[key]
-	if f.states[i] == sleep.Awake && f.now.Sub(m.Woken) < usualTime && n.Request.Within(m.Free) &&
+	if stateOf(f.nodes[i]) == sleep.Awake && f.now.Sub(m.Woken) < usualTime && n.Request.Within(m.Free) &&
 		(seen || len(f.vain) < maxVain) {
 		if f.now.Sub(saw.last) > f.limits.schedule {
 			saw.first = f.now
@@ -179,7 +178,7 @@ func (f *finder) isVain(a *asker, n *sleep.Need, i int) bool {
 // not found it.
 func (f *finder) mayHave(i int) bool {
 	m := &f.machines[i]
-	return f.states[i] != sleep.Awake || m.Jobs == 0 && f.now.Sub(m.Since) < f.limits.schedule
+	return stateOf(f.nodes[i]) != sleep.Awake || m.Jobs == 0 && f.now.Sub(m.Since) < f.limits.schedule
 }
 
 // bare returns a node without what it has because it sleeps.

@@ -55,12 +55,6 @@ func (has *onNode) add(p *v1.Pod) {
 	}
 }
 
-// runs reports whether a pod that was bound by hand to a machine which is off can run once that is on: its kubelet
-// rejects what does not fit.
-func runs(p *v1.Pod, capacity sched.Resources) bool {
-	return policy.KeepsAwake(p) && policy.PodRequest(p).Within(capacity)
-}
-
 // sight is since when a replica sees something.
 type sight struct{ of, since time.Time }
 
@@ -149,8 +143,8 @@ func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memo
 ) sleep.Machine {
 	off := state == sleep.Asleep || state == sleep.Booting || state == sleep.Stopping && !mem.Off.IsZero()
 	byHand := off && has.jobs == 0
-	for _, p := range has.hand {
-		if !off || runs(p, kube.Allocatable(n)) {
+	for _, p := range has.hand { // a kubelet rejects what does not fit
+		if !off || policy.KeepsAwake(p) && policy.PodRequest(p).Within(kube.Allocatable(n)) {
 			has.add(p)
 		}
 	}

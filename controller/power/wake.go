@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -26,10 +25,7 @@ type Waker struct {
 	Clock    func() time.Time
 	Say      func(node, what string)
 	Pause    time.Duration // between two looks
-	Policy   sleep.Policy  // limits how many machines are ordered to start within a minute
-
-	mu      sync.Mutex
-	ordered map[string]time.Time // first orders, by node
+	Limit    *rate.Limiter // of orders to start
 }
 
 // Wake wakes the machine of one node, or where none is named all that sleep, until ctx ends, and takes our taint and
@@ -110,9 +106,8 @@ func (w *Waker) start(ctx context.Context, n *v1.Node, goesDown bool) error {
 	case on && err == nil:
 		return nil
 	}
-	if next, may := w.mayOrder(n.Name); !may {
-		return fmt.Errorf("it is to start at %s: %d machines are ordered to start within a minute",
-			next.Format(time.TimeOnly), w.Policy.WakesPerMinute)
+	if err := w.Limit.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting for its turn to start: %w", err)
 	}
 	if ordered := power.On(ctx); ordered != nil || err != nil { // where it cannot be asked, the order has to do
 		return ordered
@@ -120,21 +115,10 @@ func (w *Waker) start(ctx context.Context, n *v1.Node, goesDown bool) error {
 	return errors.New("its machine was ordered to start and is not on")
 }
 
-// mayOrder reports whether a machine may be ordered to start now, or when one may be. An order may be repeated.
-func (w *Waker) mayOrder(node string) (next time.Time, may bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, again := w.ordered[node]; again {
-		return time.Time{}, true
+// WakeLimit returns the limit of orders to start that a policy sets, evenly spread.
+func WakeLimit(p *sleep.Policy) *rate.Limiter {
+	if p.WakesPerMinute <= 0 {
+		return rate.NewLimiter(rate.Inf, 1)
 	}
-	now := w.Clock()
-	free, next := w.Policy.Ramp(now, slices.Collect(maps.Values(w.ordered)))
-	if free == 0 {
-		return next, false
-	}
-	if w.ordered == nil {
-		w.ordered = map[string]time.Time{}
-	}
-	w.ordered[node] = now
-	return next, true
+	return rate.NewLimiter(rate.Every(time.Minute/time.Duration(p.WakesPerMinute)), 1)
 }

@@ -29,9 +29,9 @@ type decision struct {
 	up    []bool       // awake and going to stay so, booting, or woken by the plan
 	taken []bool       // planned or waiting work has it
 	awake map[string]int
-	best  []int // all machines, those first that draw least per core
-	woken []int // machines that the plan wakes, in the order in which it found them
-	ahead int   // machines asleep that needs were given to: so many wake-ups precede the next one
+	best  []int    // all machines, those first that draw least per core
+	woken []wakeUp // by the plan, in the order of its steps
+	ahead int      // machines asleep that needs were given to: so many wake-ups precede the next one
 
 	free, used sched.Resources // of the machines that are up
 	largest    sched.Resources // Snapshot.Largest, if any machine is so large
@@ -232,19 +232,18 @@ func (d *decision) give(i int, need *Need, waits bool) {
 	if !d.taken[i] && v.Reason != Works {
 		v.Reason, v.For, v.Owner = reason, need.Job, need.Owner
 	}
-	first := !d.taken[i]
+	if !d.taken[i] && m.State == Asleep {
+		d.ahead++
+	}
 	d.taken[i] = true
 	if d.up[i] || m.State != Asleep {
 		return
-	}
-	if first {
-		d.ahead++
 	}
 	at := need.At.Add(-m.BootTime() - d.Policy.Lead - d.Policy.delay(d.ahead-1))
 	switch {
 	case waits || !at.After(d.Now):
 		if !waits || !d.Now.Before(m.retry()) {
-			d.wake(i)
+			d.wake(i, forWork)
 			return
 		}
 		v.Reason, v.Until = BootFailed, m.retry()
@@ -255,9 +254,9 @@ func (d *decision) give(i int, need *Need, waits bool) {
 }
 
 // wake wakes a machine. One whose last boot failed is not relied on.
-func (d *decision) wake(i int) {
+func (d *decision) wake(i, class int) {
 	if d.plan.Verdicts[i].Do != Wake {
-		d.woken = append(d.woken, i)
+		d.woken = append(d.woken, wakeUp{machine: i, class: class})
 	}
 	d.plan.Verdicts[i].Do = Wake
 	d.up[i] = d.Machines[i].Failed == 0
@@ -273,10 +272,13 @@ func (d *decision) wakeForBound() {
 		case d.Now.Before(m.retry()):
 			d.askAgain(m.retry())
 		default:
-			if d.plan.Verdicts[i].Reason = Works; !d.taken[i] {
-				d.plan.Verdicts[i].Owner = m.Owner
+			d.plan.Verdicts[i].Reason = Works
+			d.plan.Verdicts[i].Owner = cmp.Or(d.plan.Verdicts[i].Owner, m.Owner)
+			if m.ByHand {
+				d.wake(i, forWorkByHand)
+			} else {
+				d.wake(i, forWork)
 			}
-			d.wake(i)
 		}
 	}
 }
@@ -319,7 +321,7 @@ func (d *decision) wakeForHeadroom() {
 			continue
 		}
 		d.plan.Verdicts[i].Reason, d.plan.Verdicts[i].For = ForHeadroom, ""
-		if d.wake(i); d.up[i] {
+		if d.wake(i, forHeadroom); d.up[i] {
 			d.rises(i, 1)
 		}
 	}

@@ -48,6 +48,17 @@ func within(period time.Duration, at, now time.Time) bool {
 	return age >= 0 && age < period
 }
 
+// wakeUp is the wake-up of a machine by its index, with what orders it among others: the class of its reason, then how
+// many machines were and are to be woken for its owner before.
+type wakeUp struct{ machine, class, rank int }
+
+// Classes of wake-ups, the first one first.
+const (
+	forWork = iota
+	forHeadroom
+	forWorkByHand
+)
+
 // limitWakes postpones wake-ups beyond Policy.WakesPerMinute: first those for work that was bound by hand, then those
 // for headroom, and within each class those of the owners that machines were woken for most often in the last hour.
 func (d *decision) limitWakes() {
@@ -63,32 +74,20 @@ func (d *decision) limitWakes() {
 	if len(d.woken) <= free {
 		return
 	}
-	rank := make([]int, len(d.Machines))
-	for _, i := range d.woken {
-		owner := d.plan.Verdicts[i].Owner
-		rank[i] = shares[owner]
+	for k := range d.woken {
+		owner := d.plan.Verdicts[d.woken[k].machine].Owner
+		d.woken[k].rank = shares[owner]
 		shares[owner]++
 	}
-	slices.SortStableFunc(d.woken, func(a, b int) int {
-		return cmp.Or(cmp.Compare(d.class(a), d.class(b)), cmp.Compare(rank[a], rank[b]))
+	slices.SortStableFunc(d.woken, func(a, b wakeUp) int {
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.rank, b.rank))
 	})
 	if next.IsZero() {
 		next = d.Now.Add(rampWindow)
 	}
-	for _, i := range d.woken[free:] {
-		v := &d.plan.Verdicts[i]
+	for _, w := range d.woken[free:] {
+		v := &d.plan.Verdicts[w.machine]
 		v.Do, v.Reason, v.Until = Stay, WakeLimit, next
 	}
 	d.askAgain(next)
-}
-
-// class returns the rank of a machine's reason to wake: work, then headroom, then work that was bound by hand.
-func (d *decision) class(i int) int {
-	switch m := &d.Machines[i]; {
-	case d.taken[i], m.Jobs > 0 && !m.ByHand:
-		return 0
-	case m.Jobs == 0:
-		return 1
-	}
-	return 2
 }
