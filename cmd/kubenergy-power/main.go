@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	stdsignal "os/signal"
 	"syscall"
@@ -40,7 +39,7 @@ func main() {
 }
 
 func run(file, record, probes string, keys signal.KeyFolder, log *slog.Logger) error {
-	o, err := power.Configured(file, record, log)
+	o, err := power.Configured(file, record, probes, log)
 	api, errAPI := config.GetConfig()
 	if err = errors.Join(err, errAPI); err != nil {
 		return err
@@ -50,11 +49,6 @@ func run(file, record, probes string, keys signal.KeyFolder, log *slog.Logger) e
 		return err
 	}
 	o.View, o.Keys, o.Client = objects.View, keys, kubernetes.NewForConfigOrDie(api)
-	if probes != "0" {
-		if o.Probes, err = net.Listen("tcp", probes); err != nil {
-			return fmt.Errorf("listening for probes: %w", err)
-		}
-	}
 	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	go func() { _ = objects.Run(ctx) }() // what it knows at first is nothing, with which no machine sleeps
