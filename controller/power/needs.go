@@ -34,6 +34,7 @@ type asker struct {
 	at     time.Time // planned start of a Job; zero: a pod waits
 	pods   int       // of a Job that run at once
 	looked int       // round in which machines were last looked for
+	rank   int       // in its namespace
 }
 
 // appendPlanned appends a held Job if its planned start is so near that a machine must be kept or woken.
@@ -104,12 +105,13 @@ func (l *loop) inTurn(work []asker) []asker {
 			a.of.GetCreationTimestamp().Compare(b.of.GetCreationTimestamp().Time),
 			strings.Compare(a.of.GetNamespace(), b.of.GetNamespace()), strings.Compare(a.of.GetName(), b.of.GetName()))
 	})
-	rank, in := map[metav1.Object]int{}, map[string]int{}
-	for _, a := range work {
-		rank[a.of] = in[a.of.GetNamespace()]
-		in[a.of.GetNamespace()]++
+	in := map[string]int{} // askers by namespace
+	for i := range work {
+		namespace := work[i].of.GetNamespace()
+		work[i].rank = in[namespace]
+		in[namespace]++
 	}
-	slices.SortStableFunc(work, func(a, b asker) int { return cmp.Compare(rank[a.of], rank[b.of]) })
+	slices.SortStableFunc(work, func(a, b asker) int { return cmp.Compare(a.rank, b.rank) })
 	return work
 }
 
