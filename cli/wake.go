@@ -110,7 +110,7 @@ func (f *wakeFlags) wake(ctx context.Context, t terminal, c *cluster, args []str
 	w := &power.Waker{Client: c, Switches: switches, Clock: t.now, Pause: releasePause, Say: func(node, what string) {
 		woken++
 		fmt.Fprintf(t.out, "node %s: %s\n", node, what)
-	}}
+	}, Limit: power.WakeLimit(&config.Policy.Policy)}
 	if err := w.Wake(ctx, strings.Join(args, "")); err != nil {
 		return fmt.Errorf("%s woken, not all that were meant: %s", count(woken, "machine"), oneLine(err))
 	}

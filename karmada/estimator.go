@@ -253,7 +253,7 @@ func (e *estimator) waiting(request sched.Resources) (some []*binding, known, ot
 		known = true
 		if !e.enforces(b) || b.unsupported() != nil {
 			others = true
-		} else if len(some) < mostWaiting && e.Clock().Sub(b.since()) < patience {
+		} else if len(some) < mostWaiting && e.Clock().Sub(b.since()).Abs() < patience {
 			some = append(some, b)
 		}
 	}
@@ -266,7 +266,8 @@ func (d *Driver) enforces(b *binding) bool {
 	return mode == v1alpha1.ModeEnforce
 }
 
-// since is since when a binding waits: it was let go, placed anew, or created.
+// since returns the time since when a binding waits: it was let go, placed anew, or created. It can be in the future,
+// because whoever may change the binding can write its annotation.
 func (b *binding) since() time.Time {
 	since := b.CreationTimestamp.Time
 	if at := b.Spec.RescheduleTriggeredAt; at != nil {

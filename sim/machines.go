@@ -138,6 +138,7 @@ func (e *engine) decideSleep(now time.Time, at int64) error {
 		case sleep.Sleep:
 			err = e.turn(now, k, sleep.Asleep)
 		case sleep.Wake:
+			s.Machines[k].Woken, s.Machines[k].WokenFor = now, plan.Verdicts[k].Owner
 			err = e.turn(now, k, sleep.Booting)
 			e.events.push(event{at: at + int64(s.Machines[k].BootTime()), kind: booted, job: int32(m.node[k])})
 		}
@@ -178,7 +179,7 @@ func (e *engine) needs(needs []sleep.Need, at int64) []sleep.Need {
 			machines = m.at(sites)
 		}
 		needs = append(needs, sleep.Need{
-			Job: j.ID, At: start, Request: j.Request, Selector: j.Selector, Duration: j.Duration,
+			Job: j.ID, Owner: j.Owner, At: start, Request: j.Request, Selector: j.Selector, Duration: j.Duration,
 			Machines: machines,
 		})
 	}

@@ -15,6 +15,8 @@ type SleepFile struct {
 	MaxCycles    *int     `json:"maxCycles,omitempty"`    // in 24 hours; 0: any number; default: 12
 	Lead         string   `json:"lead,omitempty"`         // before a planned start; default: 30s
 	BootFailures *float64 `json:"bootFailures,omitempty"` // share; default: 0.02
+	// WakesPerMinute is the maximum number of machines ordered to wake within a minute; 0: no limit; default: 60.
+	WakesPerMinute *int `json:"wakesPerMinute,omitempty"`
 }
 
 // bootFailures is one boot in fifty: no figure for servers is published, and none fails seldom enough to leave it out.
@@ -26,6 +28,7 @@ func (f *File) loadSleep(s *Scenario) error {
 	s.Sleep = SleepRules{Policy: p, BootFailures: *cmp.Or(f.Sleep.BootFailures, new(bootFailures))}
 	s.Sleep.Headroom = *cmp.Or(f.Sleep.Headroom, &p.Headroom)
 	s.Sleep.MaxCycles = *cmp.Or(f.Sleep.MaxCycles, &p.MaxCycles)
+	s.Sleep.WakesPerMinute = *cmp.Or(f.Sleep.WakesPerMinute, &p.WakesPerMinute)
 	s.Sleep.MinAwake = f.Sleep.MinAwake
 	for _, d := range [...]struct {
 		field, text string
@@ -45,9 +48,9 @@ func (f *File) loadSleep(s *Scenario) error {
 			return f.fault("sleep.%s is %v: want 0 to %v", share.field, share.value, share.most)
 		}
 	}
-	if s.Sleep.MinAwake < 0 || s.Sleep.MaxCycles < 0 {
-		return f.fault("sleep.minAwake and sleep.maxCycles are %d and %d: want 0 or more", s.Sleep.MinAwake,
-			s.Sleep.MaxCycles)
+	if s.Sleep.MinAwake < 0 || s.Sleep.MaxCycles < 0 || s.Sleep.WakesPerMinute < 0 {
+		return f.fault("sleep.minAwake, sleep.maxCycles and sleep.wakesPerMinute are %d, %d and %d: want 0 or more",
+			s.Sleep.MinAwake, s.Sleep.MaxCycles, s.Sleep.WakesPerMinute)
 	}
 	return nil
 }

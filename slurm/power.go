@@ -34,6 +34,8 @@ type sleeper struct {
 	busy  bool
 	since time.Time
 	down  []time.Time // when it was sent to sleep within a day
+	woken time.Time   // when it was last ordered to wake
+	user  string      // whose job that was for
 }
 
 // power has Slurm send nodes to sleep and wake them as the core decides. Slurm itself wakes those that it gives work.
@@ -47,8 +49,9 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 	if o.Record != nil {
 		o.Record(s, &plan)
 	}
-	names := map[sleep.Verb][]string{}
+	names, owners := map[sleep.Verb][]string{}, map[string]string{}
 	for i, v := range plan.Verdicts {
+		owners[s.Machines[i].Name] = v.Owner
 		names[v.Do] = append(names[v.Do], s.Machines[i].Name)
 	}
 	for _, step := range []struct {
@@ -71,8 +74,11 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 		}
 		d.o.Log.Info("nodes", "do", step.word, "names", list)
 		for _, name := range list {
-			if step.do == sleep.Sleep {
-				d.sleepers[name].down = append(d.sleepers[name].down, s.Now)
+			switch m := d.sleepers[name]; step.do {
+			case sleep.Sleep:
+				m.down = append(m.down, s.Now)
+			case sleep.Wake:
+				m.woken, m.user = s.Now, owners[name]
 			}
 		}
 	}
@@ -101,7 +107,7 @@ func (d *Driver) snapshot(nodes []Node, jobs []Job, now time.Time) *sleep.Snapsh
 			continue
 		}
 		need := sleep.Need{
-			Job: j.name(), At: j.Eligible.time(), Request: one,
+			Job: j.name(), Owner: j.User, At: j.Eligible.time(), Request: one,
 			Machines: slices.Sorted(slices.Values(in[j.partition()])),
 			Duration: time.Duration(j.TimeLimit) * time.Minute,
 		}
@@ -126,14 +132,15 @@ func (j *Job) onNode() sched.Resources {
 func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
 	is, m := n.power(), d.sleepers[n.Name]
 	if m == nil || m.state != is || m.busy || n.AllocCPUs > 0 {
-		m = &sleeper{is, n.AllocCPUs > 0, now, cmp.Or(m, &sleeper{}).down}
+		last := cmp.Or(m, &sleeper{})
+		m = &sleeper{is, n.AllocCPUs > 0, now, last.down, last.woken, last.user}
 		d.sleepers[n.Name] = m
 	}
 	m.down = slices.DeleteFunc(m.down, func(at time.Time) bool { return now.Sub(at) > 24*time.Hour })
 	all, free := n.Resources()
 	machine := sleep.Machine{
 		Name: n.Name, Capacity: all, Free: free, Jobs: n.Busy(), Profile: d.o.Power.Profile(n),
-		State: is, Since: m.since, Sleeps: len(m.down), Closed: !n.Usable(),
+		State: is, Since: m.since, Sleeps: len(m.down), Closed: !n.Usable(), Woken: m.woken, WokenFor: m.user,
 	}
 	switch {
 	case machine.Profile == nil || machine.Profile.BootSeconds == 0:

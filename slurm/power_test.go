@@ -94,3 +94,40 @@ func TestNodesOfGPUsWake(t *testing.T) {
 		t.Errorf("the node is to %v, want %v", did, want)
 	}
 }
+
+// No more nodes than the policy permits are ordered to wake within a minute, although Slurm does not yet say that those
+// before boot.
+func TestNodesWakeAtALimitedRate(t *testing.T) {
+	w := newWorld(t, "v0.0.45")
+	w.nodes = []fakeNode{
+		{"a", "may_sleep", "POWERED_DOWN", 0}, {"b", "may_sleep", "POWERED_DOWN", 0}, {"c", "may_sleep", "POWERED_DOWN", 0},
+		{"d", "", "IDLE", 64},
+	}
+	var wakes []int
+	w.power = slurm.PowerOptions{
+		Program: "true", Policy: sleep.Policy{Lead: time.Minute, WakesPerMinute: 2},
+		Profile: func(*slurm.Node) *energy.Profile {
+			return &energy.Profile{Idle: 100, Max: 200, WakeUp: 60_000, BootSeconds: 120}
+		},
+		Record: func(_ *sleep.Snapshot, p *sleep.Plan) {
+			n := 0
+			for _, v := range p.Verdicts {
+				if v.Do == sleep.Wake {
+					n++
+				}
+			}
+			wakes = append(wakes, n)
+		},
+	}
+	w.restart()
+	for id := range int64(3) { // of which each takes a node
+		w.add(id, mayWait, func(j *job) { j.cpus = 64 })
+	}
+	w.look()
+	w.at(valley - 2*time.Minute)
+	w.at(valley - 90*time.Second)
+	w.at(valley - time.Minute)
+	if want := []int{0, 2, 0, 2}; !slices.Equal(wakes, want) {
+		t.Errorf("nodes that were ordered to wake: %v, want %v", wakes, want)
+	}
+}

@@ -28,17 +28,18 @@ func main() {
 	keys := flag.String("keys-dir", power.KeysDir, "`folder` with a file for each passwordKey")
 	record := flag.String("record", "", "`file` to append decisions to, with all that they depend on, a line of JSON "+
 		"for each\nthat differs from the one before; - is standard output")
+	probes := flag.String("health-probe-bind-address", ":8081", "`address` of /healthz (0: none)")
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	if err := run(*file, *record, signal.KeyFolder(*keys), log); err != nil {
+	if err := run(*file, *record, *probes, signal.KeyFolder(*keys), log); err != nil {
 		fmt.Fprintln(os.Stderr, "kubenergy-power:", err)
 		os.Exit(1)
 	}
 }
 
-func run(file, record string, keys signal.KeyFolder, log *slog.Logger) error {
-	o, err := power.Configured(file, record, log)
+func run(file, record, probes string, keys signal.KeyFolder, log *slog.Logger) error {
+	o, err := power.Configured(file, record, probes, log)
 	api, errAPI := config.GetConfig()
 	if err = errors.Join(err, errAPI); err != nil {
 		return err

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"regexp"
 	"strings"
@@ -67,15 +69,16 @@ func ParseConfig(text []byte) (Config, error) {
 		errs = append(errs, fmt.Errorf("mode is %.40q: have %s, %s", c.Mode, ModeShadow, ModeEnforce))
 	}
 	p = c.Policy.core()
-	if !(p.Headroom >= 0 && p.Headroom <= 10) || p.MinAwake < 0 || p.MaxCycles < 0 || p.After < 0 || p.Lead < 0 {
+	if !(p.Headroom >= 0 && p.Headroom <= 10) || p.MinAwake < 0 || p.MaxCycles < 0 || p.After < 0 || p.Lead < 0 ||
+		p.WakesPerMinute < 0 {
 		errs = append(errs, errors.New("policy: want headroom 0 to 10, and no negative number"))
 	}
 	return c, errors.Join(append(errs, checkMachines(c.Machines))...)
 }
 
 // Configured returns the options that a file of machines gives, and has decisions appended to another file, if one is
-// named; - is standard output.
-func Configured(file, record string, log *slog.Logger) (o Options, err error) {
+// named; - is standard output. It listens for probes on an address; 0: nowhere.
+func Configured(file, record, probes string, log *slog.Logger) (o Options, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return o, fmt.Errorf("reading machines: %w", err)
@@ -86,11 +89,14 @@ func Configured(file, record string, log *slog.Logger) (o Options, err error) {
 		Machines: c.Machines, Policy: c.Policy.core(), Mode: c.Mode, Identity: host + "_" + string(uuid.NewUUID()),
 		Log: log,
 	}
-	if record == "" || err != nil {
-		return o, err
+	if record != "" && err == nil {
+		var w io.Writer
+		w, err = kube.AppendTo(record)
+		o.Record = RecordTo(w, log)
 	}
-	w, err := kube.AppendTo(record)
-	o.Record = RecordTo(w, log)
+	if probes != "0" && err == nil {
+		o.Probes, err = net.Listen("tcp", probes)
+	}
 	return o, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
@@ -40,6 +42,12 @@ type loop struct {
 	vain   map[vain]sighted
 
 	kept map[string]time.Time // when a machine was last kept or woken for planned work
+
+	decider func(*sleep.Snapshot) sleep.Plan // sleep.Decide, but for tests
+	rounds  int
+	looked  map[types.UID]int // in which round machines were last looked for, while one round does not suffice for all
+	spent   int               // units of work of the last round
+	pulse   heartbeat
 }
 
 type doubt struct {
@@ -53,6 +61,7 @@ func newLoop(o Options, switches map[string]Switch) *loop {
 		uuids: map[string]string{},
 		empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
 		told: map[string]string{}, vain: map[vain]sighted{}, kept: map[string]time.Time{},
+		decider: sleep.Decide, looked: map[types.UID]int{},
 	}
 	for i := range o.Machines {
 		l.uuids[o.Machines[i].Node] = o.Machines[i].UUID
@@ -90,6 +99,7 @@ func (l *loop) round(ctx context.Context) error {
 		work.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, l.limits.call)
 			defer cancel()
+			defer l.pulse.beat()
 			if !panics.Survive(l.Log, "power", t.node.Name, func() { t.err = l.take(ctx, t) }) {
 				t.step, t.err = step{}, nil
 			}
@@ -103,28 +113,36 @@ func (l *loop) round(ctx context.Context) error {
 	return nil
 }
 
-// decide returns what may have to be done, machine by machine. Where deciding panics, all that sleep are woken.
+// decide returns what may have to be done, machine by machine. A machine that a panic keeps from being decided on is
+// woken; all are if it cannot be found out whose panic that is.
 func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 	var s sleep.Snapshot
 	var plan sleep.Plan
-	nodes := c.nodes
-	sound := panics.Survive(l.Log, "power", "deciding", func() {
-		s, nodes = l.snapshot(c, now)
-		plan = sleep.Decide(&s)
-	})
+	nodes, broken := c.nodes, []*v1.Node(nil)
+	sound := panics.Survive(l.Log, "power", "taking a snapshot", func() { s, nodes, broken = l.snapshot(c, now) })
+	if sound {
+		plan, sound = l.plan(&s, &nodes, &broken)
+	}
 	if sound && l.Record != nil {
 		l.Record(&s, &plan)
 	}
-	asked := 0
-	for i, n := range nodes {
+	asked, free := 0, l.free(c.nodes, &plan, now)
+	for i, n := range slices.Concat(nodes, broken) {
 		t := &turn{node: n, facts: l.facts(n, now)}
 		t.boot, t.want = unknown.BootTime(), sleep.Wake
-		if sound {
+		planned := sound && i < len(nodes)
+		if planned {
 			l.judge(t, &s.Machines[i], &plan.Verdicts[i])
+			planned = t.want == sleep.Wake
 		}
 		l.tell(t)
 		if !t.would && (l.Mode != ModeEnforce || n.Labels[v1alpha1.LabelMaySleep] != "true") {
 			t.want, t.why = sleep.Wake, "it may sleep no longer"
+		}
+		if t.want == sleep.Wake && t.state == sleep.Asleep && !planned {
+			if free--; free < 0 {
+				t.want = sleep.Stay
+			}
 		}
 		if t.would || t.goes() {
 			asked++
@@ -136,6 +154,61 @@ func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 	return turns
 }
 
+// free returns how many machines may be woken in this round beyond those that a plan wakes.
+func (l *loop) free(nodes []*v1.Node, plan *sleep.Plan, now time.Time) int {
+	var woken []time.Time
+	for _, n := range nodes {
+		woken = append(woken, remembered(n, now).Wake)
+	}
+	free, _ := l.Policy.Ramp(now, woken)
+	for i := range plan.Verdicts {
+		if plan.Verdicts[i].Do == sleep.Wake {
+			free--
+		}
+	}
+	return free
+}
+
+// maxBroken is how often a round leaves something out before it gives up.
+const maxBroken = 4
+
+// plan decides on a snapshot. If that panics, plan leaves out the machine or the need without which it does not: a
+// broken object costs itself and no other. It moves the nodes of such machines to broken, and reports whether there is
+// a plan.
+func (l *loop) plan(s *sleep.Snapshot, nodes, broken *[]*v1.Node) (plan sleep.Plan, ok bool) {
+	try := func(machines []sleep.Machine, needs []sleep.Need) bool {
+		part := *s
+		part.Machines, part.Needs = machines, needs
+		return panics.Survive(l.Log, "power", "deciding", func() { plan = l.decider(&part) })
+	}
+	for range maxBroken {
+		if try(s.Machines, s.Needs) {
+			return plan, true
+		}
+		k := sort.Search(len(s.Machines), func(k int) bool { return !try(s.Machines[:k], s.Needs) }) - 1
+		j := sort.Search(len(s.Needs), func(j int) bool { return !try(s.Machines, s.Needs[:j]) }) - 1
+		machines, needs := without(s.Machines, k), without(s.Needs, j)
+		ok = try(machines, s.Needs)
+		if !ok && try(s.Machines, needs) {
+			s.Needs = needs
+			return plan, true
+		}
+		if k >= 0 {
+			*broken, *nodes, s.Machines = append(*broken, (*nodes)[k]), without(*nodes, k), machines
+		}
+		if ok {
+			return plan, true
+		}
+		s.Needs = needs
+	}
+	return sleep.Plan{}, false
+}
+
+// without returns a copy of a list without one element; all of it if that is -1.
+func without[T any](list []T, i int) []T {
+	return slices.Concat(list[:max(i, 0)], list[i+1:])
+}
+
 // concerns reports whether there may be anything to do about a machine.
 func (l *loop) concerns(t *turn) bool {
 	return l.switches[t.node.Name] != nil || t.state != sleep.Awake || t.tainted
@@ -143,7 +216,7 @@ func (l *loop) concerns(t *turn) bool {
 
 // judge has a turn do what was decided.
 func (l *loop) judge(t *turn, m *sleep.Machine, v *sleep.Verdict) {
-	t.boot, t.want, t.why, t.keep = m.BootTime(), v.Do, because(v), m.Keep
+	t.boot, t.want, t.why, t.owner, t.keep = m.BootTime(), v.Do, because(v), v.Owner, m.Keep
 	if v.Reason == sleep.ForPlanned {
 		l.kept[m.Name] = t.now
 	}
@@ -152,7 +225,7 @@ func (l *loop) judge(t *turn, m *sleep.Machine, v *sleep.Verdict) {
 // facts returns what a node says of its machine.
 func (l *loop) facts(n *v1.Node, now time.Time) facts {
 	f := facts{
-		limits: &l.limits, now: now, ready: isReady(n), leads: l.leads(), state: stateOf(n), memory: remembered(n),
+		limits: &l.limits, now: now, ready: isReady(n), leads: l.leads(), state: stateOf(n), memory: remembered(n, now),
 		tainted: isTainted(n),
 	}
 	f.seen = l.sight(n.Name, f.Since, now)

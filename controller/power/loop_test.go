@@ -59,7 +59,7 @@ func TestSleepAndWake(t *testing.T) {
 		t.Fatalf("%s, %v, %d orders", w.state("m0"), n.Labels, w.sleep)
 	}
 	w.live(t, r, 3*time.Minute)
-	if w.state("m0") != sleep.Asleep || w.boxes["m0"].on || len(remembered(w.nodes["m0"]).Sleeps) != 1 {
+	if w.state("m0") != sleep.Asleep || w.boxes["m0"].on || len(remembered(w.nodes["m0"], w.now).Sleeps) != 1 {
 		t.Fatalf("%s\n%s", w.state("m0"), strings.Join(w.log, "\n"))
 	}
 	w.addPod("big", "", 8, nil)
@@ -160,7 +160,7 @@ func TestKeep(t *testing.T) {
 		w := newWorld(1, 1)
 		c.change(w)
 		w.remember()
-		s, _ := w.start("r").snapshot(w.seen(0), w.now)
+		s, _, _ := w.start("r").snapshot(w.seen(0), w.now)
 		if got := s.Machines[1].Keep; got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -185,7 +185,7 @@ func TestVolumes(t *testing.T) {
 	}
 	c := *w.seen(0)
 	c.volumes = []*v1.PersistentVolume{{}, volume("zone", "z"), volume(v1.LabelHostname, "m1")}
-	s, _ := r.snapshot(&c, w.now)
+	s, _, _ := r.snapshot(&c, w.now)
 	if s.Machines[1].Keep != "" || s.Machines[2].Keep != "it alone reaches the volume v" {
 		t.Errorf("%q, %q", s.Machines[1].Keep, s.Machines[2].Keep)
 	}
@@ -258,7 +258,7 @@ func TestWaker(t *testing.T) {
 	}
 	var woken []string
 	by := &Waker{
-		Client: r.Client, Switches: r.switches, Clock: r.Clock, Pause: time.Millisecond,
+		Client: r.Client, Switches: r.switches, Clock: r.Clock, Pause: time.Millisecond, Limit: WakeLimit(&r.Policy),
 		Say: func(node, _ string) { woken = append(woken, node) },
 	}
 	wake := func(name string) (left, err error) { // until the machine is on

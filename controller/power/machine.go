@@ -27,6 +27,7 @@ type limits struct {
 	doubt    time.Duration // for which a machine that did not answer well is left alone
 	call     time.Duration // for one machine in one round
 	schedule time.Duration // within which kube-scheduler has looked at a machine that is awake and empty
+	work     int           // units of work to find machines for pods in one round
 }
 
 // faster returns limits for a cluster whose clock is so much faster.
@@ -40,6 +41,7 @@ func (l limits) faster(factor float64) limits {
 var usual = limits{
 	settle: 10 * time.Second, obeys: 10 * time.Second, stops: 10 * time.Minute, late: 10 * time.Second,
 	day: 24 * time.Hour, doubt: time.Minute, call: 5 * time.Second, schedule: 30 * time.Second,
+	work: 4 << 20,
 }
 
 // memory is what a node's annotation keeps: any replica goes on from it.
@@ -51,7 +53,17 @@ type memory struct {
 	Excluded bool        `json:"excluded,omitempty"` // the label exclude-disruption is ours
 	Off      time.Time   `json:"off,omitzero"`       // the order to shut down, if it may have been given
 	Wake     time.Time   `json:"wake,omitzero"`      // the last order to wake
+	For      string      `json:"for,omitempty"`      // namespace of the work that order was given for
 }
+
+// Limits of the annotation. It is at most 8 KiB of sleeps and 6 KiB of reason, escaped, and the rest.
+const (
+	maxMemory = 16 << 10 // bytes
+	maxWhy    = 1000     // bytes of a reason
+	maxFailed = 1000     // further failed boots change nothing
+	maxSleeps = 200      // where a policy allows any number of cycles
+	maxAhead  = time.Hour
+)
 
 // stateOf returns what the label of a node says. What we did not write may have slept: it is woken where it is needed,
 // and awake once it is Ready.
@@ -65,9 +77,13 @@ func stateOf(n *v1.Node) sleep.State {
 	return sleep.Asleep
 }
 
-// remembered reads the annotation of a node; nothing where we did not write it.
-func remembered(n *v1.Node) (m memory) {
-	if text := n.Annotations[v1alpha1.AnnotationPower]; text != "" && json.Unmarshal([]byte(text), &m) != nil {
+// remembered returns the content of a node's annotation. It ignores an annotation that we cannot have written: one with
+// a number out of range, or with a time that is later than any replica's clock can be.
+func remembered(n *v1.Node, now time.Time) (m memory) {
+	text := n.Annotations[v1alpha1.AnnotationPower]
+	if text == "" || len(text) > maxMemory || json.Unmarshal([]byte(text), &m) != nil ||
+		m.Failed < 0 || m.Failed > maxFailed || len(m.Sleeps) > maxSleeps ||
+		slices.ContainsFunc(append(m.Sleeps, m.Since, m.Off, m.Wake), now.Add(maxAhead).Before) {
 		return memory{}
 	}
 	return m
@@ -96,6 +112,7 @@ type facts struct {
 	boot    time.Duration
 	want    sleep.Verb // what is decided
 	why     string     // and its reason
+	owner   string     // namespace of the work that it is to wake for
 	keep    string     // why it must not sleep; "": it may
 	leads   bool       // only the replica that leads sends to sleep
 
@@ -250,7 +267,7 @@ func (f *facts) to(state sleep.State, reason, why string) step {
 	})
 	switch {
 	case state == sleep.Booting:
-		s.Wake, s.order = f.now, sleep.Wake
+		s.Wake, s.For, s.order = f.now, f.owner, sleep.Wake
 	case state == sleep.Awake && f.state != sleep.Stopping:
 		s.Failed = 0
 	}
@@ -259,15 +276,12 @@ func (f *facts) to(state sleep.State, reason, why string) step {
 
 func (f *facts) failed(state sleep.State, reason, why string) step {
 	s := f.to(state, reason, why)
-	s.Failed++
+	s.Failed = min(s.Failed+1, maxFailed)
 	return s
 }
 
 // excludeDisruption keeps a node out of what cluster components count as an outage of its zone.
 const excludeDisruption = "node.kubernetes.io/exclude-disruption"
-
-// mostSleeps bounds the annotation where a policy allows any number of cycles.
-const mostSleeps = 200
 
 // write writes a step on a node as it was seen.
 func (s *step) write(ctx context.Context, client kubernetes.Interface, n *v1.Node) (*v1.Node, error) {
@@ -297,9 +311,8 @@ func (s *step) patch(n *v1.Node) ([]byte, error) {
 	} else if s.Excluded {
 		labels[excludeDisruption], s.Excluded = nil, false
 	}
-	if n := len(s.Sleeps); n > mostSleeps {
-		s.Sleeps = s.Sleeps[n-mostSleeps:]
-	}
+	s.Sleeps = s.Sleeps[max(len(s.Sleeps)-maxSleeps, 0):]
+	s.Why = strings.ToValidUTF8(s.Why[:min(len(s.Why), maxWhy)], "")
 	text, err := json.Marshal(s.memory)
 	if err != nil {
 		return nil, err

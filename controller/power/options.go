@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"time"
 
@@ -35,6 +36,8 @@ type Options struct {
 	Faster    float64          // than life the cluster's clock is, in the lab; 0: as fast
 	Keys      dial.KeyReader   // passwords of machines, and keys that sign webhooks; nil: there are none
 	Loopback  bool             // this machine may be asked too; for tests and the lab
+	// Probes is where /healthz answers; nil: nowhere.
+	Probes net.Listener
 
 	Log *slog.Logger // nil: silence
 	// Record is told each decision and what it depended on; it must not keep them. nil: nothing is told.

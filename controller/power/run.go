@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,11 @@ func Run(ctx context.Context, o Options) error {
 	defer running.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if o.Probes != nil {
+		mux := http.NewServeMux()
+		mux.Handle("GET /healthz", &l.pulse)
+		running.Go(func() { _ = kube.Serve(ctx, o.Probes, mux) })
+	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: o.Client.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return fmt.Errorf("telling events: %w", err)
@@ -83,6 +89,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) error {
 	ticker := time.NewTicker(cmp.Or(l.Every, usualPause))
 	defer ticker.Stop()
 	for {
+		l.pulse.beat()
 		if err := l.round(ctx); err != nil {
 			l.Log.Warn("looking at the cluster", "error", err)
 		}

@@ -7,16 +7,19 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -27,10 +30,10 @@ import (
 // TestRun: the process takes the Lease, sends a machine off through its switch, tells it in an event, and ends when it is
 // told to. Its clock is fast.
 func TestRun(t *testing.T) {
-	var offs atomic.Int32
+	off, told := make(chan struct{}, 1), make(chan struct{}, 1)
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), `"off"`) {
-			offs.Add(1)
+			kube.Poke(off)
 		}
 		_, _ = fmt.Fprintf(w, `{"on": true, "uuid": %q}`, someUUID)
 	}))
@@ -38,7 +41,18 @@ func TestRun(t *testing.T) {
 	w := newWorld(1, 0)
 	w.addNode("m0", someUUID, true)
 	client := fake.NewClientset(w.nodes["fixed"], w.nodes["m0"])
+	client.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		e, ok := a.(clienttesting.CreateAction).GetObject().(*eventsv1.Event)
+		if ok && e.Reason == reasonStopping && e.Regarding.Name == "m0" {
+			kube.Poke(told)
+		}
+		return false, nil, nil
+	})
 	view, err := kube.NewView(nil, []*energy.Profile{server}, server.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probes, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,24 +64,17 @@ func TestRun(t *testing.T) {
 			Client: client, View: func() *kube.View { return view }, Policy: sleep.Policy{MinAwake: 1}, Mode: ModeEnforce,
 			Machines: []Machine{{Node: "m0", UUID: someUUID, Kind: KindWebhook, URL: hook.URL}}, Identity: "me",
 			Clock:    func() time.Time { return began.Add(100 * time.Since(began)) },
-			Loopback: true, Every: 10 * time.Millisecond,
+			Loopback: true, Every: 10 * time.Millisecond, Probes: probes,
 			Record: RecordTo(&record, slog.New(slog.DiscardHandler)),
 		})
 	}()
-	told := func() bool {
-		events, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
-		for i := range events.Items {
-			if e := &events.Items[i]; err == nil && e.Reason == reasonStopping && e.Regarding.Name == "m0" {
-				return true
-			}
-		}
-		return false
-	}
-	for offs.Load() == 0 || !told() {
-		if time.Since(began) > 30*time.Second {
+	timeout := time.After(30 * time.Second)
+	for _, happens := range []chan struct{}{off, told} {
+		select {
+		case <-happens:
+		case <-timeout:
 			t.Fatal("no machine was sent off, or no event tells")
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	n, err := client.CoreV1().Nodes().Get(t.Context(), "m0", metav1.GetOptions{})
 	if err != nil || stateOf(n) != sleep.Stopping || !isTainted(n) {
@@ -76,6 +83,10 @@ func TestRun(t *testing.T) {
 	lease, err := client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Get(t.Context(), Name, metav1.GetOptions{})
 	if err != nil || *lease.Spec.HolderIdentity != "me" {
 		t.Error(lease, err)
+	}
+	answer, err := http.Get("http://" + probes.Addr().String() + "/healthz")
+	if err != nil || answer.Body.Close() != nil || answer.StatusCode != http.StatusOK {
+		t.Error(answer, err)
 	}
 	cancel()
 	select {

@@ -229,7 +229,7 @@ func (f *faults) judge() {
 			b.sinned = f.now
 		}
 		obeys := b.sinned != f.now && (state == sleep.Asleep && !b.on || state == sleep.Booting)
-		if failed := remembered(f.nodes[name]).Failed; failed > 0 {
+		if failed := remembered(f.nodes[name], f.now).Failed; failed > 0 {
 			obeys = obeys && f.now.Sub(b.sinned) > max(3*time.Minute, bootTime<<min(failed, 6))
 		}
 		if _, did := f.obeys[name]; !obeys {
@@ -260,6 +260,9 @@ func (f *faults) judge() {
 
 func (f *faults) bound(since time.Time) time.Duration {
 	bound := bootTime + 30*time.Second
+	if f.policy.WakesPerMinute > 0 { // 5 machines and those that are tried again have two turns at most
+		bound += 2 * time.Minute
+	}
 	for _, at := range f.failures {
 		if !at.Before(since.Add(-bootTime)) {
 			return bound + bootTime + 10*time.Second

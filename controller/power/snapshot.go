@@ -2,19 +2,18 @@ package power
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sched/sleep"
@@ -29,9 +28,9 @@ type cluster struct {
 }
 
 const (
-	mostNeeds  = 256  // pods that machines are looked for at once
-	mostLooked = 4096 // pods that wait and are looked at in one round
-	usualTime  = time.Hour
+	mostNeeds = 256 // pods that machines are looked for at once
+	usualTime = time.Hour
+	maxVain   = 1 << 16 // entries of loop.vain
 )
 
 // unknown is the profile of a machine of which none is known: it boots in five minutes, and what it draws says nothing.
@@ -39,10 +38,21 @@ var unknown = energy.Profile{Name: "unknown", Idle: 1, Max: 1, BootSeconds: 300}
 
 // onNode is what is on a node.
 type onNode struct {
-	come sched.Resources // of pods that come with the node
-	used sched.Resources // of the others
-	jobs int
-	keep string
+	come  sched.Resources // of pods that come with the node
+	used  sched.Resources // of the others
+	jobs  int
+	keep  string
+	owner string    // the first namespace, by name, of those others
+	hand  []*v1.Pod // pods that were created with spec.nodeName: no scheduler has seen them
+}
+
+// add counts a pod on its node.
+func (has *onNode) add(p *v1.Pod) {
+	if asks := policy.PodRequest(p); !policy.KeepsAwake(p) {
+		has.come = has.come.Add(asks)
+	} else if has.used, has.jobs = has.used.Add(asks), has.jobs+1; has.owner == "" || p.Namespace < has.owner {
+		has.owner = p.Namespace
+	}
 }
 
 // sight is since when a replica sees something.
@@ -57,21 +67,25 @@ type vain struct {
 // sighted is from when until when that was seen.
 type sighted struct{ first, last time.Time }
 
-// snapshot collects all that a decision depends on, and returns the nodes of its machines.
-func (l *loop) snapshot(c *cluster, now time.Time) (s sleep.Snapshot, nodes []*v1.Node) {
+// snapshot collects all that a decision depends on, and returns the nodes of its machines, and those that a panic keeps
+// from being decided on.
+func (l *loop) snapshot(c *cluster, now time.Time) (s sleep.Snapshot, nodes, broken []*v1.Node) {
 	s = sleep.Snapshot{Now: now, Policy: l.Policy}
 	view, held, on := l.View(), holders(c.nodes, c.volumes), map[string]*onNode{}
-	var waiting []*v1.Pod
+	var work []asker
 	for _, p := range c.pods {
-		s.Largest = l.count(p, on, s.Largest, now)
+		if !panics.Survive(l.Log, "power", p.Name, func() { s.Largest = l.count(p, on, s.Largest, now) }) {
+			on[p.Spec.NodeName] = &onNode{keep: "it runs " + p.Namespace + "/" + p.Name + ", which cannot be read"}
+			continue
+		}
 		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil &&
 			policy.Scheduled(p).Reason == v1.PodReasonUnschedulable && policy.KeepsAwake(p) {
-			waiting = append(waiting, p)
+			work = append(work, asker{of: p, spec: &p.Spec, pods: 1})
 		}
 	}
 	slices.SortFunc(c.nodes, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range c.nodes {
-		state, mem := stateOf(n), remembered(n)
+		state, mem := stateOf(n), remembered(n, now)
 		if state == sleep.Awake && !isReady(n) {
 			delete(l.empty, n.Name)
 			continue
@@ -80,31 +94,31 @@ func (l *loop) snapshot(c *cluster, now time.Time) (s sleep.Snapshot, nodes []*v
 		if volume := held[n.Name]; volume != "" && has.keep == "" {
 			has.keep = "it alone reaches the volume " + volume
 		}
-		s.Machines = append(s.Machines, l.machine(view, n, state, &mem, has, now))
-		nodes = append(nodes, n)
+		var m sleep.Machine
+		if !panics.Survive(l.Log, "power", n.Name, func() { m = l.machine(view, n, state, &mem, has, now) }) {
+			broken = append(broken, n)
+			continue
+		}
+		s.Machines, nodes = append(s.Machines, m), append(nodes, n)
 	}
-	s.Needs = l.waiting(waiting, nodes, s.Machines, now)
 	for _, j := range c.jobs {
-		s.Needs = append(s.Needs, l.planned(j, nodes, s.Machines, now, mostNeeds-len(s.Needs))...)
+		work = l.appendPlanned(work, j, s.Machines, now)
 	}
-	return s, nodes
+	s.Needs = l.needs(work, nodes, s.Machines, now)
+	return s, nodes, broken
 }
 
 // count counts a pod where it is, and returns the most that pods of the last hour ask for.
 func (l *loop) count(p *v1.Pod, on map[string]*onNode, largest sched.Resources, now time.Time) sched.Resources {
 	ended := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
-	stays, recent := policy.KeepsAwake(p), now.Sub(p.CreationTimestamp.Time) < l.limits.day/24
-	if ended && !recent {
-		return largest
-	}
-	asks := policy.PodRequest(p)
+	recent := now.Sub(p.CreationTimestamp.Time) < l.limits.day/24
 	// kube-scheduler nominates a node before it makes volumes for a pod there, which may take minutes.
 	node := cmp.Or(p.Spec.NodeName, p.Status.NominatedNodeName)
-	if node == "" {
+	if node == "" || ended && !recent {
 		return largest
 	}
-	if recent && stays {
-		largest = largest.Max(asks)
+	if recent && policy.KeepsAwake(p) {
+		largest = largest.Max(policy.PodRequest(p))
 	}
 	if ended {
 		return largest
@@ -114,10 +128,12 @@ func (l *loop) count(p *v1.Pod, on map[string]*onNode, largest sched.Resources, 
 		has = &onNode{}
 		on[node] = has
 	}
-	if has.keep = cmp.Or(has.keep, keepsFor(p)); stays {
-		has.used, has.jobs = has.used.Add(asks), has.jobs+1
+	has.keep = cmp.Or(has.keep, keepsFor(p))
+	// The API server sets the condition when a scheduler binds a pod, and a kubelet when it starts one.
+	if p.Spec.NodeName != "" && policy.Scheduled(p).Status != v1.ConditionTrue {
+		has.hand = append(has.hand, p)
 	} else {
-		has.come = has.come.Add(asks)
+		has.add(p)
 	}
 	return largest
 }
@@ -125,12 +141,20 @@ func (l *loop) count(p *v1.Pod, on map[string]*onNode, largest sched.Resources, 
 // machine returns a node as the policy sees it.
 func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memory, has *onNode, now time.Time,
 ) sleep.Machine {
+	off := state == sleep.Asleep || state == sleep.Booting || state == sleep.Stopping && !mem.Off.IsZero()
+	byHand := off && has.jobs == 0
+	for _, p := range has.hand { // a kubelet rejects what does not fit
+		if !off || policy.KeepsAwake(p) && policy.PodRequest(p).Within(kube.Allocatable(n)) {
+			has.add(p)
+		}
+	}
 	capacity := kube.Allocatable(n).Sub(has.come)
 	node, known := view.Node(n, capacity, capacity.Sub(has.used), has.jobs)
 	m := sleep.Machine{
 		Name: n.Name, Zone: n.Labels[v1.LabelTopologyZone], Labels: n.Labels, Capacity: capacity, Free: node.Free,
 		Jobs: has.jobs, Profile: node.Profile, Speed: node.Speed, PUE: node.PUE, State: state, Since: mem.Since,
-		Failed: mem.Failed, Closed: closed(n),
+		Failed: mem.Failed, Closed: closed(n), Woken: mem.Wake, WokenFor: mem.For, Owner: has.owner,
+		ByHand: byHand && has.jobs > 0,
 	}
 	if state != sleep.Awake && l.switches[n.Name] == nil { // nothing of ours can wake it
 		m.Capacity, m.Free = sched.Resources{}, sched.Resources{}
@@ -150,7 +174,7 @@ func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memo
 	case state == sleep.Booting:
 		// Another replica may have written it, whose clock is ahead.
 		elapsed := min(now.Sub(mem.Wake), now.Sub(l.sight(n.Name, mem.Since, now)))
-		if m.Since = now.Add(-elapsed); elapsed > m.BootTime()+l.limits.late {
+		if m.Since, m.Woken = now.Add(-elapsed), now.Add(-elapsed); elapsed > m.BootTime()+l.limits.late {
 			m.Failed++
 		}
 	case state == sleep.Awake:
@@ -187,104 +211,12 @@ func (l *loop) refuses(n *v1.Node, boots bool, now time.Time) string {
 	return ""
 }
 
-// waiting returns what pods need that kube-scheduler found no node for.
-func (l *loop) waiting(pods []*v1.Pod, nodes []*v1.Node, machines []sleep.Machine, now time.Time) (needs []sleep.Need) {
-	maps.DeleteFunc(l.vain, func(_ vain, saw sighted) bool { return now.Sub(saw.last) >= usualTime })
-	for _, p := range inTurn(pods) {
-		needs = append(needs, need(p, p, time.Time{}, nodes, func(i int) bool {
-			return !l.isVain(p, &machines[i], nodes[i], now) && l.mayHave(&machines[i], nodes[i], now)
-		})...)
-		if len(needs) == mostNeeds {
-			break
-		}
-	}
-	return needs
-}
-
-// inTurn returns pods by age, one of each namespace after the other, and not more than can be looked at.
-func inTurn(pods []*v1.Pod) []*v1.Pod {
-	slices.SortFunc(pods, func(a, b *v1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace, b.Namespace),
-			strings.Compare(a.Name, b.Name))
-	})
-	rank, of := map[*v1.Pod]int{}, map[string]int{}
-	for _, p := range pods {
-		rank[p] = of[p.Namespace]
-		of[p.Namespace]++
-	}
-	slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return cmp.Compare(rank[a], rank[b]) })
-	return pods[:min(len(pods), mostLooked)]
-}
-
-// isVain reports whether kube-scheduler let a pod wait beside a machine that had been woken and had room: it knows why,
-// as of a volume or of pods that must be apart. That has to be seen for a while: another pod may be on its way there.
-// The machine is tried again after an hour.
-func (l *loop) isVain(p *v1.Pod, m *sleep.Machine, n *v1.Node, now time.Time) bool {
-	key := vain{p.UID, n.Name}
-	saw := l.vain[key]
-	if stateOf(n) == sleep.Awake && now.Sub(remembered(n).Wake) < usualTime && policy.PodRequest(p).Within(m.Free) {
-		if now.Sub(saw.last) > l.limits.schedule {
-			saw.first = now
-		}
-		saw.last = now
-		l.vain[key] = saw
-	}
-	return saw.last.Sub(saw.first) >= l.limits.schedule*2/3
-}
-
 // closed reports whether work of all kinds cannot go to a node.
 func closed(n *v1.Node) bool {
 	return n.Spec.Unschedulable || n.Labels[v1alpha1.LabelMaySleep] != "true" &&
 		slices.ContainsFunc(v1alpha1.WithoutSleep(n.Spec.Taints), func(t v1.Taint) bool {
 			return t.Effect != v1.TaintEffectPreferNoSchedule
 		})
-}
-
-// need returns what a pod of an object needs at an instant: one of those machines that it may have and run on once they
-// are awake. There is no such need where there are none.
-func need(of metav1.Object, p *v1.Pod, at time.Time, nodes []*v1.Node, may func(i int) bool) []sleep.Need {
-	n := sleep.Need{
-		Job: of.GetNamespace() + "/" + of.GetName(), At: at, Request: policy.PodRequest(p), Duration: usualTime,
-	}
-	admission := kube.AdmissionOf(p)
-	for i := range nodes {
-		if may(i) && admission.Admits(bare(nodes[i])) {
-			n.Machines = append(n.Machines, nodes[i].Name)
-		}
-	}
-	if n.Machines == nil {
-		return nil
-	}
-	return []sleep.Need{n}
-}
-
-// mayHave reports whether a pod that waits may fit on a machine: kube-scheduler has looked at those that are awake, and
-// not found it.
-func (l *loop) mayHave(m *sleep.Machine, n *v1.Node, now time.Time) bool {
-	return stateOf(n) != sleep.Awake || m.Jobs == 0 && now.Sub(m.Since) < l.limits.schedule
-}
-
-// bare returns a node without what it has because it sleeps.
-func bare(n *v1.Node) *v1.Node {
-	b := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
-	b.Spec.Unschedulable = n.Spec.Unschedulable
-	b.Spec.Taints = v1alpha1.WithoutSleep(n.Spec.Taints)
-	return b
-}
-
-// planned returns what a held Job will need when it is released, if that is so near that a machine must be kept or
-// woken.
-func (l *loop) planned(j *batchv1.Job, nodes []*v1.Node, machines []sleep.Machine, now time.Time, most int,
-) (needs []sleep.Need) {
-	at, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationHeldUntil])
-	if err != nil || j.Labels[v1alpha1.LabelHeld] != "true" || !at.After(now) {
-		return nil
-	}
-	if !slices.ContainsFunc(machines, func(m sleep.Machine) bool { return at.Before(now.Add(m.Horizon(&l.Policy))) }) {
-		return nil
-	}
-	one := need(j, &v1.Pod{Spec: j.Spec.Template.Spec}, at, nodes, func(int) bool { return true })
-	return slices.Repeat(one, min(int(*cmp.Or(j.Spec.Parallelism, new(int32(1)))), max(most, 0)))
 }
 
 func isReady(n *v1.Node) bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -24,6 +25,7 @@ type Waker struct {
 	Clock    func() time.Time
 	Say      func(node, what string)
 	Pause    time.Duration // between two looks
+	Limit    *rate.Limiter // of orders to start
 }
 
 // Wake wakes the machine of one node, or where none is named all that sleep, until ctx ends, and takes our taint and
@@ -80,7 +82,7 @@ func (w *Waker) pass(ctx context.Context, name string) (left, err error) {
 
 // wake orders a machine to start and, once that is done, takes off what is ours.
 func (w *Waker) wake(ctx context.Context, n *v1.Node) error {
-	s := step{memory: remembered(n), state: sleep.Awake}
+	s := step{memory: remembered(n, w.Clock()), state: sleep.Awake}
 	if err := w.start(ctx, n, stateOf(n) == sleep.Stopping && w.Clock().Sub(s.Off) < usual.stops); err != nil {
 		return err
 	}
@@ -104,8 +106,19 @@ func (w *Waker) start(ctx context.Context, n *v1.Node, goesDown bool) error {
 	case on && err == nil:
 		return nil
 	}
+	if err := w.Limit.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting for its turn to start: %w", err)
+	}
 	if ordered := power.On(ctx); ordered != nil || err != nil { // where it cannot be asked, the order has to do
 		return ordered
 	}
 	return errors.New("its machine was ordered to start and is not on")
+}
+
+// WakeLimit returns the limit of orders to start that a policy sets, evenly spread.
+func WakeLimit(p *sleep.Policy) *rate.Limiter {
+	if p.WakesPerMinute <= 0 {
+		return rate.NewLimiter(rate.Inf, 1)
+	}
+	return rate.NewLimiter(rate.Every(time.Minute/time.Duration(p.WakesPerMinute)), 1)
 }

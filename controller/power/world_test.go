@@ -92,6 +92,7 @@ type world struct {
 	meanwhile func(time.Duration) // what others do while one waits
 
 	failures     []time.Time // when boots began that failed
+	booting      []time.Time // when nodes were written that are to boot
 	wakes, sleep int
 	wrong        []string
 	log          []string
@@ -119,6 +120,9 @@ func newWorld(seed uint64, machines int) *world {
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 20)), nodes: map[string]*v1.Node{}, pods: map[string]*v1.Pod{},
 		ends: map[string]time.Time{}, boxes: map[string]*box{}, leads: map[string]string{},
 		policy: sleep.Policy{MinAwake: 1, MaxCycles: 4, Lead: 5 * time.Second},
+	}
+	if seed%2 == 0 {
+		w.policy.WakesPerMinute = 3
 	}
 	w.begin = time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 	w.now = w.begin
@@ -460,6 +464,9 @@ func (w *world) patch(name string, text []byte) (runtime.Object, error) {
 	if n := w.nodes[name]; n.ResourceVersion != patch.Metadata.ResourceVersion {
 		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, name, errors.New("it has changed"))
 	}
+	if state := patch.Metadata.Labels[v1alpha1.LabelPowerState]; state != nil && *state == string(sleep.Booting) {
+		w.boots()
+	}
 	return w.written(name, func(n *v1.Node) {
 		for key, value := range patch.Metadata.Labels {
 			if delete(n.Labels, key); value != nil {
@@ -472,6 +479,16 @@ func (w *world) patch(name string, text []byte) (runtime.Object, error) {
 		maps.Copy(n.Annotations, patch.Metadata.Annotations)
 		n.Spec.Taints = patch.Spec.Taints
 	}), nil
+}
+
+// boots checks the limit of wake-ups. Two replicas may exceed it together while what they see lags.
+func (w *world) boots() {
+	w.booting = slices.DeleteFunc(append(w.booting, w.now), func(at time.Time) bool {
+		return w.now.Sub(at) >= time.Minute-usual.call
+	})
+	if limit := w.policy.WakesPerMinute; limit > 0 && len(w.booting) > 2*limit {
+		w.fail("%d machines are ordered to start within a minute, want at most %d by each replica", len(w.booting), limit)
+	}
 }
 
 // control is the switch of a node, as a replica has it.

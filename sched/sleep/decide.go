@@ -17,6 +17,7 @@ func Decide(s *Snapshot) Plan {
 	d.count()
 	d.wakeForHeadroom()
 	d.rest()
+	d.limitWakes()
 	return d.plan
 }
 
@@ -28,7 +29,9 @@ type decision struct {
 	up    []bool       // awake and going to stay so, booting, or woken by the plan
 	taken []bool       // planned or waiting work has it
 	awake map[string]int
-	best  []int // all machines, those first that draw least per core
+	best  []int    // all machines, those first that draw least per core
+	woken []wakeUp // by the plan, in the order of its steps
+	ahead int      // machines asleep that needs were given to: so many wake-ups precede the next one
 
 	free, used sched.Resources // of the machines that are up
 	largest    sched.Resources // Snapshot.Largest, if any machine is so large
@@ -189,7 +192,7 @@ func (d *decision) suits(i int, need *Need) bool {
 // retry returns when a machine whose boots failed is to be tried again while there are others: after twice its boot
 // time, four times, and so on.
 func (m *Machine) retry() time.Time {
-	if m.Failed == 0 {
+	if m.Failed <= 0 {
 		return time.Time{}
 	}
 	const doublings = 6
@@ -227,17 +230,20 @@ func (d *decision) give(i int, need *Need, waits bool) {
 		reason = ForWaiting
 	}
 	if !d.taken[i] && v.Reason != Works {
-		v.Reason, v.For = reason, need.Job
+		v.Reason, v.For, v.Owner = reason, need.Job, need.Owner
+	}
+	if !d.taken[i] && m.State == Asleep {
+		d.ahead++
 	}
 	d.taken[i] = true
 	if d.up[i] || m.State != Asleep {
 		return
 	}
-	at := need.At.Add(-m.BootTime() - d.Policy.Lead)
+	at := need.At.Add(-m.BootTime() - d.Policy.Lead - d.Policy.delay(d.ahead-1))
 	switch {
 	case waits || !at.After(d.Now):
 		if !waits || !d.Now.Before(m.retry()) {
-			d.wake(i)
+			d.wake(i, forWork)
 			return
 		}
 		v.Reason, v.Until = BootFailed, m.retry()
@@ -248,7 +254,10 @@ func (d *decision) give(i int, need *Need, waits bool) {
 }
 
 // wake wakes a machine. One whose last boot failed is not relied on.
-func (d *decision) wake(i int) {
+func (d *decision) wake(i, class int) {
+	if d.plan.Verdicts[i].Do != Wake {
+		d.woken = append(d.woken, wakeUp{machine: i, class: class})
+	}
 	d.plan.Verdicts[i].Do = Wake
 	d.up[i] = d.Machines[i].Failed == 0
 	d.nodes[i].Awake = true
@@ -264,7 +273,12 @@ func (d *decision) wakeForBound() {
 			d.askAgain(m.retry())
 		default:
 			d.plan.Verdicts[i].Reason = Works
-			d.wake(i)
+			d.plan.Verdicts[i].Owner = cmp.Or(d.plan.Verdicts[i].Owner, m.Owner)
+			if m.ByHand {
+				d.wake(i, forWorkByHand)
+			} else {
+				d.wake(i, forWork)
+			}
 		}
 	}
 }
@@ -307,7 +321,7 @@ func (d *decision) wakeForHeadroom() {
 			continue
 		}
 		d.plan.Verdicts[i].Reason, d.plan.Verdicts[i].For = ForHeadroom, ""
-		if d.wake(i); d.up[i] {
+		if d.wake(i, forHeadroom); d.up[i] {
 			d.rises(i, 1)
 		}
 	}

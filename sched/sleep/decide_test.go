@@ -196,7 +196,7 @@ func drawn(t *rapid.T) *sleep.Snapshot {
 	s := &sleep.Snapshot{Now: t0, Policy: sleep.Policy{
 		Headroom: rapid.Float64Range(0, 1).Draw(t, "headroom"), MinAwake: rapid.IntRange(0, 3).Draw(t, "least"),
 		After: time.Duration(rapid.IntRange(0, 900).Draw(t, "after")) * time.Second, Lead: 30 * time.Second,
-		MaxCycles: rapid.IntRange(0, 4).Draw(t, "cycles"),
+		MaxCycles: rapid.IntRange(0, 4).Draw(t, "cycles"), WakesPerMinute: rapid.IntRange(0, 3).Draw(t, "wakes"),
 	}}
 	for i := range rapid.IntRange(0, 12).Draw(t, "machines") {
 		m := machine(fmt.Sprintf("m%02d", i), rapid.SampledFrom([]*energy.Profile{small, big}).Draw(t, "profile"),
@@ -206,15 +206,20 @@ func drawn(t *rapid.T) *sleep.Snapshot {
 		m.Since = t0.Add(-time.Duration(rapid.IntRange(0, 1200).Draw(t, "since")) * time.Second)
 		m.Keep = rapid.SampledFrom([]string{"", "", "local storage"}).Draw(t, "keep")
 		m.Sleeps, m.Failed = rapid.IntRange(0, 4).Draw(t, "sleeps"), rapid.IntRange(0, 3).Draw(t, "failed")
+		m.Woken = t0.Add(-time.Duration(rapid.IntRange(-30, 300).Draw(t, "woken")) * time.Second)
+		m.WokenFor = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "wokenFor")
 		if m.State == sleep.Awake && rapid.Bool().Draw(t, "works") {
 			used := cores(rapid.Int64Range(0, 8).Draw(t, "used"))
 			m.Free, m.Jobs = m.Capacity.Sub(used), 1
+		} else if m.State == sleep.Asleep && rapid.IntRange(0, 3).Draw(t, "bound") == 0 {
+			m.Jobs, m.Owner, m.ByHand = 1, "b", rapid.Bool().Draw(t, "byHand")
 		}
 		s.Machines = append(s.Machines, m)
 	}
 	for i := range rapid.IntRange(0, 8).Draw(t, "needs") {
 		need := sleep.Need{
 			Job: strconv.Itoa(i), Request: cores(rapid.Int64Range(1, 40).Draw(t, "cores")), Duration: time.Hour,
+			Owner: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "owner"),
 		}
 		if rapid.Bool().Draw(t, "planned") {
 			need.At = t0.Add(time.Duration(rapid.IntRange(1, 1200).Draw(t, "at")) * time.Second)
@@ -226,8 +231,8 @@ func drawn(t *rapid.T) *sleep.Snapshot {
 }
 
 // Whatever the snapshot: nothing with work on it and nothing that must not sleep is sent to sleep, no machine beyond
-// its cycles or below the least number awake; what fits only on a machine that sleeps has one woken; and the written
-// snapshot gives the same decision.
+// its cycles or below the least number awake; what fits only on a machine that sleeps has one woken, within the limit
+// of wake-ups; and the written snapshot gives the same decision.
 func TestDecideProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawn(t)
@@ -246,6 +251,7 @@ func TestDecideProperties(t *testing.T) {
 			}
 		}
 		checkServed(t, s, &plan)
+		checkLimit(t, s, &plan)
 		text, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
@@ -280,7 +286,9 @@ func checkVerdict(t *rapid.T, s *sleep.Snapshot, m *sleep.Machine, v sleep.Verdi
 // checkServed wants something to wake where a job waits, unless something boots that it may fit on, or no machine that
 // sleeps may be tried.
 func checkServed(t *rapid.T, s *sleep.Snapshot, plan *sleep.Plan) {
-	woken := slices.ContainsFunc(plan.Verdicts, func(v sleep.Verdict) bool { return v.Do == sleep.Wake })
+	woken := slices.ContainsFunc(plan.Verdicts, func(v sleep.Verdict) bool {
+		return v.Do == sleep.Wake || v.Reason == sleep.WakeLimit
+	})
 	for _, need := range s.Needs {
 		if !need.At.IsZero() {
 			continue

@@ -44,12 +44,19 @@ type Machine struct {
 	Keep   string    `json:"keep,omitempty"`   // why it must not sleep; "": it may
 	Sleeps int       `json:"sleeps,omitempty"` // how often it was sent to sleep in the last 24 hours
 	Failed int       `json:"failed,omitempty"` // boots in a row that failed; while it boots, this one if it is late
+
+	Woken    time.Time `json:"woken,omitzero"`     // last order to wake; zero: none is known
+	WokenFor string    `json:"wokenFor,omitempty"` // owner of the work that order was given for
+	Owner    string    `json:"owner,omitempty"`    // owner of the work that is bound to it while it sleeps
+	// ByHand reports that all of that work was bound past any scheduler: it is the last to be woken for.
+	ByHand bool `json:"byHand,omitempty"`
 }
 
 // Need is work that needs a machine: it fits on none that is awake, or it is planned.
 type Need struct {
 	Job      string            `json:"job"`
-	At       time.Time         `json:"at,omitzero"` // when it is planned to start; zero: it waits now
+	Owner    string            `json:"owner,omitempty"` // namespace or user: owners share Policy.WakesPerMinute
+	At       time.Time         `json:"at,omitzero"`     // when it is planned to start; zero: it waits now
 	Request  sched.Resources   `json:"request"`
 	Selector map[string]string `json:"selector,omitempty"`
 	Machines []string          `json:"machines,omitempty"` // sorted: those that suit it otherwise; none: all do
@@ -68,11 +75,14 @@ type Policy struct {
 	MaxCycles int `json:"maxCycles,omitempty"`
 	// Lead is how long before a planned start its machine is to be awake.
 	Lead time.Duration `json:"lead,omitempty"`
+	// WakesPerMinute is the maximum number of machines that are ordered to wake within a minute, which limits inrush
+	// current and what one owner can switch on; 0: no limit.
+	WakesPerMinute int `json:"wakesPerMinute,omitempty"`
 }
 
-// DefaultPolicy is what holds where nothing else is said.
+// DefaultPolicy returns the policy that applies unless something else is configured.
 func DefaultPolicy() Policy {
-	return Policy{Headroom: 0.1, MaxCycles: 12, Lead: 30 * time.Second}
+	return Policy{Headroom: 0.1, MaxCycles: 12, Lead: 30 * time.Second, WakesPerMinute: 60}
 }
 
 // Snapshot is all that a decision depends on.
@@ -100,8 +110,9 @@ const (
 type Verdict struct {
 	Do     Verb      `json:"do,omitempty"`
 	Reason Reason    `json:"reason"`
-	For    string    `json:"for,omitempty"`  // the job that it wakes for, or what keeps it awake
-	Until  time.Time `json:"until,omitzero"` // when the reason may end by itself
+	For    string    `json:"for,omitempty"`   // the job that it wakes for, or what keeps it awake
+	Owner  string    `json:"owner,omitempty"` // of the work that it wakes for
+	Until  time.Time `json:"until,omitzero"`  // when the reason may end by itself
 }
 
 // Reason is why a machine does what it does.
@@ -121,6 +132,7 @@ const (
 	Cycled      Reason = "cycles-used-up" // it was sent to sleep as often as a day allows
 	Spare       Reason = "not-needed"     // it sleeps
 	BootFailed  Reason = "boot-failed"    // it is not tried again yet
+	WakeLimit   Reason = "wake-limit"     // it wakes when Policy.WakesPerMinute permits
 )
 
 // Plan is a decision on each machine.
@@ -130,16 +142,25 @@ type Plan struct {
 	Unmet    []string  `json:"unmet,omitempty"` // jobs that no machine would have room for, asleep or awake
 }
 
+// profile returns the machine's power profile, or an empty one if it has none.
+func (m *Machine) profile() *energy.Profile {
+	if m.Profile == nil {
+		return &energy.Profile{}
+	}
+	return m.Profile
+}
+
 // BootTime returns how long a machine takes from the order to wake until work can begin.
-func (m *Machine) BootTime() time.Duration { return m.Profile.BootTime() }
+func (m *Machine) BootTime() time.Duration { return m.profile().BootTime() }
 
 // BreakEven returns for how long a machine must sleep to save what its boot costs. ok is false where it never does.
 func (m *Machine) BreakEven() (d time.Duration, ok bool) {
-	saves := float64(m.Profile.Power(0) - m.Profile.Sleep)
+	p := m.profile()
+	saves := float64(p.Power(0) - p.Sleep)
 	if !(saves > 0) {
 		return 0, false
 	}
-	return time.Duration(float64(m.Profile.WakeUp) / saves * float64(time.Second)), true
+	return time.Duration(float64(p.WakeUp) / saves * float64(time.Second)), true
 }
 
 // Horizon returns how long before planned work it is too late to send a machine to sleep: it would have to wake before
@@ -151,5 +172,5 @@ func (m *Machine) Horizon(p *Policy) time.Duration {
 
 // perCore is what a machine draws per core at full load: of machines that may stay awake, the least ones do.
 func (m *Machine) perCore() float64 {
-	return float64(m.Profile.Power(1)) / float64(max(m.Capacity.MilliCPU, 1))
+	return float64(m.profile().Power(1)) / float64(max(m.Capacity.MilliCPU, 1))
 }

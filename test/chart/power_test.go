@@ -42,12 +42,13 @@ func TestPowerReadsItsConfiguration(t *testing.T) {
 	text, _ := config.Object.Object["data"].(map[string]any)["machines.yaml"].(string)
 	c, err := power.ParseConfig([]byte(text))
 	if err != nil || c.Mode != power.ModeShadow || c.KeysSecret != "bmcs" || len(c.Machines) != 1 ||
-		c.Policy.Lead.Seconds() != 30 || c.Policy.MaxCycles != 12 {
+		c.Policy.Lead.Seconds() != 30 || c.Policy.MaxCycles != 12 || c.Policy.WakesPerMinute != 60 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	set := documents[named(documents, "Deployment/kubenergy-power")]
-	if strings.Contains(set.Text, "containerPort") || !strings.Contains(set.Text, "replicas: 2") {
-		t.Errorf("it listens, or is not there twice:\n%s", set.Text)
+	if strings.Count(set.Text, "containerPort") != 1 || !strings.Contains(set.Text, "path: /healthz") ||
+		!strings.Contains(set.Text, "replicas: 2") {
+		t.Errorf("it has no probe, listens for more than that, or is not there twice:\n%s", set.Text)
 	}
 	for _, name := range []string{
 		"NetworkPolicy/kubenergy-power", "PodDisruptionBudget/kubenergy-power", "Job/kubenergy-wake",
@@ -145,9 +146,13 @@ func admits(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPol
 		t.Fatal(err)
 	}
 	variables := map[string]any{}
-	input := map[string]any{"request": map[string]any{"operation": "UPDATE"}, "variables": variables}
+	request := map[string]any{"operation": "UPDATE"}
+	if before == "null" {
+		request["operation"] = "CREATE"
+	}
+	input := map[string]any{"request": request, "variables": variables}
 	for name, text := range map[string]string{"object": after, "oldObject": before} {
-		var o map[string]any
+		var o any
 		if err := json.Unmarshal([]byte(text), &o); err != nil {
 			t.Fatal(err)
 		}
@@ -177,6 +182,48 @@ func admits(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPol
 		}
 	}
 	return true
+}
+
+// TestKubeletsWriteLittle evaluates the policy about kubelets, on creation and on update.
+func TestKubeletsWriteLittle(t *testing.T) {
+	documents, err := Template(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy admissionregistrationv1.ValidatingAdmissionPolicy
+	i := slices.IndexFunc(documents, func(d Document) bool {
+		return d.Name() == "ValidatingAdmissionPolicy/kubenergy-nodes"
+	})
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(documents[i].Object.Object, &policy); err != nil {
+		t.Fatal(err)
+	}
+	rules := policy.Spec.MatchConstraints.ResourceRules
+	if len(rules) != 1 || !slices.Equal(rules[0].Operations, []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}) ||
+		!slices.Equal(rules[0].Resources, []string{"nodes", "nodes/status"}) {
+		t.Errorf("it looks at %+v", rules)
+	}
+	node := func(labels, annotations string) string {
+		return `{"metadata": {"labels": {` + labels + `}, "annotations": {` + annotations + `}}, "spec": {}}`
+	}
+	for name, c := range map[string]struct {
+		before, after string
+		want          bool
+	}{
+		"joins":                       {"null", `{"metadata": {}, "spec": {}}`, true},
+		"joins with a site":           {"null", node(`"kubenergy.io/site": "a"`, `"note": "x"`), true},
+		"joins asleep":                {"null", node(`"kubenergy.io/power-state": "asleep"`, ``), false},
+		"joins with failed boots":     {"null", node(``, `"kubenergy.io/power": "{}"`), false},
+		"joins with watts":            {"null", node(``, `"energy.thesis.io/current-watts": "1"`), false},
+		"a note":                      {node(``, ``), node(`"rack": "7"`, `"note": "x"`), true},
+		"another site":                {node(`"kubenergy.io/site": "a"`, ``), node(`"kubenergy.io/site": "b"`, ``), false},
+		"failed boots":                {node(``, ``), node(``, `"kubenergy.io/power": "{}"`), false},
+		"no failed boots":             {node(``, `"kubenergy.io/power": "{}"`), node(``, ``), false},
+		"what was there before stays": {node(``, `"kubenergy.io/power": "{}"`), node(``, `"kubenergy.io/power": "{}"`), true},
+	} {
+		if got := admits(t, &policy, c.before, c.after); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
 }
 
 // TestControllerWritesLittleOnNodes evaluates the policy that pins what the controller writes on nodes.

@@ -233,6 +233,7 @@ func (w *world) testTenant(t *testing.T) {
 		}
 	}
 	t.Logf("%d attacks", len(attacks))
+	w.attackByStatus(t, mine, account, me)
 	for what, err := range map[string]error{
 		"a delay": createJob(func(j *batchv1.Job) {
 			j.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
@@ -252,6 +253,54 @@ func (w *world) testTenant(t *testing.T) {
 	kit.Eventually(t, 20*time.Second, "who may release Jobs does", func() bool {
 		return patchJob(mine, "suspended", annotate(v1alpha1.AnnotationBudgetReleased, `"month"`)) == nil
 	})
+}
+
+// attackByStatus attacks as an account that may also write statuses and bind pods, as an operator may: with a status the
+// API server takes labels and annotations, and a binding's annotations become the pod's.
+func (w *world) attackByStatus(t *testing.T, namespace string, account rbacv1.Subject, me as) {
+	ctx := t.Context()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-status"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"batch"}, Resources: []string{"jobs/status"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/binding", "bindings"}, Verbs: []string{"create"}},
+	}}
+	if _, err := w.Client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.bind(t, namespace, role.Name, account)
+	dry := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+	job := func(key string) (map[string]string, error) {
+		j, err := me.BatchV1().Jobs(namespace).Patch(ctx, "runs", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"`+key+`":"x"}}}`), dry, "status")
+		return j.GetAnnotations(), err
+	}
+	pod := func(key string) (map[string]string, error) {
+		p, err := me.CoreV1().Pods(namespace).Patch(ctx, "pod", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"`+key+`":"x"}}}`), dry, "status")
+		return p.GetAnnotations(), err
+	}
+	bind := func(key string) (map[string]string, error) {
+		return map[string]string{key: "x"}, me.CoreV1().Pods(namespace).Bind(ctx, &v1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: "pod", Annotations: map[string]string{key: "x"}},
+			Target:     v1.ObjectReference{Kind: "Node", Name: "none"},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	kit.Eventually(t, 20*time.Second, "who may write statuses does", func() bool {
+		_, err := pod("example.com/note")
+		return err == nil
+	})
+	for what, write := range map[string]func(string) (map[string]string, error){
+		"a Job's status": job, "a pod's status": pod, "a binding": bind,
+	} {
+		if got, err := write("example.com/note"); err != nil || got["example.com/note"] != "x" {
+			t.Errorf("a note by %s: %v, %v", what, got, err)
+		}
+		for _, key := range []string{v1alpha1.AnnotationReleasedAt, v1alpha1.AnnotationBudgetActions} {
+			if _, err := write(key); !apierrors.IsForbidden(err) {
+				t.Errorf("%s by %s: %v", key, what, err)
+			}
+		}
+	}
 }
 
 func newPod(name string, annotations map[string]string) *v1.Pod {
@@ -378,11 +427,19 @@ func (w *world) testKubelet(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	annotate := func(key, value string) error {
+	annotate := func(key, value string, subresources ...string) error {
 		_, err := kubelet.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"`+key+`":`+value+`}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			[]byte(`{"metadata":{"annotations":{"`+key+`":`+value+`}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}},
+			subresources...)
 		return err
 	}
+	join := func(labels, annotations map[string]string) error {
+		_, err := kubelet.CoreV1().Nodes().Create(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "joins", Labels: labels, Annotations: annotations,
+		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	of := func(key, value string) map[string]string { return map[string]string{key: value} }
 	kit.Eventually(t, 20*time.Second, "the policies are in force", func() bool {
 		return patch(v1alpha1.LabelSite, `"hydro"`) != nil && patch("example.com/rack-kind", `"frugal"`) != nil
 	})
@@ -408,6 +465,22 @@ func (w *world) testKubelet(t *testing.T) {
 		"live watts":               {annotate("energy.thesis.io/current-watts", `"1"`), false},
 		"an annotation of its own": {annotate("volumes.kubernetes.io/controller-managed-attach-detach", `"true"`), true},
 		"the same site again":      {patch(v1alpha1.LabelSite, `"coal"`), true},
+
+		"it sleeps":                   {patch(v1alpha1.LabelPowerState, `"asleep"`), false},
+		"it may sleep":                {patch(v1alpha1.LabelMaySleep, `"true"`), false},
+		"what kubenergy-power writes": {annotate(v1alpha1.AnnotationPower, `"{\"failed\":-1}"`), false},
+		"the same by the status":      {annotate(v1alpha1.AnnotationPower, `"{\"failed\":-1}"`, "status"), false},
+		"live watts by the status":    {annotate("energy.thesis.io/current-watts", `"1"`, "status"), false},
+		"another note by the status":  {annotate("example.com/note", `"x"`, "status"), true},
+		"joins":                       {join(nil, of("example.com/note", "x")), true},
+		"joins with a site":           {join(of(v1alpha1.LabelSite, "hydro"), nil), true},
+		"joins and may sleep":         {join(of(v1alpha1.LabelMaySleep, "true"), nil), true},
+		"joins asleep":                {join(of(v1alpha1.LabelPowerState, "asleep"), nil), false},
+		"joins with failed boots":     {join(nil, of(v1alpha1.AnnotationPower, `{"failed":-1}`)), false},
+		"joins with watts":            {join(nil, of("energy.thesis.io/current-watts", "1")), false},
+		"joins with a PUE":            {join(nil, of("compute-gardener-scheduler.kubernetes.io/pue", "1.0")), false},
+		"joins with a CPU's name":     {join(nil, of("node.kubernetes.io/cpu-model", "frugal")), false},
+		"joins with a guess of watts": {join(nil, of(v1alpha1.AnnotationPowerGuess, "frugal")), false},
 	} {
 		if allowed := c.err == nil; allowed != c.allowed {
 			t.Errorf("%s: allowed is %v, want %v (%v)", what, allowed, c.allowed, c.err)
