@@ -82,6 +82,7 @@ const (
 	unknown   = "version"
 	refused   = "refused"
 	garbled   = "answer"
+	NoState   = "state" // of what [Options.Seen] returns: its own memory cannot be read or written
 )
 
 // Version returns the version that is spoken, "" before the first answer.

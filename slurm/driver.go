@@ -160,7 +160,11 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 	d.o.Show(l.held)
 	d.tell("nodes that may sleep", d.power(ctx, l.nodes, l.jobs))
 	if began := time.Now(); d.o.Seen != nil {
-		d.tell("jobs of POST /ingest", d.o.Seen(ctx, l.nodes, l.jobs))
+		err := d.o.Seen(ctx, l.nodes, l.jobs)
+		d.tell("jobs of POST /ingest", err)
+		if isKind(err, NoState) {
+			d.metrics.fails.WithLabelValues(NoState).Inc()
+		}
 		d.beside = time.Since(began)
 	}
 	return errors.Join(failed, d.memory.write())

@@ -77,6 +77,9 @@ type machine struct {
 // look does what is to be done.
 func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job) error {
 	const pause = time.Minute
+	if err := w.store.Writable(); err != nil {
+		return &slurm.Trouble{Kind: slurm.NoState, Err: err}
+	}
 	s := &sight{worlds: w, nodes: nodes, jobs: jobs, moving: w.now().Sub(w.moved) >= pause}
 	if s.moving {
 		w.moved = w.now()
@@ -196,9 +199,11 @@ func (s *sight) note(job *batchv1.Job, at place, next string) error {
 		return err
 	}
 	o := &unstructured.Unstructured{Object: content}
-	err = s.store.Put(kindJob, o)
+	if err := s.store.Put(kindJob, o); err != nil {
+		return err
+	}
 	job.ResourceVersion = o.GetResourceVersion()
-	return err
+	return nil
 }
 
 // send has a job run in a world.
