@@ -101,6 +101,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	for {
 		began := time.Now()
 		d.tell("slurm.conf", checkConf(d.o.Conf))
+		d.tell("the address of slurmrestd", d.o.Client.checkURL())
 		d.tell("slurmrestd", d.Look(ctx))
 		pause := share * (time.Since(began) - d.beside)
 		select {
@@ -228,11 +229,23 @@ func (d *Driver) see(ctx context.Context) (*look, error) {
 	return l, nil
 }
 
-// tellSlurm gives the BeginTimes that were decided, which are remembered as ours by now. An error is the last one.
+// changing is how long one look gives BeginTimes; the next look decides about the others again.
+const changing = 15 * time.Second
+
+// tellSlurm gives the BeginTimes that were decided, which are remembered as ours by now, first to jobs that are to wait
+// no longer. It stops at the first timeout, because each further change could take as long. An error is the last one.
 func (l *look) tellSlurm(ctx context.Context) error {
+	slices.SortStableFunc(l.calls, func(a, b call) int {
+		return cmp.Compare(max(a.begin.Compare(l.now), 0), max(b.begin.Compare(l.now), 0))
+	})
 	var failed []string
 	var last error
-	for _, c := range l.calls {
+	began := time.Now()
+	for i, c := range l.calls {
+		if time.Since(began) > changing || Unreachable(last) {
+			l.o.Log.Info("BeginTimes left for the next look", "count", len(l.calls)-i)
+			break
+		}
 		if err := l.o.Client.SetBegin(ctx, int64(c.job.ID), c.begin); err != nil {
 			failed, last = append(failed, c.job.name()), err
 			continue
@@ -245,7 +258,12 @@ func (l *look) tellSlurm(ctx context.Context) error {
 	if last == nil {
 		return nil
 	}
-	return fmt.Errorf("giving a BeginTime to %s: %w", strings.Join(failed, ", "), last)
+	const named = 5
+	more := ""
+	if n := len(failed) - named; n > 0 {
+		failed, more = failed[:named], fmt.Sprintf(" and %d others", n)
+	}
+	return fmt.Errorf("giving a BeginTime to %s%s: %w", strings.Join(failed, ", "), more, last)
 }
 
 // forget drops what is known of jobs that wait no longer.

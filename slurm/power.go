@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os/exec"
 	"slices"
 	"strings"
@@ -55,27 +56,54 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 		do   sleep.Verb
 		word string
 	}{{sleep.Wake, "resume"}, {sleep.Sleep, "suspend"}} {
-		list := names[step.do]
-		if len(list) == 0 {
-			continue
-		}
-		const patience = 30 * time.Second
-		limited, cancel := context.WithTimeout(ctx, patience)
-		program := exec.CommandContext(limited, o.Program, step.word, strings.Join(list, ","))
-		program.WaitDelay = time.Second // for what it leaves running: that has its output too
-		said, err := program.CombinedOutput()
-		cancel()
-		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-			return fmt.Errorf("%s %s %s: %w: %s", o.Program, step.word, strings.Join(list, ","), err,
-				strings.TrimSpace(string(said)))
-		}
-		d.o.Log.Info("nodes", "do", step.word, "names", list)
-		for _, name := range list {
-			if step.do == sleep.Sleep {
-				d.sleepers[name].down = append(d.sleepers[name].down, s.Now)
+		for list := range batches(names[step.do]) {
+			if err := d.switchNodes(ctx, step.word, list); err != nil {
+				return err
+			}
+			for _, name := range list {
+				if step.do == sleep.Sleep {
+					d.sleepers[name].down = append(d.sleepers[name].down, s.Now)
+				}
 			}
 		}
 	}
+	return nil
+}
+
+// maxNames is how long a list of names may be. Linux allows 128 KiB for one argument of a program.
+const maxNames = 64 << 10
+
+// batches splits names into lists that fit into one argument.
+func batches(names []string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		first, size := 0, 0
+		for i, name := range names {
+			if size += len(name) + 1; size > maxNames && i > first {
+				if !yield(names[first:i]) {
+					return
+				}
+				first, size = i, len(name)+1
+			}
+		}
+		if first < len(names) {
+			yield(names[first:])
+		}
+	}
+}
+
+// switchNodes runs the program for a batch of nodes.
+func (d *Driver) switchNodes(ctx context.Context, word string, list []string) error {
+	const patience = 30 * time.Second
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	program := exec.CommandContext(limited, d.o.Power.Program, word, strings.Join(list, ","))
+	program.WaitDelay = time.Second // for what it leaves running: that has its output too
+	said, err := program.CombinedOutput()
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return fmt.Errorf("%s %s %.500s: %w: %s", d.o.Power.Program, word, strings.Join(list, ","), err,
+			strings.TrimSpace(string(said)))
+	}
+	d.o.Log.Info("nodes", "do", word, "names", list)
 	return nil
 }
 
