@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -184,8 +183,8 @@ func (c *Client) do(ctx context.Context, method, path string, body, into any) er
 	}
 	defer answer.Body.Close()
 	start, errs, err := readAnswer(answer.Body, into)
-	if _, broken := errors.AsType[net.Error](err); broken || errors.Is(err, io.ErrUnexpectedEOF) {
-		return c.unanswered(err)
+	if cut, ok := errors.AsType[*broken](err); ok {
+		return c.unanswered(cut.error)
 	}
 	if failed := c.failure(answer.StatusCode, errs, start); failed != nil {
 		return failed

@@ -68,19 +68,21 @@ type Driver struct {
 }
 
 // New returns a driver that has not looked yet.
-func New(o Options) (*Driver, error) {
-	m, err := openMemory(o.State)
+func New(o Options) *Driver {
+	m, err := openMemory(o.State, o.Now())
+	metrics := newMetrics(o.Registerer)
 	if err != nil {
-		return nil, err
+		metrics.fails.WithLabelValues(NoState).Inc()
+		o.Log.Error("Lost the memory of BeginTimes; jobs submitted before now keep theirs", "err", err)
 	}
 	return &Driver{
-		o: o, memory: m, metrics: newMetrics(o.Registerer), told: map[string]string{}, sleepers: map[string]*sleeper{},
+		o: o, memory: m, metrics: metrics, told: map[string]string{}, sleepers: map[string]*sleeper{},
 		room: m.room(),
 		accounts: accounts{
 			of: map[int64]charged{}, vain: map[string]time.Time{},
-			next: make(chan struct{}), asked: make(chan struct{}, 1),
+			next: make(chan struct{}), asked: make(chan struct{}, 1), patience: 5 * time.Second,
 		},
-	}, nil
+	}
 }
 
 // settling is how long policies are waited for at the start.

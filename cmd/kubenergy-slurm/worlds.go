@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +41,11 @@ type worlds struct {
 	record  func(ledger.Record)
 	now     func() time.Time
 	moved   time.Time // when moves were thought about last
+	first   int       // index of the job that the next look begins with
 }
+
+// stepping is for how long one look goes through jobs; the next look goes on behind the last one.
+const stepping = 15 * time.Second
 
 // The next thing to be done about a job that was submitted.
 const (
@@ -85,9 +90,13 @@ func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job)
 		w.moved = w.now()
 	}
 	var errs []error
-	for _, o := range w.store.All(kindJob) {
-		if !server.Ingested(o) {
-			continue
+	jobsOfUs := slices.DeleteFunc(w.store.All(kindJob), func(o *unstructured.Unstructured) bool { return !server.Ingested(o) })
+	w.first = min(w.first, len(jobsOfUs))
+	began := time.Now()
+	for i, o := range slices.Concat(jobsOfUs[w.first:], jobsOfUs[:w.first]) {
+		if time.Since(began) > stepping {
+			w.first = (w.first + i) % len(jobsOfUs)
+			break
 		}
 		job := &batchv1.Job{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, job)
@@ -96,6 +105,10 @@ func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job)
 		}
 		if err != nil && (s.away == nil || len(errs) == 0) { // one says it of all
 			errs = append(errs, fmt.Errorf("job %s/%s: %w", o.GetNamespace(), o.GetName(), err))
+		}
+		if slurm.Unreachable(err) { // the next request would wait as long
+			w.first = (w.first + i + 1) % len(jobsOfUs)
+			break
 		}
 	}
 	return errors.Join(errs...)
