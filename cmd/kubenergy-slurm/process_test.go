@@ -277,3 +277,77 @@ func TestSitesCertificate(t *testing.T) {
 		}
 	}
 }
+
+// Torn files of the state folder keep neither the ledger nor the objects of files from being served; no job is taken.
+func TestTornState(t *testing.T) {
+	folder, state := t.TempDir(), filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kit.Write(t, filepath.Join(folder, "all.yaml"), strings.Replace(config, "{file: {path: grid.csv}}", "{typical: {}}", 1))
+	kit.Write(t, filepath.Join(state, "objects.json"), `[{"apiVersion":"batch/v1","ki`)
+	kit.Write(t, filepath.Join(state, "slurm.json"), `{"jobs":{"7":{"subm`)
+	kit.Write(t, filepath.Join(folder, "batch"), "x")
+	server := httptest.NewServer(&queue{submit: time.Now()})
+	defer server.Close()
+	kit.Write(t, filepath.Join(folder, "token"), "x")
+	var f flags
+	api := kit.Address(t)
+	if err := f.parse([]string{
+		"--slurm-url=" + server.URL, "--slurm-token-file=" + filepath.Join(folder, "token"), "--slurm-conf=",
+		"--config-dir=" + folder, "--state-dir=" + state, "--api-bind-address=" + api,
+		"--objects-bind-address=" + kit.Address(t), "--metrics-bind-address=0", "--health-probe-bind-address=0",
+		"--ingest-namespace=physics", "--ingest-token-file=" + filepath.Join(folder, "batch"),
+	}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, &f, f.controller.Logger(t.Output())) }()
+	request := func(method, path, body string) (status int, answer string) {
+		token, err := os.ReadFile(filepath.Join(state, "token"))
+		if err != nil {
+			return 0, err.Error()
+		}
+		pool, err := certutil.NewPool(filepath.Join(state, "api.crt"))
+		if err != nil {
+			return 0, err.Error()
+		}
+		_, port, _ := net.SplitHostPort(api)
+		r, err := http.NewRequestWithContext(t.Context(), method, "https://localhost:"+port+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+string(token))
+		client := &http.Client{Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
+		}}
+		w, err := client.Do(r)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer w.Body.Close()
+		text, _ := io.ReadAll(w.Body)
+		return w.StatusCode, string(text)
+	}
+	var status int
+	var answer string
+	for deadline := time.Now().Add(time.Minute); status != http.StatusOK && time.Now().Before(deadline); {
+		status, answer = request(http.MethodGet, "/api/v1/energy", "")
+		time.Sleep(100 * time.Millisecond)
+	}
+	if status != http.StatusOK {
+		t.Errorf("the ledger answers %d: %s", status, answer)
+	}
+	const job = `{"id": "fit-7", "namespace": "physics", "cpu": 1, "command": ["true"]}`
+	if status, answer = request(http.MethodPost, "/ingest", job); status != http.StatusServiceUnavailable {
+		t.Errorf("a job is answered %d: %s", status, answer)
+	}
+	stop()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "objects.json") {
+		t.Errorf("ended with %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(state, "objects.json")); string(text) != `[{"apiVersion":"batch/v1","ki` {
+		t.Errorf("objects.json is now %q, %v", text, err)
+	}
+}
