@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,34 +17,26 @@ const (
 )
 
 // list is a field of an answer with many entries, which are decoded one by one.
-type list[T any] struct {
-	key  string
-	size func(*T) int // bytes of the texts of an entry
-	all  []T
-	text int
+type list struct {
+	key    string
+	decode func(*json.Decoder) error // of the next entry
 }
 
-// entries is a [list] of any type.
-type entries interface {
-	name() string
-	decode(d *json.Decoder) error
-}
-
-func (l *list[T]) name() string { return l.key }
-
-func (l *list[T]) decode(d *json.Decoder) error {
-	if len(l.all) == maxEntries {
-		return fmt.Errorf("there are more than %d %s", maxEntries, l.key)
-	}
-	var entry T
-	if err := d.Decode(&entry); err != nil {
-		return err
-	}
-	l.all = append(l.all, entry)
-	if l.text += l.size(&entry); l.text > maxText {
-		return fmt.Errorf("the texts of the first %d %s have more than %d MiB", len(l.all), l.key, maxText>>20)
-	}
-	return nil
+// listOf returns a list that is decoded into all. Size returns the bytes of the texts of an entry.
+func listOf[T any](key string, all *[]T, size func(*T) int) *list {
+	text := 0
+	return &list{key, func(d *json.Decoder) error {
+		var entry T
+		if err := d.Decode(&entry); err != nil {
+			return err
+		}
+		*all = append(*all, entry)
+		if text += size(&entry); text > maxText || len(*all) > maxEntries {
+			return fmt.Errorf("the first %d %s have %d MiB of text, want at most %d, and %d MiB", len(*all), key,
+				text>>20, maxEntries, maxText>>20)
+		}
+		return nil
+	}}
 }
 
 // bounded is a reader of JSON whose values are of bounded size.
@@ -66,71 +59,52 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// broken is an error of the connection, not of what came over it.
-type broken struct{ error }
-
-// connection marks errors of reading as [broken].
-type connection struct{ io.Reader }
-
-// Read implements [io.Reader].
-func (c connection) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // EOF is never wrapped
-		err = &broken{err}
-	}
-	return n, err
-}
-
-// readAnswer decodes an answer into a pointer to a list or to a small struct. It returns how the answer starts, for
+// readAnswer decodes an answer into a [list] or a pointer to a small struct. It returns how the answer starts, for
 // people, and the errors that it names.
 func readAnswer(body io.Reader, into any) (start []byte, errs []said, err error) {
 	const shown = 300
-	buffered := bufio.NewReader(connection{body})
+	buffered := bufio.NewReader(body)
 	start, _ = buffered.Peek(shown)
-	start = append([]byte(nil), start...) // the buffer is used again
-	l, many := into.(entries)
+	start = bytes.Clone(start) // the buffer is used again
+	l, many := into.(*list)
 	if !many {
-		data, err := io.ReadAll(io.LimitReader(buffered, maxValue+1))
-		if err == nil && len(data) > maxValue {
-			err = errLarge
-		}
-		if err != nil {
-			return start, nil, err
-		}
 		var failed struct{ Errors []said }
-		return start, failed.Errors, errors.Join(json.Unmarshal(data, &failed), json.Unmarshal(data, into))
+		data, err := io.ReadAll(io.LimitReader(buffered, maxValue))
+		if err == nil {
+			err = errors.Join(json.Unmarshal(data, &failed), json.Unmarshal(data, into))
+		}
+		return start, failed.Errors, err
 	}
 	b := &bounded{from: buffered}
 	b.Decoder = json.NewDecoder(b)
-	if err := b.delim('{'); err != nil {
-		return start, nil, err
-	}
-	for b.More() {
-		key, err := b.Token()
-		if err == nil {
-			switch key {
-			case l.name():
-				err = b.list(l)
-			case "errors":
-				err = b.Decode(&errs)
-			default:
-				err = b.Decode(&json.RawMessage{})
-			}
+	for err = b.delim('{'); err == nil && b.More(); {
+		var key json.Token
+		if key, err = b.Token(); err != nil {
+			break
 		}
-		if err != nil {
-			return start, errs, err
+		switch key {
+		case l.key:
+			err = b.list(l)
+		case "errors":
+			err = b.Decode(&errs)
+		default:
+			err = b.Decode(&json.RawMessage{})
 		}
 	}
-	return start, errs, b.delim('}')
+	if err == nil {
+		err = b.delim('}')
+	}
+	return start, errs, err
 }
 
-func (b *bounded) list(l entries) error {
+// list decodes a list; null is an empty one.
+func (b *bounded) list(l *list) error {
 	first, err := b.Token()
-	if err != nil || first == nil {
+	switch {
+	case err != nil || first == nil:
 		return err
-	}
-	if first != json.Delim('[') {
-		return fmt.Errorf("%s is no list", l.name())
+	case first != json.Delim('['):
+		return fmt.Errorf("%s is no list", l.key)
 	}
 	for b.More() {
 		if err := l.decode(b.Decoder); err != nil {
@@ -157,8 +131,8 @@ func sizeOf(texts ...string) (n int) {
 }
 
 func (j *Job) size() int {
-	return sizeOf(j.Name, j.Account, j.User, j.Partition, j.Comment, j.AdminComment, j.Reason, j.Reservation, j.ArrayTasks,
-		j.Tres, j.Hosts) + sizeOf(j.State...) + sizeOf(j.Flags...)
+	return sizeOf(j.Name, j.Account, j.User, j.Partition, j.Comment, j.AdminComment, j.Reason, j.Reservation,
+		j.ArrayTasks, j.Tres, j.Hosts) + sizeOf(j.State...) + sizeOf(j.Flags...)
 }
 
 func (n *Node) size() int {

@@ -91,17 +91,15 @@ func (c *Client) Version() string {
 }
 
 // Jobs returns all jobs that slurmctld knows.
-func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
-	jobs := list[Job]{key: "jobs", size: (*Job).size}
-	err := c.ask(ctx, http.MethodGet, "jobs", nil, &jobs)
-	return jobs.all, err
+func (c *Client) Jobs(ctx context.Context) (jobs []Job, err error) {
+	err = c.ask(ctx, http.MethodGet, "jobs", nil, listOf("jobs", &jobs, (*Job).size))
+	return jobs, err
 }
 
 // Nodes returns all nodes.
-func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	nodes := list[Node]{key: "nodes", size: (*Node).size}
-	err := c.ask(ctx, http.MethodGet, "nodes", nil, &nodes)
-	return nodes.all, err
+func (c *Client) Nodes(ctx context.Context) (nodes []Node, err error) {
+	err = c.ask(ctx, http.MethodGet, "nodes", nil, listOf("nodes", &nodes, (*Node).size))
+	return nodes, err
 }
 
 // Unreachable reports whether an error says that slurmrestd does not answer: the next request would wait as long.
@@ -113,8 +111,8 @@ func (c *Client) checkURL() error {
 	if err != nil || u.Scheme != "http" || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback() {
 		return err
 	}
-	return fmt.Errorf("--slurm-url is %s: the token is sent unencrypted, and whoever reads it can change all jobs; use a "+
-		"socket, a loopback address, or https through a proxy in front of slurmrestd", c.o.URL)
+	return fmt.Errorf("--slurm-url is %s: the token is sent unencrypted, and whoever reads it can change all jobs; "+
+		"use a socket, a loopback address, or https through a proxy in front of slurmrestd", c.o.URL)
 }
 
 // ask asks in the version that is spoken.
@@ -183,8 +181,8 @@ func (c *Client) do(ctx context.Context, method, path string, body, into any) er
 	}
 	defer answer.Body.Close()
 	start, errs, err := readAnswer(answer.Body, into)
-	if cut, ok := errors.AsType[*broken](err); ok {
-		return c.unanswered(cut.error)
+	if _, broken := errors.AsType[net.Error](err); broken {
+		return c.unanswered(err)
 	}
 	if failed := c.failure(answer.StatusCode, errs, start); failed != nil {
 		return failed

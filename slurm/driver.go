@@ -260,12 +260,7 @@ func (l *look) tellSlurm(ctx context.Context) error {
 	if last == nil {
 		return nil
 	}
-	const named = 5
-	more := ""
-	if n := len(failed) - named; n > 0 {
-		failed, more = failed[:named], fmt.Sprintf(" and %d others", n)
-	}
-	return fmt.Errorf("giving a BeginTime to %s%s: %w", strings.Join(failed, ", "), more, last)
+	return fmt.Errorf("giving a BeginTime to %.300s: %w", strings.Join(failed, ", "), last)
 }
 
 // forget drops what is known of jobs that wait no longer.

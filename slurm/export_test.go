@@ -8,12 +8,8 @@ const Grace = grace
 // SetTransport has a client send its requests through t.
 func (c *Client) SetTransport(t http.RoundTripper) { c.http.Transport = t }
 
-// Batches is for tests.
-var Batches = batches
-
 // Limits of answers and lists, for tests.
 const (
-	MaxNames   = maxNames
 	MaxEntries = maxEntries
 	Timeout    = timeout
 	Changing   = changing

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"os/exec"
 	"slices"
 	"strings"
@@ -56,7 +55,7 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 		do   sleep.Verb
 		word string
 	}{{sleep.Wake, "resume"}, {sleep.Sleep, "suspend"}} {
-		for list := range batches(names[step.do]) {
+		for list := range slices.Chunk(names[step.do], maxNames) {
 			if err := d.switchNodes(ctx, step.word, list); err != nil {
 				return err
 			}
@@ -70,26 +69,9 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 	return nil
 }
 
-// maxNames is how long a list of names may be. Linux allows 128 KiB for one argument of a program.
-const maxNames = 64 << 10
-
-// batches splits names into lists that fit into one argument.
-func batches(names []string) iter.Seq[[]string] {
-	return func(yield func([]string) bool) {
-		first, size := 0, 0
-		for i, name := range names {
-			if size += len(name) + 1; size > maxNames && i > first {
-				if !yield(names[first:i]) {
-					return
-				}
-				first, size = i, len(name)+1
-			}
-		}
-		if first < len(names) {
-			yield(names[first:])
-		}
-	}
-}
+// maxNames is how many nodes are named at once: with 255 characters each, they fit into the 128 KiB that Linux allows
+// for one argument of a program.
+const maxNames = 500
 
 // switchNodes runs the program for a batch of nodes.
 func (d *Driver) switchNodes(ctx context.Context, word string, list []string) error {

@@ -333,7 +333,7 @@ func TestTornState(t *testing.T) {
 	var status int
 	var answer string
 	for deadline := time.Now().Add(time.Minute); status != http.StatusOK && time.Now().Before(deadline); {
-		status, answer = request(http.MethodGet, "/api/v1/energy", "")
+		status, answer = request(http.MethodGet, "/api/v1/ledger/statistics", "")
 		time.Sleep(100 * time.Millisecond)
 	}
 	if status != http.StatusOK {

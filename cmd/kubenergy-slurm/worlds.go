@@ -90,13 +90,15 @@ func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job)
 		w.moved = w.now()
 	}
 	var errs []error
-	jobsOfUs := slices.DeleteFunc(w.store.All(kindJob), func(o *unstructured.Unstructured) bool { return !server.Ingested(o) })
-	w.first = min(w.first, len(jobsOfUs))
-	began := time.Now()
-	for i, o := range slices.Concat(jobsOfUs[w.first:], jobsOfUs[:w.first]) {
+	all, began := w.store.All(kindJob), time.Now()
+	w.first = min(w.first, len(all))
+	for i, o := range slices.Concat(all[w.first:], all[:w.first]) {
 		if time.Since(began) > stepping {
-			w.first = (w.first + i) % len(jobsOfUs)
+			w.first = (w.first + i) % len(all)
 			break
+		}
+		if !server.Ingested(o) {
+			continue
 		}
 		job := &batchv1.Job{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, job)
@@ -107,7 +109,7 @@ func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job)
 			errs = append(errs, fmt.Errorf("job %s/%s: %w", o.GetNamespace(), o.GetName(), err))
 		}
 		if slurm.Unreachable(err) { // the next request would wait as long
-			w.first = (w.first + i + 1) % len(jobsOfUs)
+			w.first = (w.first + i + 1) % len(all)
 			break
 		}
 	}

@@ -103,8 +103,8 @@ func (s *server) notCreated(job *batchv1.Job, err error) error {
 	}
 	unknown := apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !utilnet.IsConnectionRefused(err)
 	if unknown || apierrors.IsTimeout(err) {
-		return fail(http.StatusGatewayTimeout, "it is not known whether the Job was created: submit it again under the "+
-			"same id, of which there is at most one")
+		return fail(http.StatusGatewayTimeout, "it is not known whether the Job was created: submit it again under "+
+			"the same id, of which there is at most one")
 	}
 	s.Log.Warn("creating a Job for POST /ingest", "namespace", job.Namespace, "name", job.Name, "error", err)
 	return &failure{http.StatusServiceUnavailable, "the API server cannot be asked at the moment", busyFor}

@@ -145,42 +145,37 @@ func readObject(doc []byte) (*object, error) {
 // ErrUncertain is a failed write after which State may be the previous file or the new one.
 var ErrUncertain = errors.New("it is not certain what is on the disk")
 
-// restore reads State. If it cannot be read, the place of each Job is unknown and none may be run again: nothing is
-// written until an operator has moved the file away, and the files of the folder are served meanwhile.
+// restore reads State. If it cannot be read, the place of each Job is unknown, and none may be run again: Jobs are
+// refused and nothing is written until an operator has moved the file away. All else is served meanwhile.
 func (s *Server) restore() {
-	all, err := readState(s.o.State)
-	if err != nil {
-		s.lost = fmt.Errorf("reading %s: %w: Jobs are neither accepted nor moved until that file has been restored, or "+
-			"moved away, and this program started again", s.o.State, err)
-		s.o.Log.Error("Failed to read the kept objects", "err", s.lost)
+	text, err := os.ReadFile(s.o.State)
+	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	for _, o := range all {
-		if of := s.objects[o.GroupVersionKind()]; of != nil {
+	var all []map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	for _, content := range all {
+		o := &object{Object: content}
+		if o.GetName() == "" {
+			err = errors.Join(err, errors.New("an object has no name"))
+		}
+		if of := s.objects[o.GroupVersionKind()]; of != nil && err == nil {
 			of[o.GetNamespace()+"/"+o.GetName()] = o
 		}
 		version, _ := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 		s.issued = max(s.issued, version)
 	}
-}
-
-func readState(file string) (all []*object, err error) {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var contents []map[string]any
 	if err == nil {
-		err = json.Unmarshal(text, &contents)
+		return
 	}
-	for _, content := range contents {
-		o := &object{Object: content}
-		if o.GetName() == "" {
-			return nil, errors.New("an object has no name")
-		}
-		all = append(all, o)
+	for _, of := range s.objects {
+		clear(of)
 	}
-	return all, err
+	s.lost = fmt.Errorf("reading %s: %w: Jobs are neither accepted nor moved until that file has been restored, or "+
+		"moved away, and this program started again", s.o.State, err)
+	s.o.Log.Error("Failed to read the kept objects", "err", s.lost)
 }
 
 // keep writes State if it lacks a change.

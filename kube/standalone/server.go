@@ -59,7 +59,8 @@ type Server struct {
 	lost         error  // why State could not be read; nothing is written over it
 	read, failed string // what the files were when they were read last, and why they were not
 
-	mu      sync.Mutex                                     // guards the published state below; changed only with writing held
+	// mu guards what is published, which changes only with writing held too.
+	mu      sync.Mutex
 	objects map[schema.GroupVersionKind]map[string]*object // by namespace/name; an object is replaced, never changed
 	version int64
 	past    []event       // the youngest, the oldest of them first
@@ -83,8 +84,8 @@ const (
 	mostBody = 8 << 20
 )
 
-// New returns a server that has read its files. An error in the folder at the start is returned; an unreadable State is
-// logged, and [Server.Writable] returns it.
+// New returns a server that has read its files. An error in the folder at the start is returned; an unreadable State
+// is logged, and [Server.Writable] returns it.
 func New(o Options) (*Server, error) {
 	if o.Write == nil {
 		o.Write = replaceFile
@@ -136,22 +137,20 @@ func (s *Server) one(r *http.Request, t target) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Method == http.MethodGet {
-		if o := s.Object(t.kind, t.namespace, t.name); o != nil {
-			return o, nil
-		}
-		return nil, apierrors.NewNotFound(t.resource.GroupResource(), t.name)
+	if r.Method != http.MethodGet {
+		s.writing.Lock()
+		defer s.writing.Unlock()
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
 	if r.Method == http.MethodPost {
 		return s.create(t, body)
 	}
-	was := s.objects[t.kind][t.key()]
+	was := s.Object(t.kind, t.namespace, t.name)
 	if was == nil {
 		return nil, apierrors.NewNotFound(t.resource.GroupResource(), t.name)
 	}
 	switch r.Method {
+	case http.MethodGet:
+		return was, nil
 	case http.MethodDelete:
 		_, err := s.commit(t.kind, t.key(), nil)
 		return was, err
@@ -257,7 +256,7 @@ func keepStatus(o, was *object) {
 // commit makes a change durable if its kind is kept, then publishes it. If it returns an error, nothing has changed,
 // neither here nor, unless the error is [ErrUncertain], in State. The caller must hold writing.
 func (s *Server) commit(k schema.GroupVersionKind, key string, o *object) (*object, error) {
-	if !kept(k) {
+	if !kept(k) || s.lost != nil && k.Kind != "Job" { // what is lost of others is computed anew
 		return s.set(k, key, o), nil
 	}
 	if err := s.settle(); err != nil {
@@ -268,13 +267,10 @@ func (s *Server) commit(k schema.GroupVersionKind, key string, o *object) (*obje
 		return s.objects[k][key], nil
 	}
 	if err := s.write(e); err != nil {
-		if s.uncertain = errors.Is(err, ErrUncertain); !s.uncertain {
-			return nil, err
+		if s.uncertain = errors.Is(err, ErrUncertain); s.uncertain && s.settle() == nil {
+			err = fmt.Errorf("%v; the previous state was restored", err) // no longer an ErrUncertain
 		}
-		if s.settle() != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("%v; the previous state was restored", err) // no longer an ErrUncertain
+		return nil, err
 	}
 	s.publish(e)
 	s.dirty = false
