@@ -131,8 +131,8 @@ func (d *Driver) watchMembers(ctx context.Context) {
 
 var errPanic = errors.New("it panicked")
 
-// settleTime is for all calls about one binding; a queue tries again later.
-const settleTime = 30 * time.Second
+// bindingTimeout is for all calls about one binding; a queue tries again later.
+const bindingTimeout = 30 * time.Second
 
 // work does what is to be done about the bindings of a queue until ctx ends.
 func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *binding) error) {
@@ -146,7 +146,7 @@ func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *bi
 		if b := d.binding(key); b != nil {
 			err := errPanic
 			panics.Survive(d.Log, "karmada", "settling a binding", func() {
-				ctx, cancel := context.WithTimeout(ctx, settleTime)
+				ctx, cancel := context.WithTimeout(ctx, bindingTimeout)
 				defer cancel()
 				err = do(ctx, b)
 			})

@@ -190,7 +190,7 @@ func TestUnreadableMemory(t *testing.T) {
 		w.begins(released, time.Minute, "released by its user")
 		w.begins(moved, 7*time.Hour, "moved by its user")
 		w.begins(fresh, valley, "submitted since")
-		if !strings.Contains(w.log.String(), "Lost the memory") {
+		if !strings.Contains(w.log.String(), "Failed to read which BeginTimes") {
 			t.Errorf("%q is not in the log: %s", torn, w.log.String())
 		}
 	}

@@ -73,7 +73,7 @@ func New(o Options) *Driver {
 	metrics := newMetrics(o.Registerer)
 	if err != nil {
 		metrics.fails.WithLabelValues(NoState).Inc()
-		o.Log.Error("Lost the memory of BeginTimes; jobs submitted before now keep theirs", "err", err)
+		o.Log.Error("Failed to read which BeginTimes are ours; jobs submitted before now keep theirs", "err", err)
 	}
 	return &Driver{
 		o: o, memory: m, metrics: metrics, told: map[string]string{}, sleepers: map[string]*sleeper{},

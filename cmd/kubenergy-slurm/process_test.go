@@ -22,7 +22,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubenergy/kubenergy/cli"
 	"github.com/kubenergy/kubenergy/controller"
@@ -158,6 +160,7 @@ func TestWithoutKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
+	metrics.Registry = prometheus.NewRegistry() // of this run alone
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, &f, f.controller.Logger(t.Output())) }()
 	defer func() {
@@ -166,15 +169,7 @@ func TestWithoutKubernetes(t *testing.T) {
 			t.Errorf("ended with %v", err)
 		}
 	}()
-	wait := func(what string, ok func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(200 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("not within a minute: " + what)
-			}
-		}
-	}
-	wait("a BeginTime in the valley", func() bool { return q.begins().Equal(valley) })
+	kit.Eventually(t, time.Minute, "a BeginTime in the valley", func() bool { return q.begins().Equal(valley) })
 	said := func(args ...string) (string, int) {
 		var out, errs bytes.Buffer
 		code := cli.Run(t.Context(), append(args, "--kubeconfig", filepath.Join(state, "kubeconfig")), nil, &out, &errs)
@@ -182,15 +177,10 @@ func TestWithoutKubernetes(t *testing.T) {
 	}
 	says := func(want string, args ...string) {
 		t.Helper()
-		last := ""
-		for range 40 {
+		kit.Eventually(t, time.Minute, fmt.Sprintf("%v says %q", args, want), func() bool {
 			text, code := said(args...)
-			if last = text; code == 0 && strings.Contains(text, want) {
-				return
-			}
-			time.Sleep(250 * time.Millisecond)
-		}
-		t.Errorf("%v does not say %q:\n%s", args, want, last)
+			return code == 0 && strings.Contains(text, want)
+		})
 	}
 	says("slurm-7", "held", "-A")
 	says("CheaperLater", "explain", "job", "slurm-7", "-n", "physics")
@@ -225,7 +215,7 @@ func TestWithoutKubernetes(t *testing.T) {
 		t.Errorf("the job used %v kWh of %v:\n%s", ofJob, sum, text)
 	}
 	says("asked", "run-now", "job", "slurm-7", "-n", "physics")
-	wait("started now", func() bool { return q.begins().Before(valley) })
+	kit.Eventually(t, time.Minute, "started now", func() bool { return q.begins().Before(valley) })
 }
 
 // The example of the environment file holds options that exist.
@@ -302,6 +292,7 @@ func TestTornState(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
+	metrics.Registry = prometheus.NewRegistry() // of this run alone
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, &f, f.controller.Logger(t.Output())) }()
 	request := func(method, path, body string) (status int, answer string) {
@@ -330,17 +321,12 @@ func TestTornState(t *testing.T) {
 		text, _ := io.ReadAll(w.Body)
 		return w.StatusCode, string(text)
 	}
-	var status int
-	var answer string
-	for deadline := time.Now().Add(time.Minute); status != http.StatusOK && time.Now().Before(deadline); {
-		status, answer = request(http.MethodGet, "/api/v1/ledger/statistics", "")
-		time.Sleep(100 * time.Millisecond)
-	}
-	if status != http.StatusOK {
-		t.Errorf("the ledger answers %d: %s", status, answer)
-	}
+	kit.Eventually(t, time.Minute, "the ledger answers", func() bool {
+		status, _ := request(http.MethodGet, "/api/v1/ledger/statistics", "")
+		return status == http.StatusOK
+	})
 	const job = `{"id": "fit-7", "namespace": "physics", "cpu": 1, "command": ["true"]}`
-	if status, answer = request(http.MethodPost, "/ingest", job); status != http.StatusServiceUnavailable {
+	if status, answer := request(http.MethodPost, "/ingest", job); status != http.StatusServiceUnavailable {
 		t.Errorf("a job is answered %d: %s", status, answer)
 	}
 	stop()

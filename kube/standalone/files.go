@@ -143,7 +143,7 @@ func readObject(doc []byte) (*object, error) {
 }
 
 // ErrUncertain is a failed write after which State may be the previous file or the new one.
-var ErrUncertain = errors.New("it is not certain what is on the disk")
+var ErrUncertain = errors.New("the file may or may not have been replaced")
 
 // restore reads State. If it cannot be read, the place of each Job is unknown, and none may be run again: Jobs are
 // refused and nothing is written until an operator has moved the file away. All else is served meanwhile.
@@ -182,7 +182,7 @@ func (s *Server) restore() {
 func (s *Server) keep() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	err := s.settle()
+	err := s.repair()
 	if err != nil || !s.dirty {
 		return err
 	}
@@ -192,9 +192,9 @@ func (s *Server) keep() error {
 	return err
 }
 
-// settle returns an error if State may hold what is not published and cannot be written again, or could not be read.
+// repair returns an error if State may hold what is not published and cannot be written again, or could not be read.
 // The caller must hold writing.
-func (s *Server) settle() error {
+func (s *Server) repair() error {
 	if !s.uncertain {
 		return s.lost
 	}

@@ -259,7 +259,7 @@ func (s *Server) commit(k schema.GroupVersionKind, key string, o *object) (*obje
 	if !kept(k) || s.lost != nil && k.Kind != "Job" { // what is lost of others is computed anew
 		return s.set(k, key, o), nil
 	}
-	if err := s.settle(); err != nil {
+	if err := s.repair(); err != nil {
 		return nil, err
 	}
 	e := s.prepare(k, key, o)
@@ -267,8 +267,8 @@ func (s *Server) commit(k schema.GroupVersionKind, key string, o *object) (*obje
 		return s.objects[k][key], nil
 	}
 	if err := s.write(e); err != nil {
-		if s.uncertain = errors.Is(err, ErrUncertain); s.uncertain && s.settle() == nil {
-			err = fmt.Errorf("%v; the previous state was restored", err) // no longer an ErrUncertain
+		if s.uncertain = errors.Is(err, ErrUncertain); s.uncertain && s.repair() == nil {
+			err = errors.New(err.Error() + "; the previous state was restored") // no longer an ErrUncertain
 		}
 		return nil, err
 	}
@@ -418,7 +418,7 @@ func (s *Server) Drop(k schema.GroupVersionKind, namespace, name string) error {
 func (s *Server) Writable() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	return s.settle()
+	return s.repair()
 }
 
 // All returns the objects of a kind. Read only.
