@@ -627,3 +627,24 @@ func TestNoRoomHere(t *testing.T) {
 		t.Errorf("it stands at %q", got)
 	}
 }
+
+// A Slurm that does not answer is asked about one job in each look, and about another one in the next.
+func TestSlurmIsAway(t *testing.T) {
+	w := newWorlds(t)
+	w.price(10)
+	for i := range 3 {
+		w.submit(fmt.Sprint("j", i), "slurm", 1)
+	}
+	token := filepath.Join(w.folder, "token")
+	var err error
+	if w.account, err = slurm.NewClient(slurm.ClientOptions{URL: "http://127.0.0.1:1", TokenFile: token}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		w.sees()
+		if w.said == nil || strings.Count(w.said.Error(), "job ") != 1 ||
+			!strings.Contains(w.said.Error(), fmt.Sprint("job physics/j", i%3)) {
+			t.Errorf("look %d: %v", i, w.said)
+		}
+	}
+}
