@@ -131,6 +131,9 @@ func (d *Driver) watchMembers(ctx context.Context) {
 
 var errPanic = errors.New("it panicked")
 
+// bindingTimeout is for all calls about one binding; a queue tries again later.
+const bindingTimeout = 30 * time.Second
+
 // work does what is to be done about the bindings of a queue until ctx ends.
 func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *binding) error) {
 	stop := context.AfterFunc(ctx, q.ShutDown)
@@ -142,7 +145,11 @@ func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *bi
 		}
 		if b := d.binding(key); b != nil {
 			err := errPanic
-			panics.Survive(d.Log, "karmada", "settling a binding", func() { err = do(ctx, b) })
+			panics.Survive(d.Log, "karmada", "settling a binding", func() {
+				ctx, cancel := context.WithTimeout(ctx, bindingTimeout)
+				defer cancel()
+				err = do(ctx, b)
+			})
 			if err != nil {
 				d.Log.Warn("settling a binding", "binding", key, "error", err)
 				q.AddRateLimited(key)

@@ -39,13 +39,17 @@ func (d *Driver) move(ctx context.Context) {
 		if !d.leads() {
 			continue
 		}
+		round, cancel := context.WithTimeout(ctx, moveLook) // the store lists Jobs in another order each time
 		for _, o := range d.movable.GetStore().List() {
 			j := o.(*batchv1.Job)
+			if round.Err() != nil {
+				break
+			}
 			if _, just := moved[j.UID]; just {
 				continue // Karmada has not come to it yet, or it has moved
 			}
 			panics.Survive(d.Log, "karmada", "considering a move", func() {
-				moves, err := d.consider(ctx, d.binding(j.Namespace+"/"+j.Name+"-job"), limit)
+				moves, err := d.consider(round, d.binding(j.Namespace+"/"+j.Name+"-job"), limit)
 				if err != nil {
 					d.Log.Warn("moving a Job", "namespace", j.Namespace, "job", j.Name, "error", err)
 				}
@@ -54,6 +58,7 @@ func (d *Driver) move(ctx context.Context) {
 				}
 			})
 		}
+		cancel()
 	}
 }
 

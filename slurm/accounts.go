@@ -23,6 +23,8 @@ type accounts struct {
 	next  chan struct{}        // closed once jobs have been read again
 	asked chan struct{}        // that they are read again soon
 	vain  map[string]time.Time // by node: until when jobs of it that are not known are not looked for
+
+	patience time.Duration // how long a job that is not known is looked for
 }
 
 // charged is what is known of a job that runs, or has run.
@@ -60,19 +62,17 @@ func (a *accounts) saw(jobs []Job, now time.Time) {
 // find returns what is known of a job of a node. An agent may know before us of one that began since the last look, so
 // Slurm is asked again; not for long, and not for each job of a node that says what is not so.
 func (a *accounts) find(node string, id int64) (c charged, ok bool) {
-	const (
-		looks    = 2 // the first may have begun before the job
-		patience = 5 * time.Second
-	)
+	const looks = 2 // the first may have begun before the job
 	began := time.Now()
 	for try := 0; ; try++ {
 		a.mu.Lock()
 		c, ok = a.of[id]
 		next := a.next
-		if late := time.Since(began) >= patience; !ok && (try == looks || late) {
-			a.vain[node] = time.Now().Add(2 * patience)
+		vain := try == looks || time.Since(began) >= a.patience
+		if !ok && vain {
+			a.vain[node] = time.Now().Add(2 * a.patience)
 		}
-		vain := time.Now().Before(a.vain[node])
+		vain = vain || time.Now().Before(a.vain[node])
 		a.mu.Unlock()
 		if ok || vain {
 			return c, ok
@@ -83,7 +83,7 @@ func (a *accounts) find(node string, id int64) (c charged, ok bool) {
 		}
 		select {
 		case <-next:
-		case <-time.After(patience - time.Since(began)):
+		case <-time.After(a.patience - time.Since(began)):
 		}
 	}
 }

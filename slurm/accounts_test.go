@@ -3,12 +3,15 @@ package slurm_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-func TestAccounts(t *testing.T) {
+func TestAccounts(t *testing.T) { synctest.Test(t, testAccounts) }
+
+func testAccounts(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	for id, hosts := range map[int64]string{1: "n[1-2]", 2: "n[08-10,12],login", 3: "rack[1-2]n[1-4]", 4: ""} {
 		w.add(id, "", func(j *job) { j.state, j.hosts = "RUNNING", hosts })
@@ -45,7 +48,9 @@ func TestAccounts(t *testing.T) {
 }
 
 // An agent may tell of a job that began since the last look: it is not booked under its control group.
-func TestAccountOfANewJob(t *testing.T) {
+func TestAccountOfANewJob(t *testing.T) { synctest.Test(t, testAccountOfANewJob) }
+
+func testAccountOfANewJob(t *testing.T) {
 	w := newWorld(t, "v0.0.45")
 	go func() { _ = w.driver.Run(t.Context()) }()
 	if _, _, ok := w.driver.Account("n1", "/slurm/uid_0/job_7/step_0"); ok {

@@ -7,9 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -29,10 +29,7 @@ type Client struct {
 	version *version // nil: to be found out
 }
 
-const (
-	timeout    = 20 * time.Second
-	mostAnswer = 1 << 30 // 100,000 jobs
-)
+const timeout = 20 * time.Second
 
 // NewClient checks the options. Nothing is asked.
 func NewClient(o ClientOptions) (*Client, error) {
@@ -82,6 +79,7 @@ const (
 	unknown   = "version"
 	refused   = "refused"
 	garbled   = "answer"
+	NoState   = "state" // of what [Options.Seen] returns: its own memory cannot be read or written
 )
 
 // Version returns the version that is spoken, "" before the first answer.
@@ -93,17 +91,28 @@ func (c *Client) Version() string {
 }
 
 // Jobs returns all jobs that slurmctld knows.
-func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
-	var answer struct{ Jobs []Job }
-	err := c.ask(ctx, http.MethodGet, "jobs", nil, &answer)
-	return answer.Jobs, err
+func (c *Client) Jobs(ctx context.Context) (jobs []Job, err error) {
+	err = c.ask(ctx, http.MethodGet, "jobs", nil, listOf("jobs", &jobs, (*Job).size))
+	return jobs, err
 }
 
 // Nodes returns all nodes.
-func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	var answer struct{ Nodes []Node }
-	err := c.ask(ctx, http.MethodGet, "nodes", nil, &answer)
-	return answer.Nodes, err
+func (c *Client) Nodes(ctx context.Context) (nodes []Node, err error) {
+	err = c.ask(ctx, http.MethodGet, "nodes", nil, listOf("nodes", &nodes, (*Node).size))
+	return nodes, err
+}
+
+// Unreachable reports whether an error says that slurmrestd does not answer: the next request would wait as long.
+func Unreachable(err error) bool { return isKind(err, away) || isKind(err, slow) }
+
+// checkURL returns an error if tokens are sent in the clear through a network.
+func (c *Client) checkURL() error {
+	u, err := url.Parse(c.base)
+	if err != nil || u.Scheme != "http" || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback() {
+		return err
+	}
+	return fmt.Errorf("--slurm-url is %s: the token is sent unencrypted, and whoever reads it can change all jobs; "+
+		"use a socket, a loopback address, or https through a proxy in front of slurmrestd", c.o.URL)
 }
 
 // ask asks in the version that is spoken.
@@ -171,17 +180,15 @@ func (c *Client) do(ctx context.Context, method, path string, body, into any) er
 		return c.unanswered(err)
 	}
 	defer answer.Body.Close()
-	var said struct{ Errors []said }
-	data, err := io.ReadAll(io.LimitReader(answer.Body, mostAnswer))
-	if err != nil {
+	start, errs, err := readAnswer(answer.Body, into)
+	if _, broken := errors.AsType[net.Error](err); broken {
 		return c.unanswered(err)
 	}
-	decoded := errors.Join(json.Unmarshal(data, &said), json.Unmarshal(data, into))
-	if failed := c.failure(answer.StatusCode, said.Errors, data); failed != nil {
+	if failed := c.failure(answer.StatusCode, errs, start); failed != nil {
 		return failed
 	}
-	if decoded != nil {
-		return trouble(garbled, "slurmrestd at %s answers to %s what cannot be read: %w", c.o.URL, path, decoded)
+	if err != nil {
+		return trouble(garbled, "slurmrestd at %s answers to %s what cannot be read: %w", c.o.URL, path, err)
 	}
 	return nil
 }
@@ -241,7 +248,7 @@ const (
 )
 
 // failure returns what an answer says of failure; nil: nothing.
-func (c *Client) failure(status int, errs []said, data []byte) error {
+func (c *Client) failure(status int, errs []said, start []byte) error {
 	var text string
 	mute := status < http.StatusMultipleChoices
 	denied := status == http.StatusUnauthorized || status == http.StatusForbidden
@@ -255,9 +262,8 @@ func (c *Client) failure(status int, errs []said, data []byte) error {
 			text += "; slurmctld does not answer it, or does not accept the token: look at both"
 		}
 	}
-	const longest = 300
 	if text == "" {
-		text = strings.ToValidUTF8(string(data[:min(len(data), longest)]), "?")
+		text = strings.ToValidUTF8(string(start), "?")
 	}
 	switch {
 	case denied:

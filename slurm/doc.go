@@ -17,6 +17,9 @@
 //   - A BeginTime that has come, or was taken back, is final: TestReleasedIsFinal.
 //   - Where anything is not known, nothing is changed: slurmrestd away, slow, of an unknown version, or refusing, as
 //     well as policies, signals and marks that make no sense (TestFailsOpen). The log and the metrics name the mend.
+//   - A slurmrestd that hangs, or answers without an end, costs a bounded time and memory: TestChangesThatHang,
+//     TestSlowChanges, TestAnswersAreBounded.
+//   - If it is not known any more which BeginTimes are ours, all stay: TestUnreadableMemory.
 //   - A node with work is not sent to sleep, and one that planned work needs is awake by then: TestNodesSleep,
 //     `make slurm`.
 //   - A job that began since the last look is known when its energy comes: TestAccountOfANewJob.

@@ -68,19 +68,21 @@ type Driver struct {
 }
 
 // New returns a driver that has not looked yet.
-func New(o Options) (*Driver, error) {
-	m, err := openMemory(o.State)
+func New(o Options) *Driver {
+	m, err := openMemory(o.State, o.Now())
+	metrics := newMetrics(o.Registerer)
 	if err != nil {
-		return nil, err
+		metrics.fails.WithLabelValues(NoState).Inc()
+		o.Log.Error("Failed to read which BeginTimes are ours; jobs submitted before now keep theirs", "err", err)
 	}
 	return &Driver{
-		o: o, memory: m, metrics: newMetrics(o.Registerer), told: map[string]string{}, sleepers: map[string]*sleeper{},
+		o: o, memory: m, metrics: metrics, told: map[string]string{}, sleepers: map[string]*sleeper{},
 		room: m.room(),
 		accounts: accounts{
 			of: map[int64]charged{}, vain: map[string]time.Time{},
-			next: make(chan struct{}), asked: make(chan struct{}, 1),
+			next: make(chan struct{}), asked: make(chan struct{}, 1), patience: 5 * time.Second,
 		},
-	}, nil
+	}
 }
 
 // settling is how long policies are waited for at the start.
@@ -101,6 +103,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	for {
 		began := time.Now()
 		d.tell("slurm.conf", checkConf(d.o.Conf))
+		d.tell("the address of slurmrestd", d.o.Client.checkURL())
 		d.tell("slurmrestd", d.Look(ctx))
 		pause := share * (time.Since(began) - d.beside)
 		select {
@@ -160,7 +163,11 @@ func (d *Driver) Look(ctx context.Context) (err error) {
 	d.o.Show(l.held)
 	d.tell("nodes that may sleep", d.power(ctx, l.nodes, l.jobs))
 	if began := time.Now(); d.o.Seen != nil {
-		d.tell("jobs of POST /ingest", d.o.Seen(ctx, l.nodes, l.jobs))
+		err := d.o.Seen(ctx, l.nodes, l.jobs)
+		d.tell("jobs of POST /ingest", err)
+		if isKind(err, NoState) {
+			d.metrics.fails.WithLabelValues(NoState).Inc()
+		}
 		d.beside = time.Since(began)
 	}
 	return errors.Join(failed, d.memory.write())
@@ -224,11 +231,23 @@ func (d *Driver) see(ctx context.Context) (*look, error) {
 	return l, nil
 }
 
-// tellSlurm gives the BeginTimes that were decided, which are remembered as ours by now. An error is the last one.
+// changing is how long one look gives BeginTimes; the next look decides about the others again.
+const changing = 15 * time.Second
+
+// tellSlurm gives the BeginTimes that were decided, which are remembered as ours by now, first to jobs that are to wait
+// no longer. It stops at the first timeout, because each further change could take as long. An error is the last one.
 func (l *look) tellSlurm(ctx context.Context) error {
+	slices.SortStableFunc(l.calls, func(a, b call) int {
+		return cmp.Compare(max(a.begin.Compare(l.now), 0), max(b.begin.Compare(l.now), 0))
+	})
 	var failed []string
 	var last error
-	for _, c := range l.calls {
+	began := time.Now()
+	for i, c := range l.calls {
+		if time.Since(began) > changing || Unreachable(last) {
+			l.o.Log.Info("BeginTimes left for the next look", "count", len(l.calls)-i)
+			break
+		}
 		if err := l.o.Client.SetBegin(ctx, int64(c.job.ID), c.begin); err != nil {
 			failed, last = append(failed, c.job.name()), err
 			continue
@@ -241,7 +260,7 @@ func (l *look) tellSlurm(ctx context.Context) error {
 	if last == nil {
 		return nil
 	}
-	return fmt.Errorf("giving a BeginTime to %s: %w", strings.Join(failed, ", "), last)
+	return fmt.Errorf("giving a BeginTime to %.300s: %w", strings.Join(failed, ", "), last)
 }
 
 // forget drops what is known of jobs that wait no longer.

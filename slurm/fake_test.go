@@ -201,11 +201,22 @@ func newWorld(t testing.TB, version string) *world {
 	if err := os.WriteFile(w.token, []byte("SLURM_JWT=a.b.c\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(w.fake)
-	t.Cleanup(server.Close)
-	w.url = server.URL
+	w.url = inProcess
 	w.restart()
 	return w
+}
+
+// inProcess is the URL of a fake that is called without a network, so that time can be simulated.
+const inProcess = "http://localhost"
+
+// RoundTrip implements [http.RoundTripper].
+func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return w.Result(), nil
 }
 
 // restart begins with another driver, as after a kill.
@@ -215,7 +226,10 @@ func (w *world) restart() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.driver, err = slurm.New(slurm.Options{
+	if w.url == inProcess {
+		client.SetTransport(w.fake)
+	}
+	w.driver = slurm.New(slurm.Options{
 		Client: client, State: w.state, Every: time.Hour, Power: w.power, Registerer: prometheus.NewRegistry(),
 		Now: func() time.Time { return w.now },
 		Log: slog.New(slog.NewTextHandler(&w.log, nil)), Rules: w.rules,
@@ -225,9 +239,6 @@ func (w *world) restart() {
 		Show:   func(held []slurm.Held) { w.held = held },
 		RunNow: func(account, name string) bool { return w.runNow[account+"/"+name] },
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // rules are those of a site that is clean in the valley.

@@ -2,18 +2,23 @@ package slurm_test
 
 import (
 	"net/http"
+	"os"
+	"runtime"
 	"testing"
 	"time"
 )
 
-// Whatever slurmrestd, a submitter or an agent writes, we neither crash nor give a BeginTime after the deadline.
+// Whatever slurmrestd, a submitter or an agent writes, we neither crash nor give a BeginTime after the deadline, and
+// memory stays in proportion to what was written.
 func FuzzAnswers(f *testing.F) {
 	f.Add(`{"jobs":[{"job_id":1,"account":"a","job_state":["PENDING"],"comment":"kubenergy:allowed-delay=8h",`+
 		`"submit_time":{"set":true,"number":1795694400},"eligible_time":{"set":true,"number":1795694400},"cpus":4}]}`,
 		"n[1-3,07]", "n07", "/slurm/uid_1/job_1/step_0")
 	f.Add(`{"jobs":[{"job_id":-2,"job_state":"RUNNING","nodes":"a[1-","cpus":18446744073709550973,"tres_req_str":"mem=1e99P"}],`+
 		`"errors":[{"error_number":null}]}`, "[", "", "/job_99999999999999999999/step_")
+	f.Add(`{"jobs":[{},{},{},{},{},{},{},{}],"jobs":[{"flags":["","","","","","","",""]}]}`, "n", "n", "/job_1/step_0")
 	w := newWorld(f, "v0.0.45")
+	w.driver.AskOnce()
 	f.Fuzz(func(t *testing.T, jobs, hosts, node, path string) {
 		w.held = nil
 		w.refuse = func(rw http.ResponseWriter, r *http.Request) bool {
@@ -24,8 +29,41 @@ func FuzzAnswers(f *testing.F) {
 			return true
 		}
 		w.add(1, mayWait, func(j *job) { j.hosts = hosts })
+		// A job of two bytes is decoded into one of 400 bytes, lists grow by doubling, and each job is looked at.
+		const fixed, ratio = 4 << 20, 4000
+		before := allocated()
 		_ = w.driver.Look(t.Context())
 		w.driver.Account(node, path)
+		if got, most := allocated()-before, uint64(fixed+ratio*(len(jobs)+len(hosts)+len(node)+len(path))); got > most {
+			t.Errorf("%d bytes were allocated, want at most %d", got, most)
+		}
+		for _, h := range w.held {
+			if h.Begin.After(h.Latest.Add(time.Second)) {
+				t.Fatalf("%+v begins after its latest start", h)
+			}
+		}
+	})
+}
+
+// allocated returns the bytes that were ever allocated on the heap.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// FuzzMemory has a driver begin with any memory, and look.
+func FuzzMemory(f *testing.F) {
+	f.Add([]byte(`{"jobs":{"1":{"submit":1795694400,"ours":1795708800,"reason":"x"}},"queues":{"main":{"Share":0.1}}}`))
+	f.Add([]byte(`{"jobs":{"1":null},"queues":{"":{"Share":1e308,"Over":-1}}}`))
+	f.Fuzz(func(t *testing.T, memory []byte) {
+		w := newWorld(t, "v0.0.45")
+		if err := os.WriteFile(w.state, memory, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.restart()
+		w.add(1, mayWait)
+		w.look()
 		for _, h := range w.held {
 			if h.Begin.After(h.Latest.Add(time.Second)) {
 				t.Fatalf("%+v begins after its latest start", h)

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 type memory struct {
 	Jobs    map[int64]*entry       `json:"jobs"`
 	Queues  map[string]sched.Queue `json:"queues,omitempty"` // by partition
+	Lost    int64                  `json:"lost,omitempty"`   // what was known of jobs submitted until then is lost
 	file    string
 	changed bool
 }
@@ -35,7 +37,9 @@ type entry struct {
 	Moved  int64  `json:"moved,omitempty"`  // when it was given the last one
 }
 
-func openMemory(file string) (*memory, error) {
+// openMemory reads a file. If it is unreadable, the memory begins anew, and jobs that were submitted until now are left
+// alone for good: their BeginTimes may be their users'. The error then says so; the memory is usable.
+func openMemory(file string, now time.Time) (*memory, error) {
 	m := &memory{file: file, Jobs: map[int64]*entry{}, Queues: map[string]sched.Queue{}}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,11 +48,15 @@ func openMemory(file string) (*memory, error) {
 	if err == nil {
 		err = json.Unmarshal(text, m)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading which BeginTimes are ours: %w: move %s away, and those that were given stay",
-			err, file)
+	if err == nil && m.Jobs != nil && m.Queues != nil {
+		return m, nil
 	}
-	return m, nil
+	aside := file + ".unreadable"
+	_ = os.Remove(aside)
+	_ = os.Link(file, aside) // for people; the file is replaced at the first look
+	return &memory{
+		file: file, Jobs: map[int64]*entry{}, Queues: map[string]sched.Queue{}, Lost: now.Unix(), changed: true,
+	}, fmt.Errorf("reading which BeginTimes are ours: %w", cmp.Or(err, errors.New("jobs or queues are null")))
 }
 
 // write writes what has changed.
@@ -94,6 +102,9 @@ func (m *memory) entry(j *Job) *entry {
 	e := m.Jobs[int64(j.ID)]
 	if e == nil || e.Submit != int64(j.Submit) {
 		e = &entry{Submit: int64(j.Submit)}
+		if e.Submit <= m.Lost {
+			e.Final = isTheirs
+		}
 	}
 	return e
 }

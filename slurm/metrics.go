@@ -21,7 +21,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"version"}),
 		fails: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_slurm_failures_total",
-			Help: "Looks at Slurm that failed: away, slow, forbidden, version, refused, answer, rules, other.",
+			Help: "Looks at Slurm that failed: away, slow, forbidden, version, refused, answer, rules, state, other.",
 		}, []string{"reason"}),
 		jobs: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kubenergy_slurm_jobs", Help: "Pending jobs whose comment has kubenergy:, by what is done.",

@@ -58,30 +58,39 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 		do   sleep.Verb
 		word string
 	}{{sleep.Wake, "resume"}, {sleep.Sleep, "suspend"}} {
-		list := names[step.do]
-		if len(list) == 0 {
-			continue
-		}
-		const patience = 30 * time.Second
-		limited, cancel := context.WithTimeout(ctx, patience)
-		program := exec.CommandContext(limited, o.Program, step.word, strings.Join(list, ","))
-		program.WaitDelay = time.Second // for what it leaves running: that has its output too
-		said, err := program.CombinedOutput()
-		cancel()
-		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-			return fmt.Errorf("%s %s %s: %w: %s", o.Program, step.word, strings.Join(list, ","), err,
-				strings.TrimSpace(string(said)))
-		}
-		d.o.Log.Info("nodes", "do", step.word, "names", list)
-		for _, name := range list {
-			switch m := d.sleepers[name]; step.do {
-			case sleep.Sleep:
-				m.down = append(m.down, s.Now)
-			case sleep.Wake:
-				m.woken, m.user = s.Now, owners[name]
+		for list := range slices.Chunk(names[step.do], maxNames) {
+			if err := d.switchNodes(ctx, step.word, list); err != nil {
+				return err
+			}
+			for _, name := range list {
+				switch m := d.sleepers[name]; step.do {
+				case sleep.Sleep:
+					m.down = append(m.down, s.Now)
+				case sleep.Wake:
+					m.woken, m.user = s.Now, owners[name]
 			}
 		}
 	}
+	return nil
+}
+
+// maxNames is how many nodes are named at once: with 255 characters each, they fit into the 128 KiB that Linux allows
+// for one argument of a program.
+const maxNames = 500
+
+// switchNodes runs the program for a batch of nodes.
+func (d *Driver) switchNodes(ctx context.Context, word string, list []string) error {
+	const patience = 30 * time.Second
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	program := exec.CommandContext(limited, d.o.Power.Program, word, strings.Join(list, ","))
+	program.WaitDelay = time.Second // for what it leaves running: that has its output too
+	said, err := program.CombinedOutput()
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return fmt.Errorf("%s %s %.500s: %w: %s", d.o.Power.Program, word, strings.Join(list, ","), err,
+			strings.TrimSpace(string(said)))
+	}
+	d.o.Log.Info("nodes", "do", word, "names", list)
 	return nil
 }
 

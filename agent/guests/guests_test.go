@@ -383,6 +383,45 @@ func TestLedgerOfFormerAgents(t *testing.T) {
 	}
 }
 
+// A save that fails may tear its slot, and leaves the other one alone until that slot has been written.
+func TestLedgerKeepsItsWholeSlot(t *testing.T) {
+	folder := t.TempDir()
+	dir, err := unix.Open(folder, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(dir)
+	var l ledger
+	if _, err := l.open(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	saved := map[string]*tree{"": {name: "web", total: 1}}
+	for range 2 {
+		if err := l.save(saved); err != nil {
+			t.Fatal(err)
+		}
+	}
+	torn := (l.sequence + 1) % 2
+	fd := l.slots[torn].fd
+	l.slots[torn].fd = dir // not writable
+	for range 3 {
+		if err := l.save(map[string]*tree{"": {name: "web", total: 2}}); err == nil {
+			t.Error("the whole slot is written while the other one may be torn")
+		}
+	}
+	l.slots[torn].fd = fd
+	if err := writeAt(fd, []byte("torn"), 0); err != nil {
+		t.Fatal(err)
+	}
+	var next ledger
+	entries, err := next.open(dir)
+	defer next.close()
+	if err != nil || !slices.Equal(entries, []entry{{total: 1, name: "web"}}) {
+		t.Errorf("the next process reads %v, %v", entries, err)
+	}
+}
+
 func FuzzLedger(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(append(fmt.Appendf(nil, header, 7, 9, 0x36d31f3a), "1 2 \"a\"\n\n"...))

@@ -78,19 +78,24 @@ func readAll(fd int) ([]byte, error) {
 	return text[:max(n, 0)], err
 }
 
-// save writes the older slot.
+// save writes the older slot. After an error, that slot may be torn, and the next save writes it again: the other one
+// stays whole.
 func (l *ledger) save(trees map[string]*tree) error {
-	l.sequence++
+	next := l.sequence + 1
 	l.page = append(l.page[:0], make([]byte, ledgerHeader)...)
 	for _, t := range trees {
 		l.page = fmt.Appendf(l.page, entryLine, 0, t.total, t.name)
 	}
 	body := l.page[ledgerHeader:]
-	_ = fmt.Appendf(l.page[:0], header, l.sequence, len(body), crc32.ChecksumIEEE(body))
-	if err := l.reserve(len(l.page)); err != nil {
-		return err
+	_ = fmt.Appendf(l.page[:0], header, next, len(body), crc32.ChecksumIEEE(body))
+	err := l.reserve(len(l.page))
+	if err == nil {
+		err = writeAt(l.slots[next%2].fd, l.page, 0)
 	}
-	return writeAt(l.slots[l.sequence%2].fd, l.page, 0)
+	if err == nil {
+		l.sequence = next
+	}
+	return err
 }
 
 // reserve sees to it that both slots have blocks for a page.

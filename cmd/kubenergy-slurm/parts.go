@@ -135,7 +135,7 @@ func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 		}
 		f.power.Record = power.RecordTo(file, log)
 	}
-	driver, err := slurm.New(slurm.Options{
+	driver := slurm.New(slurm.Options{
 		Client: client, State: filepath.Join(f.controller.State, "slurm.json"), Every: f.every, Conf: f.conf,
 		Power: f.power,
 		Rules: func() (*policy.Rules, bool) {
@@ -145,7 +145,7 @@ func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.
 		Record: func(r ledger.Record, on *sched.Snapshot) { recorder.Tell(&record.Entry{Record: r, Question: on}) },
 		Show:   shown.show, Seen: seen, RunNow: shown.runNow, Now: time.Now, Log: log, Registerer: metrics.Registry,
 	})
-	return driver, recorder, objects, err
+	return driver, recorder, objects, nil
 }
 
 // newWorlds returns what places the jobs of POST /ingest; nil: it is off.

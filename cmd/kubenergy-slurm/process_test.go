@@ -22,7 +22,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubenergy/kubenergy/cli"
 	"github.com/kubenergy/kubenergy/controller"
@@ -158,6 +160,7 @@ func TestWithoutKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
+	metrics.Registry = prometheus.NewRegistry() // of this run alone
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, &f, f.controller.Logger(t.Output())) }()
 	defer func() {
@@ -166,15 +169,7 @@ func TestWithoutKubernetes(t *testing.T) {
 			t.Errorf("ended with %v", err)
 		}
 	}()
-	wait := func(what string, ok func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(200 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("not within a minute: " + what)
-			}
-		}
-	}
-	wait("a BeginTime in the valley", func() bool { return q.begins().Equal(valley) })
+	kit.Eventually(t, time.Minute, "a BeginTime in the valley", func() bool { return q.begins().Equal(valley) })
 	said := func(args ...string) (string, int) {
 		var out, errs bytes.Buffer
 		code := cli.Run(t.Context(), append(args, "--kubeconfig", filepath.Join(state, "kubeconfig")), nil, &out, &errs)
@@ -182,15 +177,10 @@ func TestWithoutKubernetes(t *testing.T) {
 	}
 	says := func(want string, args ...string) {
 		t.Helper()
-		last := ""
-		for range 40 {
+		kit.Eventually(t, time.Minute, fmt.Sprintf("%v says %q", args, want), func() bool {
 			text, code := said(args...)
-			if last = text; code == 0 && strings.Contains(text, want) {
-				return
-			}
-			time.Sleep(250 * time.Millisecond)
-		}
-		t.Errorf("%v does not say %q:\n%s", args, want, last)
+			return code == 0 && strings.Contains(text, want)
+		})
 	}
 	says("slurm-7", "held", "-A")
 	says("CheaperLater", "explain", "job", "slurm-7", "-n", "physics")
@@ -225,7 +215,7 @@ func TestWithoutKubernetes(t *testing.T) {
 		t.Errorf("the job used %v kWh of %v:\n%s", ofJob, sum, text)
 	}
 	says("asked", "run-now", "job", "slurm-7", "-n", "physics")
-	wait("started now", func() bool { return q.begins().Before(valley) })
+	kit.Eventually(t, time.Minute, "started now", func() bool { return q.begins().Before(valley) })
 }
 
 // The example of the environment file holds options that exist.
@@ -275,5 +265,75 @@ func TestSitesCertificate(t *testing.T) {
 		if got := f.apiURL().Host; got != want {
 			t.Errorf("of %s: %s", name, got)
 		}
+	}
+}
+
+// Torn files of the state folder keep neither the ledger nor the objects of files from being served; no job is taken.
+func TestTornState(t *testing.T) {
+	folder, state := t.TempDir(), filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kit.Write(t, filepath.Join(folder, "all.yaml"), strings.Replace(config, "{file: {path: grid.csv}}", "{typical: {}}", 1))
+	kit.Write(t, filepath.Join(state, "objects.json"), `[{"apiVersion":"batch/v1","ki`)
+	kit.Write(t, filepath.Join(state, "slurm.json"), `{"jobs":{"7":{"subm`)
+	kit.Write(t, filepath.Join(folder, "batch"), "x")
+	server := httptest.NewServer(&queue{submit: time.Now()})
+	defer server.Close()
+	kit.Write(t, filepath.Join(folder, "token"), "x")
+	var f flags
+	api := kit.Address(t)
+	if err := f.parse([]string{
+		"--slurm-url=" + server.URL, "--slurm-token-file=" + filepath.Join(folder, "token"), "--slurm-conf=",
+		"--config-dir=" + folder, "--state-dir=" + state, "--api-bind-address=" + api,
+		"--objects-bind-address=" + kit.Address(t), "--metrics-bind-address=0", "--health-probe-bind-address=0",
+		"--ingest-namespace=physics", "--ingest-token-file=" + filepath.Join(folder, "batch"),
+	}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	metrics.Registry = prometheus.NewRegistry() // of this run alone
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, &f, f.controller.Logger(t.Output())) }()
+	request := func(method, path, body string) (status int, answer string) {
+		token, err := os.ReadFile(filepath.Join(state, "token"))
+		if err != nil {
+			return 0, err.Error()
+		}
+		pool, err := certutil.NewPool(filepath.Join(state, "api.crt"))
+		if err != nil {
+			return 0, err.Error()
+		}
+		_, port, _ := net.SplitHostPort(api)
+		r, err := http.NewRequestWithContext(t.Context(), method, "https://localhost:"+port+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+string(token))
+		client := &http.Client{Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
+		}}
+		w, err := client.Do(r)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer w.Body.Close()
+		text, _ := io.ReadAll(w.Body)
+		return w.StatusCode, string(text)
+	}
+	kit.Eventually(t, time.Minute, "the ledger answers", func() bool {
+		status, _ := request(http.MethodGet, "/api/v1/ledger/statistics", "")
+		return status == http.StatusOK
+	})
+	const job = `{"id": "fit-7", "namespace": "physics", "cpu": 1, "command": ["true"]}`
+	if status, answer := request(http.MethodPost, "/ingest", job); status != http.StatusServiceUnavailable {
+		t.Errorf("a job is answered %d: %s", status, answer)
+	}
+	stop()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "objects.json") {
+		t.Errorf("ended with %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(state, "objects.json")); string(text) != `[{"apiVersion":"batch/v1","ki` {
+		t.Errorf("objects.json is now %q, %v", text, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +41,11 @@ type worlds struct {
 	record  func(ledger.Record)
 	now     func() time.Time
 	moved   time.Time // when moves were thought about last
+	first   int       // index of the job that the next look begins with
 }
+
+// stepping is for how long one look goes through jobs; the next look goes on behind the last one.
+const stepping = 15 * time.Second
 
 // The next thing to be done about a job that was submitted.
 const (
@@ -77,12 +82,21 @@ type machine struct {
 // look does what is to be done.
 func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job) error {
 	const pause = time.Minute
+	if err := w.store.Writable(); err != nil {
+		return &slurm.Trouble{Kind: slurm.NoState, Err: err}
+	}
 	s := &sight{worlds: w, nodes: nodes, jobs: jobs, moving: w.now().Sub(w.moved) >= pause}
 	if s.moving {
 		w.moved = w.now()
 	}
 	var errs []error
-	for _, o := range w.store.All(kindJob) {
+	all, began := w.store.All(kindJob), time.Now()
+	w.first = min(w.first, len(all))
+	for i, o := range slices.Concat(all[w.first:], all[:w.first]) {
+		if time.Since(began) > stepping {
+			w.first = (w.first + i) % len(all)
+			break
+		}
 		if !server.Ingested(o) {
 			continue
 		}
@@ -93,6 +107,10 @@ func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job)
 		}
 		if err != nil && (s.away == nil || len(errs) == 0) { // one says it of all
 			errs = append(errs, fmt.Errorf("job %s/%s: %w", o.GetNamespace(), o.GetName(), err))
+		}
+		if slurm.Unreachable(err) { // the next request would wait as long
+			w.first = (w.first + i + 1) % len(all)
+			break
 		}
 	}
 	return errors.Join(errs...)
@@ -196,9 +214,11 @@ func (s *sight) note(job *batchv1.Job, at place, next string) error {
 		return err
 	}
 	o := &unstructured.Unstructured{Object: content}
-	err = s.store.Put(kindJob, o)
+	if err := s.store.Put(kindJob, o); err != nil {
+		return err
+	}
 	job.ResourceVersion = o.GetResourceVersion()
-	return err
+	return nil
 }
 
 // send has a job run in a world.

@@ -112,6 +112,9 @@ type twoWorlds struct {
 	ctld    *ctld
 	cluster *fake.Clientset
 	folder  string
+	config  string                     // folder of YAML files
+	write   func(string, []byte) error // of objects.json; nil: the real one
+	names   map[string]string          // of jobs, by their names in Slurm
 	url     string
 	view    *kube.View
 	now     time.Time
@@ -126,7 +129,7 @@ type twoWorlds struct {
 
 func newWorlds(t *testing.T) *twoWorlds {
 	t.Helper()
-	w := &twoWorlds{t: t, ctld: &ctld{}, folder: t.TempDir(), now: time.Now().UTC().Truncate(time.Hour), calls: -1}
+	w := &twoWorlds{t: t, ctld: &ctld{}, folder: t.TempDir(), config: t.TempDir(), names: map[string]string{}, now: time.Now().UTC().Truncate(time.Hour), calls: -1}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -210,7 +213,8 @@ func (w *twoWorlds) price(times float64) {
 func (w *twoWorlds) restart() {
 	w.t.Helper()
 	store, err := standalone.New(standalone.Options{
-		Folder: w.t.TempDir(), State: filepath.Join(w.folder, "objects.json"), Log: slog.New(slog.DiscardHandler),
+		Folder: w.config, State: filepath.Join(w.folder, "objects.json"), Log: slog.New(slog.DiscardHandler),
+		Write: w.write,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -275,6 +279,9 @@ func (w *twoWorlds) sees() {
 	}
 	w.now = w.now.Add(time.Minute)
 	nodes := []slurm.Node{{Name: "s1", CPUs: 8, Memory: 64 << 10, State: []string{"IDLE"}, Partitions: []string{"main"}}}
+	for _, o := range w.store.All(kindJob) {
+		w.names["kubenergy-"+string(o.GetUID())] = o.GetName()
+	}
 	if w.said = w.look(w.t.Context(), nodes, jobs); w.said != nil {
 		w.t.Log(w.said)
 	}
@@ -618,5 +625,26 @@ func TestNoRoomHere(t *testing.T) {
 	}
 	if got := w.where("a"); got != "kubernetes/a" {
 		t.Errorf("it stands at %q", got)
+	}
+}
+
+// A Slurm that does not answer is asked about one job in each look, and about another one in the next.
+func TestSlurmIsAway(t *testing.T) {
+	w := newWorlds(t)
+	w.price(10)
+	for i := range 3 {
+		w.submit(fmt.Sprint("j", i), "slurm", 1)
+	}
+	token := filepath.Join(w.folder, "token")
+	var err error
+	if w.account, err = slurm.NewClient(slurm.ClientOptions{URL: "http://127.0.0.1:1", TokenFile: token}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		w.sees()
+		if w.said == nil || strings.Count(w.said.Error(), "job ") != 1 ||
+			!strings.Contains(w.said.Error(), fmt.Sprint("job physics/j", i%3)) {
+			t.Errorf("look %d: %v", i, w.said)
+		}
 	}
 }

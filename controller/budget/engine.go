@@ -57,6 +57,7 @@ const (
 	minGap     = 250 * time.Millisecond // between two sweeps that bookings cause
 	callTime   = 3 * time.Second        // of the API server; kubenergy release waits for longer
 	parallel   = 16
+	actTime    = time.Minute // of all calls about many objects; the next sweep goes on
 )
 
 // Engine keeps to budgets: it sweeps over all of them again and again. One query of the ledger answers many budgets,
@@ -221,16 +222,24 @@ func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
 	})
 }
 
-var errPanicked = errors.New("that panicked")
+var (
+	errPanicked = errors.New("that panicked")
+	errLate     = fmt.Errorf("those before it took %v", actTime)
+)
 
 // inParallel does something with each of all, several at a time, and returns with which it was done, and what failed.
+// It begins nothing after actTime, so that an API server that hangs does not stop the sweeps.
 func inParallel[T any](log *slog.Logger, limit int, all []T, do func(T) error) (done []T, failed []error) {
 	errs := make([]error, len(all))
 	work := errgroup.Group{}
 	work.SetLimit(limit)
+	began := time.Now()
 	for i, one := range all {
 		work.Go(func() error {
-			errs[i] = errPanicked
+			if errs[i] = errPanicked; time.Since(began) > actTime {
+				errs[i] = errLate
+				return nil
+			}
 			panics.Survive(log, "budget", "one of many", func() { errs[i] = do(one) })
 			return nil
 		})

@@ -103,6 +103,9 @@ func (e *Engine) sayJobs(jobs []*batchv1.Job, reason, text string) {
 			key := digest(string(j.UID), j.ResourceVersion, reason)
 			if err := e.event(ctx, reference(j), reason, key, text); err != nil {
 				e.o.Log.Debug("telling of a Job", "error", err)
+				if errors.Is(err, context.DeadlineExceeded) { // each of the others would take as long
+					return
+				}
 			}
 		}
 	}})

@@ -2,7 +2,9 @@ package budget
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -148,4 +150,23 @@ func TestTasksAreBounded(t *testing.T) {
 	if len(done) != 1 || len(failed) != 1 || panics.Note("budget") != 3 {
 		t.Errorf("done %v, failed %v", done, failed)
 	}
+}
+
+// An API server that hangs does not stop the sweeps, however many objects there are.
+func TestManyCallsThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		done, failed := inParallel(slog.New(slog.DiscardHandler), parallel, make([]int, 10_000), func(int) error {
+			ctx, cancel := context.WithTimeout(t.Context(), callTime)
+			defer cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if took := time.Since(began); took > actTime+2*callTime || len(done) > 0 || len(failed) != 10_000 {
+			t.Errorf("%d failed, after %v", len(failed), took)
+		}
+		if err := summary("resuming", failed, errChanged); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
 }

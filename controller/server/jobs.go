@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -99,6 +100,11 @@ func (s *server) notCreated(job *batchv1.Job, err error) error {
 	// a quota, a policy, rights of ours, a namespace that is not there
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		return fail(http.StatusForbidden, "the API server refuses the Job: %.500s", err)
+	}
+	unknown := apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !utilnet.IsConnectionRefused(err)
+	if unknown || apierrors.IsTimeout(err) {
+		return fail(http.StatusGatewayTimeout, "it is not known whether the Job was created: submit it again under "+
+			"the same id, of which there is at most one")
 	}
 	s.Log.Warn("creating a Job for POST /ingest", "namespace", job.Namespace, "name", job.Name, "error", err)
 	return &failure{http.StatusServiceUnavailable, "the API server cannot be asked at the moment", busyFor}

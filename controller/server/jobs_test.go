@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -248,7 +250,10 @@ func TestIngestRefuses(t *testing.T) {
 		{apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "x", nil), 422},
 		{apierrors.NewNotFound(batchJobs, "x"), 403},
 		{apierrors.NewTooManyRequests("", 1), 503},
-		{errors.New("secret host away"), 503},
+		{apierrors.NewInternalError(errors.New("the disk is full")), 503},
+		{fmt.Errorf("dialing secret host: %w", syscall.ECONNREFUSED), 503},
+		{errors.New("secret host away"), 504},
+		{apierrors.NewTimeoutError("secret", 1), 504},
 	} {
 		w.config.Client = refusing{w.client, c.err}
 		answer := ask(t, w.handler(), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`)

@@ -8,6 +8,9 @@
 // Invariants, and the tests that hold them:
 //
 //   - A watch tells of every change, in order, or says that it cannot: TestWatch.
+//   - A change is written to disk before it is published; after an error it is neither here nor there. Statuses and
+//     objects of [Server.Replace] are published first: TestFailedWritesChangeNothing, TestUncertainWritesAreUndone.
+//   - State that cannot be read is not written over, and Jobs are refused: TestTornStateIsKept.
 //   - What stands in a file wins over what was kept; statuses survive a restart: TestFilesAndStatuses.
 //   - A file that makes no sense leaves what it said before, and is named in the log: TestBrokenFile.
 //   - Without the token nothing is answered: TestToken.

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -40,6 +43,8 @@ func (s *Server) Run(ctx context.Context) error {
 
 // load reads the files if one of them has changed. All of them count, or none.
 func (s *Server) load() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	entries, err := os.ReadDir(s.o.Folder)
 	if err != nil {
 		return fmt.Errorf("reading the configuration: %w", err)
@@ -65,8 +70,6 @@ func (s *Server) load() error {
 		}
 	}
 	s.read, s.failed = stamp, ""
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for k, objects := range s.objects {
 		if !ofFiles(k) {
 			continue
@@ -139,54 +142,107 @@ func readObject(doc []byte) (*object, error) {
 	return o, nil
 }
 
-// restore reads what was kept.
-func (s *Server) restore() error {
+// ErrUncertain is a failed write after which State may be the previous file or the new one.
+var ErrUncertain = errors.New("the file may or may not have been replaced")
+
+// restore reads State. If it cannot be read, the place of each Job is unknown, and none may be run again: Jobs are
+// refused and nothing is written until an operator has moved the file away. All else is served meanwhile.
+func (s *Server) restore() {
 	text, err := os.ReadFile(s.o.State)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return
 	}
 	var all []map[string]any
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
-	if err != nil {
-		return fmt.Errorf("reading %s: %w: move it away to begin with the files alone", s.o.State, err)
-	}
 	for _, content := range all {
 		o := &object{Object: content}
-		if of := s.objects[o.GroupVersionKind()]; of != nil {
+		if o.GetName() == "" {
+			err = errors.Join(err, errors.New("an object has no name"))
+		}
+		if of := s.objects[o.GroupVersionKind()]; of != nil && err == nil {
 			of[o.GetNamespace()+"/"+o.GetName()] = o
 		}
+		version, _ := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+		s.issued = max(s.issued, version)
+	}
+	if err == nil {
+		return
+	}
+	for _, of := range s.objects {
+		clear(of)
+	}
+	s.lost = fmt.Errorf("reading %s: %w: Jobs are neither accepted nor moved until that file has been restored, or "+
+		"moved away, and this program started again", s.o.State, err)
+	s.o.Log.Error("Failed to read the kept objects", "err", s.lost)
+}
+
+// keep writes State if it lacks a change.
+func (s *Server) keep() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	err := s.repair()
+	if err != nil || !s.dirty {
+		return err
+	}
+	if err = s.write(nil); err == nil {
+		s.dirty = false
+	}
+	return err
+}
+
+// repair returns an error if State may hold what is not published and cannot be written again, or could not be read.
+// The caller must hold writing.
+func (s *Server) repair() error {
+	if !s.uncertain {
+		return s.lost
+	}
+	err := s.write(nil)
+	s.uncertain, s.dirty = err != nil, s.dirty && err != nil
+	return err
+}
+
+// write writes all kept objects with a change, if it is not nil, that is not published yet. The caller must hold
+// writing.
+func (s *Server) write(change *event) error {
+	all := []*object{}
+	for k, objects := range s.objects {
+		if !kept(k) {
+			continue
+		}
+		if change != nil && change.kind == k {
+			objects = maps.Clone(objects)
+			change.apply(objects)
+		}
+		all = slices.AppendSeq(all, maps.Values(objects))
+	}
+	text, err := json.Marshal(all)
+	if err == nil {
+		err = s.o.Write(s.o.State, text)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the kept objects: %w", err)
 	}
 	return nil
 }
 
-// keep writes what is to be kept, if it has changed.
-func (s *Server) keep() error {
-	s.keeping.Lock() // who waits for another finds its own change written
-	defer s.keeping.Unlock()
-	s.mu.Lock()
-	dirty := s.dirty
-	s.dirty = false
-	var all []*object
-	for k := range s.objects {
-		if dirty && kept(k) {
-			all = append(all, s.all(k, func(*object) bool { return true })...)
-		}
+// replaceFile replaces a file, and returns when that would outlast a power failure.
+func replaceFile(file string, data []byte) error {
+	dir := filepath.Dir(file)
+	err := renameio.WriteFile(file, data, 0o600, renameio.WithTempDir(dir))
+	if _, renaming := errors.AsType[*os.LinkError](err); err != nil && !renaming {
+		return err
 	}
-	s.mu.Unlock()
-	if !dirty {
-		return nil
-	}
-	text, err := json.Marshal(all)
+	var parent *os.File
 	if err == nil {
-		err = renameio.WriteFile(s.o.State, text, 0o600)
+		parent, err = os.Open(dir)
+	}
+	if err == nil {
+		err = errors.Join(parent.Sync(), parent.Close())
 	}
 	if err != nil {
-		s.mu.Lock()
-		s.dirty = true
-		s.mu.Unlock()
-		return fmt.Errorf("keeping statuses: %w", err)
+		return fmt.Errorf("%w: %w", ErrUncertain, err)
 	}
 	return nil
 }

@@ -42,22 +42,30 @@ type Options struct {
 	Reader string       // who shows it may read what jobs used; "": there is none
 	API    http.Handler // answers what is asked through the proxy of the controller's service
 	Log    *slog.Logger
+	// Write replaces State durably; nil: the server's own. An [ErrUncertain] says that State may have been replaced.
+	Write func(file string, data []byte) error
 }
 
 // Server is a http.Handler. Make it with [New], and [Server.Run] it.
 type Server struct {
 	o Options
 
+	// writing is held during each change, from reading the previous object to publishing the new one, and while State
+	// is written. It is locked before mu.
+	writing      sync.Mutex
+	issued       int64  // highest version that was ever assigned: versions of failed writes are not reused
+	dirty        bool   // State lacks a published change
+	uncertain    bool   // State may hold a change that failed and was not published
+	lost         error  // why State could not be read; nothing is written over it
+	read, failed string // what the files were when they were read last, and why they were not
+
+	// mu guards what is published, which changes only with writing held too.
 	mu      sync.Mutex
 	objects map[schema.GroupVersionKind]map[string]*object // by namespace/name; an object is replaced, never changed
 	version int64
 	past    []event       // the youngest, the oldest of them first
 	dropped int64         // version of the youngest that is not in past
 	news    chan struct{} // closed at the next change
-	dirty   bool
-
-	keeping      sync.Mutex // the file that is written
-	read, failed string     // what the files were when they were read last, and why they were not
 }
 
 type object = unstructured.Unstructured
@@ -65,6 +73,7 @@ type object = unstructured.Unstructured
 // event is a change of an object.
 type event struct {
 	kind    schema.GroupVersionKind
+	key     string
 	what    watch.EventType
 	version int64
 	is      *object
@@ -75,19 +84,19 @@ const (
 	mostBody = 8 << 20
 )
 
-// New returns a server that has read its files. What is wrong with them at the start is an error.
+// New returns a server that has read its files. An error in the folder at the start is returned; an unreadable State
+// is logged, and [Server.Writable] returns it.
 func New(o Options) (*Server, error) {
-	began := time.Now().UnixMilli() // versions of an earlier process are older
-	s := &Server{
-		o: o, objects: map[schema.GroupVersionKind]map[string]*object{}, news: make(chan struct{}), version: began,
-		dropped: began,
+	if o.Write == nil {
+		o.Write = replaceFile
 	}
+	s := &Server{o: o, objects: map[schema.GroupVersionKind]map[string]*object{}, news: make(chan struct{})}
 	for _, kind := range kinds {
 		s.objects[kind] = map[string]*object{}
 	}
-	if err := s.restore(); err != nil {
-		return nil, err
-	}
+	s.restore()
+	s.issued = max(s.issued, time.Now().UnixMilli()) // versions of an earlier process are older
+	s.version, s.dropped = s.issued, s.issued
 	return s, s.load()
 }
 
@@ -111,8 +120,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.list(w, r, t)
 	case known:
 		o, err := s.one(r, t)
-		if err == nil && r.Method == http.MethodPost && kept(t.kind) {
-			err = s.keep() // what was created is not lost
+		if errors.Is(err, ErrUncertain) {
+			panic(http.ErrAbortHandler) // an error response would promise that the request has no effect
 		}
 		answer(w, o, err)
 	case r.URL.Path == "/version":
@@ -122,18 +131,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// one does what a request asks for about one object.
+// one serves a request for one object.
 func (s *Server) one(r *http.Request, t target) (*object, error) {
 	body, err := bodyOf(r)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if r.Method != http.MethodGet {
+		s.writing.Lock()
+		defer s.writing.Unlock()
+	}
 	if r.Method == http.MethodPost {
 		return s.create(t, body)
 	}
-	was := s.objects[t.kind][t.key()]
+	was := s.Object(t.kind, t.namespace, t.name)
 	if was == nil {
 		return nil, apierrors.NewNotFound(t.resource.GroupResource(), t.name)
 	}
@@ -141,8 +152,8 @@ func (s *Server) one(r *http.Request, t target) (*object, error) {
 	case http.MethodGet:
 		return was, nil
 	case http.MethodDelete:
-		s.set(t.kind, t.key(), nil)
-		return was, nil
+		_, err := s.commit(t.kind, t.key(), nil)
+		return was, err
 	case http.MethodPut:
 		return s.update(t, was, body)
 	case http.MethodPatch:
@@ -199,7 +210,7 @@ func parse(t target, body []byte) (*object, error) {
 	return o, nil
 }
 
-// create adds an object. The lock is held.
+// create adds an object. The caller must hold writing.
 func (s *Server) create(t target, body []byte) (*object, error) {
 	o, err := parse(t, body)
 	if err != nil {
@@ -212,10 +223,11 @@ func (s *Server) create(t target, body []byte) (*object, error) {
 	case s.objects[t.kind][t.key()] != nil:
 		return nil, apierrors.NewAlreadyExists(t.resource.GroupResource(), t.name)
 	}
-	return s.set(t.kind, t.key(), o), nil
+	return s.commit(t.kind, t.key(), o)
 }
 
-// update replaces an object but for its status, or its status alone. The lock is held.
+// update replaces an object but for its status, or its status alone. The caller must hold writing. Controllers compute
+// a status anew after a restart, so it is written within [look], and a full disk does not stop it.
 func (s *Server) update(t target, was *object, body []byte) (*object, error) {
 	o, err := parse(t, body)
 	if err != nil {
@@ -228,11 +240,11 @@ func (s *Server) update(t target, was *object, body []byte) (*object, error) {
 		status := o.Object["status"]
 		o = was.DeepCopy()
 		o.Object["status"] = status
-	} else {
-		keepStatus(o, was)
+		return s.set(t.kind, t.key(), o), nil
 	}
+	keepStatus(o, was)
 	o.SetName(t.name)
-	return s.set(t.kind, t.key(), o), nil
+	return s.commit(t.kind, t.key(), o)
 }
 
 func keepStatus(o, was *object) {
@@ -241,14 +253,51 @@ func keepStatus(o, was *object) {
 	}
 }
 
-// set stores an object, nil to delete it, and tells watches. What is as it was is no change. The lock is held.
+// commit makes a change durable if its kind is kept, then publishes it. If it returns an error, nothing has changed,
+// neither here nor, unless the error is [ErrUncertain], in State. The caller must hold writing.
+func (s *Server) commit(k schema.GroupVersionKind, key string, o *object) (*object, error) {
+	if !kept(k) || s.lost != nil && k.Kind != "Job" { // what is lost of others is computed anew
+		return s.set(k, key, o), nil
+	}
+	if err := s.repair(); err != nil {
+		return nil, err
+	}
+	e := s.prepare(k, key, o)
+	if e == nil {
+		return s.objects[k][key], nil
+	}
+	if err := s.write(e); err != nil {
+		if s.uncertain = errors.Is(err, ErrUncertain); s.uncertain && s.repair() == nil {
+			err = errors.New(err.Error() + "; the previous state was restored") // no longer an ErrUncertain
+		}
+		return nil, err
+	}
+	s.publish(e)
+	s.dirty = false
+	return o, nil
+}
+
+// set publishes a change, which [Server.keep] makes durable later. The caller must hold writing.
 func (s *Server) set(k schema.GroupVersionKind, key string, o *object) *object {
+	e := s.prepare(k, key, o)
+	if e == nil {
+		return s.objects[k][key]
+	}
+	s.publish(e)
+	s.dirty = s.dirty || kept(k)
+	return o
+}
+
+// prepare returns the event that stores an object, nil to delete it, and completes its metadata; nil if nothing would
+// change. The caller must hold writing.
+func (s *Server) prepare(k schema.GroupVersionKind, key string, o *object) *event {
 	was := s.objects[k][key]
-	e := event{kind: k, what: watch.Modified, is: o}
+	e := &event{kind: k, key: key, what: watch.Modified, is: o}
 	switch {
+	case o == was:
+		return nil
 	case o == nil:
 		e.what, e.is = watch.Deleted, was.DeepCopy()
-		delete(s.objects[k], key)
 	case was == nil:
 		e.what = watch.Added
 		o.SetGeneration(1)
@@ -262,36 +311,47 @@ func (s *Server) set(k schema.GroupVersionKind, key string, o *object) *object {
 		o.SetGeneration(was.GetGeneration())
 		o.SetResourceVersion(was.GetResourceVersion())
 		if reflect.DeepEqual(o.Object, was.Object) {
-			return was
+			return nil
 		}
 		if !reflect.DeepEqual(o.Object["spec"], was.Object["spec"]) {
 			o.SetGeneration(was.GetGeneration() + 1)
 		}
 	}
-	s.version++
-	e.version = s.version
-	e.is.SetResourceVersion(strconv.FormatInt(s.version, 10))
-	if o != nil {
-		s.objects[k][key] = o
-	}
-	s.past = append(s.past, e)
+	s.issued++
+	e.version = s.issued
+	e.is.SetResourceVersion(strconv.FormatInt(e.version, 10))
+	return e
+}
+
+// publish applies an event to the objects and sends it to watches. The caller must hold writing.
+func (s *Server) publish(e *event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.apply(s.objects[e.kind])
+	s.version = e.version
+	s.past = append(s.past, *e)
 	if over := len(s.past) - mostPast; over > 0 {
 		s.dropped = s.past[over-1].version
 		s.past = slices.Delete(s.past, 0, over)
 	}
-	s.dirty = s.dirty || kept(k)
 	close(s.news)
 	s.news = make(chan struct{})
-	return o
+}
+
+func (e *event) apply(objects map[string]*object) {
+	if objects[e.key] = e.is; e.what == watch.Deleted {
+		delete(objects, e.key)
+	}
 }
 
 // Replace makes the objects of a kind, which no file has, those that are given, and those that stay. Keep takes over
-// into an object what is to stay of the one that it replaces.
+// into an object what is to stay of the one that it replaces. Its caller can repeat it after a restart, so State
+// follows within [look].
 func (s *Server) Replace(k schema.GroupVersionKind, all []*object, stays func(metav1.Object) bool,
 	keep func(o, was *object),
 ) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	byKey := map[string]*object{}
 	for key, was := range s.objects[k] {
 		if stays(was) {
@@ -310,8 +370,8 @@ func (s *Server) Replace(k schema.GroupVersionKind, all []*object, stays func(me
 
 // expire drops events after an hour, as an API server does.
 func (s *Server) expire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	for k, objects := range s.objects {
 		for key, o := range objects {
 			if made := o.GetCreationTimestamp(); k.Kind == "Event" && time.Since(made.Time) > time.Hour {
@@ -332,30 +392,33 @@ func (s *Server) replace(k schema.GroupVersionKind, all map[string]*object) {
 	}
 }
 
-// Put stores an object, on disk as well. One that was read must not have changed since.
+// Put stores an object, on disk first. One that was read must not have changed since. If it returns an error, nothing
+// has changed.
 func (s *Server) Put(k schema.GroupVersionKind, o *object) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	key, version := o.GetNamespace()+"/"+o.GetName(), o.GetResourceVersion()
-	s.mu.Lock()
-	was := s.objects[k][key]
-	stale := version != "" && (was == nil || was.GetResourceVersion() != version)
-	if !stale {
-		s.set(k, key, o)
-	}
-	s.mu.Unlock()
-	if stale {
+	if was := s.objects[k][key]; version != "" && (was == nil || was.GetResourceVersion() != version) {
 		return errors.New("it has changed since it was read")
 	}
-	return s.keep()
+	_, err := s.commit(k, key, o)
+	return err
 }
 
-// Drop deletes an object.
+// Drop deletes an object, on disk first. If it returns an error, the object is still there.
 func (s *Server) Drop(k schema.GroupVersionKind, namespace, name string) error {
-	s.mu.Lock()
-	if key := namespace + "/" + name; s.objects[k][key] != nil {
-		s.set(k, key, nil)
-	}
-	s.mu.Unlock()
-	return s.keep()
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	_, err := s.commit(k, namespace+"/"+name, nil)
+	return err
+}
+
+// Writable returns an error if State does not agree with what is published and cannot be made to. Until it returns nil,
+// nothing may be done outside that depends on objects which are kept.
+func (s *Server) Writable() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.repair()
 }
 
 // All returns the objects of a kind. Read only.

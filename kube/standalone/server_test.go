@@ -3,12 +3,13 @@ package standalone_test
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -53,18 +54,11 @@ func begin(t *testing.T, folder, state string) *world {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ended := make(chan error, 1)
 	go func() { ended <- w.server.Run(ctx) }()
-	server := &http.Server{Handler: w.server}
-	go func() { _ = server.Serve(listener) }()
-	w.config = &rest.Config{Host: "http://" + listener.Addr().String(), BearerToken: "secret"}
+	w.config = &rest.Config{BearerToken: "secret", QPS: -1, Transport: inProcess{w.server}}
 	w.end = func() {
 		cancel()
-		_ = server.Close()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
@@ -72,6 +66,27 @@ func begin(t *testing.T, folder, state string) *world {
 	return w
 }
 
+// inProcess serves requests without a network, so that tests can use it where time is simulated.
+type inProcess struct{ handler http.Handler }
+
+func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	p.handler.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// onNetwork is begin with a real connection, for watches.
+func onNetwork(t *testing.T) *world {
+	t.Helper()
+	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	server := httptest.NewServer(w.server)
+	t.Cleanup(server.Close)
+	w.config = &rest.Config{Host: server.URL, BearerToken: "secret"}
+	return w
+}
 func file(t *testing.T, folder, name, text string) {
 	t.Helper()
 	draft := filepath.Join(folder, "."+name)
@@ -92,7 +107,9 @@ func (w *world) zones(t *testing.T) dynamic.ResourceInterface {
 	return c.Resource(v1alpha1.GroupVersion.WithResource("gridzones"))
 }
 
-func TestFilesAndStatuses(t *testing.T) {
+func TestFilesAndStatuses(t *testing.T) { synctest.Test(t, testFilesAndStatuses) }
+
+func testFilesAndStatuses(t *testing.T) {
 	folder, state := t.TempDir(), filepath.Join(t.TempDir(), "objects.json")
 	file(t, folder, "zone.yaml", zone)
 	w := begin(t, folder, state)
@@ -125,17 +142,18 @@ func TestFilesAndStatuses(t *testing.T) {
 	if err := os.Remove(filepath.Join(folder, "zone.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		if _, err = w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); apierrors.IsNotFound(err) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the zone of a file that is gone is still there")
-		}
+	time.Sleep(looks)
+	if _, err = w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the zone of a deleted file: %v", err)
 	}
 }
 
-func TestBrokenFile(t *testing.T) {
+// looks is more than the time between two looks at the files; it passes in tests with simulated time.
+const looks = 3 * time.Second
+
+func TestBrokenFile(t *testing.T) { synctest.Test(t, testBrokenFile) }
+
+func testBrokenFile(t *testing.T) {
 	folder, state := t.TempDir(), filepath.Join(t.TempDir(), "objects.json")
 	broken := strings.Replace(zone, "zone: DE", "zon: DE", 1)
 	file(t, folder, "zone.yaml", broken)
@@ -148,7 +166,7 @@ func TestBrokenFile(t *testing.T) {
 	defer w.end()
 	file(t, folder, "zone.yaml", broken)
 	file(t, folder, "other.yaml", strings.Replace(zone, "{name: de}", "{name: fr}", 1))
-	time.Sleep(5 * time.Second)
+	time.Sleep(looks)
 	if _, err := w.zones(t).Get(t.Context(), "de", metav1.GetOptions{}); err != nil {
 		t.Errorf("what the file said before does not count: %v", err)
 	}
@@ -156,18 +174,14 @@ func TestBrokenFile(t *testing.T) {
 		t.Error("half of the folder counts")
 	}
 	file(t, folder, "zone.yaml", zone)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		if _, err := w.zones(t).Get(t.Context(), "fr", metav1.GetOptions{}); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the mended folder is not read")
-		}
+	time.Sleep(looks)
+	if _, err := w.zones(t).Get(t.Context(), "fr", metav1.GetOptions{}); err != nil {
+		t.Errorf("the mended folder is not read: %v", err)
 	}
 }
 
 func TestWatch(t *testing.T) {
-	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
+	w := onNetwork(t)
 	defer w.end()
 	client, err := kubernetes.NewForConfig(w.config)
 	if err != nil {
@@ -225,7 +239,9 @@ func TestWatch(t *testing.T) {
 }
 
 // Events go after an hour, however many there are.
-func TestEventsExpire(t *testing.T) {
+func TestEventsExpire(t *testing.T) { synctest.Test(t, testEventsExpire) }
+
+func testEventsExpire(t *testing.T) {
 	w := begin(t, t.TempDir(), filepath.Join(t.TempDir(), "objects.json"))
 	defer w.end()
 	client, err := kubernetes.NewForConfig(w.config)
@@ -242,14 +258,10 @@ func TestEventsExpire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		list, err := events.List(t.Context(), metav1.ListOptions{})
-		if err == nil && len(list.Items) == 1 && list.Items[0].Name == "young" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("there are %d events: %v", len(list.Items), err)
-		}
+	time.Sleep(looks)
+	list, err := events.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "young" {
+		t.Fatalf("there are %d events: %v", len(list.Items), err)
 	}
 }
 

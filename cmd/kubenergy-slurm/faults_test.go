@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/kube/standalone"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// fault is what happens to writes of objects.json.
+type fault struct {
+	name     string
+	torn     bool // half of the data is left in a temporary file
+	replaced bool // the new file takes effect nevertheless
+	dies     bool // the process dies during the first of them
+	count    int  // of writes in a row
+	err      error
+}
+
+// forLong is more writes than a few looks try; an operator frees the disk afterwards.
+const forLong = 6
+
+var (
+	errUncertain = fmt.Errorf("%w: %w", standalone.ErrUncertain, syscall.EIO)
+	faults       = []fault{
+		{name: "full", count: 1, err: syscall.ENOSPC},
+		{name: "full for long", count: forLong, err: syscall.ENOSPC},
+		{name: "torn temporary file", torn: true, count: 1, err: syscall.EIO},
+		{name: "rename fails", count: 1, err: errUncertain},
+		{name: "rename fails for long", count: forLong, err: errUncertain},
+		{name: "folder is not synced", replaced: true, count: 1, err: errUncertain},
+		{name: "folder is not synced, nor after restoring", replaced: true, count: 2, err: errUncertain},
+		{name: "folder is not synced for long", replaced: true, count: forLong, err: errUncertain},
+		{name: "killed before the rename", torn: true, dies: true, count: 1},
+		{name: "killed after the rename", replaced: true, dies: true, count: 1},
+	}
+)
+
+// killed is the panic of a write during which the process dies.
+type killed struct{}
+
+// disk is a file system on which write number first, counted from 0, and those after it meet a fault.
+type disk struct {
+	fault
+	first, writes int
+}
+
+func (d *disk) write(file string, data []byte) error {
+	fails := d.writes >= d.first && d.writes < d.first+d.count
+	dies := d.dies && d.writes == d.first
+	d.writes++
+	if fails && d.torn {
+		_ = os.WriteFile(file+".tmp", data[:len(data)/2], 0o600)
+	}
+	if !fails || d.replaced {
+		draft := file + ".draft"
+		if err := os.WriteFile(draft, data, 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(draft, file); err != nil {
+			return err
+		}
+	}
+	if dies {
+		panic(killed{})
+	}
+	if fails {
+		return d.err
+	}
+	return nil
+}
+
+// outcome is what the client of a request has seen.
+type outcome string
+
+const (
+	accepted outcome = "accepted"
+	rejected outcome = "rejected" // by an error response: the request must have no effect
+	cut      outcome = "no response"
+)
+
+// life is the complete life of jobs on a faulty disk.
+type life struct {
+	*twoWorlds
+	disk *disk
+}
+
+// survive runs a step, and starts a new process if the old one dies during it.
+func (l *life) survive(step func()) {
+	defer func() {
+		switch died := recover(); died {
+		case nil:
+		case killed{}:
+			l.restart()
+		default:
+			panic(died)
+		}
+	}()
+	step()
+}
+
+// request sends a request to the objects' API.
+func (l *life) request(method, path, media, body string) (got outcome) {
+	got = cut
+	l.survive(func() {
+		defer func() {
+			if died := recover(); died != nil && died != http.ErrAbortHandler {
+				panic(died)
+			}
+		}()
+		r := httptest.NewRequestWithContext(l.t.Context(), method, path, strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer ")
+		r.Header.Set("Content-Type", media)
+		w := httptest.NewRecorder()
+		l.store.ServeHTTP(w, r)
+		if got = rejected; w.Code < http.StatusBadRequest {
+			got = accepted
+		}
+	})
+	return got
+}
+
+func (l *life) sees(times int) {
+	for range times {
+		l.survive(l.twoWorlds.sees)
+	}
+}
+
+const (
+	jobsPath = "/apis/batch/v1/namespaces/physics/jobs"
+	merge    = "application/merge-patch+json"
+	zoneText = `apiVersion: kubenergy.io/v1alpha1
+kind: GridZone
+metadata: {name: de}
+spec: {zone: DE, default: true, carbon: {sources: [{typical: {}}]}}
+`
+)
+
+func (l *life) post(name string) outcome {
+	return l.request(http.MethodPost, jobsPath, "application/json", fmt.Sprintf(`{
+		"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": %q,
+			"labels": {"app.kubernetes.io/created-by": "kubenergy-ingest"},
+			"annotations": {"kubenergy.io/strategy": "energy", "kubenergy.io/expected-duration": "1h",
+				"kubenergy.io/backend": "any"}},
+		"spec": {"template": {"spec": {"containers": [{"name": "job", "image": "busybox:1.37",
+			"command": ["sleep", "60"], "resources": {"requests": {"cpu": "1"}}}]}}}}`, name))
+}
+
+// starts returns how many runs of a job there are, and were.
+func (l *life) starts(name string) (runs int) {
+	jobs, err := l.cluster.BatchV1().Jobs("physics").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, j := range jobs.Items {
+		if j.Name == name {
+			runs++
+		}
+	}
+	for _, job := range l.ctld.ran {
+		if l.names[job] == name {
+			runs++
+		}
+	}
+	return runs
+}
+
+// TestFailingWritesRunJobsOnce fails each write of objects.json in turn, in each way, over the life of three jobs: one
+// that moves between the worlds, one that is deleted at once, and one that is asked to run now.
+func TestFailingWritesRunJobsOnce(t *testing.T) {
+	for _, world := range []string{"slurm", "kubernetes"} {
+		for _, f := range faults {
+			writes := 1
+			for n := 0; n < writes; n++ {
+				d := &disk{fault: f, first: n}
+				t.Run(fmt.Sprintf("%s/%s/%d", world, f.name, n), func(t *testing.T) { liveOn(t, world, d) })
+				writes = d.writes
+			}
+		}
+	}
+}
+
+// liveOn has jobs live on a disk, whose first world is given.
+func liveOn(t *testing.T, world string, d *disk) {
+	l := &life{newWorlds(t), d}
+	kit.Write(t, filepath.Join(l.config, "zone.yaml"), zoneText)
+	l.write = d.write
+	l.restart()
+	cheap, dear := 0.1, 10.0
+	if world == "slurm" {
+		cheap, dear = dear, cheap
+	}
+	l.price(cheap)
+	moved := l.post("moved")
+	deleted, gone := l.post("deleted"), l.request(http.MethodDelete, jobsPath+"/deleted", "", "")
+	l.sees(4)
+	now := l.post("now")
+	l.request(http.MethodPatch, "/apis/kubenergy.io/v1alpha1/gridzones/de/status", merge, `{"status":{"nodes":7}}`)
+	l.sees(2)
+	l.request(http.MethodPatch, jobsPath+"/now", merge, `{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`)
+	l.price(dear)
+	l.sees(6)
+	l.price(cheap)
+	l.sees(4)
+	l.locked(l.ctld.start)
+	l.sees(2)
+	d.count = 0 // an operator has freed the disk
+	l.sees(8)
+	l.locked(l.ctld.start)
+	l.sees(1)
+	l.locked(func() {
+		for _, j := range l.ctld.jobs {
+			if j.State == "RUNNING" {
+				j.State = "COMPLETED"
+			}
+		}
+	})
+	l.sees(2)
+	l.price(dear)
+	l.restart()
+	l.sees(6)
+	l.locked(l.ctld.start)
+	for _, c := range []struct {
+		name    string
+		posted  outcome
+		deleted outcome
+	}{{"moved", moved, rejected}, {"deleted", deleted, gone}, {"now", now, rejected}} {
+		runs, least, most := l.starts(c.name), 0, 1
+		switch {
+		case c.posted == rejected, c.deleted == accepted:
+			most = 0
+		case c.posted == accepted && c.deleted == rejected:
+			least = 1
+		}
+		if runs < least || runs > most {
+			t.Errorf("job %s ran %d times: POST was %s, DELETE %s, runs in Slurm: %q", c.name, runs, c.posted, c.deleted,
+				l.ctld.ran)
+		}
+	}
+	if err := l.store.Writable(); err != nil {
+		t.Error(err)
+	}
+}
