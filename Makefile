@@ -40,6 +40,11 @@ goldens = $(shell grep -rlE --include='*_test.go' 'cockroachdb/datadriven|flag.B
 alive    := go run ./build/progress run
 go_test  := go run ./build/progress test -vet=off
 
+# Tests run in a random order. After a failure, SHUFFLE=SEED repeats the order that was printed, and SHUFFLE=off that of
+# the files. Go does not cache the results of shuffled tests, so make check, which has to be quick, does not shuffle.
+SHUFFLE  ?= on
+shuffled := $(go_test) -shuffle=$(SHUFFLE)
+
 lint_tool := go tool -modfile=go.tools.mod golangci-lint
 
 help: ## Print this list.
@@ -90,14 +95,14 @@ alone := ^Test(Compare(GoesOnWhereItWas|InParts|AlignsTrials)|Release.*Cluster|R
 test-light:
 ifeq ($(RACE),)
 	@echo "== tests WITHOUT the race detector: no C compiler was found"
-	@$(light_packages); $(go_test) -p $(ABREAST) -timeout $(TIMEOUT) $$light
+	@$(light_packages); $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $$light
 else
 	@echo "== tests with the race detector"
-	@$(light_packages); $(go_test) $(RACE) -p $(ABREAST) -timeout $(TIMEOUT) -skip '$(alone)' $$(grep -vE '$(core)' <<<"$$light")
-	@$(go_test) $(RACE) -timeout $(TIMEOUT) -run 'OnAnyNumberOfProcessors' ./forecast
+	@$(light_packages); $(shuffled) $(RACE) -p $(ABREAST) -timeout $(TIMEOUT) -skip '$(alone)' $$(grep -vE '$(core)' <<<"$$light")
+	@$(shuffled) $(RACE) -timeout $(TIMEOUT) -run 'OnAnyNumberOfProcessors' ./forecast
 	@echo "== tests that it would slow down: the core, what the ledger holds, what comparisons say, long releases"
-	@$(light_packages); $(go_test) -p $(ABREAST) -timeout $(TIMEOUT) $$(grep -E '$(core)' <<<"$$light") ./ledger/sqlite ./ledger/sqlstore
-	@$(go_test) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./cli ./scheduler/hold ./controller/power ./controller
+	@$(light_packages); $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $$(grep -E '$(core)' <<<"$$light") ./ledger/sqlite ./ledger/sqlstore
+	@$(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./cli ./scheduler/hold ./controller/power ./controller
 endif
 
 # Vetting compiles what the tests need, in parallel. Control planes mostly wait, so several stand side by side; what
@@ -107,7 +112,7 @@ test-heavy: prometheus axe
 	  echo "== go vet of what links Kubernetes (the first time compiles it: minutes)"; \
 	  $(alive) go vet -p $(JOBS) $$linking; \
 	  echo "== tests of what links Kubernetes, most of them on a real control plane"; \
-	  $(go_test) -p $(ABREAST) -timeout $(TIMEOUT) $(longest) $$(grep -vxFf <(go list $(longest)) <<<"$$linking")
+	  $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $(longest) $$(grep -vxFf <(go list $(longest)) <<<"$$linking")
 
 # The agent runs on small and 32-bit machines as well. An amd64 machine runs programs for 386, which have the same traps:
 # 64-bit atomics, int of 32 bits.
@@ -118,7 +123,7 @@ test-portable:
 	@$(alive) env GOARCH=arm GOARM=7 CGO_ENABLED=0 go vet $(metering)
 ifeq ($(shell go env GOHOSTARCH),amd64)
 	@echo "== tests of the agent for 386"
-	@$(alive) env GOARCH=386 CGO_ENABLED=0 go test -short -p $(JOBS) -timeout $(TIMEOUT) $(metering)
+	@$(alive) env GOARCH=386 CGO_ENABLED=0 go test -short -shuffle=$(SHUFFLE) -p $(JOBS) -timeout $(TIMEOUT) $(metering)
 endif
 
 lint: ## Run golangci-lint; it is built as a Go tool the first time.
