@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly experiments benchmark
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly repeat experiments benchmark
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -235,6 +235,10 @@ upstream: ## Run Kubernetes' own integration tests of the scheduler, stock and w
 # What is done of the same code is not repeated. FOR=2h starts only what fits, and fuzzes until then.
 nightly: ## Run what make test leaves out: kills, damage and storms at full length, fuzzing, … FOR= limits it, FUZZTIME= a target.
 	go run ./build/nightly $(if $(FOR),-for '$(FOR)') -fuzztime '$(or $(FUZZTIME),10m)'
+
+# The working tree must be committed. An interruption costs the current run only: the same command continues.
+repeat: ## Run make test RUNS=10 times at this commit and list the tests that failed. LOAD=8 keeps as many threads busy meanwhile.
+	go run ./build/repeat -runs '$(or $(RUNS),10)' -load '$(or $(LOAD),0)'
 
 # As many targets at once as there are cores. The totals are in docs/measurements/fuzzing.tsv.
 fuzz: ## Fuzz every reader of what others write for FUZZTIME each, by default an hour.
