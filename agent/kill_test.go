@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/agent/delivery/killtest"
 	"github.com/kubenergy/kubenergy/agent/delivery/sinktest"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // The released agent, as a node's and as a hypervisor's, killed at random moments while its counter goes on and the
@@ -50,7 +51,7 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer counter.Close()
-			address, state := freeAddress(t), t.TempDir()
+			address, state := kit.Address(t), t.TempDir()
 			args := append([]string{
 				"--node-name", node, "--listen", address, "--interval", "100ms", "--batch-interval", "100ms",
 				"--state-dir", state,
@@ -104,7 +105,7 @@ func TestKill(t *testing.T) {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/agent/delivery/killtest"
 	"github.com/kubenergy/kubenergy/agent/host/hosttest"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const node = "node-1"
@@ -50,7 +51,7 @@ func start(t *testing.T, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &process{address: freeAddress(t)}
+	a := &process{address: kit.Address(t)}
 	a.cmd = exec.Command(path, append([]string{"--node-name", node, "--listen", a.address, "--log-format", "text"},
 		args...)...)
 	a.cmd.Stderr = &a.log
@@ -63,7 +64,7 @@ func start(t *testing.T, args ...string) *process {
 			t.Logf("the agent said:\n%s", a.log.String())
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		conn, err := net.Dial("tcp", a.address)
 		if err == nil {
 			conn.Close()
@@ -81,16 +82,6 @@ func (a *process) stop(signal syscall.Signal) {
 		_ = a.cmd.Process.Signal(signal)
 		_ = a.cmd.Wait()
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // powercap makes the tree of a machine with one package, whose counter runs until the test ends. Half a watt is

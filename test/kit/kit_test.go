@@ -2,8 +2,10 @@ package kit
 
 import (
 	"errors"
+	"net"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,24 @@ idle 0
 	} {
 		if sum, found := Metric(t, page, c.name, c.labels...); sum != c.sum || found != c.found {
 			t.Errorf("%s %v: %v, %v", c.name, c.labels, sum, found)
+		}
+	}
+}
+
+// Ports are reserved until the test ends, also between processes: a lock of another open file excludes as one of
+// another process does.
+func TestAddressIsReserved(t *testing.T) {
+	seen := map[string]bool{}
+	for range 500 {
+		address := Address(t)
+		if seen[address] {
+			t.Fatalf("%s is given twice", address)
+		}
+		seen[address] = true
+		_, port, err := net.SplitHostPort(address)
+		if number, errPort := strconv.Atoi(port); err != nil || errPort != nil || number < firstPort ||
+			number >= firstPort+portCount {
+			t.Fatalf("the address is %s", address)
 		}
 	}
 }
