@@ -138,19 +138,35 @@ bench: ## Measure the simulator, the strategies and the scheduler plugin.
 PAIRS ?= 12
 bench-scheduler: bench-cycle bench-scheduler-perf ## Measure what our plugins cost kube-scheduler, beside stock and in turns.
 
+# With BASE=REVISION, bench-cycle, bench-agent and bench-controller run the benchmark of that revision and the present one
+# in turns, PAIRS=5 times each, and fail if the lower end of the 95 % interval of new ÷ base is above 1.05.
+turns = go run ./build/turns -base '$(BASE)' -pairs '$(if $(filter file,$(origin PAIRS)),5,$(PAIRS))'
+
 bench-cycle:
+ifneq ($(BASE),)
+	$(turns) cycle
+else
 	go test ./scheduler/place -run '^$$' -bench 'Points|PreScore' -benchmem
 	KUBENERGY_BENCH=1 go test ./test/perf -run 'CycleCost|HintsAreUsed' -v -count=1 -timeout 60m
+endif
 
 bench-scheduler-perf:
 	KUBENERGY_BENCH=1 KUBENERGY_PAIRS=$(PAIRS) go test ./test/perf -run '^$$' -bench 'SchedulerPerf/$(or $(ROW),.)' -benchtime 1ns -timeout 10h
 
 bench-agent: ## Measure the agent on real control groups: 250 and 1,000 busy containers at one second.
+ifneq ($(BASE),)
+	$(turns) agent
+else
 	KUBENERGY_BENCH=1 go test ./agent/... -run 'Cost' -v -count=1 -timeout $(TIMEOUT)
+endif
 
 bench-controller: ## Measure the controller at 5,000 nodes with 100 containers each for ten minutes, on SQLite and on PostgreSQL.
+ifneq ($(BASE),)
+	$(turns) controller
+else
 	go test ./ledger/postgres -run RowsPerSecond -v -count=1 -timeout $(TIMEOUT)
 	KUBENERGY_BENCH=1 go test ./test/scale/... -run Controller -v -count=1 -timeout 60m
+endif
 
 # Unpacked, nothing is installed; an installed one is used first.
 prometheus: ## Unpack Debian's Prometheus and promtool into out/, which tests of dashboards and alerts run.

@@ -3,6 +3,7 @@ package kit
 import (
 	"errors"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -55,6 +56,16 @@ func TestAddressIsReserved(t *testing.T) {
 			t.Fatalf("the address is %s", address)
 		}
 	}
+}
+
+// Work takes processor time, and the time of a process contains it.
+func TestWork(t *testing.T) {
+	before := CPUTimeOf(os.Getpid())
+	took := Work()
+	if all := CPUTimeOf(os.Getpid()) - before; took <= 0 || all < took {
+		t.Errorf("the work took %v of the %v that the process used meanwhile", took, all)
+	}
+	t.Logf("the work took %v", took)
 }
 
 func TestProcess(t *testing.T) {
