@@ -52,7 +52,7 @@ func Work() time.Duration {
 	})
 }
 
-const workItems = 20_000
+const workItems = 30_000
 
 // WatchMachine measures until the test ends. What TooSlow was told fails the test then, or skips it if the machine was
 // busy.
