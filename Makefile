@@ -252,9 +252,10 @@ upstream: ## Run Kubernetes' own integration tests of the scheduler, stock and w
 nightly: ## Run what make test leaves out: kills, damage and storms at full length, fuzzing, … FOR= limits it, FUZZTIME= a target.
 	go run ./build/nightly $(if $(FOR),-for '$(FOR)') -fuzztime '$(or $(FUZZTIME),10m)'
 
-# The working tree must be committed. An interruption costs the current run only: the same command continues.
+# The working tree must be committed. An interruption costs the current run only: the same command continues. Under load
+# the tests of a package may take three times as long.
 repeat: ## Run make test RUNS=10 times at this commit and list the tests that failed. LOAD=8 keeps as many threads busy meanwhile.
-	go run ./build/repeat -runs '$(or $(RUNS),10)' -load '$(or $(LOAD),0)'
+	$(if $(LOAD),TIMEOUT=60m )go run ./build/repeat -runs '$(or $(RUNS),10)' -load '$(or $(LOAD),0)'
 
 # As many targets at once as there are cores. The totals are in docs/measurements/fuzzing.tsv.
 fuzz: ## Fuzz every reader of what others write for FUZZTIME each, by default an hour.
