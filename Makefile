@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold deadlines sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly experiments benchmark
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test tutorials hold deadlines sleep-lab karmada slurm prometheus grafana axe browser pictures generate verify clean manifests images chart-test test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-dashboard bench-hold upstream agent-long gpu-long gpu-real central-long compare-gaia e2e-real e2e-nodes e2e-vm qemu power-real fuzz fuzz-short mutants nightly repeat experiments benchmark
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled and linked at once.
 JOBS    ?= 2
@@ -39,6 +39,11 @@ goldens = $(shell grep -rlE --include='*_test.go' 'cockroachdb/datadriven|flag.B
 # packages have been vetted before they are tested.
 alive    := go run ./build/progress run
 go_test  := go run ./build/progress test -vet=off
+
+# Tests run in a random order. After a failure, SHUFFLE=SEED repeats the order that was printed, and SHUFFLE=off that of
+# the files. Go does not cache the results of shuffled tests, so make check, which has to be quick, does not shuffle.
+SHUFFLE  ?= on
+shuffled := $(go_test) -shuffle=$(SHUFFLE)
 
 lint_tool := go tool -modfile=go.tools.mod golangci-lint
 
@@ -90,14 +95,14 @@ alone := ^Test(Compare(GoesOnWhereItWas|InParts|AlignsTrials)|Release.*Cluster|R
 test-light:
 ifeq ($(RACE),)
 	@echo "== tests WITHOUT the race detector: no C compiler was found"
-	@$(light_packages); $(go_test) -p $(ABREAST) -timeout $(TIMEOUT) $$light
+	@$(light_packages); $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $$light
 else
 	@echo "== tests with the race detector"
-	@$(light_packages); $(go_test) $(RACE) -p $(ABREAST) -timeout $(TIMEOUT) -skip '$(alone)' $$(grep -vE '$(core)' <<<"$$light")
-	@$(go_test) $(RACE) -timeout $(TIMEOUT) -run 'OnAnyNumberOfProcessors' ./forecast
+	@$(light_packages); $(shuffled) $(RACE) -p $(ABREAST) -timeout $(TIMEOUT) -skip '$(alone)' $$(grep -vE '$(core)' <<<"$$light")
+	@$(shuffled) $(RACE) -timeout $(TIMEOUT) -run 'OnAnyNumberOfProcessors' ./forecast
 	@echo "== tests that it would slow down: the core, what the ledger holds, what comparisons say, long releases"
-	@$(light_packages); $(go_test) -p $(ABREAST) -timeout $(TIMEOUT) $$(grep -E '$(core)' <<<"$$light") ./ledger/sqlite ./ledger/sqlstore
-	@$(go_test) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./cli ./scheduler/hold ./controller/power ./controller
+	@$(light_packages); $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $$(grep -E '$(core)' <<<"$$light") ./ledger/sqlite ./ledger/sqlstore
+	@$(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./cli ./scheduler/hold ./controller/power ./controller
 endif
 
 # Vetting compiles what the tests need, in parallel. Control planes mostly wait, so several stand side by side; what
@@ -107,7 +112,7 @@ test-heavy: prometheus axe
 	  echo "== go vet of what links Kubernetes (the first time compiles it: minutes)"; \
 	  $(alive) go vet -p $(JOBS) $$linking; \
 	  echo "== tests of what links Kubernetes, most of them on a real control plane"; \
-	  $(go_test) -p $(ABREAST) -timeout $(TIMEOUT) $(longest) $$(grep -vxFf <(go list $(longest)) <<<"$$linking")
+	  $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $(longest) $$(grep -vxFf <(go list $(longest)) <<<"$$linking")
 
 # The agent runs on small and 32-bit machines as well. An amd64 machine runs programs for 386, which have the same traps:
 # 64-bit atomics, int of 32 bits.
@@ -118,7 +123,7 @@ test-portable:
 	@$(alive) env GOARCH=arm GOARM=7 CGO_ENABLED=0 go vet $(metering)
 ifeq ($(shell go env GOHOSTARCH),amd64)
 	@echo "== tests of the agent for 386"
-	@$(alive) env GOARCH=386 CGO_ENABLED=0 go test -short -p $(JOBS) -timeout $(TIMEOUT) $(metering)
+	@$(alive) env GOARCH=386 CGO_ENABLED=0 go test -short -shuffle=$(SHUFFLE) -p $(JOBS) -timeout $(TIMEOUT) $(metering)
 endif
 
 lint: ## Run golangci-lint; it is built as a Go tool the first time.
@@ -133,19 +138,35 @@ bench: ## Measure the simulator, the strategies and the scheduler plugin.
 PAIRS ?= 12
 bench-scheduler: bench-cycle bench-scheduler-perf ## Measure what our plugins cost kube-scheduler, beside stock and in turns.
 
+# With BASE=REVISION, bench-cycle, bench-agent and bench-controller run the benchmark of that revision and the present one
+# in turns, PAIRS=5 times each, and fail if the lower end of the 95 % interval of new ÷ base is above 1.05.
+turns = go run ./build/turns -base '$(BASE)' -pairs '$(if $(filter file,$(origin PAIRS)),5,$(PAIRS))'
+
 bench-cycle:
+ifneq ($(BASE),)
+	$(turns) cycle
+else
 	go test ./scheduler/place -run '^$$' -bench 'Points|PreScore' -benchmem
 	KUBENERGY_BENCH=1 go test ./test/perf -run 'CycleCost|HintsAreUsed' -v -count=1 -timeout 60m
+endif
 
 bench-scheduler-perf:
 	KUBENERGY_BENCH=1 KUBENERGY_PAIRS=$(PAIRS) go test ./test/perf -run '^$$' -bench 'SchedulerPerf/$(or $(ROW),.)' -benchtime 1ns -timeout 10h
 
 bench-agent: ## Measure the agent on real control groups: 250 and 1,000 busy containers at one second.
+ifneq ($(BASE),)
+	$(turns) agent
+else
 	KUBENERGY_BENCH=1 go test ./agent/... -run 'Cost' -v -count=1 -timeout $(TIMEOUT)
+endif
 
 bench-controller: ## Measure the controller at 5,000 nodes with 100 containers each for ten minutes, on SQLite and on PostgreSQL.
+ifneq ($(BASE),)
+	$(turns) controller
+else
 	go test ./ledger/postgres -run RowsPerSecond -v -count=1 -timeout $(TIMEOUT)
 	KUBENERGY_BENCH=1 go test ./test/scale/... -run Controller -v -count=1 -timeout 60m
+endif
 
 # Unpacked, nothing is installed; an installed one is used first.
 prometheus: ## Unpack Debian's Prometheus and promtool into out/, which tests of dashboards and alerts run.
@@ -230,6 +251,11 @@ upstream: ## Run Kubernetes' own integration tests of the scheduler, stock and w
 # What is done of the same code is not repeated. FOR=2h starts only what fits, and fuzzes until then.
 nightly: ## Run what make test leaves out: kills, damage and storms at full length, fuzzing, … FOR= limits it, FUZZTIME= a target.
 	go run ./build/nightly $(if $(FOR),-for '$(FOR)') -fuzztime '$(or $(FUZZTIME),10m)'
+
+# The working tree must be committed. An interruption costs the current run only: the same command continues. Under load
+# the tests of a package may take three times as long.
+repeat: ## Run make test RUNS=10 times at this commit and list the tests that failed. LOAD=8 keeps as many threads busy meanwhile.
+	$(if $(LOAD),TIMEOUT=60m )go run ./build/repeat -runs '$(or $(RUNS),10)' -load '$(or $(LOAD),0)'
 
 # As many targets at once as there are cores. The totals are in docs/measurements/fuzzing.tsv.
 fuzz: ## Fuzz every reader of what others write for FUZZTIME each, by default an hour.

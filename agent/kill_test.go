@@ -51,7 +51,7 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer counter.Close()
-			address, state := freeAddress(t), t.TempDir()
+			address, state := kit.Address(t), t.TempDir()
 			args := append([]string{
 				"--node-name", node, "--listen", address, "--interval", "100ms", "--batch-interval", "100ms",
 				"--state-dir", state,

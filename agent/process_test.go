@@ -52,7 +52,7 @@ func start(t *testing.T, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &process{address: freeAddress(t)}
+	a := &process{address: kit.Address(t)}
 	a.cmd = exec.Command(path, append([]string{"--node-name", node, "--listen", a.address, "--log-format", "text"},
 		args...)...)
 	a.cmd.Stderr = &a.log
@@ -65,7 +65,7 @@ func start(t *testing.T, args ...string) *process {
 			t.Logf("the agent said:\n%s", a.log.String())
 		}
 	})
-	kit.Await(t, 30*time.Second, "the agent answers", func(context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "the agent answers", func(context.Context) (bool, error) {
 		conn, err := net.Dial("tcp", a.address)
 		if err != nil {
 			return false, err
@@ -80,16 +80,6 @@ func (a *process) stop(signal syscall.Signal) {
 		_ = a.cmd.Process.Signal(signal)
 		_ = a.cmd.Wait()
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // powercap makes the tree of a machine with one package, whose counter runs until the test ends. Half a watt is

@@ -22,6 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	program := func() {
+		cli.HideProgress()
 		os.Exit(cli.Run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 	}
 	testscript.Main(m, map[string]func(){"kubenergy": program, "kubectl-energy": program})

@@ -27,8 +27,10 @@ type progress struct {
 	last      time.Time // when it was told
 }
 
+// silentFor is a variable for tests, whose scripts have no progress in their expected output.
+var silentFor = 2 * time.Second
+
 const (
-	silentFor  = 2 * time.Second
 	linesEvery = 10 * time.Second
 	barEvery   = 200 * time.Millisecond
 )

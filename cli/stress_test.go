@@ -77,7 +77,7 @@ func TestStressStopsWhenTold(t *testing.T) {
 	var out bytes.Buffer
 	before := runtime.GOMAXPROCS(0)
 	s := &stress{cores: 0.1, workers: before + 3, duration: time.Hour}
-	if err := s.run(ctx, &out); err != nil || time.Since(began) > 5*time.Second {
+	if err := s.run(ctx, &out); err != nil || time.Since(began) > time.Minute {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	if n := runtime.GOMAXPROCS(0); n != before {

@@ -22,16 +22,21 @@ type unnarrowed struct{ *sched.Greedy }
 
 func (unnarrowed) Symmetry(*sched.Policy) sched.Symmetry { return sched.Asymmetric }
 
-// drawFleet draws a cluster in which many nodes are alike.
+// drawFleet draws a cluster in which many nodes are alike. Strategies may insist on a site, and machines sleep and wake
+// up for as long as a job waits, so every site has a node of the kind that some jobs select.
 func drawFleet(t *rapid.T) *sim.Scenario {
 	s := drawScenario(t, func(i int) float64 { return 200 + float64(i%24)*10 })
 	kinds := s.Nodes
 	for i := range kinds {
-		kinds[i].Labels = map[string]string{"kind": strconv.Itoa(i % 2)}
+		kind := i % 2
+		if i < len(s.Sites) {
+			kind = 0
+		}
+		kinds[i].Labels = map[string]string{"kind": strconv.Itoa(kind)}
 		kinds[i].Profile.BootSeconds = rapid.SampledFrom([]float64{0, 90}).Draw(t, "boot")
 	}
 	s.Nodes = nil
-	for i := range rapid.IntRange(1, 14).Draw(t, "fleet") {
+	for i := range rapid.IntRange(len(s.Sites), 14).Draw(t, "fleet") {
 		n := kinds[i%len(kinds)]
 		n.Name = fmt.Sprintf("n%x", (i*7)%15) // names are in another order than the nodes
 		n.Speed = []float64{0, 0.5}[i/len(kinds)%2]
@@ -45,6 +50,24 @@ func drawFleet(t *rapid.T) *sim.Scenario {
 		}
 	}
 	return s
+}
+
+// Every job of a drawn fleet can run at every site.
+func TestDrawnFleetsHaveRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawFleet(t)
+		for i := range s.Jobs {
+			j := &s.Jobs[i]
+			for _, site := range s.Sites {
+				if !slices.ContainsFunc(s.Nodes, func(n sched.Node) bool {
+					kind, selects := j.Selector["kind"]
+					return n.Site == site && j.Request.CountIn(n.Capacity) > 0 && (!selects || n.Labels["kind"] == kind)
+				}) {
+					t.Fatalf("job %s can run nowhere at site %s", j.ID, site.Name)
+				}
+			}
+		}
+	})
 }
 
 // Offering one of the nodes that a strategy cannot tell apart changes nothing, under any strategy.

@@ -64,7 +64,7 @@ func testAccountOfANewJob(t *testing.T) {
 	for id := range 100 {
 		w.driver.Account("n1", fmt.Sprintf("/slurm/uid_0/job_%d/step_0", 100+id))
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("a node that invents jobs is answered after %v", took)
 	}
 }

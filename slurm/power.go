@@ -68,6 +68,7 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 					m.down = append(m.down, s.Now)
 				case sleep.Wake:
 					m.woken, m.user = s.Now, owners[name]
+				}
 			}
 		}
 	}

@@ -520,7 +520,7 @@ func TestCredentials(t *testing.T) {
 	}
 	p, err := NewPusher(PushOptions{
 		URL: server.URL, TokenFile: file("token"), CAFile: file("ca"), CertFile: file("cert"), KeyFile: file("key"),
-		Timeout: 5 * time.Second,
+		Timeout: time.Minute,
 	}, q, quiet)
 	if err != nil {
 		t.Fatal(err)

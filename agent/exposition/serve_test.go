@@ -256,7 +256,7 @@ func TestAuthentication(t *testing.T) {
 		if password != "" {
 			r.SetBasicAuth("prometheus", password)
 		}
-		answer, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(r)
+		answer, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(r)
 		if err != nil {
 			return "no answer"
 		}

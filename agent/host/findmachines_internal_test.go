@@ -124,7 +124,7 @@ func TestHeldUp(t *testing.T) {
 	for range 60 {
 		r.sweep()
 	}
-	if took := time.Since(began); took > 5*time.Second || len(r.VMs()) != 0 {
+	if took := time.Since(began); took > time.Minute || len(r.VMs()) != 0 {
 		t.Errorf("60 sweeps took %v; machines %v", took, r.VMs())
 	}
 	if n := strings.Count(out.String(), "holds up"); n != 1 || !strings.Contains(out.String(), "pid=101") {

@@ -161,14 +161,14 @@ func TestNVMLThatHangs(t *testing.T) {
 // So does a process that cannot be ended, as one whose call into a driver hangs: what holds its pipe stands for it.
 func TestNVMLThatCannotBeEnded(t *testing.T) {
 	o := DefaultConfig()
-	m := newNVML(&o, []string{"sh", "-c", "sleep 20 2>/dev/null & echo '[]'; wait"}, quiet())
+	m := newNVML(&o, []string{"sh", "-c", "sleep 90 2>/dev/null & echo '[]'; wait"}, quiet())
 	soon(t, m, func(_ []energy.Reading, err error) bool { return err == nil })
 	closes(t, m)
 }
 
 func closes(t *testing.T, m *Boards) {
 	t.Helper()
-	ended, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	ended, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	go func() {
 		m.Close()

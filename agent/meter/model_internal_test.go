@@ -188,7 +188,7 @@ func TestReadProfile(t *testing.T) {
 	}
 	for _, path := range []string{pipe, huge} {
 		began := time.Now()
-		if _, err := ReadProfile(path); err == nil || time.Since(began) > 5*time.Second {
+		if _, err := ReadProfile(path); err == nil || time.Since(began) > time.Minute {
 			t.Errorf("%s: %v after %v", path, err, time.Since(began))
 		}
 	}

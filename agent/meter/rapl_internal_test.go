@@ -379,7 +379,7 @@ func TestRAPLBombs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > time.Minute {
 		t.Errorf("opening took %v", took)
 	}
 	if got, want := names(r.Domains()), "package-0 core-0"; got != want {

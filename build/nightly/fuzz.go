@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kubenergy/kubenergy/build/resume"
 )
 
 // A target is a fuzz function.
@@ -71,7 +73,7 @@ func (all totals) write(name string) error {
 		o := all[t]
 		fmt.Fprintf(&b, "%s\t%s\t%.0f\t%d\t%d\t%s\n", t.pkg, t.name, o.seconds, o.execs, o.crashers, o.commit)
 	}
-	return replace(name, b.Bytes())
+	return resume.Replace(name, b.Bytes())
 }
 
 var fuzzLine = regexp.MustCompile(`(?m)^fuzz: elapsed: (\S+), execs: (\d+) `)

@@ -30,6 +30,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/kubenergy/kubenergy/build/resume"
 )
 
 var folder = filepath.Join("out", "nightly")
@@ -170,15 +172,9 @@ func (n *night) open(only string) error {
 
 // load reads the state. What was done of other code counts no longer.
 func (n *night) load(code string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE, 0o600)
+	lock, err := resume.Lock(folder)
 	if err != nil {
 		return err
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("another nightly runs here: %w", err)
 	}
 	n.alone = lock
 	text, err := os.ReadFile(filepath.Join(folder, "state.json"))
@@ -341,11 +337,6 @@ func (n *night) beat() (stop func()) {
 
 // run runs a command, which it stops with all its children when the context ends, and returns what it wrote.
 func (n *night) run(ctx context.Context, name, command string) (string, error) {
-	log, err := os.Create(filepath.Join(folder, strings.NewReplacer("./", "", "/", "-", " ", "-").Replace(name)+".log"))
-	if err != nil {
-		return "", err
-	}
-	defer log.Close()
 	n.lock.Lock()
 	n.running[name] = time.Now()
 	n.lock.Unlock()
@@ -354,17 +345,8 @@ func (n *night) run(ctx context.Context, name, command string) (string, error) {
 		defer n.lock.Unlock()
 		delete(n.running, name)
 	}()
-	c := exec.CommandContext(ctx, "/bin/sh", "-c", command)
-	c.Stdout, c.Stderr = log, log
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGINT) }
-	c.WaitDelay = 20 * time.Second
-	err = c.Run()
-	if c.Process != nil && ctx.Err() != nil {
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // what did not heed the interrupt
-	}
-	text, errRead := os.ReadFile(log.Name())
-	return string(text), errors.Join(err, errRead)
+	log := filepath.Join(folder, strings.NewReplacer("./", "", "/", "-", " ", "-").Replace(name)+".log")
+	return resume.Run(ctx, log, command)
 }
 
 var (
@@ -417,14 +399,6 @@ func (n *night) save() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(replace(filepath.Join(folder, "state.json"), text),
-		replace(filepath.Join(folder, "report.md"), []byte(n.report())))
-}
-
-// replace writes a file in one step, so that none is half written where the program is cut.
-func replace(name string, text []byte) error {
-	if err := os.WriteFile(name+".new", text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return errors.Join(resume.Replace(filepath.Join(folder, "state.json"), text),
+		resume.Replace(filepath.Join(folder, "report.md"), []byte(n.report())))
 }

@@ -1,7 +1,8 @@
 // Program progress runs slow commands of the Makefile so that a person sees every few seconds that they live.
 //
 //	progress run COMMAND ARGUMENT...   runs a command; after five silent seconds it says for how long it has run
-//	progress test ARGUMENT...          runs go test, prints a line per package, and all that failed tests wrote
+//	progress test ARGUMENT...          runs go test, prints a line per package, and the output of failed tests;
+//	                                   with -shuffle also the seed that repeats the order
 //	progress skipped                   prints which tests the runs before skipped, by reason, and forgets them
 //
 // It exits as the command does. Skipped tests are kept in out/skipped.txt until they are printed.

@@ -55,9 +55,10 @@ type results struct {
 
 // A result holds what a package's tests have written and are not known to have passed.
 type result struct {
-	output map[string][]string // by test; "" of the package itself
-	order  []string
-	failed bool
+	output  map[string][]string // by test; "" of the package itself
+	order   []string
+	failed  bool
+	shuffle string // "  -shuffle=N", the flag that repeats the order of the tests; empty if the order is that of the files
 }
 
 func (r *results) state() string {
@@ -108,7 +109,9 @@ func (r *results) take(e *event) {
 	p := r.of(e.Package)
 	switch e.Action {
 	case "output":
-		if !quiet(e.Output) {
+		if seed, shuffled := strings.CutPrefix(e.Output, "-test.shuffle "); shuffled {
+			p.shuffle = "  -shuffle=" + strings.TrimSpace(seed)
+		} else if !quiet(e.Output) {
 			if _, known := p.output[e.Test]; !known {
 				p.order = append(p.order, e.Test)
 			}
@@ -155,7 +158,7 @@ func (r *results) finish(e *event, p *result) {
 				fmt.Fprint(r.to, line)
 			}
 		}
-		fmt.Fprintf(r.to, "FAIL  %s  %.1fs\n", short(e.Package), e.Elapsed)
+		fmt.Fprintf(r.to, "FAIL  %s  %.1fs%s\n", short(e.Package), e.Elapsed, p.shuffle)
 		return
 	}
 	cached := ""

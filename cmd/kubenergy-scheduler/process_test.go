@@ -47,7 +47,7 @@ profiles:
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	// With a file, even one that is not there, nobody waits for policies.
 	cmd := exec.CommandContext(ctx, executable, "--config="+config, "--secure-port=0",

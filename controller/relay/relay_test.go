@@ -199,7 +199,7 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 					t.Fatalf("%s: %v", name, err)
 				}
 			}
-			if took := time.Since(began); took > 3*time.Second {
+			if took := time.Since(began); took > 30*time.Second {
 				t.Errorf("%s: %d requests waited for %v", name, many, took)
 			}
 			if n := reads.Load() - before; n > 2 {

@@ -3,40 +3,43 @@ package server
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // One caller waits for its own answers while another is let in; nothing is kept of callers that have gone.
 func TestFairness(t *testing.T) {
-	var f fairness
-	enters := func(caller string) (leave func(), ok bool) {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		leave, err := f.enter(ctx, caller, 2)
-		return leave, err == nil
-	}
-	var all []func()
-	for _, c := range []struct {
-		caller string
-		ok     bool
-	}{{"greedy", true}, {"greedy", true}, {"greedy", false}, {"other", true}, {"greedy", false}} {
-		leave, ok := enters(c.caller)
-		if ok != c.ok {
-			t.Errorf("%s is let in: %v", c.caller, ok)
+	synctest.Test(t, func(t *testing.T) {
+		var f fairness
+		enters := func(caller string) (leave func(), ok bool) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			leave, err := f.enter(ctx, caller, 2)
+			return leave, err == nil
 		}
-		if ok {
-			all = append(all, leave)
+		var all []func()
+		for _, c := range []struct {
+			caller string
+			ok     bool
+		}{{"greedy", true}, {"greedy", true}, {"greedy", false}, {"other", true}, {"greedy", false}} {
+			leave, ok := enters(c.caller)
+			if ok != c.ok {
+				t.Errorf("%s is let in: %v", c.caller, ok)
+			}
+			if ok {
+				all = append(all, leave)
+			}
 		}
-	}
-	all[0]()
-	leave, ok := enters("greedy")
-	if !ok {
-		t.Fatal("it has gone once, and is not let in again")
-	}
-	for _, leave := range append(all[1:], leave) {
-		leave()
-	}
-	if len(f.of) != 0 {
-		t.Errorf("%d callers are kept", len(f.of))
-	}
+		all[0]()
+		leave, ok := enters("greedy")
+		if !ok {
+			t.Fatal("it has gone once, and is not let in again")
+		}
+		for _, leave := range append(all[1:], leave) {
+			leave()
+		}
+		if len(f.of) != 0 {
+			t.Errorf("%d callers are kept", len(f.of))
+		}
+	})
 }

@@ -2,8 +2,11 @@ package kit
 
 import (
 	"errors"
+	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +38,34 @@ idle 0
 			t.Errorf("%s %v: %v, %v", c.name, c.labels, sum, found)
 		}
 	}
+}
+
+// Ports are reserved until the test ends, also between processes: a lock of another open file excludes as one of
+// another process does.
+func TestAddressIsReserved(t *testing.T) {
+	seen := map[string]bool{}
+	for range 500 {
+		address := Address(t)
+		if seen[address] {
+			t.Fatalf("%s is given twice", address)
+		}
+		seen[address] = true
+		_, port, err := net.SplitHostPort(address)
+		if number, errPort := strconv.Atoi(port); err != nil || errPort != nil || number < firstPort ||
+			number >= firstPort+portCount {
+			t.Fatalf("the address is %s", address)
+		}
+	}
+}
+
+// Work takes processor time, and the time of a process contains it.
+func TestWork(t *testing.T) {
+	before := CPUTimeOf(os.Getpid())
+	took := Work()
+	if all := CPUTimeOf(os.Getpid()) - before; took <= 0 || all < took {
+		t.Errorf("the work took %v of the %v that the process used meanwhile", took, all)
+	}
+	t.Logf("the work took %v", took)
 }
 
 func TestProcess(t *testing.T) {

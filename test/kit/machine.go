@@ -3,7 +3,9 @@ package kit
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +26,33 @@ const (
 	every     = 500 * time.Millisecond // between two loops
 	leastFree = 0.6                    // of a processor: with less, times are not judged
 )
+
+// Work does a fixed amount of work that is typical of our programs, in maps, sorted slices and numbers as text, and
+// returns the processor time that it took: about 10 ms on the machines of docs/measurements. It is the unit of limits
+// that have to hold on slower machines, too.
+func Work() time.Duration {
+	return CPUTime(func() {
+		x, sum := uint64(88172645463325252), 0
+		found, keys := map[uint64]string{}, make([]uint64, 0, workItems)
+		for range workItems {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+			found[x], keys = strconv.FormatUint(x, 10), append(keys, x)
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			n, err := strconv.ParseUint(found[key], 10, 64)
+			if err != nil || n != key {
+				panic("arithmetic is wrong")
+			}
+			sum += len(found[key])
+		}
+		runtime.KeepAlive(sum)
+	})
+}
+
+const workItems = 30_000
 
 // WatchMachine measures until the test ends. What TooSlow was told fails the test then, or skips it if the machine was
 // busy.

@@ -6,7 +6,6 @@ package kit
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -16,10 +15,11 @@ const (
 	minPause = time.Millisecond      // between the first two looks at a condition; it doubles up to maxPause
 	maxPause = 50 * time.Millisecond // between two looks at a condition
 	patience = 3                     // so many times longer a busy machine may take
+	leastFor = time.Minute           // for what must happen: a test that judges time measures it
 )
 
-// Eventually waits until done reports true. The test fails when that takes too long, or when a process ends that it
-// needs. On a busy machine it may take three times as long.
+// Eventually waits until done reports true. The test fails after the timeout, which is at least a minute and three times
+// as long on a busy machine, or when one of the processes ends.
 func Eventually(t testing.TB, within time.Duration, what string, done func() bool, needs ...*Process) {
 	t.Helper()
 	Await(t, within, what, func(context.Context) (bool, error) { return done(), nil }, needs...)
@@ -30,7 +30,7 @@ func Await(t testing.TB, within time.Duration, what string, done func(context.Co
 	needs ...*Process,
 ) {
 	t.Helper()
-	if err := await(t.Context(), within, what, done, needs); err != nil {
+	if err := await(t.Context(), max(within, leastFor), what, done, needs); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -67,17 +67,6 @@ func await(ctx context.Context, within time.Duration, what string, done func(con
 		case <-time.After(pause):
 		}
 	}
-}
-
-// Address returns an address of this machine whose TCP port is free.
-func Address(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // Dir makes a folder that is removed after the test. Unlike t.TempDir, its path is short enough for Unix sockets.

@@ -38,6 +38,13 @@ func MedianOf(ratios []float64, seed uint64) Ratio {
 	}
 }
 
+// Exceeds reports whether the ratio is above a limit for certain: all of its interval is. Benchmarks are judged by it
+// and not by the median, which lies above its true value every other time.
+func (r Ratio) Exceeds(limit float64) bool { return r.Low > limit }
+
+// FallsBelow reports whether all of the interval is below a limit.
+func (r Ratio) FallsBelow(limit float64) bool { return r.High < limit }
+
 // String writes the ratio for people.
 func (r Ratio) String() string {
 	return fmt.Sprintf("%.3f (95 %%: %.3f to %.3f, %d pairs)", r.Median, r.Low, r.High, r.Pairs)

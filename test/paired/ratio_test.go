@@ -30,6 +30,38 @@ func TestMedianOfCovers(t *testing.T) {
 	}
 }
 
+// A ratio at its limit seldom fails, and a ratio well above it does. Both are drawn as noisy as benchmarks on a machine
+// that does other work.
+func TestExceedsIsCertain(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 7))
+	const samples = 300
+	failed := func(truth float64) (share float64) {
+		for i := range samples {
+			ratios := make([]float64, 12)
+			for k := range ratios {
+				ratios[k] = truth + 0.05*rng.NormFloat64()
+			}
+			r := paired.MedianOf(ratios, uint64(i))
+			if r.Exceeds(1.02) {
+				share += 1. / samples
+			}
+			if r.Exceeds(1.02) && r.FallsBelow(1.02) {
+				t.Fatalf("%v is above and below", r)
+			}
+		}
+		return share
+	}
+	for truth, want := range map[float64][2]float64{1: {0, 0.01}, 1.02: {0, 0.07}, 1.10: {0.95, 1}} {
+		if share := failed(truth); share < want[0] || share > want[1] {
+			t.Errorf("a ratio of %v exceeds 1.02 in %.3f of all samples, want %v", truth, share, want)
+		}
+	}
+	// A run whose median failed before.
+	if r := (paired.Ratio{Median: 1.037, Low: 0.964, High: 1.121, Pairs: 30}); r.Exceeds(1.02) || r.FallsBelow(1.02) {
+		t.Errorf("%v is judged for certain", r)
+	}
+}
+
 func TestMedianOfIsRepeatable(t *testing.T) {
 	ratios := []float64{0.9, 1.1, 1, 0.95}
 	a, b := paired.MedianOf(ratios, 1), paired.MedianOf(ratios, 1)

@@ -156,7 +156,7 @@ func (l *loop) settle(t testing.TB, log klog.Logger) {
 		if err := l.Cache.AddPod(log, p); err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("a pod was not bound")
 	}
 	if len(l.bound) > l.most {

@@ -51,6 +51,19 @@ type pluginCost map[string]spent
 // each returns nanoseconds of a call.
 func (s spent) each() float64 { return s.Seconds * 1e9 / float64(max(s.Calls, 1)) }
 
+func (s spent) minus(before spent) spent {
+	return spent{s.Seconds - before.Seconds, s.Calls - before.Calls}
+}
+
+// minus returns the cost since an earlier moment.
+func (c pluginCost) minus(before pluginCost) pluginCost {
+	since := pluginCost{}
+	for point, s := range c {
+		since[point] = s.minus(before[point])
+	}
+	return since
+}
+
 // without returns what was spent if of each call this was the stopwatch's own.
 func (c pluginCost) without(stopwatch spent) pluginCost {
 	less := pluginCost{}

@@ -40,6 +40,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
+	"github.com/kubenergy/kubenergy/test/paired"
 )
 
 // The load: agents of 5,000 nodes, each with 25 pods of four containers, which push every 15 seconds. These are the
@@ -49,6 +50,7 @@ const (
 	containers = 4
 	interval   = 15 * time.Second
 	writers    = 48              // that create objects at once
+	mostWorks  = 100.            // of the reference program, that the controller may take in a second
 	settling   = 2 * time.Minute // until queues have come down, and journal and windows are as long as they will be
 )
 
@@ -82,8 +84,8 @@ func fromEnvironment(t *testing.T, sizes map[string]*int) {
 	}
 }
 
-// TestController measures what the controller takes for the load: at most a core and a gigabyte, 50 writes a second
-// to the API server, and 6 GB a day in the ledger.
+// TestController measures what the controller takes for the load: at most a core of the machine of docs/measurements,
+// which is mostWorks, a gigabyte, 50 writes a second to the API server, and 6 GB a day in the ledger.
 func TestController(t *testing.T) {
 	s := sizes(t, size{nodes: 5000, minutes: 10}, "ten minutes: make bench-controller")
 	// The API server, its objects and the load live in this process: what it spends on collecting garbage, it takes
@@ -279,11 +281,11 @@ func (c *testCluster) measure(t *testing.T, state string, env []string, grown fu
 	load.forget()
 
 	began = time.Now()
-	cpu, writes, size, acked := cpuOf(t, controller.Cmd.Process.Pid), c.writes(t), grown(), load.acked.Load()
-	time.Sleep(time.Duration(minutes) * time.Minute)
+	writes, size, acked := c.writes(t), grown(), load.acked.Load()
+	cores, works := cpu(controller, 4*minutes, time.Minute/4)
 	took := time.Since(began)
 	perSecond := func(n float64) float64 { return n / took.Seconds() }
-	cores := perSecond((cpuOf(t, controller.Cmd.Process.Pid) - cpu).Seconds())
+	reference := paired.MedianOf(works, 1)
 	peak := peakMemory(t, controller.Cmd.Process.Pid)
 	written := perSecond(float64(c.writes(t) - writes))
 	booked := load.acked.Load() - acked
@@ -292,10 +294,11 @@ func (c *testCluster) measure(t *testing.T, state string, env []string, grown fu
 		len(c.agents), len(c.agents)*podsOfNode, len(c.agents)*podsOfNode*containers, took.Round(time.Second),
 		perSecond(float64(booked)),
 		perSecond(float64(booked*int64(len(c.agents[0].ids)))), load.reasons())
-	t.Logf("CPU %.2f cores, peak memory %d MiB, %.1f writes/s to the API server, the ledger grows by %.2f GB a day",
-		cores, peak>>20, written, perDay)
-	if cores > 1 || peak > 1<<30 || written > 50 || perDay > 6 {
-		t.Error("want at most 1 core, 1 GiB, 50 writes/s and 6 GB a day")
+	t.Logf("CPU %.2f cores, peak memory %d MiB, %.1f writes/s to the API server, the ledger grows by %.2f GB a day; "+
+		"CPU in multiples of the reference program per second: %v",
+		cores, peak>>20, written, perDay, reference)
+	if reference.Exceeds(mostWorks) || peak > 1<<30 || written > 50 || perDay > 6 {
+		t.Errorf("want at most %v times the reference program per second, 1 GiB, 50 writes/s and 6 GB a day", mostWorks)
 	}
 	if want := float64(len(c.agents)) / interval.Seconds(); perSecond(float64(booked)) < 0.98*want {
 		t.Errorf("want %.1f batches/s", want)
@@ -475,23 +478,18 @@ func (c *testCluster) writes(t *testing.T) (n int64) {
 	return n
 }
 
-func cpuOf(t *testing.T, pid int) time.Duration {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
+// cpu measures a process for some windows. It returns the mean in cores and, for each window, the multiple of [kit.Work]
+// that the process does in a second: a core does a hundred on the machine of docs/measurements.
+func cpu(p *kit.Process, windows int, length time.Duration) (cores float64, works []float64) {
+	kit.Work() // the first is slower
+	pid := p.Cmd.Process.Pid
+	for range windows {
+		used, began := kit.CPUTimeOf(pid), time.Now()
+		time.Sleep(length)
+		share := (kit.CPUTimeOf(pid) - used).Seconds() / time.Since(began).Seconds()
+		cores, works = cores+share/float64(windows), append(works, share/kit.Work().Seconds())
 	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+2:]))
-	var ticks int64
-	for _, i := range []int{11, 12} { // utime, stime
-		n, err := strconv.ParseInt(fields[i], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ticks += n
-	}
-	const hertz = 100
-	return time.Duration(ticks) * time.Second / hertz
+	return cores, works
 }
 
 func peakMemory(t *testing.T, pid int) int64 {

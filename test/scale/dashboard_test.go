@@ -2,6 +2,7 @@ package scale
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -30,6 +31,7 @@ import (
 	"github.com/kubenergy/kubenergy/test/browser"
 	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/kit/cluster"
+	"github.com/kubenergy/kubenergy/test/paired"
 )
 
 const (
@@ -49,24 +51,34 @@ func TestDashboard(t *testing.T) {
 	cold := []string{fmt.Sprintf("/ %v", first.Round(time.Millisecond))}
 	var warm []string
 	var all []time.Duration
+	var rounds [5][]float64 // of requests, in multiples of the reference program
+	kit.Work()              // the first is slower
 	for _, view := range []string{"/", "/decisions", "/savings", "/doctor", "/job?kind=job&namespace=ns-0&name=held-00000"} {
 		if view != "/" {
 			cold = append(cold, fmt.Sprintf("%s %v", view, p.get(t, view).Round(time.Millisecond)))
 		}
 		var took []time.Duration
-		for range requestsOfView {
+		work := kit.Work()
+		for i := range requestsOfView {
 			took = append(took, p.get(t, view))
+			round := &rounds[i*len(rounds)/requestsOfView]
+			*round = append(*round, took[i].Seconds()/work.Seconds())
 		}
-		warm, all = append(warm, fmt.Sprintf("%s %v", view, p95(took))), append(all, took...)
+		warm, all = append(warm, fmt.Sprintf("%s %v", view, p95(took).Round(time.Millisecond))), append(all, took...)
 	}
-	without := c.cores(t, controller, s.minutes)
+	without, base := cpu(controller, 4*s.minutes, time.Minute/4)
 	closePages := p.keepOpen(t)
-	with := c.cores(t, controller, s.minutes)
+	with, works := cpu(controller, 4*s.minutes, time.Minute/4)
 	events := closePages()
+	for i := range works {
+		works[i] -= base[i]
+	}
+	pages := paired.MedianOf(works, 1)
 
 	b := browser.Open(t, serve())
 	b.As(browser.Laptop, "light")
 	paint := b.FirstPaint("/")
+	painting := paint.Seconds() / kit.Work().Seconds()
 	most := map[string]int{}
 	views := b.Views()
 	for _, view := range slices.Sorted(maps.Keys(views)) {
@@ -74,25 +86,33 @@ func TestDashboard(t *testing.T) {
 		most[view] = b.Elements()
 		b.Picture(filepath.Join(kit.Root, "out", "browser", "large-"+view+".png"), browser.Laptop)
 	}
+	var latencies []float64
+	for _, round := range rounds {
+		latencies = append(latencies, p95(round))
+	}
+	latency := paired.MedianOf(latencies, 1)
+	// The reference program takes 10 ms on the machine on which the limits are 200 ms, 1 s and 0.05 cores.
+	const mostLatency, mostPainting, mostPages = 20., 100., 5.
 	t.Logf(`%d nodes, %d held Jobs
-| figure | measured | at most |
-|---|---|---|
-| first request of a view | %s | |
-| server time, p95 of %d requests | %v (%s) | 200ms |
-| first paint, median of 20 | %v | 1s |
-| cores of the controller that %d pages take in %d min, %d events | %.3f (%.3f over %.3f) | 0.05 |
-| elements in drawings | %v | %d |`,
-		s.nodes, s.jobs, strings.Join(cold, ", "), len(all), p95(all), strings.Join(warm, ", "), paint, openPages, s.minutes,
-		events, with-without, with, without, most, browser.MostElements)
-	if p95(all) > 200*time.Millisecond || paint > time.Second || with-without > 0.05 ||
+| figure | measured | in multiples of the reference program | at most |
+|---|---|---|---|
+| first request of a view | %s | | |
+| server time, p95 of %d requests | %v (%s) | %v | %v |
+| first paint, median of 20 | %v | %.1f | %v |
+| cores of the controller that %d pages take in %d min, %d events | %.3f (%.3f over %.3f) | %v | %v |
+| elements in drawings | %v | | %d |`,
+		s.nodes, s.jobs, strings.Join(cold, ", "), len(all), p95(all).Round(time.Millisecond), strings.Join(warm, ", "),
+		latency, mostLatency, paint, painting, mostPainting, openPages, s.minutes, events, with-without, with, without, pages,
+		mostPages, most, browser.MostElements)
+	if latency.Exceeds(mostLatency) || painting > mostPainting || pages.Exceeds(mostPages) ||
 		slices.Max(slices.Collect(maps.Values(most))) > browser.MostElements {
 		t.Error("a figure is more than it may be")
 	}
 }
 
-func p95(took []time.Duration) time.Duration {
-	sorted := slices.Sorted(slices.Values(took))
-	return sorted[len(sorted)*95/100].Round(time.Millisecond)
+func p95[T cmp.Ordered](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)*95/100]
 }
 
 // busyCluster is a control plane with our controller and our scheduler.
@@ -235,13 +255,6 @@ func (c *busyCluster) hold(t *testing.T, scheduler *cluster.Scheduler, jobs int)
 }
 
 // cores returns how many cores the controller takes for some minutes.
-func (c *busyCluster) cores(t *testing.T, controller *kit.Process, minutes int) float64 {
-	t.Helper()
-	used, began := cpuOf(t, controller.Cmd.Process.Pid), time.Now()
-	time.Sleep(time.Duration(minutes) * time.Minute)
-	return (cpuOf(t, controller.Cmd.Process.Pid) - used).Seconds() / time.Since(began).Seconds()
-}
-
 // pageClient asks for pages as a browser would.
 type pageClient struct {
 	*http.Client

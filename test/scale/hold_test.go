@@ -210,7 +210,7 @@ func (b *besides) say(t *testing.T, what string) {
 			b.OverSuspended, over(b.Beside, b.Suspended, cpu), over(b.Beside, b.Suspended, planeCPU), b.SuspendedOver)
 	}
 	const fewest = 8 // pairs that say anything of a twentieth
-	if len(b.Free) >= fewest && b.Ratio.High < 0.95 {
+	if len(b.Free) >= fewest && b.Ratio.FallsBelow(0.95) {
 		t.Errorf("unheld throughput beside %s is %v: want 0.95", what, b.Ratio)
 	}
 }
@@ -381,7 +381,7 @@ func (c *holdCluster) releases(t *testing.T, s holdSize, result *holdResult) {
 	t.Logf("of %d Jobs the first is bound %.2f s after the window opens; the last, over never held: %v; p99 of "+
 		"unheld pods over quiet: %v",
 		s.Released, first, result.Release.LastBind, result.Release.P99)
-	if first > 2 || result.Release.LastBind.Median > 1.5 || result.Release.P99.Median > 2 {
+	if first > 2 || result.Release.LastBind.Exceeds(1.5) || result.Release.P99.Exceeds(2) {
 		t.Error("want the first after 2 s, the last at 1.5 and the p99 at 2")
 	}
 }

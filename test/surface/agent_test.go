@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -143,12 +142,7 @@ func startAgent(t *testing.T, counter int64, args ...string) string {
 			t.Fatal(err)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := kit.Address(t)
 	var log bytes.Buffer
 	cmd := exec.Command(program(t, "kubenergy-agent"), append([]string{
 		"--node-name", "node-1", "--listen", address, "--interval", "100ms", "--meters", "rapl",

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The logs are of the benchmarks at different revisions.
+func TestRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		log  string
+		want map[string]float64
+	}{
+		"cycle": {
+			"    cycle_test.go:130: unmarked, 1000 nodes: CPU of a pod 1.009 (95 %: 0.980 to 1.053, 30 pairs), cycle by the " +
+				"clock 1.1\n    cycle_test.go:130: shipped-second-scheduler, 5000 nodes: CPU of a pod 0.032 (95 %: 0.028\n",
+			map[string]float64{
+				"unmarked, 1000 nodes: CPU of a pod, ours ÷ stock":                 1.009,
+				"shipped-second-scheduler, 5000 nodes: CPU of a pod, ours ÷ stock": 0.032,
+			},
+		},
+		"agent": {
+			"    cost_test.go:58: 250 busy containers, 1 s: 0.289 % of a core in all, of which the sweep 0.131 % (wall time); " +
+				"16.6 MiB resident, 167 descriptors\n",
+			map[string]float64{"250 busy containers: % of a core": 0.289, "250 busy containers: MiB resident": 16.6},
+		},
+		"controller": {
+			"    controller_test.go:296: CPU 0.52 cores, peak memory 801 MiB, 12.4 writes/s to the API server, the ledger grows " +
+				"by 4.01 GB a day\n",
+			map[string]float64{
+				"cores": 0.52, "MiB at most": 801, "writes/s to the API server": 12.4, "GB a day of ledger": 4.01,
+			},
+		},
+	} {
+		b := benchmarks[name]
+		if got := b.read(c.log); !maps.Equal(got, c.want) {
+			t.Errorf("%s: read %v, want %v", name, got, c.want)
+		}
+		if got := b.read("--- SKIP: TestCost (0.00s)\nPASS\n"); len(got) != 0 {
+			t.Errorf("%s: read %v in a log without figures", name, got)
+		}
+	}
+}
+
+func TestInTurns(t *testing.T) {
+	var order []string
+	arm := func(name string, figures ...float64) func() (map[string]float64, error) {
+		return func() (map[string]float64, error) {
+			order = append(order, name)
+			if len(figures) == 0 {
+				return nil, errors.New("no figure")
+			}
+			figure := figures[0]
+			figures = figures[1:]
+			return map[string]float64{"cores": figure, "of " + name: 1}, nil
+		}
+	}
+	var out bytes.Buffer
+	ratios, err := inTurns(&out, [2]func() (map[string]float64, error){arm("base", 1, 2, 4), arm("new", 2, 3, 4)}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"base", "new", "base", "new", "base", "new"}; !slices.Equal(order, want) {
+		t.Errorf("the order is %v", order)
+	}
+	if len(ratios) != 1 || !slices.Equal(ratios["cores"], []float64{2, 1.5, 1}) {
+		t.Errorf("the ratios are %v", ratios)
+	}
+	if _, err := inTurns(&out, [2]func() (map[string]float64, error){arm("base", 1), arm("new")}, 1); err == nil {
+		t.Error("a benchmark without figures is compared")
+	}
+	other := func() (map[string]float64, error) { return map[string]float64{"writes": 1}, nil }
+	if _, err := inTurns(&out, [2]func() (map[string]float64, error){arm("base", 1), other}, 1); err == nil {
+		t.Error("benchmarks without a figure in common are compared")
+	}
+}
+
+func TestJudge(t *testing.T) {
+	var out bytes.Buffer
+	noisy := []float64{0.9, 1.2, 1.1, 1.15, 1} // the median is above the limit, the interval reaches below
+	if err := judge(&out, map[string][]float64{"cores": noisy}, 1.05); err != nil {
+		t.Error(err)
+	}
+	err := judge(&out, map[string][]float64{"cores": noisy, "MiB": {1.1, 1.2, 1.1, 1.3, 1.2}}, 1.05)
+	if err == nil || !strings.Contains(err.Error(), "1.05: MiB") {
+		t.Errorf("judged %v", err)
+	}
+	if !strings.Contains(out.String(), "cores: 1.100 (95 %: 0.900 to 1.200, 5 pairs)") {
+		t.Errorf("printed %s", out.String())
+	}
+}
