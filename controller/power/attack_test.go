@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -164,7 +165,7 @@ func park(t *testing.T, machines int, change func(*v1.Node)) (*loop, *cluster) {
 	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 	l := newLoop(Options{
 		View: func() *kube.View { return view }, Policy: sleep.DefaultPolicy(), Mode: ModeEnforce,
-		Clock: func() time.Time { return now },
+		Clock: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
 	}, switches)
 	l.leads = func() bool { return true }
 	l.event = func(*v1.Node, string, string, string) {}
