@@ -1,12 +1,15 @@
 package power
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -161,7 +165,7 @@ func park(t *testing.T, machines int, change func(*v1.Node)) (*loop, *cluster) {
 	now := time.Date(2026, 6, 1, 6, 0, 0, 0, time.UTC)
 	l := newLoop(Options{
 		View: func() *kube.View { return view }, Policy: sleep.DefaultPolicy(), Mode: ModeEnforce,
-		Clock: func() time.Time { return now },
+		Clock: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
 	}, switches)
 	l.leads = func() bool { return true }
 	l.event = func(*v1.Node, string, string, string) {}
@@ -352,19 +356,40 @@ func TestEveryWakeUpIsLimited(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w, r := allAsleep(t, 5)
+		_, all := park(t, 5, nil)
+		client, orders, switches := fake.NewClientset(), &atomic.Int32{}, map[string]Switch{}
+		for _, n := range all.nodes {
+			if err := client.Tracker().Add(n); err != nil {
+				t.Fatal(err)
+			}
+			switches[n.Name] = counter{orders: orders}
+		}
 		by := &Waker{
-			Client: r.Client, Switches: r.switches, Clock: r.Clock, Say: func(string, string) {},
+			Client: client, Switches: switches, Clock: time.Now, Say: func(string, string) {},
 			Limit: WakeLimit(&sleep.Policy{WakesPerMinute: 2}),
 		}
 		began := time.Now()
-		if _, err := by.pass(t.Context(), ""); err != nil || w.wakes != 5 {
-			t.Errorf("%d machines were ordered to start: %v", w.wakes, err)
+		if _, err := by.pass(t.Context(), ""); err != nil || orders.Load() != 5 {
+			t.Errorf("%d machines were ordered to start: %v", orders.Load(), err)
 		}
 		if took := time.Since(began); took != 2*time.Minute {
 			t.Errorf("5 machines were ordered to start within %v, want 2 a minute", took)
 		}
 	})
+}
+
+// counter is a switch of machines that are off and stay so.
+type counter struct {
+	Switch
+
+	orders *atomic.Int32
+}
+
+func (c counter) State(context.Context) (bool, string, error) { return false, "", nil }
+
+func (c counter) On(context.Context) error {
+	c.orders.Add(1)
+	return nil
 }
 
 // The liveness probe fails once the loop has made no progress for two minutes, and not while it waits for its caches.
