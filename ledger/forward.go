@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/energy/jsonscan"
 )
 
 // ForwardVersion is the version of what a cluster forwards to its federation: see docs/reference/protocol.md.
@@ -42,24 +44,74 @@ func (b *Booking) Pack() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Unpack reads a line that a cluster has forwarded. Its nodes and hosts get the cluster's name before theirs. It
-// trusts the cluster no more than [batch.Decode] trusts an agent. The stream is also that of a line which it refuses;
-// nil: the line names none.
+// Unpack reads a line that a cluster has forwarded and puts the cluster's name before the names of its nodes and hosts.
+// It trusts the cluster no more than [batch.Decode] trusts an agent, and its memory is bounded by the length of the
+// line and [batch.MaxShares]. The stream is returned also if the booking is invalid; it is nil if the line names none.
 func Unpack(line []byte, cluster string) (*batch.Stream, *Booking, error) {
 	var f forwarded
-	err := json.Unmarshal(line, &f)
-	var of struct{ Stream *batch.Stream }
-	if json.Unmarshal(f.Batch, &of) != nil || of.Stream == nil {
-		return nil, nil, fmt.Errorf("%w: it names no stream (%w)", ErrInvalid, err)
+	stream, err := f.stream(line)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: it names no stream: %w", ErrInvalid, err)
 	}
 	var b *Booking
-	if err == nil {
+	if err = jsonscan.Decode(line, &f, forwardedFields); err == nil {
 		b, err = f.read(cluster)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrInvalid, err)
+		return stream, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return of.Stream, b, err
+	return stream, b, nil
+}
+
+// stream returns the stream that a line is of. Nothing else of the line needs to be understood.
+func (f *forwarded) stream(line []byte) (*batch.Stream, error) {
+	if err := jsonscan.Decode(line, f, []field[forwarded]{batchField, ignore[forwarded]()}); err != nil {
+		return nil, err
+	}
+	return batch.DecodeStream(f.Batch)
+}
+
+type (
+	scanner      = jsonscan.Scanner
+	field[T any] = jsonscan.Field[T]
+)
+
+// A member may be newer than its federation: unknown fields are ignored.
+func ignore[T any]() field[T] { return field[T]{Read: func(s *scanner, _ *T) { s.Skip() }} }
+
+var batchField = field[forwarded]{Key: "batch", Read: func(s *scanner, f *forwarded) { f.Batch = s.Skip() }}
+
+var forwardedFields = []field[forwarded]{
+	{Key: "version", Read: func(s *scanner, f *forwarded) { f.Version = int(s.Integer(math.MaxInt)) }},
+	{Key: "agentless", Read: func(s *scanner, f *forwarded) { f.Agentless = s.Bool() }},
+	{Key: "power", Read: func(s *scanner, f *forwarded) { s.Check(f.Power.UnmarshalText(s.Bytes())) }},
+	{Key: "consumers", Read: func(s *scanner, f *forwarded) {
+		f.Consumers = jsonscan.List(s, batch.MaxShares, func(s *scanner, to **Consumer) {
+			*to = jsonscan.Object(s, new(Consumer), consumerFields)
+			s.Check((*to).check())
+		})
+	}},
+	batchField,
+	ignore[forwarded](),
+}
+
+var consumerFields = []field[Consumer]{
+	{Key: "key", Read: func(s *scanner, c *Consumer) { c.Key = s.Text() }},
+	{Key: "pod", Read: func(s *scanner, c *Consumer) { c.Pod = s.Text() }},
+	{Key: "account", Read: func(s *scanner, c *Consumer) { jsonscan.Object(s, &c.Account, accountFields) }},
+	ignore[Consumer](),
+}
+
+// The site, the signal, the currency and the host are not read: they follow from where the federation has the node.
+var accountFields = []field[Account]{
+	{Key: "kind", Read: func(s *scanner, a *Account) { s.Check(a.Kind.UnmarshalText(s.Bytes())) }},
+	{Key: "namespace", Read: func(s *scanner, a *Account) { a.Namespace = s.Text() }},
+	{Key: "ownerKind", Read: func(s *scanner, a *Account) { a.OwnerKind = s.Text() }},
+	{Key: "owner", Read: func(s *scanner, a *Account) { a.Owner = s.Text() }},
+	{Key: "parent", Read: func(s *scanner, a *Account) { a.Parent = s.Text() }},
+	{Key: "team", Read: func(s *scanner, a *Account) { a.Team = s.Text() }},
+	{Key: "strategy", Read: func(s *scanner, a *Account) { a.Strategy = s.Text() }},
+	ignore[Account](),
 }
 
 func (f *forwarded) read(cluster string) (*Booking, error) {
@@ -81,19 +133,11 @@ func (f *forwarded) read(cluster string) (*Booking, error) {
 		*name = cluster + "/" + *name
 	}
 	b := &Booking{Batch: bt, Agentless: f.Agentless, Power: f.Power, Consumers: f.Consumers}
-	for _, c := range b.Consumers {
-		if err := c.check(); err != nil {
-			return nil, err
-		}
-	}
 	return b, b.Validate()
 }
 
 // check refuses a consumer that no intake would book.
 func (c *Consumer) check() error {
-	if c == nil {
-		return errors.New("a consumer is missing")
-	}
 	a := &c.Account
 	if !slices.Contains([]Kind{Workload, System, VM, Cgroup, Foreign, Late}, a.Kind) {
 		return fmt.Errorf("no consumer is of kind %s", a.Kind)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/jsonscan"
 )
 
 const usual = `{"version":1,"stream":{"node":"n","boot":"b","epoch":"e"},"first":1,"last":2,"parent":{"host":"h","vm":"v"},` +
@@ -172,9 +173,9 @@ func checkKeys(data []byte) error {
 // keys are those of all objects in a batch.
 var keys = slices.Concat(keysOf(ofBatch), keysOf(ofStream), keysOf(ofParent), keysOf(ofShare))
 
-func keysOf[T any](fields []field[T]) (keys []string) {
+func keysOf[T any](fields []jsonscan.Field[T]) (keys []string) {
 	for _, f := range fields {
-		keys = append(keys, f.key)
+		keys = append(keys, f.Key)
 	}
 	return keys
 }
