@@ -3,7 +3,6 @@ package kube
 import (
 	"encoding/json"
 	"math"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -16,9 +15,6 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
-
-// hugeExponent finds quantities with which Kubernetes' own arithmetic computes for ever.
-var hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3}`)
 
 // good are objects of all kinds, in the order of kinds, as an API server sends them.
 var good = [...]string{

@@ -105,6 +105,49 @@ func Object[T any](s *Scanner, to *T, fields []Field[T]) *T {
 	return to
 }
 
+// Scalars calls check for the strings, as written, and the literals in data that are the value of a field whose key is
+// wanted, or of any field of an object that is such a value. It does not check the syntax of data.
+func Scalars(data []byte, wanted func(key []byte) bool, check func(scalar []byte) error) error {
+	s := Scanner{data: data}
+	inside := []bool{false} // for each open bracket: it is the value of a wanted field
+	own := false            // the next value is that of a wanted field
+	for s.space(); s.err == nil && s.at < len(data); s.space() {
+		start, end := s.at, s.at
+		switch c := data[s.at]; c {
+		case '{', '[':
+			inside, own = append(inside, own), false
+			s.at++
+			continue
+		case '}', ']':
+			inside, own = inside[:max(1, len(inside)-1)], false
+			s.at++
+			continue
+		case ',', ':':
+			own = own && c == ':'
+			s.at++
+			continue
+		case '"':
+			text := s.Bytes()
+			end = s.at
+			if s.space(); s.at < len(data) && data[s.at] == ':' {
+				own = wanted(text)
+				continue
+			}
+		default:
+			n := bytes.IndexAny(data[s.at:], "{}[],:\" \t\r\n")
+			if n < 0 {
+				n = len(data) - s.at
+			}
+			s.at += n
+			end = s.at
+		}
+		if own || inside[len(inside)-1] {
+			s.Check(check(data[start:end]))
+		}
+	}
+	return s.err
+}
+
 // Skip skips a value and returns its bytes, which alias the input. It checks only that brackets and strings are closed.
 func (s *Scanner) Skip() []byte {
 	s.space()
