@@ -27,10 +27,10 @@ var (
 // ParseQuantity parses a quantity from a source that is not trusted. Unlike [resource.ParseQuantity], which computes
 // 1e-999999999 digit by digit, it returns at once whatever the text is. It rejects negative quantities.
 func ParseQuantity(text string) (resource.Quantity, error) {
-	if len(text) > maxQuantity || hugeExponent.MatchString(text) {
-		return resource.Quantity{}, fmt.Errorf("parsing quantity %.40q: %w", text, errQuantity)
+	q, err := resource.Quantity{}, errQuantity
+	if len(text) <= maxQuantity && !hugeExponent.MatchString(text) {
+		q, err = resource.ParseQuantity(text)
 	}
-	q, err := resource.ParseQuantity(text)
 	if err == nil && (q.Sign() < 0 || !strings.ContainsAny(text, "0123456789")) { // a suffix alone is parsed as 0
 		err = errors.New("it is negative, or no number")
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/test/kit/memory"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // slow are quantities that [resource.ParseQuantity] computes for seconds, or for ever.
@@ -113,7 +113,7 @@ func FuzzQuantities(f *testing.F) {
 	}
 	decoder := kube.CheckedJSON{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}.SupportedMediaTypes()[0].Serializer
 	f.Fuzz(func(t *testing.T, data []byte) {
-		defer memory.Limit(t, 300*len(data))()
+		defer memtest.Limit(t, 300*len(data))()
 		for _, kind := range []string{"Node", "Pod"} {
 			gvk := v1.SchemeGroupVersion.WithKind(kind)
 			o, _, err := decoder.Decode(data, &gvk, nil)

@@ -49,7 +49,11 @@ func (b *Booking) Pack() ([]byte, error) {
 // line and [batch.MaxShares]. The stream is returned also if the booking is invalid; it is nil if the line names none.
 func Unpack(line []byte, cluster string) (*batch.Stream, *Booking, error) {
 	var f forwarded
-	stream, err := f.stream(line)
+	var stream *batch.Stream
+	err := jsonscan.Decode(line, &f, []field{batchField, ignored}) // the stream is known whatever the rest is
+	if err == nil {
+		stream, err = batch.DecodeStream(f.Batch)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: it names no stream: %w", ErrInvalid, err)
 	}
@@ -63,55 +67,29 @@ func Unpack(line []byte, cluster string) (*batch.Stream, *Booking, error) {
 	return stream, b, nil
 }
 
-// stream returns the stream that a line is of. Nothing else of the line needs to be understood.
-func (f *forwarded) stream(line []byte) (*batch.Stream, error) {
-	if err := jsonscan.Decode(line, f, []field[forwarded]{batchField, ignore[forwarded]()}); err != nil {
-		return nil, err
-	}
-	return batch.DecodeStream(f.Batch)
-}
-
 type (
-	scanner      = jsonscan.Scanner
-	field[T any] = jsonscan.Field[T]
+	scanner = jsonscan.Scanner
+	field   = jsonscan.Field[forwarded]
 )
 
-// A member may be newer than its federation: unknown fields are ignored.
-func ignore[T any]() field[T] { return field[T]{Read: func(s *scanner, _ *T) { s.Skip() }} }
+var (
+	batchField = field{Key: "batch", Read: func(s *scanner, f *forwarded) { f.Batch = s.Skip() }}
+	ignored    = field{Read: func(s *scanner, _ *forwarded) { s.Skip() }} // a member may be newer than its federation
+)
 
-var batchField = field[forwarded]{Key: "batch", Read: func(s *scanner, f *forwarded) { f.Batch = s.Skip() }}
-
-var forwardedFields = []field[forwarded]{
+var forwardedFields = []field{
 	{Key: "version", Read: func(s *scanner, f *forwarded) { f.Version = int(s.Integer(math.MaxInt)) }},
 	{Key: "agentless", Read: func(s *scanner, f *forwarded) { f.Agentless = s.Bool() }},
 	{Key: "power", Read: func(s *scanner, f *forwarded) { s.Check(f.Power.UnmarshalText(s.Bytes())) }},
 	{Key: "consumers", Read: func(s *scanner, f *forwarded) {
 		f.Consumers = jsonscan.List(s, batch.MaxShares, func(s *scanner, to **Consumer) {
-			*to = jsonscan.Object(s, new(Consumer), consumerFields)
+			*to = new(Consumer)
+			s.Check(json.Unmarshal(s.Skip(), *to))
 			s.Check((*to).check())
 		})
 	}},
 	batchField,
-	ignore[forwarded](),
-}
-
-var consumerFields = []field[Consumer]{
-	{Key: "key", Read: func(s *scanner, c *Consumer) { c.Key = s.Text() }},
-	{Key: "pod", Read: func(s *scanner, c *Consumer) { c.Pod = s.Text() }},
-	{Key: "account", Read: func(s *scanner, c *Consumer) { jsonscan.Object(s, &c.Account, accountFields) }},
-	ignore[Consumer](),
-}
-
-// The site, the signal, the currency and the host are not read: they follow from where the federation has the node.
-var accountFields = []field[Account]{
-	{Key: "kind", Read: func(s *scanner, a *Account) { s.Check(a.Kind.UnmarshalText(s.Bytes())) }},
-	{Key: "namespace", Read: func(s *scanner, a *Account) { a.Namespace = s.Text() }},
-	{Key: "ownerKind", Read: func(s *scanner, a *Account) { a.OwnerKind = s.Text() }},
-	{Key: "owner", Read: func(s *scanner, a *Account) { a.Owner = s.Text() }},
-	{Key: "parent", Read: func(s *scanner, a *Account) { a.Parent = s.Text() }},
-	{Key: "team", Read: func(s *scanner, a *Account) { a.Team = s.Text() }},
-	{Key: "strategy", Read: func(s *scanner, a *Account) { a.Strategy = s.Text() }},
-	ignore[Account](),
+	ignored,
 }
 
 func (f *forwarded) read(cluster string) (*Booking, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/test/kit/memory"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // FuzzUnpack reads what another cluster forwards. What is taken is of that cluster's nodes alone, and can be booked.
@@ -30,7 +30,7 @@ func FuzzUnpack(f *testing.F) {
 		f.Add([]byte(strings.Replace(line, `"version":1`, `"new":[`+strings.Repeat("[", 20_000)+`],"version":1`, 1)))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		done := memory.Limit(t, 50*len(line))
+		done := memtest.Limit(t, 50*len(line))
 		of, b, err := ledger.Unpack(line, "alpha")
 		done()
 		if err != nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 var everything = func(string, string) bool { return true }
@@ -169,6 +171,7 @@ func FuzzUsage(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"continue":"x"},"items":null,"other":[{}]}`))
 	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		_ = readList(strings.NewReader(string(text)), func(i *metricsItem) error {
 			if cores, ok := i.cores(now); ok && !(cores >= 0 && cores <= maxCores*maxContainers) {
 				t.Errorf("%v cores", cores)

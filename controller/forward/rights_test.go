@@ -29,7 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
-	"github.com/kubenergy/kubenergy/test/kit/memory"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // apiServer knows the tokens of two members, which may do what the chart lets them.
@@ -333,7 +333,7 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuarded(t, usual)
-			done := memory.Limit(t, limit)
+			done := memtest.Limit(t, limit)
 			status, answer := g.send("alpha", "alpha", c.body)
 			done()
 			if status != c.status || answer.Booked > 0 {

@@ -105,24 +105,18 @@ func (h *Handler) readMember(w http.ResponseWriter, r *http.Request) (data []byt
 		return nil, func() {}, crowded()
 	}
 	b := newBody(h.unpacks, mostForwardedBytes)
-	h.hurry(w)
-	unzip := unzips.Get().(*unzipper)
-	defer unzips.Put(unzip)
-	if err := unzip.open(http.MaxBytesReader(w, r.Body, mostPacked), true); err != nil {
-		return nil, b.free, unreadable(err)
-	}
-	if no = b.fill(unzip); no == nil {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	}
+	no = h.receive(w, r, b, mostPacked, true, true)
 	return b.data, b.free, no
 }
 
 // unpack reads the lines of a body. It stops as soon as they are too many.
 func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
+	tooMany := refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
+		"a request has at most %d bookings, and %d consumers", api.MostForwarded, mostConsumers))
 	streams = map[batch.Stream][]*forwarded{}
 	for consumers := 0; len(data) > 0 || len(all) == 0; {
 		if len(all) == api.MostForwarded {
-			return nil, nil, tooMany()
+			return nil, nil, tooMany
 		}
 		var line []byte
 		line, data, _ = bytes.Cut(data, []byte("\n"))
@@ -134,17 +128,12 @@ func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream
 			consumers += len(booking.Consumers)
 		}
 		if consumers > mostConsumers {
-			return nil, nil, tooMany()
+			return nil, nil, tooMany
 		}
 		all = append(all, &forwarded{booking, err})
 		streams[*of] = append(streams[*of], all[len(all)-1])
 	}
 	return all, streams, nil
-}
-
-func tooMany() *reply {
-	return refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
-		"a request has at most %d bookings, and %d consumers", api.MostForwarded, mostConsumers))
 }
 
 // bookStream books what is forwarded of a stream. An error says that some may be booked later, as they are. The order

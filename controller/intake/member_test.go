@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
-	"github.com/kubenergy/kubenergy/test/kit/memory"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // forward sends a body as a member does.
@@ -108,7 +108,7 @@ func FuzzMember(f *testing.F) {
 			body = zip(body)
 		}
 		w.t = t
-		done := memory.Limit(t, 50*unpacked)
+		done := memtest.Limit(t, 50*unpacked)
 		answer := w.forward("alpha", bytes.NewReader(body))
 		done()
 		if answer.Code >= http.StatusInternalServerError {

@@ -78,24 +78,30 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (dat
 		return nil, free, crowded()
 	}
 	b := newBody(h.memory, batch.MaxBytes)
+	no = h.receive(w, r, b, limit, zipped, false)
+	if size := cap(b.data); size > firstBuffer { // what costs as much as many counts as many
+		h.c.Gate.ChargeAgent(node, size/firstBuffer)
+	}
+	return b.data, b.free, no
+}
+
+// receive reads the body of a request, of at most limit bytes as they arrive, into b.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, b *body, limit int64, zipped, multistream bool,
+) (no *reply) {
 	h.hurry(w)
 	from := io.Reader(http.MaxBytesReader(w, r.Body, limit))
 	if zipped {
 		unzip := unzips.Get().(*unzipper)
 		defer unzips.Put(unzip)
-		if err := unzip.open(from, false); err != nil {
-			return nil, b.free, unreadable(err)
+		if err := unzip.open(from, multistream); err != nil {
+			return unreadable(err)
 		}
 		from = unzip
 	}
-	no = b.fill(from)
-	if size := cap(b.data); size > firstBuffer { // what costs as much as many counts as many
-		h.c.Gate.ChargeAgent(node, size/firstBuffer)
-	}
-	if no == nil {
+	if no = b.fill(from); no == nil {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
-	return b.data, b.free, no
+	return no
 }
 
 // body is what has been read, and the memory that it takes.

@@ -93,7 +93,8 @@ func (a *amount) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	q, err := kube.ParseQuantity(written)
-	if err != nil || q.CmpInt64(maxMemory<<20) > 0 || q.CmpInt64(q.Value()) != 0 || q.Format == resource.DecimalExponent {
+	if err != nil || q.CmpInt64(maxMemory<<20) > 0 || q.CmpInt64(q.Value()) != 0 ||
+		q.Format == resource.DecimalExponent {
 		return fmt.Errorf("memory is %.40q: want a number of bytes as 512Mi or 2G", written)
 	}
 	a.Quantity = q

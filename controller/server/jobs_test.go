@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // TestIngest submits jobs in KubEnergySched's spelling, in its trace sender's, and with all that is ours.
@@ -297,6 +298,7 @@ func FuzzSubmission(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
 		asked, err := readSubmission(data)
 		if err != nil {
 			var known *failure
@@ -328,6 +330,7 @@ func FuzzDecisions(f *testing.F) {
 		"energyJoules":1}]}`))
 	f.Add([]byte(` [{"action":"hold","namespace":"n","id":"b","at":"2026-06-01T12:00:00Z","carbonIntensity":1e18}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		records, err := readDecisions(text)
 		if err != nil && records != nil || len(records) > mostRecords {
 			t.Fatalf("%d decisions: %v", len(records), err)

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -21,11 +22,7 @@ func scan(data []byte) (*Batch, error) {
 // DecodeStream returns the stream of a batch in JSON, also if the rest of the batch is invalid.
 func DecodeStream(data []byte) (*Stream, error) {
 	s := new(Stream)
-	err := jsonscan.Decode(data, s, streamOnly)
-	if err == nil {
-		err = s.check()
-	}
-	if err != nil {
+	if err := cmp.Or(jsonscan.Decode(data, s, streamOnly), s.check()); err != nil {
 		return nil, fmt.Errorf("decoding stream: %w", err)
 	}
 	return s, nil

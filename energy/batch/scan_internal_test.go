@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/jsonscan"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 const usual = `{"version":1,"stream":{"node":"n","boot":"b","epoch":"e"},"first":1,"last":2,"parent":{"host":"h","vm":"v"},` +
@@ -113,7 +114,10 @@ func FuzzScan(f *testing.F) {
 	f.Add([]byte(usual))
 	f.Add([]byte(`{"version":1,"shares":[{}]}`))
 	f.Add([]byte(`{"shares":[],"stream":{},"parent":{},"quality":"derived","start":"2026-01-01T00:00:00Z"} `))
-	f.Fuzz(func(t *testing.T, data []byte) { same(t, data) })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
+		same(t, data)
+	})
 }
 
 // decode reads a batch in any form that JSON allows, and says what is wrong with it.

@@ -7,11 +7,15 @@ package jsonscan
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 )
+
+// ErrTooMany is the error of an array that is longer than its limit.
+var ErrTooMany = errors.New("too many elements")
 
 // A Scanner reads JSON from a byte slice. After the first error its methods return meaningless values and the error is
 // kept.
@@ -62,7 +66,7 @@ func List[T any](s *Scanner, limit int, read func(s *Scanner, to *T)) []T {
 	}
 	for s.err == nil {
 		if len(all) == limit {
-			s.fail("more than %d elements", limit)
+			s.fail("%w: more than %d", ErrTooMany, limit)
 			return nil
 		}
 		all = append(all, *new(T))
@@ -112,34 +116,27 @@ func Scalars(data []byte, wanted func(key []byte) bool, check func(scalar []byte
 	inside := []bool{false} // for each open bracket: it is the value of a wanted field
 	own := false            // the next value is that of a wanted field
 	for s.space(); s.err == nil && s.at < len(data); s.space() {
-		start, end := s.at, s.at
-		switch c := data[s.at]; c {
+		start := s.at
+		end := start + max(bytes.IndexAny(data[start:], "{}[],:\" \t\r\n"), 0) // of a literal
+		s.at = max(end, start+1)
+		switch c := data[start]; c {
 		case '{', '[':
 			inside, own = append(inside, own), false
-			s.at++
 			continue
 		case '}', ']':
 			inside, own = inside[:max(1, len(inside)-1)], false
-			s.at++
 			continue
 		case ',', ':':
 			own = own && c == ':'
-			s.at++
 			continue
 		case '"':
+			s.at = start
 			text := s.Bytes()
 			end = s.at
 			if s.space(); s.at < len(data) && data[s.at] == ':' {
 				own = wanted(text)
 				continue
 			}
-		default:
-			n := bytes.IndexAny(data[s.at:], "{}[],:\" \t\r\n")
-			if n < 0 {
-				n = len(data) - s.at
-			}
-			s.at += n
-			end = s.at
 		}
 		if own || inside[len(inside)-1] {
 			s.Check(check(data[start:end]))

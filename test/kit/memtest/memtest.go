@@ -1,6 +1,6 @@
-// Package memory measures how much memory a function allocates, so that tests and fuzz targets can require that the
+// Package memtest measures how much memory a function allocates, so that tests and fuzz targets can require that the
 // cost of foreign input is bounded by its size.
-package memory
+package memtest
 
 import (
 	"runtime/metrics"
@@ -8,13 +8,13 @@ import (
 )
 
 // slack is what any input may allocate, whatever its size: fixed buffers, error texts, and the test's own bookkeeping.
-const slack = 1 << 20
+const slack = 4 << 20
 
-// Limit fails the test if more than 1 MiB and limit bytes are allocated between the call of Limit and the call of the
+// Limit fails the test if more than 4 MiB and limit bytes are allocated between the call of Limit and the call of the
 // function that it returns. It counts what the garbage collector has freed meanwhile, and what other goroutines
 // allocate: tests that use it must not run in parallel. A fuzz target bounds what an input may cost with
 //
-//	defer memory.Limit(t, 50*len(data))()
+//	defer memtest.Limit(t, 100*len(data))()
 func Limit(t testing.TB, limit int) func() {
 	t.Helper()
 	before := allocated()

@@ -1,9 +1,9 @@
-package memory_test
+package memtest_test
 
 import (
 	"testing"
 
-	"github.com/kubenergy/kubenergy/test/kit/memory"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // recorder is a test that records whether it was failed.
@@ -21,10 +21,10 @@ func TestLimit(t *testing.T) {
 		allocates, limit int
 		fails            bool
 	}{
-		{0, 0, false}, {1 << 20, 1 << 20, false}, {3 << 20, 1 << 20, true}, {3 << 20, 3 << 20, false},
+		{0, 0, false}, {4 << 20, 1 << 20, false}, {8 << 20, 1 << 20, true}, {8 << 20, 8 << 20, false},
 	} {
 		r := recorder{TB: t}
-		done := memory.Limit(&r, c.limit)
+		done := memtest.Limit(&r, c.limit)
 		sink = make([]byte, c.allocates)
 		sink = nil // collected memory counts, too
 		if done(); r.failed != c.fails {
