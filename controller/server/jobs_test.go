@@ -328,6 +328,7 @@ func FuzzSubmission(f *testing.F) {
 func FuzzDecisions(f *testing.F) {
 	f.Add([]byte(`{"decisions":[{"id":"a","at":"2026-06-01T12:00:00Z","action":"place","namespace":"n",
 		"energyJoules":1}]}`))
+	f.Add([]byte("[" + strings.Repeat("{},", 1<<17) + "{}]"))
 	f.Add([]byte(` [{"action":"hold","namespace":"n","id":"b","at":"2026-06-01T12:00:00Z","carbonIntensity":1e18}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		defer memtest.Limit(t, 100*len(text))()
