@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/agent/host"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // A meter that fails every other tick says so, but does not fill the log.
@@ -32,7 +33,8 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 func FuzzRestore(f *testing.F) {
 	f.Add([]byte{stateVersion})
 	f.Add([]byte{stateVersion, 3, 0, 0, 0, 1, 2, 3})
-	f.Fuzz(func(_ *testing.T, state []byte) {
+	f.Fuzz(func(t *testing.T, state []byte) {
+		defer memtest.Limit(t, 100*len(state))()
 		h, err := host.Open(host.Options{}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -155,7 +156,13 @@ func (fl *fleet) ended(ctx context.Context, jobs map[string]string) []v1.Pod {
 
 // collect returns what a pod that has ended measured.
 func (fl *fleet) collect(ctx context.Context, pod *v1.Pod) (*benchmark.Result, error) {
-	text, err := fl.cluster.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &v1.PodLogOptions{}).DoRaw(ctx)
+	const limit = 1 << 20 // a node may send anything
+	log, err := fl.cluster.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &v1.PodLogOptions{}).Stream(ctx)
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(log, limit))
+		_ = log.Close()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading what it wrote: %s", because(err))
 	}

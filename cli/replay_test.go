@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // placedRecord is a decision to run at once a job that may wait, on a grid that will be cleaner in three hours.
@@ -192,6 +193,7 @@ func FuzzRecords(f *testing.F) {
 	f.Add([]byte("[null]"))
 	path := filepath.Join(f.TempDir(), "records")
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -209,6 +211,7 @@ func FuzzRefusal(f *testing.F) {
 	f.Add(503, []byte(`{"kind":"Status","message":"no endpoints available\u001b[31m","reason":"ServiceUnavailable"}`))
 	f.Add(404, []byte("{\"error\":\"\xff\\n\"}"))
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		defer memtest.Limit(t, 100*len(body))()
 		for _, c := range []*centralUnit{{}, {proxied: true}} {
 			said := c.refusal(status, "/api/v1/x", body).Error()
 			if strings.ContainsFunc(said, unicode.IsControl) || !utf8.ValidString(said) || len(said) > 1000 {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubenergy/kubenergy/benchmark"
 	"github.com/kubenergy/kubenergy/kube"
@@ -56,11 +55,11 @@ const (
 )
 
 func (f *stressFlags) load() (*stress, error) {
-	cpu, err := resource.ParseQuantity(f.cpu)
+	cpu, err := kube.ParseQuantity(f.cpu)
 	if err != nil || cpu.Sign() <= 0 || cpu.AsApproximateFloat64() > maxCPUs {
 		return nil, fmt.Errorf("--cpu is %q: want more than 0, as 1.5 or 1500m", f.cpu)
 	}
-	memory, err := resource.ParseQuantity(f.memory)
+	memory, err := kube.ParseQuantity(f.memory)
 	if err != nil || memory.Sign() < 0 || memory.Value() > math.MaxInt/2 {
 		return nil, fmt.Errorf("--memory is %q: want an amount as 200Mi", f.memory)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 const (
@@ -362,6 +363,7 @@ func FuzzCounterNext(f *testing.F) {
 		[]byte{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0})
 	f.Add(uint64(0), uint64(1e10), int64(1e9), 1e308, int64(math.MaxInt64), make([]byte, 64))
 	f.Fuzz(func(t *testing.T, rng, unit uint64, scale int64, most float64, period int64, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
 		if unit > 1e10 || scale < 0 || scale > 1e9 || period < 0 || math.IsNaN(most) {
 			t.Skip()
 		}

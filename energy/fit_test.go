@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // A truth is a convex piecewise curve: what a Fit is to recover, and not of the family that power models are of.
@@ -508,6 +509,7 @@ func FuzzFitRestore(f *testing.F) {
 		f.Add(fit.AppendState(nil))
 	}
 	f.Fuzz(func(t *testing.T, state []byte) {
+		defer memtest.Limit(t, 100*len(state))()
 		fit := energy.NewFit(nil)
 		rest, err := fit.RestoreState(state)
 		if err != nil {
@@ -533,6 +535,7 @@ func FuzzFitAdd(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0x3f, 0xf0, 0, 0, 0, 0, 0, 0}, 12), uint64(2))
 	f.Add(bytes.Repeat([]byte{0x7f, 0xf0, 0, 0, 0, 0, 0, 1}, 6), uint64(3))
 	f.Fuzz(func(t *testing.T, text []byte, seed uint64) {
+		defer memtest.Limit(t, 100*len(text))()
 		r := rand.New(rand.NewPCG(seed, 22))
 		fit := energy.NewFit(nil)
 		learn(fit, r, func(u float64) float64 { return 100 + 200*u }, int(seed%64), .05, .95, percent)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func TestSplit(t *testing.T) {
@@ -123,6 +124,7 @@ func FuzzSplit(f *testing.F) {
 	f.Add(int64(100), []byte{1, 2, 3})
 	f.Add(int64(math.MaxInt64), []byte{255, 255, 255, 0})
 	f.Fuzz(func(t *testing.T, total int64, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
 		weights := make([]uint64, len(data))
 		for i, b := range data {
 			weights[i] = uint64(b&15) << (b >> 4 * 3)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // usedState is the state of an attributor that has seen something of everything.
@@ -78,6 +79,7 @@ func FuzzRestoreState(f *testing.F) {
 		f.Add(usedState(f, seed, 3+int(seed)*20), []byte("0123456789abcdef0123456789abcdef"))
 	}
 	f.Fuzz(func(t *testing.T, state, data []byte) {
+		defer memtest.Limit(t, 100*(len(state)+len(data)))()
 		a := energy.NewAttributor(energy.AttributorOptions{Idle: energy.IdlePolicy(len(data) % 3)})
 		if err := a.RestoreState(state); err != nil {
 			return
@@ -97,6 +99,7 @@ func FuzzObserve(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{1, 0, 200, 7, 0, 0, 3, 1}, 40))
 	f.Add(bytes.Repeat([]byte{0xff}, 300))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
 		policy := energy.IdlePolicy(0)
 		if len(data) > 0 {
 			policy = energy.IdlePolicy(data[0] % 3)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 const header = "datetime_utc,zone,ci_direct_g_per_kwh,ci_lifecycle_g_per_kwh,low_carbon_pct,renewable_pct,estimated\n"
@@ -309,6 +310,7 @@ func FuzzReadCSV(f *testing.F) {
 	f.Add([]byte(header + "2022-01-01T00:00Z,DE,1,2,3,4,0\n2022-01-01T01:00Z,DE,1,2,3,4,0\n"))
 	f.Add([]byte("t,v\n2022-01-01 00:00:00,1\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		signal, _, err := grid.ReadCSV(write(t, string(text)), grid.CSVOptions{})
 		if (err == nil) != (signal.Series != nil) {
 			t.Errorf("error %v and series %v", err, signal.Series)

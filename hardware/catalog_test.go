@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // shared returns a file of the shared data folder, or skips.
@@ -335,6 +336,7 @@ func FuzzDetect(f *testing.F) {
 	f.Add("m5.xlarge", "aws:///a/i", "Intel(R) Xeon(R) Gold 6148", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "1.2", "600",
 		int64(4), int64(1<<34), int64(7))
 	f.Fuzz(func(t *testing.T, instance, provider, cpu, gpu, pue, power string, cpus, memory, gpus int64) {
+		defer memtest.Limit(t, 100*(len(instance)+len(provider)+len(cpu)+len(gpu)+len(pue)+len(power)))()
 		n := node{
 			labels: map[string]string{labelInstance: instance, labelNVIDIA + "product": gpu},
 			annotations: map[string]string{
@@ -372,6 +374,7 @@ func FuzzReadFiles(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"p"},"spec":{"curve":[{"utilisation":0,"watts":50},{"utilisation":1,"watts":90}],
 		"gpuClasses":{"a":0.5},"pue":1.1,"sleepWatts":3,"benchmarks":[{"class":"c","rate":1}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		byClass, _, _ := ReadKnowledgeBase(text)
 		for class, nodes := range byClass {
 			for node, b := range nodes {

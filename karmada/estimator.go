@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 
@@ -279,10 +277,6 @@ func (b *binding) since() time.Time {
 	return since
 }
 
-// quantityText is what karmada-scheduler writes. The parser of quantities would compute 1e-999999999 for ever, and a
-// replica that needs less than nothing would have room everywhere.
-var quantityText = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,9})?([numkMGTPE]|[KMGTPE]i|[eE]-?[0-9]{1,2})?$`)
-
 // readRequest reads the cluster (field 1) and the resources of a replica (field 2, in it field 5: a map of names, field
 // 1, to quantities, field 2, which are a text, field 1).
 func readRequest(request []byte) (cluster string, needs v1.ResourceList, err error) {
@@ -290,10 +284,7 @@ func readRequest(request []byte) (cluster string, needs v1.ResourceList, err err
 	needs = v1.ResourceList{}
 	for _, entry := range r.all(r.last(request, 2), 5) {
 		name, text := string(r.last(entry, 1)), string(r.last(r.last(entry, 2), 1))
-		if !quantityText.MatchString(text) {
-			return "", nil, fmt.Errorf("%.40q is no quantity", text)
-		}
-		if needs[v1.ResourceName(name)], err = resource.ParseQuantity(text); err != nil {
+		if needs[v1.ResourceName(name)], err = kube.ParseQuantity(text); err != nil {
 			return "", nil, err
 		}
 	}

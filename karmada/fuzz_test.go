@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // request is what karmada-scheduler asks about a cluster and replicas that need something.
@@ -50,6 +51,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add(request("south", map[string]string{"cpu": "1e9"}))
 	f.Add([]byte{0x08, 0x01, 0x12, 0x00})
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
 		_, needs, err := readRequest(data)
 		if err != nil {
 			return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -85,7 +86,10 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 	config := rest.CopyConfig(m.config)
 	config.Host = fmt.Sprintf("%s/apis/%s/clusters/%s/proxy", strings.TrimSuffix(config.Host, "/"),
 		clusterResource.GroupVersion(), c.Name)
-	client, err := kubernetes.NewForConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next, mostListedBytes} })
+	config.APIPath, config.GroupVersion = "/api", &v1.SchemeGroupVersion
+	config.NegotiatedSerializer = kube.CheckedJSON{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
+	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return true, fmt.Errorf("reaching cluster %s: %w", c.Name, err)
 	}
@@ -94,8 +98,8 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 		old.stop()
 	}
 	follow := func(resource string, kind runtime.Object) cache.SharedIndexInformer {
-		i := cache.NewSharedIndexInformer(&bounded{ListWatch: cache.NewListWatchFromClient(client.CoreV1().RESTClient(),
-			resource, v1.NamespaceAll, fields.Everything())}, kind, 0, cache.Indexers{})
+		i := cache.NewSharedIndexInformer(&bounded{ListWatch: cache.NewListWatchFromClient(client, resource,
+			v1.NamespaceAll, fields.Everything())}, kind, 0, cache.Indexers{})
 		_ = i.SetTransform(kube.Trim) // it has not begun
 		go i.RunWithContext(ctx)
 		return i
@@ -109,6 +113,23 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 
 // mostListed are all nodes, or pods, that a member may have: more than Kubernetes is made for.
 const mostListed = 200_000
+
+// mostListedBytes is what a member may answer to a request that lists them: tens of thousands of pods.
+const mostListedBytes = 256 << 20
+
+// limited fails responses of more than limit bytes, but for watches, of which the client limits each event.
+type limited struct {
+	next  http.RoundTripper
+	limit int64
+}
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.next.RoundTrip(r)
+	if err == nil && !r.URL.Query().Has("watch") {
+		response.Body = http.MaxBytesReader(nil, response.Body, l.limit)
+	}
+	return response, err
+}
 
 // bounded fails where a member lists more than mostListed: it is left out then, and the log says why.
 type bounded struct {

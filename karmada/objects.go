@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // Why a scheduler of Karmada finds no cluster.
@@ -186,7 +188,10 @@ func parse[T any](o any) (any, error) {
 // UnmarshalJSON also compares the placement with that which the clusters were chosen for.
 func (b *binding) UnmarshalJSON(data []byte) error {
 	type plain binding
-	err := json.Unmarshal(data, (*plain)(b))
+	err := kube.CheckQuantities(data)
+	if err == nil {
+		err = json.Unmarshal(data, (*plain)(b))
+	}
 	b.applied = b.Spec.Placement != nil && sameJSON(b.Spec.Placement.written, b.Annotations[appliedPlacement])
 	return err
 }

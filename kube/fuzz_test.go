@@ -3,7 +3,6 @@ package kube
 import (
 	"encoding/json"
 	"math"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -15,10 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
-
-// hugeExponent finds quantities with which Kubernetes' own arithmetic computes for ever.
-var hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3}`)
 
 // good are objects of all kinds, in the order of kinds, as an API server sends them.
 var good = [...]string{
@@ -57,6 +54,7 @@ func FuzzObjects(f *testing.F) {
 			`"idleWatts":50`, `"idleWatts":1e99`, `4h`, `-4h`).Replace(text)))
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		k := int(kind) % len(kinds)
 		it := itemOf(k, text)
 		if it == nil || it.Name == "" || it.Name == "good" || it.Name == "default" || it.Name == "team" {
@@ -108,6 +106,7 @@ func FuzzPlacement(f *testing.F) {
 		"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"NotIn","values":["b"]}]}]}}},"containers":[{
 		"resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]}}`))
 	f.Fuzz(func(t *testing.T, nodeText, podText []byte) {
+		defer memtest.Limit(t, 100*(len(nodeText)+len(podText)))()
 		var n v1.Node
 		var pod v1.Pod
 		if hugeExponent.Match(append(nodeText, podText...)) || json.Unmarshal(nodeText, &n) != nil ||
@@ -151,6 +150,7 @@ func FuzzPatches(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"annotations":{"a/b~c":"d","kubenergy.io/budget-suspended-until":"x"},"labels":{
 		"kueue.x-k8s.io/queue-name":"q"}}}`), "", "")
 	f.Fuzz(func(t *testing.T, text []byte, budget, says string) {
+		defer memtest.Limit(t, 100*(len(text)+len(budget)+len(says)))()
 		var job batchv1.Job
 		if hugeExponent.Match(text) || json.Unmarshal(text, &job) != nil {
 			return
@@ -186,6 +186,7 @@ func FuzzFiles(f *testing.F) {
 	f.Add([]byte("apiVersion: kubenergy.io/v1alpha1\nkind: PowerProfiles\ndefault: p\nprofiles:\n- {name: p, " +
 		"idleWatts: 50, maxWatts: 200, exponent: 0.5}\n- null\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		sites, err := readSignals(text)
 		for _, s := range sites {
 			if err == nil && policy.CheckSite(s) != nil {

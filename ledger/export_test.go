@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func answer() *ledger.Answer {
@@ -120,6 +121,7 @@ func FuzzAnswerJSON(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte(`{"rows":[{"key":["a"],"dynamicJoules":1.5,"costs":{"EUR":-0.000000001}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
 		var a, again ledger.Answer
 		if json.Unmarshal(data, &a) != nil {
 			return

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/energy/jsonscan"
 )
 
 // ForwardVersion is the version of what a cluster forwards to its federation: see docs/reference/protocol.md.
@@ -42,24 +44,52 @@ func (b *Booking) Pack() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Unpack reads a line that a cluster has forwarded. Its nodes and hosts get the cluster's name before theirs. It
-// trusts the cluster no more than [batch.Decode] trusts an agent. The stream is also that of a line which it refuses;
-// nil: the line names none.
+// Unpack reads a line that a cluster has forwarded and puts the cluster's name before the names of its nodes and hosts.
+// It trusts the cluster no more than [batch.Decode] trusts an agent, and its memory is bounded by the length of the
+// line and [batch.MaxShares]. The stream is returned also if the booking is invalid; it is nil if the line names none.
 func Unpack(line []byte, cluster string) (*batch.Stream, *Booking, error) {
 	var f forwarded
-	err := json.Unmarshal(line, &f)
-	var of struct{ Stream *batch.Stream }
-	if json.Unmarshal(f.Batch, &of) != nil || of.Stream == nil {
-		return nil, nil, fmt.Errorf("%w: it names no stream (%w)", ErrInvalid, err)
+	var stream *batch.Stream
+	err := jsonscan.Decode(line, &f, []field{batchField, ignored}) // the stream is known whatever the rest is
+	if err == nil {
+		stream, err = batch.DecodeStream(f.Batch)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: it names no stream: %w", ErrInvalid, err)
 	}
 	var b *Booking
-	if err == nil {
+	if err = jsonscan.Decode(line, &f, forwardedFields); err == nil {
 		b, err = f.read(cluster)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrInvalid, err)
+		return stream, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return of.Stream, b, err
+	return stream, b, nil
+}
+
+type (
+	scanner = jsonscan.Scanner
+	field   = jsonscan.Field[forwarded]
+)
+
+var (
+	batchField = field{Key: "batch", Read: func(s *scanner, f *forwarded) { f.Batch = s.Skip() }}
+	ignored    = field{Read: func(s *scanner, _ *forwarded) { s.Skip() }} // a member may be newer than its federation
+)
+
+var forwardedFields = []field{
+	{Key: "version", Read: func(s *scanner, f *forwarded) { f.Version = int(s.Integer(math.MaxInt)) }},
+	{Key: "agentless", Read: func(s *scanner, f *forwarded) { f.Agentless = s.Bool() }},
+	{Key: "power", Read: func(s *scanner, f *forwarded) { s.Check(f.Power.UnmarshalText(s.Bytes())) }},
+	{Key: "consumers", Read: func(s *scanner, f *forwarded) {
+		f.Consumers = jsonscan.List(s, batch.MaxShares, func(s *scanner, to **Consumer) {
+			*to = new(Consumer)
+			s.Check(json.Unmarshal(s.Skip(), *to))
+			s.Check((*to).check())
+		})
+	}},
+	batchField,
+	ignored,
 }
 
 func (f *forwarded) read(cluster string) (*Booking, error) {
@@ -81,19 +111,11 @@ func (f *forwarded) read(cluster string) (*Booking, error) {
 		*name = cluster + "/" + *name
 	}
 	b := &Booking{Batch: bt, Agentless: f.Agentless, Power: f.Power, Consumers: f.Consumers}
-	for _, c := range b.Consumers {
-		if err := c.check(); err != nil {
-			return nil, err
-		}
-	}
 	return b, b.Validate()
 }
 
 // check refuses a consumer that no intake would book.
 func (c *Consumer) check() error {
-	if c == nil {
-		return errors.New("a consumer is missing")
-	}
 	a := &c.Account
 	if !slices.Contains([]Kind{Workload, System, VM, Cgroup, Foreign, Late}, a.Kind) {
 		return fmt.Errorf("no consumer is of kind %s", a.Kind)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func TestReadMarks(t *testing.T) {
@@ -143,6 +144,7 @@ func FuzzReadMarks(f *testing.F) {
 		f.Add(s, s, s, s, s)
 	}
 	f.Fuzz(func(t *testing.T, delay, finish, expected, now, strategy string) {
+		defer memtest.Limit(t, 100*(len(delay)+len(finish)+len(expected)+len(now)+len(strategy)))()
 		m, err := ReadMarks(map[string]string{
 			v1alpha1.AnnotationAllowedDelay: delay, v1alpha1.AnnotationFinishBy: finish,
 			v1alpha1.AnnotationExpectedDuration: expected,

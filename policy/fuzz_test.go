@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // hugeExponent finds quantities with which Kubernetes' own arithmetic computes for ever.
@@ -50,6 +51,7 @@ func FuzzSettle(f *testing.F) {
 	}
 	site := &sched.Site{Name: "s", Carbon: grid.Signal{Series: series, AsOf: now}, Price: grid.Signal{Series: series}}
 	f.Fuzz(func(t *testing.T, jobText, podText, clusterText, ownText, namespaceText []byte) {
+		defer memtest.Limit(t, 100*(len(jobText)+len(podText)+len(clusterText)+len(ownText)+len(namespaceText)))()
 		var job batchv1.Job
 		var pod v1.Pod
 		var cluster, own v1alpha1.EnergyPolicy
@@ -113,6 +115,7 @@ func FuzzEnvironment(f *testing.F) {
 	f.Add("HARDWARE_PROFILES_PATH=x\nNODE_DEFAULT_MAX_POWER=1e5",
 		[]byte("cpuProfiles: {a: {idlePower: 1, maxPower: 2}}"))
 	f.Fuzz(func(t *testing.T, environ string, file []byte) {
+		defer memtest.Limit(t, 100*(len(environ)+len(file)))()
 		read := func(string) ([]byte, error) { return file, nil }
 		d, _ := AliasEnvironment(SchedulerProgram, strings.Split(environ, "\n"), read, BuiltIn())
 		for name, terms := range d.Schedulers {
@@ -135,6 +138,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add("9223372036854775807", "9E", "1e18", int32(1<<31-1), int32(1<<31-1))
 	f.Add("1e-9", "1n", "0", int32(-1), int32(0))
 	f.Fuzz(func(t *testing.T, cpu, memory, gpus string, parallelism, completions int32) {
+		defer memtest.Limit(t, 100*(len(cpu)+len(memory)+len(gpus)))()
 		list := v1.ResourceList{}
 		for name, text := range map[v1.ResourceName]string{
 			v1.ResourceCPU: cpu, v1.ResourceMemory: memory, NvidiaGPU: gpus, amdGPU: gpus,

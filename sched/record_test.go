@@ -18,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // anyDigits draws values whose sums are rounded, as those of real signals are.
@@ -366,6 +367,7 @@ func FuzzDecode(f *testing.F) {
 		[]byte(
 			`{"version":1,"now":"2026-01-01T00:00:00Z","policy":{"seed":3},"sites":[{"name":"a","carbon":{"start":"1970-01-01T00:00:00Z","step":1,"values":[1,2,3]}}],"offered":[0],"queue":[{"id":"x","submitted":"2026-01-01T00:00:00Z","duration":1,"request":{},"allowedDelay":900000000000000000,"limits":{"Percentile":0.5}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
 		s, err := sched.Decode(data)
 		if err != nil {
 			return

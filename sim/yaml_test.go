@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // TestUnmarshalYAML: who writes a scenario reads of its fields and lines, not of types in Go and steps of a decoder.
@@ -46,6 +47,7 @@ func FuzzUnmarshalYAML(f *testing.F) {
 	f.Add([]byte("apiVersion: kubenergy.io/v1alpha1\nkind: Scenario\nseed: 3\nmaxDelay: 6h\nsites: [{zone: DE}]\n"))
 	f.Add([]byte("seed: [1\nkind: {a: &a [*a]}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		err := sim.UnmarshalYAML(text, &sim.File{})
 		if err != nil && (err.Error() == "" || strings.Contains(err.Error(), "\n")) {
 			t.Fatalf("%q", err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 	"github.com/kubenergy/kubenergy/workload"
 	"github.com/kubenergy/kubenergy/workload/workloadtest"
 )
@@ -223,6 +224,7 @@ func FuzzModel(f *testing.F) {
 	}
 	f.Add(text)
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		m := &workload.Model{}
 		if json.Unmarshal(text, m) != nil {
 			return

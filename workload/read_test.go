@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 	"github.com/kubenergy/kubenergy/workload"
 	"github.com/kubenergy/kubenergy/workload/workloadtest"
 )
@@ -308,6 +309,7 @@ func TestUseOfCores(t *testing.T) {
 // Whatever the bytes, a reader returns valid jobs or an error, never both and never neither.
 func fuzzRead(f *testing.F, format string) {
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		jobs, err := read(write(t, string(text)), format, t0)
 		if (err == nil) != (len(jobs) > 0) {
 			t.Fatalf("%d jobs and error %v", len(jobs), err)

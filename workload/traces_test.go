@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 	"github.com/kubenergy/kubenergy/workload"
 )
 
@@ -582,6 +583,7 @@ func FuzzReadSURF(f *testing.F) {
 func FuzzOpenBNodes(f *testing.F) {
 	f.Add([]byte("sn,cpu_milli,memory_mib,gpu,model\na,1000,1,1,T4\nb,96000,393216,0,\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		nodes, err := workload.Nodes(write(t, "sn"+string(text)), 0, &sched.Site{})
 		if (err == nil) != (len(nodes) > 0) {
 			t.Fatalf("%d nodes and error %v", len(nodes), err)

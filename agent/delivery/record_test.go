@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func someBatch() *batch.Batch {
@@ -94,6 +95,7 @@ func FuzzRecord(f *testing.F) {
 	}
 	f.Add([]byte{0, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0x0f}, true)
 	f.Fuzz(func(t *testing.T, data []byte, sealed bool) {
+		defer memtest.Limit(t, 100*len(data))()
 		if sealed {
 			data = withChecksum(data)
 		}
@@ -116,6 +118,7 @@ func FuzzStateDir(f *testing.F) {
 	f.Add(someRecord().append(nil, slotMagic), someRecord().append(nil, batchMagic), "batch-2-7-9")
 	f.Add([]byte("x"), []byte{}, "batch-1-1-18446744073709551615")
 	f.Fuzz(func(t *testing.T, slot, file []byte, name string) {
+		defer memtest.Limit(t, 100*(len(slot)+len(file)+len(name)))()
 		if strings.ContainsAny(name, "/\x00") || len(name) > 100 || strings.HasPrefix(name, ".") || name == "" ||
 			name == "lock" {
 			return

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // drawShares draws what an interval consists of: consumers of all kinds, come and gone, sorted.
@@ -340,6 +341,7 @@ func FuzzLabels(f *testing.F) {
 	f.Add("vm/"+strings.Repeat("é", 200), "", "", "")
 	f.Add("pod//", "a\x7f", "\xed\xa0\x80", "{}")
 	f.Fuzz(func(t *testing.T, id, namespace, pod, container string) {
+		defer memtest.Limit(t, 100*(len(id)+len(namespace)+len(pod)+len(container)))()
 		e := New(Options{Node: container, Version: pod})
 		e.SetStatus(&Status{
 			Source: namespace, Idle: pod, Parent: &batch.Parent{Host: namespace, VM: container},

@@ -21,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func open(t testing.TB, o Options) *Publisher {
@@ -342,6 +343,7 @@ func FuzzFolder(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
+		defer memtest.Limit(t, 100*len(name))()
 		folder, err := Folder(name)
 		if err != nil {
 			return
@@ -427,6 +429,7 @@ func FuzzLedger(f *testing.F) {
 	f.Add(append(fmt.Appendf(nil, header, 7, 9, 0x36d31f3a), "1 2 \"a\"\n\n"...))
 	f.Add(append(fmt.Appendf(nil, header, uint64(math.MaxUint64), 0, 0), "rest"...))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		_, entries, err := parseLedger(text)
 		for _, e := range entries {
 			if err != nil || e.total < 0 {
@@ -443,6 +446,7 @@ func FuzzLedgerEntry(f *testing.F) {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
+		defer memtest.Limit(t, 100*len(line))()
 		e, err := parseEntry(line)
 		if err != nil {
 			return

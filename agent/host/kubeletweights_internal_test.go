@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // weightOf is what is written for a request by each conversion.
@@ -116,6 +118,7 @@ func FuzzLimit(f *testing.F) {
 	f.Add([]byte("200000 100000\n"))
 	f.Add([]byte("max 100000\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		if milli, ok := parseLimit(text); ok && !(milli > 0 && milli < math.MaxFloat64) {
 			t.Errorf("%q is %v", text, milli)
 		}

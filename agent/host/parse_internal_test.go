@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func TestCounters(t *testing.T) {
@@ -192,6 +194,7 @@ func FuzzCounters(f *testing.F) {
 	f.Add([]byte("usage_usec 18446744073709551615\n"))
 	f.Add([]byte("7:cpu,cpuacct:/a/b\n0::/c\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		check := func(what string, d time.Duration, ok bool) {
 			if d < 0 {
 				t.Errorf("%s is %v", what, d)
@@ -234,6 +237,7 @@ func FuzzPaths(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
+		defer memtest.Limit(t, 100*len(path))()
 		if len(path) > 4*maxPath {
 			return // nothing of that length gets so far
 		}
@@ -275,6 +279,7 @@ func FuzzCommandLine(f *testing.F) {
 	f.Add([]byte("qemu-kvm\x00-name\x00guest=\xff\n\x00"))
 	f.Add([]byte("kvm\x00-smp\x00cpus=4,maxcpus=8,sockets=2\x00--smp\x00sockets=99,cores=99,threads=99\x00"))
 	f.Fuzz(func(t *testing.T, line []byte) {
+		defer memtest.Limit(t, 100*len(line))()
 		name, ok := guestOf(line)
 		if strings.ContainsAny(name, "/\n\x00") || len(name) > maxVMName || name == "." || name == ".." {
 			t.Errorf("the name %q", name)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // TestStateGoesOn kills a host and has another one go on: what began, ended and computed meanwhile is told once.
@@ -107,6 +109,7 @@ func FuzzRestoreState(f *testing.F) {
 	r.sweep()
 	f.Add(r.AppendState(nil))
 	f.Fuzz(func(t *testing.T, state []byte) {
+		defer memtest.Limit(t, 100*len(state))()
 		k := &kernel{t: t, version: 1, dir: t.TempDir(), used: map[string]time.Duration{}}
 		k.proc = k.dir
 		k.write(filepath.Join(k.dir, "release_agent"), "\n")

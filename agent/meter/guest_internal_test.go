@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // A guestTree is what a host shares with the machine under test.
@@ -498,6 +499,7 @@ func FuzzGuestInfo(f *testing.F) {
 	f.Add([]byte(`{"host":"hv-7","vm":"web-1","version":1,"quality":"measured"}`))
 	f.Add([]byte(`{"host":"","vm":null,"version":1e9}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		p, q, err := parseGuestInfo(text)
 		if err == nil && (p.Host == "" || p.VM == "" || len(p.Host) > maxNameInInfo || q > energy.Derived) {
 			t.Errorf("%q: %v, %v", text, p, q)

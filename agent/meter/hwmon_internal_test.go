@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func openHwmon(t testing.TB, c *clock, tree string, walls ...string) (*Hwmon, string) {
@@ -252,6 +253,7 @@ func FuzzSensorName(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
+		defer memtest.Limit(t, 100*len(name))()
 		key, kind, attribute, ok := parseSensor(name)
 		number, err := strconv.Atoi(strings.TrimPrefix(key, kind))
 		if ok && (err != nil || fmt.Sprintf("%s%d_%s", kind, number, attribute) != name) {
@@ -264,6 +266,7 @@ func FuzzWallSensor(f *testing.F) {
 	f.Add([]byte("215000000\n"), []byte("5\n"), true)
 	f.Add([]byte("-1"), []byte(""), false)
 	f.Fuzz(func(t *testing.T, one, two []byte, counts bool) {
+		defer memtest.Limit(t, 100*(len(one)+len(two)))()
 		w, d := wallSensor{scale: 1}, energy.Domain{Kind: energy.Wall, Name: "wall"}
 		if counts {
 			w.counter = energy.NewCounter(energy.CounterOptions{Domain: d, Max: envelope[energy.Wall]})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func openModel(t testing.TB, c *clock, change func(*Config)) *Model {
@@ -198,6 +199,7 @@ func FuzzProfile(f *testing.F) {
 	f.Add([]byte(`{"name":"a","idleWatts":50,"maxWatts":200,"exponent":1.4}`), 0.5)
 	f.Add([]byte(`{"name":"a","curve":[{"utilisation":0,"watts":140},{"utilisation":1,"watts":390}]}`), 1.5)
 	f.Fuzz(func(t *testing.T, text []byte, u float64) {
+		defer memtest.Limit(t, 100*len(text))()
 		p := &energy.Profile{}
 		if json.Unmarshal(text, p) != nil {
 			return

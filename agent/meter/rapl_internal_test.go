@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func openTree(t testing.TB, c *clock, tree string, sys *calls) (*RAPL, string) {
@@ -541,6 +542,7 @@ func FuzzNumber(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		v, err := parseUint(text)
 		want, wantErr := strconv.ParseUint(strings.TrimSuffix(string(text), "\n"), 10, 64)
 		if (err == nil) != (wantErr == nil) || v != want && err == nil {
@@ -559,6 +561,7 @@ func FuzzZoneNames(f *testing.F) {
 	f.Add("intel-rapl-mmio:0", "package-0-die-1", "")
 	f.Add("intel-rapl:3", "psys-1", "psys")
 	f.Fuzz(func(t *testing.T, folder, name, parent string) {
+		defer memtest.Limit(t, 100*(len(folder)+len(name)+len(parent)))()
 		z, ok := parseZone(folder)
 		if ok && (z.top < 0 || z.top > 9999 || z.sub < -1 || z.sub > 9999) {
 			t.Errorf("%q is %+v", folder, z)

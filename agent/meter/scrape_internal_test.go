@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // An exporter is another agent, whose page the test writes.
@@ -504,6 +505,7 @@ func FuzzMetrics(f *testing.F) {
 		"1\nkepler_node_package_joules_total{mode=\"idle\",package=\"0\"} 1e3\n"))
 	f.Add([]byte("scaph_host_energy_microjoules{a=\"\\\\\\\"\"} 1 2\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		for _, read := range []func(io.Reader) (page, error){readKepler, readScaphandre, readDCGM} {
 			p, err := read(strings.NewReader(string(text)))
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +112,58 @@ func TestDiscover(t *testing.T) {
 		!slices.Equal(targets, []target{{"./a", "FuzzA"}, {"./b/c", "FuzzC"}}) {
 		t.Error(long, targets, err)
 	}
+}
+
+// TestTargets: every fuzz target of the tree is listed in the table of what was fuzzed, limits what an input may allocate,
+// and does not sleep, which would be all that is fuzzed.
+func TestTargets(t *testing.T) {
+	root := filepath.Join("..", "..")
+	_, targets, err := discover(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := readTotals(filepath.Join(root, totalsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range targets {
+		if _, ok := listed[found]; !ok {
+			t.Errorf("%v is not in %s: fuzz it, or add a row of zeros", found, totalsFile)
+		}
+		delete(listed, found)
+		body := bodyOf(t, filepath.Join(root, found.pkg), found.name)
+		bytes := regexp.MustCompile(`f\.Fuzz\(func\([^)]*(string|\[\]byte)`).MatchString(body)
+		if bytes && !strings.Contains(body, "memtest.Limit(") && found.pkg != "./slurm" {
+			t.Errorf("%v does not limit what an input allocates: see test/kit/memtest", found)
+		}
+		if strings.Contains(body, "time.Sleep(") {
+			t.Errorf("%v sleeps", found)
+		}
+	}
+	for gone := range listed {
+		t.Errorf("%v is in %s and is gone: remove its row", gone, totalsFile)
+	}
+}
+
+// bodyOf returns the text of a function in the tests of a package.
+func bodyOf(t *testing.T, dir, name string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, after, found := strings.Cut(string(text), "\nfunc "+name+"("); found {
+			body, _, _ := strings.Cut(after, "\n}\n")
+			return body
+		}
+	}
+	t.Fatalf("%s has no %s", dir, name)
+	return ""
 }
 
 // TestGoesOn cuts a run: what was done of the same code is not repeated, what was cut is, and of other code all is.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func TestBucketsAreBounded(t *testing.T) {
@@ -87,6 +88,7 @@ func FuzzClaims(f *testing.F) {
 	f.Add("e30.eyJhdWQiOiJhIiwiZXhwIjoxZTMwMH0.c2ln")
 	f.Add("..")
 	f.Fuzz(func(t *testing.T, token string) {
+		defer memtest.Limit(t, 100*len(token))()
 		c := readClaims(token)
 		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		if c.before(at).After(at) {
@@ -101,6 +103,7 @@ func FuzzHosts(f *testing.F) {
 	f.Add([]byte(`{"hosts":[{"node":"a","tokenSHA256":"zz"}]}`))
 	f.Add([]byte("hosts: &a [*a]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
 		hosts, tokens, err := parseHosts(data)
 		if err != nil {
 			return

@@ -10,6 +10,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // FuzzBudget reads an EnergyBudget of which something was used: its period holds now, its status can be written, and
@@ -24,6 +25,7 @@ func FuzzBudget(f *testing.F) {
 		"2026-06-02T00:00:00Z"}}}`), uint32(math.MaxUint32), int64(-1))
 	f.Add([]byte(`{"spec":{"period":{"type":"Day","timeZone":"America/Sao_Paulo"}}}`), uint32(0), int64(1540695600))
 	f.Fuzz(func(t *testing.T, text []byte, wattHours uint32, unix int64) {
+		defer memtest.Limit(t, 100*len(text))()
 		b := &v1alpha1.EnergyBudget{}
 		l := &b.Spec.Limits
 		if json.Unmarshal(text, b) != nil || unix < 0 || unix > endOfTime.Unix() {

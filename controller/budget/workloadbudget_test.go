@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 const (
@@ -320,6 +321,7 @@ func FuzzReadRecord(f *testing.F) {
 	f.Add("3fa9c01b22:d 0011223344:1770000000.2")
 	f.Add(":: a:d a:1.1 b:-1.0 c:9999999999999999999.1")
 	f.Fuzz(func(t *testing.T, text string) {
+		defer memtest.Limit(t, 100*len(text))()
 		all := readRecord(text)
 		if len(all) > maxRecord {
 			t.Fatal(len(all))

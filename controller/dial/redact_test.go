@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // Of what a login needs, the password stays secret by itself too, and the token that it gave.
@@ -33,6 +35,7 @@ func FuzzConceal(f *testing.F) {
 	f.Add("Bearer abcdefghij", "the token %s is wrong: ")
 	f.Add("ali:p+w d/1", "…\xff")
 	f.Fuzz(func(t *testing.T, key, text string) {
+		defer memtest.Limit(t, 100*(len(key)+len(text)))()
 		s := new(Secrets)
 		s.Hide(key)
 		for _, form := range []string{key, url.QueryEscape(key), strings.ToUpper(url.PathEscape(key))} {

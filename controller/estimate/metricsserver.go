@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/controller/meter"
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // Usage is what pods use, and nodes, which are in no namespace.
@@ -145,33 +144,21 @@ func (i *metricsItem) bytes() (sum float64) {
 
 // bytes returns a quantity, 0 if there is none, or none that can be.
 func (u *metricsUsage) bytes() float64 {
-	if v, ok := quantity(u.Memory, "KMGTi"); ok && v <= maxBytes {
-		return v
+	if q, err := kube.ParseQuantity(u.Memory); err == nil && q.CmpInt64(maxBytes) <= 0 {
+		return q.AsApproximateFloat64()
 	}
 	return 0
 }
 
 const (
-	maxQuantity = 32
-	maxCores    = 1e6
-	maxBytes    = 1 << 50
+	maxCores = 1e6
+	maxBytes = 1 << 50
 )
 
 // cores returns a quantity.
 func (u *metricsUsage) cores() (float64, bool) {
-	cores, ok := quantity(u.CPU, "numk")
-	return cores, ok && cores <= maxCores
-}
-
-// quantity reads one without an exponent: metrics-server writes none, and resource.ParseQuantity computes 1e-9999999
-// exactly, which takes for ever.
-func quantity(text, suffixes string) (float64, bool) {
-	number := strings.TrimRight(text, suffixes)
-	if len(text) > maxQuantity || number == "" || strings.Trim(number, "0123456789.") != "" {
-		return 0, false
-	}
-	q, err := resource.ParseQuantity(text)
-	return q.AsApproximateFloat64(), err == nil
+	q, err := kube.ParseQuantity(u.CPU)
+	return q.AsApproximateFloat64(), err == nil && q.CmpInt64(maxCores) <= 0
 }
 
 // list calls each for every item of a list. It asks for no pages: metrics-server has none.

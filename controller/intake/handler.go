@@ -85,7 +85,7 @@ type Handler struct {
 	memory  *semaphore.Weighted
 	news    novelties
 	members map[string]*member
-	unpacks chan struct{} // places of bodies of members that are in memory
+	unpacks *semaphore.Weighted // as memory, of members: they cannot take what agents need
 	metrics *metrics
 	audit   *rate.Limiter
 	unsaid  atomic.Int64 // lines that were too many
@@ -108,7 +108,7 @@ func New(c Config) *Handler {
 		c: c, memory: semaphore.NewWeighted(memory),
 		nodes: cache.NewLRUExpireCacheWithClock(mostNodes, clock(c.Now)),
 		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
-		members: map[string]*member{}, unpacks: make(chan struct{}, mostUnpacks),
+		members: map[string]*member{}, unpacks: semaphore.NewWeighted(memory),
 	}
 	for name, m := range c.Members {
 		h.members[name] = &member{

@@ -29,6 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func TestABatchIsBooked(t *testing.T) {
@@ -476,6 +477,7 @@ func FuzzHandler(f *testing.F) {
 	f.Add([]byte("{}"), false)
 	f.Add([]byte{0x1f, 0x8b, 8, 0}, true)
 	f.Fuzz(func(t *testing.T, body []byte, zipped bool) {
+		defer memtest.Limit(t, 100*len(body))()
 		encoding := ""
 		if zipped {
 			encoding = "gzip"

@@ -2,11 +2,9 @@ package intake
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -24,8 +22,8 @@ import (
 const (
 	mostForwardedBytes = 32 << 20
 	mostPacked         = 4 << 20 // bytes of it, compressed
+	mostConsumers      = 10 * batch.MaxShares
 
-	mostUnpacks = 2  // bodies of members in memory
 	mostBooking = 64 // streams of a request that are booked at once
 )
 
@@ -57,24 +55,21 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 	default:
 		return busy(time.Second, "another request of this cluster is not done")
 	}
-	h.hurry(w)
-	packed, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostPacked))
-	if err != nil {
-		return unreadable(err)
+	if m.rate.TokensAt(h.c.Now()) < 1 {
+		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings of this cluster in a minute")
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	select {
-	case h.unpacks <- struct{}{}:
-		defer func() { <-h.unpacks }()
-	case <-time.After(busyAfter):
-		return busy(busyAfter, "too many bookings at once")
+	data, free, no := h.readMember(w, r)
+	defer free()
+	var lines []*forwarded
+	var streams map[batch.Stream][]*forwarded
+	if no == nil {
+		lines, streams, no = m.unpack(data)
 	}
-	lines, streams, no := m.read(packed)
+	// A request is charged also if it is refused, and one that costs as much as many bookings counts as many. The debt
+	// of a request that costs more than is left delays the next one.
+	m.rate.ReserveN(h.c.Now(), min(m.rate.Burst(), max(1+len(lines), cap(data)/firstBuffer)))
 	if no != nil {
 		return no
-	}
-	if !m.rate.AllowN(h.c.Now(), 1+len(lines)) {
-		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings of this cluster in a minute")
 	}
 	var all errgroup.Group
 	all.SetLimit(mostBooking)
@@ -102,25 +97,38 @@ type forwarded struct {
 	err error // why it will never be booked as it is
 }
 
-func (m *member) read(packed []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
-	var data []byte
-	zip, err := gzip.NewReader(bytes.NewReader(packed))
-	if err == nil {
-		data, err = io.ReadAll(io.LimitReader(zip, mostForwardedBytes+1))
+// readMember returns the body of a request of a member, decompressed. free gives back the memory that it takes.
+func (h *Handler) readMember(w http.ResponseWriter, r *http.Request) (data []byte, free func(), no *reply) {
+	ctx, cancel := context.WithTimeout(r.Context(), busyAfter)
+	defer cancel()
+	if h.unpacks.Acquire(ctx, perRequest) != nil {
+		return nil, func() {}, crowded()
 	}
-	if err != nil {
-		return nil, nil, unreadable(err)
-	}
-	lines := bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
-	if len(data) > mostForwardedBytes || len(lines) > api.MostForwarded {
-		return nil, nil, refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
-			"a request has at most %d bookings, and %d bytes unpacked", api.MostForwarded, mostForwardedBytes))
-	}
+	b := newBody(h.unpacks, mostForwardedBytes)
+	no = h.receive(w, r, b, mostPacked, true, true)
+	return b.data, b.free, no
+}
+
+// unpack reads the lines of a body. It stops as soon as they are too many.
+func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
+	tooMany := refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
+		"a request has at most %d bookings, and %d consumers", api.MostForwarded, mostConsumers))
 	streams = map[batch.Stream][]*forwarded{}
-	for _, line := range lines {
+	for consumers := 0; len(data) > 0 || len(all) == 0; {
+		if len(all) == api.MostForwarded {
+			return nil, nil, tooMany
+		}
+		var line []byte
+		line, data, _ = bytes.Cut(data, []byte("\n"))
 		of, booking, err := ledger.Unpack(line, m.Name)
 		if of == nil {
 			return nil, nil, refused("malformed", http.StatusBadRequest, err.Error())
+		}
+		if booking != nil {
+			consumers += len(booking.Consumers)
+		}
+		if consumers > mostConsumers {
+			return nil, nil, tooMany
 		}
 		all = append(all, &forwarded{booking, err})
 		streams[*of] = append(streams[*of], all[len(all)-1])

@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func job(namespace, name, cronJob string) *batchv1.Job {
@@ -359,6 +360,7 @@ func FuzzDirectory(f *testing.F) {
 		[]byte(`{"metadata":{"name":"night-1","ownerReferences":[{"kind":"CronJob","name":"night",
 		"controller":true}]}}`))
 	f.Fuzz(func(t *testing.T, podText, jobText []byte) {
+		defer memtest.Limit(t, 100*(len(podText)+len(jobText)))()
 		var p v1.Pod
 		var j batchv1.Job
 		if json.Unmarshal(podText, &p) != nil || json.Unmarshal(jobText, &j) != nil {

@@ -31,19 +31,19 @@ var (
 	unzips  = sync.Pool{New: func() any { return &unzipper{in: bufio.NewReader(nil)} }}
 )
 
-// unzipper unpacks one member: others that follow it, each of which costs more to begin than it has bytes, are no
-// batch.
+// unzipper decompresses gzip.
 type unzipper struct {
 	in  *bufio.Reader
 	out gzip.Reader
 }
 
-func (u *unzipper) open(body io.Reader) error {
+// open starts reading a body. A batch must be a single gzip member, because each costs more to start than it has bytes.
+func (u *unzipper) open(body io.Reader, multistream bool) error {
 	u.in.Reset(body)
 	if err := u.out.Reset(u.in); err != nil {
 		return err
 	}
-	u.out.Multistream(false)
+	u.out.Multistream(multistream)
 	return nil
 }
 
@@ -77,33 +77,45 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (dat
 	if !h.memory.TryAcquire(perRequest) {
 		return nil, free, crowded()
 	}
-	b := &body{memory: h.memory, taken: perRequest, buffer: buffers.Get().(*[]byte)}
+	b := newBody(h.memory, batch.MaxBytes)
+	no = h.receive(w, r, b, limit, zipped, false)
+	if size := cap(b.data); size > firstBuffer { // what costs as much as many counts as many
+		h.c.Gate.ChargeAgent(node, size/firstBuffer)
+	}
+	return b.data, b.free, no
+}
+
+// receive reads the body of a request, of at most limit bytes as they arrive, into b.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, b *body, limit int64, zipped, multistream bool,
+) (no *reply) {
 	h.hurry(w)
 	from := io.Reader(http.MaxBytesReader(w, r.Body, limit))
 	if zipped {
 		unzip := unzips.Get().(*unzipper)
 		defer unzips.Put(unzip)
-		if err := unzip.open(from); err != nil {
-			return nil, b.free, unreadable(err)
+		if err := unzip.open(from, multistream); err != nil {
+			return unreadable(err)
 		}
 		from = unzip
 	}
-	no = b.fill(from)
-	if size := cap(b.data); size > firstBuffer { // what costs as much as many counts as many
-		h.c.Gate.ChargeAgent(node, size/firstBuffer)
-	}
-	if no == nil {
+	if no = b.fill(from); no == nil {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
-	return b.data, b.free, no
+	return no
 }
 
 // body is what has been read, and the memory that it takes.
 type body struct {
 	memory *semaphore.Weighted
+	limit  int // bytes
 	taken  int64
 	buffer *[]byte // of the pool
 	data   []byte
+}
+
+// newBody returns an empty body, for which the caller has acquired perRequest.
+func newBody(memory *semaphore.Weighted, limit int) *body {
+	return &body{memory: memory, limit: limit, taken: perRequest, buffer: buffers.Get().(*[]byte)}
 }
 
 func (b *body) free() {
@@ -111,22 +123,23 @@ func (b *body) free() {
 	buffers.Put(b.buffer)
 }
 
-// fill reads until the end, in a buffer that grows as long as there is memory.
+// fill reads until the end, in a buffer that grows as long as there is memory. The buffer never grows beyond the byte
+// that shows that the body is too large.
 func (b *body) fill(from io.Reader) *reply {
 	b.data = (*b.buffer)[:0]
 	for {
 		if len(b.data) == cap(b.data) {
-			more := int64(cap(b.data))
-			if !b.memory.TryAcquire(perByte * more) {
+			more := min(cap(b.data), b.limit+1-cap(b.data))
+			if !b.memory.TryAcquire(perByte * int64(more)) {
 				return crowded()
 			}
-			b.taken += perByte * more
-			b.data = append(make([]byte, 0, 2*cap(b.data)), b.data...)
+			b.taken += perByte * int64(more)
+			b.data = append(make([]byte, 0, cap(b.data)+more), b.data...)
 		}
 		n, err := from.Read(b.data[len(b.data):cap(b.data)])
 		b.data = b.data[:len(b.data)+n]
 		switch {
-		case len(b.data) > batch.MaxBytes:
+		case len(b.data) > b.limit:
 			return tooLarge()
 		case errors.Is(err, io.EOF):
 			return nil
@@ -160,10 +173,11 @@ func encodingOf(r *http.Request) (zipped bool, no *reply) {
 }
 
 func tooLarge() *reply {
-	return refused("too_large", http.StatusRequestEntityTooLarge, "a batch has at most 16 MiB, and 8 MiB compressed")
+	return refused("too_large", http.StatusRequestEntityTooLarge, "the body is too large: a batch has "+
+		"at most 16 MiB, and 8 MiB compressed; what a cluster forwards 32 MiB, and 4 MiB compressed")
 }
 
-func crowded() *reply { return busy(busyAfter, "too many batches at once") }
+func crowded() *reply { return busy(busyAfter, "too many requests at once") }
 
 func unreadable(err error) *reply {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 const answers = "../../../shared/data/api"
@@ -320,6 +321,7 @@ func FuzzShelly1(f *testing.F) {
 		f.Add(status(f, "shelly_gen1_plug_s.json"))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
+		defer memtest.Limit(t, 100*len(body))()
 		for _, channels := range [][]string{nil, {"meter:0"}, {"emeter:0", "meter:1"}} {
 			samples, err := (&shelly1{channels: channels}).decode(body)
 			usable(t, samples, err)
@@ -336,6 +338,7 @@ func FuzzShelly2(f *testing.F) {
 		f.Add(status(f, "shelly_gen2_pro_3em.json"))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
+		defer memtest.Limit(t, 100*len(body))()
 		for _, channels := range [][]string{nil, {"switch:0"}, {"em:0", "em1:0"}} {
 			samples, err := (&shelly2{channels: channels}).decode(body)
 			usable(t, samples, err)
@@ -349,6 +352,7 @@ func FuzzTasmota(f *testing.F) {
 		f.Add(documented(f))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
+		defer memtest.Limit(t, 100*len(body))()
 		for _, channels := range [][]string{nil, {"0"}, {"1", "0"}} {
 			samples, err := (&tasmota{channels: channels}).decode(body)
 			usable(t, samples, err)
@@ -369,6 +373,7 @@ func FuzzRedfish(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
+		defer memtest.Limit(t, 100*len(body))()
 		for _, control := range []int{noControl, 0, 1} {
 			s, err := target{path: "/redfish/v1", control: control}.decode(body)
 			usable(t, []sample{s}, err)
@@ -389,6 +394,7 @@ func FuzzRedfish(f *testing.F) {
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(everyKind))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		c, err := Parse(text)
 		if err != nil {
 			return

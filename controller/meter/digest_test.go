@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // The vectors are those of RFC 7616, 3.9.1, and of curl's tests (without qop).
@@ -77,6 +79,7 @@ func FuzzChallenge(f *testing.F) {
 	f.Add(`Basic realm="a, b=\"c\"", Digest realm="x", nonce = "n" , algorithm=sha-256,stale=TRUE, qop="auth"`)
 	f.Add(`Digest qop="auth", realm="shellyplus1pm-a8032ab636ec", nonce="60dc2c59", algorithm=SHA-256, opaque="\\"`)
 	f.Fuzz(func(t *testing.T, text string) {
+		defer memtest.Limit(t, 100*len(text))()
 		c := readChallenge(http.Header{"Www-Authenticate": {text}})
 		if c == nil {
 			return

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/energy/jsonscan"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -91,19 +93,13 @@ func (s *server) postDecisions(w http.ResponseWriter, r *http.Request, _ *query)
 // readDecisions reads records, as they are or in an object. Fields that are not known are those of a younger scheduler.
 func readDecisions(data []byte) ([]ledger.Record, error) {
 	var records []ledger.Record
-	var err error
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); bytes.HasPrefix(trimmed, []byte("[")) {
-		err = json.Unmarshal(data, &records)
-	} else {
-		var all api.Decisions
-		err = json.Unmarshal(data, &all)
-		records = all.Decisions
+		data = slices.Concat([]byte(`{"decisions":`), trimmed, []byte("}"))
 	}
-	if err != nil {
+	if err := jsonscan.Decode(data, &records, decisionFields); errors.Is(err, jsonscan.ErrTooMany) {
+		return nil, fail(http.StatusRequestEntityTooLarge, "reading decisions: %v", err)
+	} else if err != nil {
 		return nil, fail(http.StatusBadRequest, "reading decisions: %.200s", err)
-	}
-	if len(records) > mostRecords {
-		return nil, fail(http.StatusRequestEntityTooLarge, "%d decisions: at most %d", len(records), mostRecords)
 	}
 	for i := range records {
 		if err := checkRecord(&records[i]); err != nil {
@@ -111,6 +107,15 @@ func readDecisions(data []byte) ([]ledger.Record, error) {
 		}
 	}
 	return records, nil
+}
+
+var decisionFields = []jsonscan.Field[[]ledger.Record]{
+	{Key: "decisions", Read: func(s *jsonscan.Scanner, all *[]ledger.Record) {
+		*all = jsonscan.List(s, mostRecords, func(s *jsonscan.Scanner, to *ledger.Record) {
+			s.Check(json.Unmarshal(s.Skip(), to))
+		})
+	}},
+	{Read: func(s *jsonscan.Scanner, _ *[]ledger.Record) { s.Skip() }},
 }
 
 // largest is beyond everything that is used or spent.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -91,22 +92,14 @@ func (a *amount) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &written); err != nil {
 		return err
 	}
-	// The parser of quantities counts exponents down one by one: 1e-999999999 would keep it busy for ever.
-	if !memoryText.MatchString(written) {
-		return fmt.Errorf("memory is %.40q: want an amount as 512Mi or 2G", written)
-	}
-	q, err := resource.ParseQuantity(written)
-	if err != nil {
-		return err
-	}
-	if q.Sign() < 0 || q.CmpInt64(maxMemory<<20) > 0 {
-		return fmt.Errorf("memory is %s", written)
+	q, err := kube.ParseQuantity(written)
+	if err != nil || q.CmpInt64(maxMemory<<20) > 0 || q.CmpInt64(q.Value()) != 0 ||
+		q.Format == resource.DecimalExponent {
+		return fmt.Errorf("memory is %.40q: want a number of bytes as 512Mi or 2G", written)
 	}
 	a.Quantity = q
 	return nil
 }
-
-var memoryText = regexp.MustCompile(`^[0-9]{1,15}(\.[0-9]{1,6})?(k|M|G|T|Ki|Mi|Gi|Ti)?$`)
 
 // What a submission may ask for.
 const (

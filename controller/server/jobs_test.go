@@ -24,6 +24,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // TestIngest submits jobs in KubEnergySched's spelling, in its trace sender's, and with all that is ours.
@@ -302,6 +303,7 @@ func FuzzSubmission(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
 		asked, err := readSubmission(data)
 		if err != nil {
 			var known *failure
@@ -331,8 +333,10 @@ func FuzzSubmission(f *testing.F) {
 func FuzzDecisions(f *testing.F) {
 	f.Add([]byte(`{"decisions":[{"id":"a","at":"2026-06-01T12:00:00Z","action":"place","namespace":"n",
 		"energyJoules":1}]}`))
+	f.Add([]byte("[" + strings.Repeat("{},", 1<<17) + "{}]"))
 	f.Add([]byte(` [{"action":"hold","namespace":"n","id":"b","at":"2026-06-01T12:00:00Z","carbonIntensity":1e18}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		records, err := readDecisions(text)
 		if err != nil && records != nil || len(records) > mostRecords {
 			t.Fatalf("%d decisions: %v", len(records), err)

@@ -28,6 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func TestNodes(t *testing.T) {
@@ -535,6 +536,7 @@ func FuzzQuery(f *testing.F) {
 		"/api/v1/namespaces/a/pods/p/power", "/api/v1/ledger/audit", "/api/v1/pods",
 	}
 	f.Fuzz(func(t *testing.T, query string) {
+		defer memtest.Limit(t, 100*len(query))()
 		for i, target := range targets {
 			r := httptest.NewRequest("GET", target, nil)
 			r.URL.RawQuery = query

@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // counters writes what a sidecar posts.
@@ -381,6 +382,7 @@ func FuzzScaphandre(f *testing.F) {
 		return "uid", true
 	}}}}
 	f.Fuzz(func(t *testing.T, data []byte, whose string) {
+		defer memtest.Limit(t, 100*(len(data)+len(whose)))()
 		nodes, err := readScaphandre(data, whose)
 		if err != nil {
 			return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 const dutch = "10YNL----------L"
@@ -296,6 +297,7 @@ func FuzzENTSOE(f *testing.F) {
 	f.Add([]byte(entsoeText(omitting, ninth, tenth, "PT15M", entsoePoints(1, -5, 96, 1e3))))
 	s := &entsoe{spec: &v1alpha1.ENTSOESource{Domain: dutch}}
 	f.Fuzz(func(t *testing.T, body []byte) {
+		defer memtest.Limit(t, 100*len(body))()
 		a, err := s.decode(body)
 		if err != nil {
 			return

@@ -11,6 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // believable fails if an answer passes the check that should not, or becomes a reading that nobody may see.
@@ -53,6 +54,7 @@ func FuzzElectricityMaps(f *testing.F) {
 		[]byte(
 			`{"zone":"DE","history":[{"value":1,"unit":"gCO2eq/kWh","datetime":"2026-03-10T12:00Z"}],"forecast":[{"carbonIntensity":null}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		defer memtest.Limit(t, 100*len(body))()
 		s := &electricityMaps{spec: new(v1alpha1.ElectricityMapsSource), zone: "DE", quantity: carbon}
 		if a, err := s.decode(body); err == nil {
 			a.Step, a.IssuedAt = minGap(a.Points), newest(a.Points, noon)
@@ -70,6 +72,7 @@ func FuzzUKCarbonIntensity(f *testing.F) {
 	f.Add([]byte(regional(noon.Truncate(time.Hour), noon.Truncate(time.Hour).Add(30*time.Minute), "RG10",
 		`"forecast":1`)))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		defer memtest.Limit(t, 100*len(body))()
 		for _, spec := range []v1alpha1.UKCarbonIntensitySource{{}, {Postcode: "RG10"}} {
 			s := &ukCarbonIntensity{spec: &spec}
 			if a, err := s.decode(body); err == nil {
@@ -85,6 +88,7 @@ func FuzzWattTime(f *testing.F) {
 		[]byte(
 			`{"data":[{"point_time":"2026-03-10T12:15:00+00:00","value":900}],"meta":{"region":"A","signal_type":"co2_moer","units":"lbs_co2_per_mwh","data_point_period_seconds":300}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		defer memtest.Limit(t, 100*len(body))()
 		s := &wattTime{spec: &v1alpha1.WattTimeSource{Region: "A"}}
 		if a, err := s.decode(body); err == nil {
 			a.Step, a.Marginal = wattTimeStep, true
@@ -97,6 +101,7 @@ func FuzzPrometheus(f *testing.F) {
 	f.Add([]byte(sampleText(noon, "300")))
 	f.Add([]byte(`{"status":"success","data":{"resultType":"scalar","result":[1773145200.5,"0.42"]}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		defer memtest.Limit(t, 100*len(body))()
 		if p, err := decodePrometheus(body); err == nil {
 			believable(t, Answer{Points: []Point{p}, IssuedAt: p.Time}, false)
 		}
@@ -107,6 +112,7 @@ func FuzzHTTP(f *testing.F) {
 	f.Add([]byte(list("DE", 1, "300", "310")), "v", "0", "1")
 	f.Add([]byte(`{"a":{"b":[{"t":"2026-03-10T13:00:00Z","x":{"y":8}}]}}`), "a.b", "t", "x.y")
 	f.Fuzz(func(t *testing.T, body []byte, one, two, three string) {
+		defer memtest.Limit(t, 100*(len(body)+len(one)+len(two)+len(three)))()
 		l := &httpJSON{spec: &v1alpha1.HTTPSource{List: one, ListTime: two, ListValue: three}, scale: 1}
 		if a, err := l.decode(body, noon, noon); err == nil {
 			believable(t, a, false)
@@ -123,6 +129,7 @@ func FuzzOctopus(f *testing.F) {
 		"payment_method":null},
 		{"value_inc_vat":-3,"valid_from":"2026-03-09T11:30:00Z","valid_to":"2026-03-10T12:00:00Z"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		defer memtest.Limit(t, 100*len(body))()
 		from, until := noon.Add(-24*time.Hour), noon.Add(48*time.Hour)
 		points, err := octopusRates(body, from, until)
 		for _, p := range points {
@@ -152,6 +159,7 @@ func FuzzZone(f *testing.F) {
 		"url":"http://10.0.0.1","value":"$.a[0]"}},{"prometheus":{"url":":","query":"q"}},{"wattTime":{}}]}}`))
 	folder := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		var spec v1alpha1.GridZoneSpec
 		if json.Unmarshal(text, &spec) != nil {
 			return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func sharedFile(t testing.TB, name string) []byte {
@@ -271,6 +272,7 @@ func FuzzReadPricingSchedules(f *testing.F) {
 	f.Add([]byte("schedules:\n- {dayOfWeek: \"1-5\", startTime: \"22:00\", endTime: \"06:00\", timezone: " +
 		"Europe/Berlin, peakRate: 0.3, offPeakRate: 0.1}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		spec, err := ReadPricingSchedules(text, "EUR")
 		if err != nil {
 			return

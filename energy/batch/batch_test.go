@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 const (
@@ -396,6 +397,7 @@ func FuzzDecode(f *testing.F) {
 		[]byte(
 			`{"version":1,"stream":{"node":"n","boot":"b","epoch":"e"},"first":1,"last":1,"parent":{"host":"h","vm":"v"},"start":"2026-01-01T00:00:00Z","end":"2026-01-01T01:00:00+01:00","startSinceBoot":1,"endSinceBoot":1,"source":"s","quality":"measured","idlePolicy":"apart","shares":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
 		b, err := batch.Decode(data)
 		if err != nil {
 			return
@@ -467,6 +469,7 @@ func FuzzDecodeAck(f *testing.F) {
 	f.Add([]byte(`{"epoch":"a","acked":1,"names":{"u":{"namespace":"n","pod":"p","containers":{"c":"d"}}}}`))
 	f.Add([]byte(`{"epoch":"a","acked":18446744073709551615}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
 		a, err := batch.DecodeAck(data)
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func TestHardware(t *testing.T) {
@@ -47,6 +48,7 @@ func TestHardware(t *testing.T) {
 func FuzzDecodeHardware(f *testing.F) {
 	f.Add(`{"cpu":"AMD EPYC 7763","sockets":2,"gpus":{"NVIDIA T4":1},"virtual":true}`)
 	f.Fuzz(func(t *testing.T, value string) {
+		defer memtest.Limit(t, 100*len(value))()
 		h, err := batch.DecodeHardware(value)
 		if err != nil {
 			return

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/jsonscan"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 const usual = `{"version":1,"stream":{"node":"n","boot":"b","epoch":"e"},"first":1,"last":2,"parent":{"host":"h","vm":"v"},` +
@@ -112,7 +114,10 @@ func FuzzScan(f *testing.F) {
 	f.Add([]byte(usual))
 	f.Add([]byte(`{"version":1,"shares":[{}]}`))
 	f.Add([]byte(`{"shares":[],"stream":{},"parent":{},"quality":"derived","start":"2026-01-01T00:00:00Z"} `))
-	f.Fuzz(func(t *testing.T, data []byte) { same(t, data) })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		defer memtest.Limit(t, 100*len(data))()
+		same(t, data)
+	})
 }
 
 // decode reads a batch in any form that JSON allows, and says what is wrong with it.
@@ -172,9 +177,9 @@ func checkKeys(data []byte) error {
 // keys are those of all objects in a batch.
 var keys = slices.Concat(keysOf(ofBatch), keysOf(ofStream), keysOf(ofParent), keysOf(ofShare))
 
-func keysOf[T any](fields []field[T]) (keys []string) {
+func keysOf[T any](fields []jsonscan.Field[T]) (keys []string) {
 	for _, f := range fields {
-		keys = append(keys, f.key)
+		keys = append(keys, f.Key)
 	}
 	return keys
 }

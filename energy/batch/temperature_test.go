@@ -5,6 +5,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func TestTemperature(t *testing.T) {
@@ -18,4 +19,15 @@ func TestTemperature(t *testing.T) {
 			t.Errorf("%q is %v", bad, *got)
 		}
 	}
+}
+
+func FuzzDecodeTemperature(f *testing.F) {
+	f.Add("41.3")
+	f.Add("-6e1")
+	f.Fuzz(func(t *testing.T, value string) {
+		defer memtest.Limit(t, 100*len(value))()
+		if got, err := batch.DecodeTemperature(value); err == nil && !(*got >= -60 && *got <= 200) {
+			t.Errorf("%q is %v", value, *got)
+		}
+	})
 }

@@ -66,12 +66,7 @@ func (b *Batch) Validate() error {
 }
 
 func (b *Batch) checkNames() error {
-	err := errors.Join(
-		CheckText("stream.node", b.Stream.Node, MaxName),
-		CheckText("stream.boot", b.Stream.Boot, MaxName),
-		CheckText("stream.epoch", b.Stream.Epoch, MaxName),
-		CheckText("source", b.Source, MaxSource),
-	)
+	err := errors.Join(b.Stream.check(), CheckText("source", b.Source, MaxSource))
 	if b.Parent == nil {
 		return err
 	}
@@ -81,6 +76,14 @@ func (b *Batch) checkNames() error {
 	return errors.Join(err,
 		CheckText("parent.host", b.Parent.Host, MaxName),
 		CheckText("parent.vm", b.Parent.VM, MaxName),
+	)
+}
+
+func (s *Stream) check() error {
+	return errors.Join(
+		CheckText("stream.node", s.Node, MaxName),
+		CheckText("stream.boot", s.Boot, MaxName),
+		CheckText("stream.epoch", s.Epoch, MaxName),
 	)
 }
 

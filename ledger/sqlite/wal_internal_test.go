@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // written returns the log of some transactions.
@@ -70,6 +71,7 @@ func FuzzScanLog(f *testing.F) {
 	f.Add(whole[:100])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer memtest.Limit(t, 100*len(b))()
 		l, err := scanLog(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 func drawWindow(t *rapid.T) *window {
@@ -124,6 +125,7 @@ func FuzzDecodeWindow(f *testing.F) {
 	}
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer memtest.Limit(t, 100*len(b))()
 		_, _ = decodeWindow(1, 2, byAgent, b)
 		w := &window{Start: 1, Node: 2}
 		got, err := decodeWindow(1, 2, byAgent, sealBlob(bytes.Clone(b), w.key()...))
@@ -148,6 +150,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	f.Add(e.encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer memtest.Limit(t, 100*len(b))()
 		_, _ = decodeEntry(1, 1, 1000, 16000, b)
 		got, err := decodeEntry(1, 1, 1000, 16000, sealBlob(bytes.Clone(b), 1, 1000, 16000))
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // hugeExponent finds quantities with which Kubernetes' own arithmetic computes for ever.
@@ -35,6 +36,7 @@ func FuzzReadJob(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 100*len(text))()
 		var job batchv1.Job
 		if hugeExponent.Match(text) || json.Unmarshal(text, &job) != nil {
 			return

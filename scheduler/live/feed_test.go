@@ -29,6 +29,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/test/kit/bubble"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // unit is a central unit that says what a test wants.
@@ -554,6 +555,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(`{"nodes":null,"workloads":[{"watts":1e309}]}`)
 	now := time.Date(2026, 6, 1, 12, 0, 20, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, body string) {
+		defer memtest.Limit(t, 100*len(body))()
 		var nodes api.NodesPower
 		if json.Unmarshal([]byte(body), &nodes) == nil {
 			table, _ := newNodeTable(&nodes, clockSkew("Mon, 01 Jun 2026 12:00:00 GMT", now), now)
