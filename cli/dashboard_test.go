@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -616,21 +617,24 @@ func TestDashboardCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	var out, errs locked
+	var errs locked
+	printed, out := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, []string{"dashboard", "--dir", dir, "--no-browser"}, terminal{
-			name: "kubenergy", out: &out, err: &errs, now: time.Now,
+			name: "kubenergy", out: out, err: &errs, now: time.Now,
 		})
+		_ = out.Close()
 	}()
-	for deadline := time.Now().Add(20 * time.Second); out.text() == "" && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
+	address, err := bufio.NewReader(printed).ReadString('\n') // all that it prints
+	if err != nil {
+		t.Fatalf("%v: %s", err, errs.text())
 	}
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if page := read(t, &http.Client{Jar: jar}, strings.TrimSpace(out.text())); !strings.Contains(page, "5.062") {
+	if page := read(t, &http.Client{Jar: jar}, strings.TrimSpace(address)); !strings.Contains(page, "5.062") {
 		t.Errorf("the page lacks what was saved: %.2000s", page)
 	}
 	cancel()

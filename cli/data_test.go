@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -239,6 +240,35 @@ func TestFetchDataOnAFullDisk(t *testing.T) {
 	}
 }
 
+// interrupting cancels once what was read of a body was written: when the next part is read.
+type interrupting struct {
+	http.RoundTripper
+	cancel func()
+}
+
+func (i interrupting) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := i.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = &interruptedBody{ReadCloser: answer.Body, cancel: i.cancel}
+	}
+	return answer, err
+}
+
+type interruptedBody struct {
+	io.ReadCloser
+	cancel func()
+	read   int
+}
+
+func (b *interruptedBody) Read(p []byte) (int, error) {
+	if b.read == 1000 {
+		b.cancel()
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), max(1, 1000-b.read))])
+	b.read += n
+	return n, err
+}
+
 // An interrupted command keeps what it has.
 func TestFetchDataInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -250,16 +280,7 @@ func TestFetchDataInterrupted(t *testing.T) {
 	})
 	f := fetcherOf(t, s)
 	file := entry("file.csv", content)
-	part := filepath.Join(f.dir, "file.csv"+partSuffix)
-	go func() {
-		defer cancel()
-		for ctx.Err() == nil {
-			if info, err := os.Stat(part); err == nil && info.Size() == 1000 {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
-	}()
+	f.client.Transport = interrupting{f.client.Transport, cancel}
 	if _, err := f.fetch(ctx, &file, &bytes.Buffer{}); err == nil ||
 		!strings.Contains(err.Error(), "context canceled: 1000 bytes are kept") {
 		t.Errorf("error %v", err)

@@ -145,13 +145,18 @@ func TestSnapshotOfADecision(t *testing.T) {
 
 // output that tests may read while a command writes it.
 type shared struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu    sync.Mutex
+	b     bytes.Buffer
+	wrote chan<- struct{} // gets one if it has room; nil: none
 }
 
 func (s *shared) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	select {
+	case s.wrote <- struct{}{}:
+	default:
+	}
 	return s.b.Write(p)
 }
 
@@ -174,9 +179,14 @@ func follow(t *testing.T, forbidden bool) {
 	c := newCentralUnit(t)
 	b := c.decided(t)
 	fail := make(chan refusal, 1) // what the next request is answered
+	changed := make(chan struct{}, 1)
 	c.answers["/api/v1/decisions"] = func(q *http.Request) any {
 		select {
 		case r := <-fail:
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
 			return r
 		default:
 			return b.answer(q)
@@ -184,7 +194,7 @@ func follow(t *testing.T, forbidden bool) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var stdout, stderr shared
+	stdout, stderr := shared{wrote: changed}, shared{wrote: changed}
 	ended, path := make(chan int, 1), c.kubeconfig(t, withToken)
 	go func() {
 		ended <- run(ctx, []string{"decisions", "-A", "--follow", "--kubeconfig", path}, terminal{
@@ -194,8 +204,10 @@ func follow(t *testing.T, forbidden bool) {
 	}()
 	until := func(what string, done func() bool) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
+		for late := time.After(20 * time.Second); !done(); {
+			select {
+			case <-changed:
+			case <-late:
 				t.Fatalf("not within 20 s: %s\n%s%s", what, stdout.String(), stderr.String())
 			}
 		}

@@ -28,6 +28,7 @@ type experimentFlags struct {
 	seed         uint64
 	faster       float64
 	force, clean bool
+	allowed      []string
 }
 
 func newExperiment(t terminal) *cobra.Command {
@@ -39,6 +40,9 @@ func newExperiment(t terminal) *cobra.Command {
 disturbances, and report what they needed and how well they served: means and paired differences with intervals, and
 plots. The lab is a control plane of its own on this machine whose nodes are simulated; in a cluster all stands in
 namespaces of its own, which are removed, also those of a run that was killed. It says first how long it takes.
+
+A file can name programs and images as contestants. Programs run with your rights, images as administrators of the
+cluster, so each must be allowed by --allow-program. Read the file of somebody else before you run it.
 
 On a busy machine nothing is run without --force, and differences are not judged.`,
 		Example: `  kubenergy experiment -f scenarios/experiments/escheduler.yaml --faster 20
@@ -55,6 +59,8 @@ On a busy machine nothing is run without --force, and differences are not judged
 		"directory for the report, its figures, all samples and a manifest; and, meanwhile, the lab")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed, instead of that of the file")
 	flags.Float64Var(&f.faster, "faster", 1, "by which factor all times of the file are shorter; rates stay")
+	flags.StringArrayVar(&f.allowed, "allow-program", nil,
+		"`binary` or image of a contestant, as the file names it, that may be run; may be given several times")
 	flags.BoolVar(&f.force, "force", false, "run on a busy machine too; nothing is judged then")
 	flags.BoolVar(&f.clean, "clean", false, "only remove what a killed experiment has left, as the next one does")
 	cmd.AddCommand(newExperimentServe(t))
@@ -141,6 +147,9 @@ func (f *experimentFlags) read() (*experiment.File, error) {
 		return nil, fmt.Errorf("--faster is %v: want a factor above 0, as 60", f.faster)
 	}
 	file, err := experiment.Read(f.file, f.target.value, f.faster)
+	if err == nil {
+		err = file.Allow(f.allowed)
+	}
 	if err == nil {
 		file.Seed = cmp.Or(f.seed, file.Seed)
 	}

@@ -91,6 +91,10 @@ func (m *Model) slots() iter.Seq2[time.Time, time.Time] {
 			step = longer
 		}
 	}
+	const days = 800 // as many rows as the longest time of a cluster has
+	if n := m.To.Sub(m.From) / step; n > days {
+		step *= n/days + 1
+	}
 	return func(yield func(from, to time.Time) bool) {
 		for t := m.From.Truncate(step); t.Before(m.To); t = t.Add(step) {
 			if !yield(grid.Later(t, m.From), grid.Earlier(t.Add(step), m.To)) {

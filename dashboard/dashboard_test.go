@@ -23,6 +23,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/html"
@@ -649,58 +650,35 @@ func TestSavingsOfAShadow(t *testing.T) {
 	serve(t, f).want("/", "50 % more than stock")
 }
 
-// slow is a source whose models take their time.
-type slow struct {
-	fixed
-	made atomic.Int32
-}
-
-func (s *slow) Model(ctx context.Context, q dashboard.Query) (*dashboard.Model, error) {
-	s.made.Add(1)
-	time.Sleep(300 * time.Millisecond)
-	return s.fixed.Model(ctx, q)
-}
-
 // Requests share a model that is being made, however long that takes, and no time is longer than the ledger keeps.
 func TestRequestsShareAModel(t *testing.T) {
-	source := &slow{fixed: *live()}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var clock atomic.Int64 // each look at the clock is a minute later
-	page := dashboard.NewServer(source, listener.Addr(), func() time.Time {
-		return now.Add(time.Duration(clock.Add(1)) * time.Minute)
-	})
-	server := &http.Server{Handler: page.Handler()}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close() })
-	jar, _ := cookiejar.New(nil)
-	client := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // the first page would be a model, too
-	}}
-	get := func(address string) int {
-		answer, err := client.Get(address)
-		if err != nil {
-			t.Error(err)
-			return 0
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		release := make(chan struct{})
+		var clock atomic.Int64 // each look at the clock is a minute later
+		get := browser(t, &faulty{moves: true, make: func() (*dashboard.Model, error) {
+			made++
+			<-release
+			return &dashboard.Model{Now: now, From: now.Add(-time.Hour), To: now}, nil
+		}}, func() time.Time { return now.Add(time.Duration(clock.Add(1)) * time.Minute) })
+		var asked sync.WaitGroup
+		for range 6 {
+			asked.Go(func() {
+				if w := get("/"); w.Code != http.StatusOK {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+			})
+			synctest.Wait() // it waits for the model
 		}
-		_ = answer.Body.Close()
-		return answer.StatusCode
-	}
-	get(page.Address())
-	var asked sync.WaitGroup
-	for range 6 {
-		asked.Go(func() { get("http://" + listener.Addr().String() + "/") })
-		time.Sleep(20 * time.Millisecond)
-	}
-	asked.Wait()
-	if n := source.made.Load(); n != 1 {
-		t.Errorf("%d models for requests that came while one was made", n)
-	}
-	if status := get("http://" + listener.Addr().String() + "/?from=1950-01-01"); status != http.StatusBadRequest {
-		t.Errorf("76 years: %d", status)
-	}
+		close(release)
+		asked.Wait()
+		if made != 1 {
+			t.Errorf("%d models for requests that came while one was made", made)
+		}
+		if w := get("/?from=1950-01-01"); w.Code != http.StatusBadRequest {
+			t.Errorf("76 years: %d", w.Code)
+		}
+	})
 }
 
 // A file that is there and broken is not said to be absent.

@@ -28,12 +28,16 @@ func (l *Line) series(from, to time.Time) (*grid.Series, error) {
 			start = p.At
 		}
 	}
-	for t := start; t.Before(to); t = t.Add(step) {
-		v, ok := l.At(t)
-		if !ok {
+	const maxSamples = 50_000
+	i := 0
+	for t := start; t.Before(to) && len(values) < maxSamples; t = t.Add(step) {
+		for i < len(l.Points) && !t.Before(l.end(i)) {
+			i++
+		}
+		if i == len(l.Points) || t.Before(l.Points[i].At) || l.Points[i].Unknown {
 			break
 		}
-		values = append(values, v)
+		values = append(values, l.Points[i].Value)
 	}
 	return grid.NewSeries(start, step, values)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -265,8 +266,10 @@ type Folder struct{ models []*Model }
 func OpenFolder(dir string) (*Folder, error) {
 	var results Results
 	err := readJSON(filepath.Join(dir, FileName), &results)
-	if err == nil && slices.Contains(results.Models, nil) {
-		err = fmt.Errorf("reading %s: a model is null", filepath.Join(dir, FileName))
+	if err == nil {
+		if err = validate(results.Models); err != nil {
+			err = fmt.Errorf("reading %s: %w", filepath.Join(dir, FileName), err)
+		}
 	}
 	if err == nil && len(results.Models) > 0 {
 		return &Folder{results.Models}, nil
@@ -289,11 +292,16 @@ func OpenFolder(dir string) (*Folder, error) {
 }
 
 func readJSON(file string, into any) error {
-	data, err := os.ReadFile(file)
+	f, err := os.Open(file)
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil {
+		err = decode(data, into)
+	}
+	if err != nil {
 		return fmt.Errorf("reading %s: %w", file, err)
 	}
 	return nil
@@ -311,6 +319,9 @@ func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
 	}
 	m := *found
 	m.From, m.To = cmp.Or(q.From, m.From), cmp.Or(q.To, m.To)
+	if m.To.Sub(m.From) > maxSpan {
+		return nil, wrong("from %s to %s is more than %d years", stamp(m.From), stamp(m.To), maxYears)
+	}
 	return &m, nil
 }
 

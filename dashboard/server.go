@@ -11,11 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"path"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,7 +58,7 @@ type Server struct {
 
 // kept is a model that was made a moment ago, or is being made: made is zero then, and requests join.
 type kept struct {
-	once  sync.Once
+	done  chan struct{} // closed once it is made; made is set before
 	made  time.Time
 	model *Model
 	err   error
@@ -115,7 +117,23 @@ func (s *Server) Handler() http.Handler {
 	handle("POST /act", s.act)
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
-	return s.guard(mux)
+	return s.guard(recovering(mux))
+}
+
+var errPanic = fault{http.StatusInternalServerError, errors.New("the page cannot be made: the program panicked, and " +
+	"has logged where")}
+
+// recovering answers a request that panics.
+func recovering(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if what := recover(); what != nil {
+				slog.Error("Panic in a page", "path", r.URL.Path, "panic", what, "stack", string(debug.Stack()))
+				refuse(w, errPanic.status, errPanic.Error())
+			}
+		}()
+		h.ServeHTTP(w, r)
+	})
 }
 
 // fault is why a request is refused, with the status that says so. Other errors are those of the source: 502.
@@ -187,27 +205,41 @@ func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
 	name := fmt.Sprint(q.View, q.From.Unix(), q.To.Unix(), q.Run)
 	s.mu.Lock()
 	k := s.models[name]
-	if old := func(k *kept) bool { return !k.made.IsZero() && s.now().Sub(k.made) > young }; k == nil ||
-		s.source.Live() && old(k) {
+	old := func(k *kept) bool { return !k.made.IsZero() && s.now().Sub(k.made) > young }
+	joins := k != nil && !(s.source.Live() && old(k))
+	if !joins {
 		maps.DeleteFunc(s.models, func(_ string, k *kept) bool { return old(k) })
-		k = &kept{}
+		k = &kept{done: make(chan struct{})}
 		s.models[name] = k
 	}
 	s.mu.Unlock()
-	k.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		defer cancel()
-		k.model, k.err = s.source.Model(ctx, q)
-		s.mu.Lock()
-		k.made = s.now()
-		s.mu.Unlock()
-	})
+	if joins {
+		<-k.done
+	} else {
+		s.fill(ctx, q, name, k)
+	}
 	if k.err != nil {
 		return nil, k.err
 	}
 	m := *k.model // a page puts its findings in order; other pages have the same model
 	m.Findings = slices.Clone(m.Findings)
 	return &m, nil
+}
+
+// fill makes a model. Requests that wait for it share a failure; the next one tries again.
+func (s *Server) fill(ctx context.Context, q Query, name string, k *kept) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	k.err = errPanic // unless Model returns
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if k.made = s.now(); k.err != nil && s.models[name] == k {
+			delete(s.models, name)
+		}
+		close(k.done)
+	}()
+	k.model, k.err = s.source.Model(ctx, q)
 }
 
 // start begins a page.
@@ -351,6 +383,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+	forever := http.NewResponseController(w)
+	_, _ = forever.SetReadDeadline(time.Time{}), forever.SetWriteDeadline(time.Time{}) // an error: there is none
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprint(w, "retry: 5000\n\n")
 	flush.Flush()

@@ -190,6 +190,11 @@ func newPlot(x, y string, upright draw.LineStyle) *plot.Plot {
 // NumberTicks marks about five round numbers, from the last one that is not above lo to the first that is not below hi.
 func NumberTicks(lo, hi float64) (ticks []plot.Tick) {
 	const most, slip = 5, 1e-9 // slip is what rounding may do to a quotient of two multiples
+	const least, greatest = 1e-290, 1e300
+	size := max(math.Abs(lo), math.Abs(hi))
+	if !(hi-lo >= max(least, slip*size)) || !(size <= greatest) { // there are no round numbers to tell apart
+		return []plot.Tick{{Value: lo, Label: number(lo)}}
+	}
 	step := (hi - lo) / most
 	power := math.Pow(10, math.Floor(math.Log10(step)))
 	for _, nice := range []float64{1, 2, 5, 10} {
@@ -209,9 +214,11 @@ func NumberTicks(lo, hi float64) (ticks []plot.Tick) {
 func wholeTicks(lo, hi float64) []plot.Tick { return NumberTicks(lo, max(hi, lo+5)) }
 
 // TimeTicks marks round instants of the span, given in seconds: at most nine. The date, or the year, stands below the
-// first mark and wherever it is new.
+// first mark and wherever it is new. Of a span beyond 290 years, which is near the greatest duration, it marks only the
+// beginning.
 func TimeTicks(start time.Time, span float64) (ticks plot.ConstantTicks) {
 	const day, month = 24 * time.Hour, 30 * 24 * time.Hour
+	span = min(span, (290 * 365 * day).Seconds())
 	steps := []time.Duration{
 		10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute,
 		15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,

@@ -52,7 +52,7 @@ var markStyle = draw.LineStyle{Color: color.Gray{Y: 0x80}, Width: 0.8}
 // scale returns how much one shade spans if the darkest is to reach the most of all values.
 func scale(most float64) float64 {
 	step := most / float64(len(shades))
-	if step == 0 {
+	if !(step >= 1e-290 && step <= 1e300) { // nothing, or no number of a figure
 		return 1
 	}
 	power := math.Pow(10, math.Floor(math.Log10(step)))

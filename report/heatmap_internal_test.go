@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/xml"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,17 @@ func TestNamesOfRows(t *testing.T) {
 		}
 		if n := strings.Count(string(svg), "<title>node-"); (n == rows) != (named < rows) {
 			t.Errorf("%d of %d rows have titles", n, rows)
+		}
+	}
+}
+
+// TestScaleOfAnything checks that a shade spans something, whatever the values are.
+func TestScaleOfAnything(t *testing.T) {
+	for _, most := range []float64{
+		0, -1, 5e-324, 1e-300, 3, 1e300, math.MaxFloat64, math.Inf(1), math.Inf(-1), math.NaN(),
+	} {
+		if step := scale(most); !(step > 0) || math.IsInf(step, 0) {
+			t.Errorf("%g: a shade spans %g", most, step)
 		}
 	}
 }

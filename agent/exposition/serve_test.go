@@ -124,7 +124,6 @@ func TestServeFinishes(t *testing.T) {
 			break
 		}
 		conn.Close()
-		time.Sleep(time.Millisecond)
 	}
 	close(proceed)
 	if body := <-got; body != "all of it" {

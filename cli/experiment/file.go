@@ -270,6 +270,18 @@ func (f *File) beside(name string) string {
 	return filepath.Join(filepath.Dir(f.path), name)
 }
 
+// Allow returns an error if a contestant is a program or an image that is not among allowed. The file may be somebody
+// else's, and what it names runs with the rights of the user, or of the cluster's administrator.
+func (f *File) Allow(allowed []string) error {
+	for _, c := range f.Contestants {
+		if name := c.Binary + c.Image; name != "" && !slices.Contains(allowed, name) {
+			return fmt.Errorf("%s: contestants: %s: it would run %q with your rights: if you trust that, give "+
+				"--allow-program=%s", f.path, c.Name, name, name)
+		}
+	}
+	return nil
+}
+
 // Programs fails where one of ours is missing that the experiment starts.
 func (f *File) Programs() (err error) {
 	if f.target == TargetLab {

@@ -149,6 +149,24 @@ func TestBinaryBesideTheFile(t *testing.T) {
 	}
 }
 
+// TestAllow checks that what a file names is run only if the user has named it, too.
+func TestAllow(t *testing.T) {
+	f := &File{Contestants: []Contestant{
+		{Name: "stock"}, {Name: "ours", Strategy: "energy"}, {Name: "theirs", Binary: "./s"},
+		{Name: "image", Image: "registry.example/theirs:1"}, {Name: "there", SchedulerName: "other"},
+	}}
+	for want, allowed := range map[string][]string{
+		`theirs: it would run "./s"`:                       nil,
+		`theirs: it would run "./s" `:                      {"s", "./s ", "registry.example/theirs:1"},
+		`image: it would run "registry.example/theirs:1" `: {"./s", "registry.example/theirs"},
+		"": {"registry.example/theirs:1", "./s"},
+	} {
+		if err := f.Allow(allowed); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", allowed, err, want)
+		}
+	}
+}
+
 // Every round has each contestant once; the order differs between rounds and depends on the seed alone.
 func TestOrder(t *testing.T) {
 	f, err := read(t, small)

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -390,27 +388,4 @@ func (c counter) State(context.Context) (bool, string, error) { return false, ""
 func (c counter) On(context.Context) error {
 	c.orders.Add(1)
 	return nil
-}
-
-// The liveness probe fails once the loop has made no progress for two minutes, and not while it waits for its caches.
-func TestALoopThatIsStuck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var pulse heartbeat
-		want := func(code int) {
-			t.Helper()
-			w := httptest.NewRecorder()
-			if pulse.ServeHTTP(w, nil); w.Code != code {
-				t.Errorf("/healthz answers %d, want %d", w.Code, code)
-			}
-		}
-		time.Sleep(time.Hour)
-		want(http.StatusOK)
-		pulse.beat()
-		time.Sleep(2 * time.Minute)
-		want(http.StatusOK)
-		time.Sleep(time.Second)
-		want(http.StatusServiceUnavailable)
-		pulse.beat()
-		want(http.StatusOK)
-	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"regexp"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched/sleep"
 )
@@ -76,6 +76,9 @@ func ParseConfig(text []byte) (Config, error) {
 	return c, errors.Join(append(errs, checkMachines(c.Machines))...)
 }
 
+// maxProbes is the limit of connections to the address of probes.
+const maxProbes = 32
+
 // Configured returns the options that a file of machines gives, and has decisions appended to another file, if one is
 // named; - is standard output. It listens for probes on an address; 0: nowhere.
 func Configured(file, record, probes string, log *slog.Logger) (o Options, err error) {
@@ -95,7 +98,7 @@ func Configured(file, record, probes string, log *slog.Logger) (o Options, err e
 		o.Record = RecordTo(w, log)
 	}
 	if probes != "0" && err == nil {
-		o.Probes, err = net.Listen("tcp", probes)
+		o.Probes, err = daemon.Listen(probes, maxProbes, maxProbes)
 	}
 	return o, err
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/sched/sleep"
 )
@@ -47,7 +48,7 @@ type loop struct {
 	rounds  int
 	looked  map[types.UID]int // in which round machines were last looked for, while one round does not suffice for all
 	spent   int               // units of work of the last round
-	pulse   heartbeat
+	beats   daemon.Heartbeats
 }
 
 type doubt struct {
@@ -92,15 +93,17 @@ func (l *loop) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	turns := l.decide(c, now)
+	var turns []*turn
+	daemon.Round(ctx, func() { turns = l.decide(c, now) })
 	var work errgroup.Group
 	work.SetLimit(l.abreast)
 	for _, t := range turns {
 		work.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, l.limits.call)
 			defer cancel()
-			defer l.pulse.beat()
-			if !panics.Survive(l.Log, "power", t.node.Name, func() { t.err = l.take(ctx, t) }) {
+			if !panics.Survive(l.Log, "power", t.node.Name, func() {
+				daemon.Round(ctx, func() { t.err = l.take(ctx, t) })
+			}) {
 				t.step, t.err = step{}, nil
 			}
 			return nil

@@ -136,8 +136,9 @@ func (f *finder) need(a *asker) sleep.Need {
 func (f *finder) admitting(pod *v1.Pod) []int {
 	part := v1.PodSpec{NodeSelector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 		part.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			RequiredDuringSchedulingIgnoredDuringExecution: required,
 		}}
 	}
 	text, err := part.Marshal() // the same bytes for the same spec

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -58,8 +59,8 @@ func Run(ctx context.Context, o Options) error {
 	defer stop()
 	if o.Probes != nil {
 		mux := http.NewServeMux()
-		mux.Handle("GET /healthz", &l.pulse)
-		running.Go(func() { _ = kube.Serve(ctx, o.Probes, mux) })
+		mux.Handle("GET /healthz", &l.beats)
+		running.Go(func() { _ = daemon.Serve(ctx, o.Probes, daemon.NewServer(mux, o.Log)) })
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: o.Client.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
@@ -81,7 +82,7 @@ func Run(ctx context.Context, o Options) error {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
-	return l.run(ctx, changed)
+	return l.run(l.beats.Loop(ctx, Name), changed)
 }
 
 // run looks again whenever something has changed, at least every so often.
@@ -89,7 +90,6 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) error {
 	ticker := time.NewTicker(cmp.Or(l.Every, usualPause))
 	defer ticker.Stop()
 	for {
-		l.pulse.beat()
 		if err := l.round(ctx); err != nil {
 			l.Log.Warn("looking at the cluster", "error", err)
 		}

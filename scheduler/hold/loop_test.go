@@ -201,7 +201,7 @@ func (w *world) job(name string, annotations map[string]string, change ...func(*
 	for _, f := range change {
 		f(job)
 	}
-	if _, err := w.client.BatchV1().Jobs("default").Create(w.t.Context(), job, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.BatchV1().Jobs(job.Namespace).Create(w.t.Context(), job, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -1,7 +1,9 @@
 package hold
 
 import (
+	"cmp"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -23,6 +25,7 @@ const ruleTogether = "plan"
 type together struct {
 	nodes  func(view *kube.View, now time.Time) []sched.Node   // nil: not known, each is planned alone
 	record func(s *sched.Snapshot, plan sched.Plan, looks int) // nil: nothing is recorded
+	most   int                                                 // holds in a plan
 	broken bool                                                // the last one could not be made
 	busy   bool                                                // one is being made
 	wanted bool                                                // something waits for the next one
@@ -34,9 +37,9 @@ type together struct {
 }
 
 // A plan is begun every planEvery, after planSoon if something new is held, and never before planShare times as long
-// has passed as the last one took. It knows mostPlanned holds, pods first and the earliest deadlines first. After
-// planLimit it is not improved any more. Where one takes longer than patience, each hold is planned alone; after one
-// that panicked, another is begun after as long.
+// has passed as the last one took. It knows mostPlanned holds: those of each namespace have the same share, pods first
+// and the earliest deadlines first. After planLimit it is not improved any more. Where one takes longer than patience,
+// each hold is planned alone; after one that panicked, another is begun after as long.
 const (
 	planEvery   = 10 * time.Second
 	planSoon    = time.Second
@@ -125,42 +128,35 @@ func (l *Loop) planTogether(view *kube.View, now time.Time) {
 	}()
 }
 
-// allWaiting returns what is to be planned: all holds that wait under the rule, and what was let go and has no node
-// yet, because that takes room. A plan has one policy: that of most holds, and those under another are left out.
+// allWaiting returns the jobs of a plan: all holds that wait under the rule, and what was released and has no node yet,
+// because that takes room. If there are more holds than fit, namespaces take turns, so that none can displace the holds
+// of others. A plan has one policy, which is chosen by mainPolicy; holds under another are left out.
 func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *sched.Snapshot) {
 	s = &sched.Snapshot{Now: now, Sites: view.Sites()}
 	l.together.apart = map[types.UID]bool{}
-	var policies []sched.Policy // of the jobs in s.Queue
-	count := map[sched.Policy]int{}
-	for _, q := range [2]*queue{l.pods, l.jobs} {
-		q.order.settle()
-		for h := range q.order.all() {
-			if len(uids) == mostPlanned {
-				l.together.apart[h.UID] = true
-				continue
-			}
-			job, settings, ok := l.plannable(h, view, now)
-			if !ok {
-				continue
-			}
-			p := settings.Policy()
-			p.MaxDelay = 0 // the job's allowed delay heeds it
-			if count[p]++; count[p] > count[s.Policy] {
-				s.Policy = p
-			}
-			uids, s.Queue, policies = append(uids, h.UID), append(s.Queue, job), append(policies, p)
+	all := l.turns()
+	if len(all) > l.together.most {
+		slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.turn, b.turn) })
+	}
+	taken := all[:0]
+	for _, c := range all {
+		if len(taken) == l.together.most {
+			l.together.apart[c.hold.UID] = true
+		} else if job, settings, ok := l.plannable(c.hold, view, now); ok {
+			c.job, c.policy = job, settings.Policy()
+			c.policy.MaxDelay = 0 // the job's allowed delay heeds it
+			taken = append(taken, c)
 		}
 	}
-	kept := 0
-	for i, p := range policies {
-		if p != s.Policy {
-			l.together.apart[uids[i]] = true
+	slices.SortFunc(taken, func(a, b candidate) int { return cmp.Compare(a.place, b.place) })
+	s.Policy = mainPolicy(taken)
+	for _, c := range taken {
+		if c.policy != s.Policy {
+			l.together.apart[c.hold.UID] = true
 			continue
 		}
-		uids[kept], s.Queue[kept] = uids[i], s.Queue[i]
-		kept++
+		uids, s.Queue = append(uids, c.hold.UID), append(s.Queue, c.job)
 	}
-	uids, s.Queue = uids[:kept], s.Queue[:kept]
 	for uid := range l.starts.Range {
 		if job, known := l.together.jobs[uid.(types.UID)]; known {
 			job.Released = true
@@ -168,6 +164,53 @@ func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *
 		}
 	}
 	return uids, s
+}
+
+// candidate is a hold that may be planned with others.
+type candidate struct {
+	hold   *hold
+	place  int // among all: pods first, then the earliest deadlines
+	turn   int // among those of its namespace
+	job    sched.Job
+	policy sched.Policy
+}
+
+// turns returns all holds by place.
+func (l *Loop) turns() (all []candidate) {
+	turns := map[string]int{}
+	for _, q := range [2]*queue{l.pods, l.jobs} {
+		q.order.settle()
+		for h := range q.order.all() {
+			namespace := h.namespace()
+			all = append(all, candidate{hold: h, place: len(all), turn: turns[namespace]})
+			turns[namespace]++
+		}
+	}
+	return all
+}
+
+// mainPolicy returns the policy of the most namespaces, then of the most holds, then of the first one.
+func mainPolicy(all []candidate) (main sched.Policy) {
+	type backing struct {
+		policy    sched.Policy
+		namespace string
+	}
+	seen, votes := map[backing]bool{}, map[sched.Policy]int{}
+	for _, c := range all {
+		by := backing{c.policy, c.hold.namespace()}
+		if !seen[by] {
+			seen[by] = true
+			votes[c.policy] += len(all)
+		}
+		votes[c.policy]++
+	}
+	most := 0
+	for _, c := range all {
+		if n := votes[c.policy]; n > most {
+			main, most = c.policy, n
+		}
+	}
+	return main
 }
 
 // plannable returns a hold as a plan sees it, if it waits under the rule and nothing but a plan keeps it.

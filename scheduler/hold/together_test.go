@@ -2,6 +2,7 @@ package hold
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unique"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -109,6 +111,75 @@ func TestTheCleanHourIsShared(t *testing.T) {
 			t.Errorf("they start after %v minutes, want about 60 and 90", got)
 		}
 	})
+}
+
+// TestNamespacesShareAPlan checks that a namespace with many holds, early deadlines and a policy of its own displaces
+// no other from the plan, nor has it made under its policy.
+func TestNamespacesShareAPlan(t *testing.T) {
+	during(t, func(w *world, _ *Config) { w.anHourFromNow() }, func(w *world) {
+		w.loop.post(func() { w.loop.together.most = 8 })
+		w.loop.Nodes(w.oneMachine())
+		in := func(namespace, name, strategy string, delay time.Duration) {
+			w.job(name, map[string]string{
+				v1alpha1.AnnotationAllowedDelay: delay.String(), v1alpha1.AnnotationExpectedDuration: "30m",
+				v1alpha1.AnnotationStrategy: strategy,
+			}, func(j *batchv1.Job) {
+				j.Namespace = namespace
+				j.Spec.Template.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+					Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")},
+				}}}
+			})
+		}
+		for i := range 20 {
+			in("greedy", fmt.Sprint("g", i), "carbon+plan", 3*time.Hour)
+		}
+		for _, namespace := range []string{"a", "b"} {
+			for i := range 2 {
+				in(namespace, fmt.Sprint(namespace, i), "carbon+plan", 4*time.Hour)
+			}
+		}
+		time.Sleep(2 * planEvery)
+		type result struct{ planned, apart []string }
+		got := make(chan result)
+		w.loop.post(func() {
+			var r result
+			for uid := range w.loop.together.of {
+				r.planned = append(r.planned, string(uid))
+			}
+			for uid := range w.loop.together.apart {
+				r.apart = append(r.apart, string(uid))
+			}
+			slices.Sort(r.planned)
+			got <- r
+		})
+		r := <-got
+		if want := []string{"a0", "a1", "b0", "b1"}; len(r.planned) != 8 || !slices.Equal(r.planned[:4], want) ||
+			len(r.apart) != 16 {
+			t.Errorf("planned: %v, alone: %v; want all of a and b, and four of the greedy one", r.planned, r.apart)
+		}
+	})
+}
+
+// TestPolicyOfAPlan checks whose policy a plan has.
+func TestPolicyOfAPlan(t *testing.T) {
+	of := func(namespace string, p sched.Policy) candidate {
+		return candidate{hold: &hold{alike: unique.Make(policy.Work{Namespace: namespace})}, policy: p}
+	}
+	one, other := sched.Policy{MaxSignalAge: time.Hour}, sched.Policy{MaxSignalAge: time.Minute}
+	for name, c := range map[string]struct {
+		all  []candidate
+		want sched.Policy
+	}{
+		"none":               {nil, sched.Policy{}},
+		"one namespace":      {[]candidate{of("a", one), of("a", other), of("a", other)}, other},
+		"equal":              {[]candidate{of("a", one), of("a", other)}, one},
+		"more of fewer":      {[]candidate{of("g", other), of("g", other), of("g", other), of("a", one), of("b", one)}, one},
+		"as many namespaces": {[]candidate{of("a", one), of("b", other), of("b", other)}, other},
+	} {
+		if got := mainPolicy(c.all); got != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
 }
 
 // What no machine is large enough for is planned alone.

@@ -27,7 +27,8 @@ func (w *world) testExperiment(t *testing.T) {
 	file := kit.Write(t, filepath.Join(w.Dir, "experiment.yaml"),
 		strings.ReplaceAll(string(text), "IMAGE", strings.TrimSuffix(w.image(t), ":"+tag)))
 	out := filepath.Join(w.Dir, "experiment")
-	if _, err := w.run("kubenergy", "experiment", "-f", file, "--target", "cluster", "--force", "--out", out); err != nil {
+	if _, err := w.run("kubenergy", "experiment", "-f", file, "--target", "cluster", "--force", "--out", out,
+		"--allow-program", strings.TrimSuffix(w.image(t), ":"+tag)+"-scheduler:0.1.0"); err != nil {
 		t.Fatal(err)
 	}
 	var e report.Experiment
