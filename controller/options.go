@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/forward"
 	"github.com/kubenergy/kubenergy/controller/relay"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -63,7 +64,9 @@ type Options struct {
 	// Worlds says that another program sees to it where jobs of POST /ingest run; no flag sets it.
 	Worlds bool
 	// Group is that of [intake.DirectoryOptions]; no flag sets it.
-	Group     func(node, path string) (name string, a ledger.Account, ok bool)
+	Group func(node, path string) (name string, a ledger.Account, ok bool)
+	// Beats are the heartbeats that /healthz checks; nil: of the controller's own loops only. No flag sets it.
+	Beats     *daemon.Heartbeats
 	LogFormat string // json or text
 	LogLevel  slog.Level
 }

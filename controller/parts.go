@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
@@ -17,10 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/controller/cached"
 	"github.com/kubenergy/kubenergy/controller/estimate"
@@ -31,6 +28,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/controller/status"
 	"github.com/kubenergy/kubenergy/controller/zone"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 )
@@ -56,6 +54,8 @@ type process struct {
 	workloads *estimate.Workloads
 	labels    *status.NodeLabels // nil: nodes are not labelled
 	unit      *unit              // nil: there is nowhere to keep a ledger
+
+	beats *daemon.Heartbeats // of the loops in kept
 
 	synced, nodesSynced atomic.Int32 // of the kinds that are followed
 }
@@ -108,7 +108,7 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 	if p.unit, err = newUnit(ctx, api, p); err != nil {
 		return fmt.Errorf("building the central unit: %w", err)
 	}
-	return errors.Join(p.addEstimator(api), p.addReconcilers(), p.addRunners(), p.addProbes())
+	return errors.Join(p.addEstimator(api), p.addReconcilers(), p.addRunners(), p.addServers())
 }
 
 // addEstimator adds the estimate of what nodes without an agent use; the replica that leads makes it. What no ledger
@@ -197,7 +197,8 @@ func (p *process) addRunners() error {
 		Client: p.manager.GetClient(), View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
 	})), p.registry.Register(panics.Collector(p.log, &power.Machines{Nodes: p.listNodes, Leads: p.leads})))
 	for _, run := range []everywhere{
-		p.objects.Run, p.kept("overdue", overdue.Run), p.kept("bindings", func(ctx context.Context) error {
+		func(ctx context.Context) error { return p.objects.Run(p.beats.Loop(ctx, "objects")) },
+		p.kept("overdue", overdue.Run), p.kept("bindings", func(ctx context.Context) error {
 			return release.Bindings(ctx, bindings, p.held, p.log)
 		}), p.kept("shadow", p.shadow.Run),
 		p.kept("account", p.workloads.Run), p.kept("history", func(ctx context.Context) error {
@@ -228,7 +229,9 @@ type watcher interface {
 
 // kept returns a loop that begins again where it panics.
 func (p *process) kept(part string, run func(context.Context) error) everywhere {
-	return func(ctx context.Context) error { return panics.Keep(ctx, p.log, part, "a loop", run) }
+	return func(ctx context.Context) error {
+		return panics.Keep(p.beats.Loop(ctx, part), p.log, part, "a loop", run)
+	}
 }
 
 // everywhere is a part that runs in every replica.
@@ -239,48 +242,3 @@ func (run everywhere) Start(ctx context.Context) error { return run(ctx) }
 
 // NeedLeaderElection implements [manager.LeaderElectionRunnable].
 func (everywhere) NeedLeaderElection() bool { return false }
-
-func (p *process) addProbes() error {
-	began := time.Now()
-	return errors.Join(
-		p.manager.AddHealthzCheck("process", healthz.Ping),
-		p.manager.AddHealthzCheck("ledger", func(*http.Request) error {
-			if p.unit == nil {
-				return nil
-			}
-			return p.unit.ledger.Stuck()
-		}),
-		p.manager.AddReadyzCheck("objects", func(*http.Request) error {
-			if p.knowsWork() && p.objects.Synced() {
-				return nil
-			}
-			return fmt.Errorf("waiting for the API server: Jobs, pods, namespaces, and the kinds of %s",
-				v1alpha1.GroupVersion)
-		}),
-		p.manager.AddReadyzCheck("gridzones", func(r *http.Request) error {
-			if time.Since(began) > firstSignals {
-				return nil
-			}
-			return zonesRead(r.Context(), p.manager.GetClient())
-		}),
-	)
-}
-
-// firstSignals is for how long at most a controller is not ready because GridZones have no status. Agents find the
-// ledger through ready replicas alone, so what keeps the leader from writing a status must not keep them away.
-const firstSignals = time.Minute
-
-// zonesRead returns an error until each GridZone has its first status, be it that its sources fail. Before, nothing is
-// held: `helm install --wait` returns once Jobs can be.
-func zonesRead(ctx context.Context, c client.Reader) error {
-	var zones v1alpha1.GridZoneList
-	if err := c.List(ctx, &zones); err != nil {
-		return fmt.Errorf("listing GridZones: %w", err)
-	}
-	for i := range zones.Items {
-		if z := &zones.Items[i]; len(z.Status.Conditions) == 0 {
-			return fmt.Errorf("waiting for the first status of GridZone %s", z.Name)
-		}
-	}
-	return nil
-}

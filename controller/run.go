@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,12 +30,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/cached"
 	"github.com/kubenergy/kubenergy/controller/intake"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/otlp"
 	"github.com/kubenergy/kubenergy/kube/panics"
@@ -98,7 +99,7 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
-	p := &process{options: o, log: log, registry: registry}
+	p := &process{options: o, log: log, registry: registry, beats: cmp.Or(o.Beats, &daemon.Heartbeats{})}
 	var err error
 	if p.objects, err = kube.NewObjects(api, log); err != nil {
 		return nil, err
@@ -137,11 +138,8 @@ func managerOptions(o Options, scheme *runtime.Scheme, saw func(*v1.Pod), log *s
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil },
 		LeaderElection: elects(&o, log), LeaderElectionID: leaseName, LeaderElectionNamespace: o.Namespace,
 		LeaderElectionReleaseOnCancel: true, // Run's caller ends the process when it returns
-		HealthProbeBindAddress:        o.ProbeAddress,
-		Metrics: metricsserver.Options{
-			BindAddress: o.MetricsAddress, SecureServing: true,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
-		},
+		HealthProbeBindAddress:        "0",  // addServers serves probes and metrics
+		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{
 			RecoverPanic: new(true),
 			// Our kinds may be installed after us, and rights granted: wait, rather than end and begin again.

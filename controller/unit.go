@@ -211,7 +211,9 @@ func (u *unit) addBudgets(p *process) (err error) {
 		return err
 	}
 	u.ledger.OnBooked(func(*ledger.Booking, ledger.Receipt) { u.budgets.Booked() })
-	return p.manager.Add(manager.RunnableFunc(u.budgets.Run))
+	return p.manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		return u.budgets.Run(p.beats.Loop(ctx, "budgets"))
+	}))
 }
 
 // podUID returns the UID of a pod of the cache.

@@ -2,30 +2,29 @@ package dashboard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
-	"net/http"
 	"os/exec"
 	"runtime"
 	"time"
+
+	"github.com/kubenergy/kubenergy/daemon"
 )
+
+const maxConnections = 256 // all from this machine
 
 // Serve serves the page of a source on an address of this machine until it is interrupted, which is no failure. It
 // prints the address to open, and opens it unless told not to.
 func Serve(ctx context.Context, source Source, at *net.TCPAddr, browser bool, out, err io.Writer) error {
-	listener, failed := net.ListenTCP("tcp", at)
+	listener, failed := daemon.Listen(at.String(), maxConnections, maxConnections)
 	if failed != nil {
 		return fmt.Errorf("serving the page on %s: %w", at, failed)
 	}
 	page := NewServer(source, listener.Addr(), time.Now)
-	server := &http.Server{
-		Handler: page.Handler(), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 32 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
+	server := daemon.NewServer(page.Handler(), slog.Default())
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	address := page.Address()
 	fmt.Fprintln(out, address)
 	fmt.Fprintln(err, "The page is served until you press Ctrl-C. The address is good for once.")
@@ -34,7 +33,7 @@ func Serve(ctx context.Context, source Source, at *net.TCPAddr, browser bool, ou
 			fmt.Fprintf(err, "no browser could be opened (%v): open the address yourself\n", failed)
 		}
 	}
-	if failed := server.Serve(listener); !errors.Is(failed, http.ErrServerClosed) {
+	if failed := daemon.Serve(ctx, listener, server); failed != nil {
 		return fmt.Errorf("serving the page: %w", failed)
 	}
 	return nil

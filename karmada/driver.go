@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -67,6 +68,8 @@ type Driver struct {
 
 	bound, joined, movable cache.SharedIndexInformer // bindings, clusters, Jobs that may be interrupted
 
+	beats daemon.Heartbeats // of the loops that Run starts
+
 	term atomic.Pointer[context.Context] // in which we hold the Lease, or held it last
 }
 
@@ -96,7 +99,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		return err
 	}
 	if d.Metrics != nil { // at once: a kubelet ends what shows no health while it waits for a large federation
-		group.Go(func() error { return serveMetrics(ctx, d.Metrics) })
+		group.Go(func() error { return serveMetrics(ctx, d.Metrics, d.beats.Check, d.Log) })
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return group.Wait()
@@ -104,11 +107,12 @@ func (d *Driver) Run(ctx context.Context) error {
 	if d.Estimator != nil {
 		group.Go(func() error { return newEstimator(d).serve(ctx) })
 	}
-	for _, part := range []func(){
-		func() { d.campaign(ctx, places) }, func() { d.move(ctx) }, func() { d.watchMembers(ctx) },
-		func() { d.work(ctx, frees, d.free) }, func() { d.work(ctx, places, d.settle) },
+	for name, part := range map[string]func(context.Context){
+		"campaign": func(ctx context.Context) { d.campaign(ctx, places) }, "moves": d.move, "members": d.watchMembers,
+		"releases":   func(ctx context.Context) { d.work(ctx, frees, d.free) },
+		"placements": func(ctx context.Context) { d.work(ctx, places, d.settle) },
 	} {
-		group.Go(func() error { part(); return nil })
+		group.Go(func() error { part(d.beats.Loop(ctx, name)); return nil })
 	}
 	return group.Wait()
 }
@@ -123,9 +127,11 @@ func newQueue() queue {
 // watchMembers looks at every member at least every ten seconds, so that the minute of a waiting pod begins in time.
 func (d *Driver) watchMembers(ctx context.Context) {
 	for kube.Pause(ctx, believed/6) {
-		for _, c := range d.clusters() {
-			panics.Survive(d.Log, "karmada", "looking at a cluster", func() { d.members.look(c.Name, d.Clock()) })
-		}
+		daemon.Round(ctx, func() {
+			for _, c := range d.clusters() {
+				panics.Survive(d.Log, "karmada", "looking at a cluster", func() { d.members.look(c.Name, d.Clock()) })
+			}
+		})
 	}
 }
 
@@ -142,7 +148,9 @@ func (d *Driver) work(ctx context.Context, q queue, do func(context.Context, *bi
 		}
 		if b := d.binding(key); b != nil {
 			err := errPanic
-			panics.Survive(d.Log, "karmada", "settling a binding", func() { err = do(ctx, b) })
+			panics.Survive(d.Log, "karmada", "settling a binding", func() {
+				daemon.Round(ctx, func() { err = do(ctx, b) })
+			})
 			if err != nil {
 				d.Log.Warn("settling a binding", "binding", key, "error", err)
 				q.AddRateLimited(key)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
@@ -44,6 +46,11 @@ const (
 	mostTold         = 10_000
 	looks            = 10
 	glance           = 30 * time.Millisecond
+
+	// Clients reconnect by themselves when a connection ends, and what they sent before is still answered.
+	maxIdle = 5 * time.Minute
+	maxAge  = 30 * time.Minute // also ends connections whose requests never become complete
+	minPing = 10 * time.Second // the least that grpc-go's clients allow
 )
 
 // estimator answers for all clusters how many replicas they have room for: those that work should go to as many as the
@@ -75,7 +82,14 @@ type opinion struct {
 
 // serve answers until ctx ends.
 func (e *estimator) serve(ctx context.Context) error {
-	options := []grpc.ServerOption{grpc.UnknownServiceHandler(e.handle), grpc.MaxRecvMsgSize(1 << 20)}
+	options := []grpc.ServerOption{
+		grpc.UnknownServiceHandler(e.handle), grpc.MaxRecvMsgSize(1 << 20),
+		grpc.MaxConcurrentStreams(daemon.MaxStreams), grpc.ConnectionTimeout(daemon.HandshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: maxIdle, MaxConnectionAge: maxAge, MaxConnectionAgeGrace: time.Minute, Time: time.Minute,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+	}
 	if e.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(e.TLS)))
 	}
@@ -204,6 +218,7 @@ func (e *estimator) opinion(ctx context.Context, request sched.Resources) (targe
 	}
 	e.mu.Unlock()
 	o.once.Do(func() {
+		o.why = "it panicked" // unless it goes on
 		for _, b := range waiting {
 			var advised []target
 			kept := e.kept(b)

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -144,11 +146,18 @@ func TestEstimatorClientCA(t *testing.T) {
 	if err := errors.Join(os.WriteFile(f.cert, cert, 0o600), os.WriteFile(f.key, key, 0o600)); err != nil {
 		t.Fatal(err)
 	}
+	f.listen = ":0" // with a certificate for its clients, it may be reached by anyone
 	o, err := f.Options(nil, nil)
-	if err != nil || o.TLS.ClientAuth != tls.RequireAndVerifyClientCert || o.TLS.ClientCAs == nil {
+	if err != nil || o.Estimator == nil || o.Estimator.Close() != nil || o.TLS.ClientAuth != tls.RequireAndVerifyClientCert || o.TLS.ClientCAs == nil {
 		t.Errorf("%+v, %v", o.TLS, err)
 	}
+	for _, good := range []Flags{{listen: "127.0.0.1:0"}, {listen: "localhost:0"}, {listen: ":0", anonymous: true}} {
+		if o, err := good.Options(nil, nil); err != nil || o.Estimator.Close() != nil {
+			t.Errorf("%+v: %v", good, err)
+		}
+	}
 	for _, bad := range []Flags{
+		{listen: ":0"}, {listen: "0.0.0.0:0", cert: f.cert, key: f.key}, {listen: "[::]:0"},
 		{clientCA: f.cert}, {cert: f.cert, key: f.key, clientCA: f.key}, {upstream: "estimator:10352"},
 	} {
 		if o, err := bad.Options(nil, nil); err == nil {
@@ -165,7 +174,14 @@ func TestMetrics(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- serveMetrics(ctx, l) }()
+	var sick atomic.Pointer[error]
+	healthy := func() error {
+		if err := sick.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}
+	go func() { ended <- serveMetrics(ctx, l, healthy, slog.New(slog.DiscardHandler)) }()
 	d := federated(t, 1, 1, func() time.Time { return noon })
 	d.View = func() *kube.View { panic("a mistake") }
 	needs := map[string]string{"cpu": "2", "memory": "1Gi"}
@@ -189,6 +205,15 @@ func TestMetrics(t *testing.T) {
 		if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(page), want) {
 			t.Errorf("%s: %s, %v:\n%s", path, r.Status, err, page)
 		}
+	}
+	sick.Store(new(errors.New("a loop is stuck")))
+	r, err := http.Get("http://" + l.Addr().String() + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("while a loop is stuck: %s", r.Status)
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"time"
 
@@ -14,11 +13,19 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/kubenergy/kubenergy/central"
+	"github.com/kubenergy/kubenergy/daemon"
+)
+
+// Open connections. karmada-scheduler keeps one for each cluster.
+const (
+	maxEstimates, maxEstimatesPerPeer = 2048, 1024
+	maxScrapes, maxScrapesPerPeer     = 512, 32
 )
 
 // Flags are those of kubenergy-karmada.
 type Flags struct {
 	listen, cert, key, clientCA, upstream, metrics string
+	anonymous                                      bool
 	moves                                          float64
 	Records                                        central.Options // of the federation's controller
 }
@@ -32,8 +39,10 @@ func (f *Flags) Add(set *flag.FlagSet) {
 	set.StringVar(&f.cert, "tls-cert-file", "", "`file` with the estimator's certificate; without one it answers "+
 		"without TLS")
 	set.StringVar(&f.key, "tls-private-key-file", "", "`file` with its key")
-	set.StringVar(&f.clientCA, "estimator-client-ca-file", "", "`file` with the certificates of authorities: those "+
-		"who ask the estimator need a certificate of one of them; empty: all who reach it may ask")
+	set.StringVar(&f.clientCA, "estimator-client-ca-file", "", "`file` with the certificates of authorities: clients "+
+		"of the estimator need a certificate of one of them; required unless it listens on a loopback address")
+	set.BoolVar(&f.anonymous, "estimator-allow-anonymous", false, "answer any client that can reach the estimator, "+
+		"without a certificate: clients learn how full each cluster is, and can load kubenergy-karmada with requests")
 	set.StringVar(&f.upstream, "official-estimator", "", "`address` of the official estimator of a cluster, in which "+
 		"{cluster} stands for its name; empty: there is none")
 	set.Float64Var(&f.moves, "moves-per-hour", 60, "`number` of running Jobs, of those with the label "+
@@ -72,12 +81,16 @@ func (f *Flags) Options(config *rest.Config, log *slog.Logger) (o Options, err e
 		o.TLS.ClientCAs, o.TLS.ClientAuth = pool, tls.RequireAndVerifyClientCert
 	}
 	if f.listen != "" {
-		if o.Estimator, err = net.Listen("tcp", f.listen); err != nil {
+		if f.clientCA == "" && !f.anonymous && !daemon.Loopback(f.listen) {
+			return o, fmt.Errorf("--estimator-bind-address is %q without --estimator-client-ca-file, so any client "+
+				"could query it: set that flag, or listen on loopback, or set --estimator-allow-anonymous", f.listen)
+		}
+		if o.Estimator, err = daemon.Listen(f.listen, maxEstimates, maxEstimatesPerPeer); err != nil {
 			return o, fmt.Errorf("--estimator-bind-address: %w", err)
 		}
 	}
 	if f.metrics != "" {
-		if o.Metrics, err = net.Listen("tcp", f.metrics); err != nil {
+		if o.Metrics, err = daemon.Listen(f.metrics, maxScrapes, maxScrapesPerPeer); err != nil {
 			return o, fmt.Errorf("--metrics-bind-address: %w", err)
 		}
 	}

@@ -2,6 +2,7 @@ package karmada
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/daemon"
 )
 
 var (
@@ -29,10 +30,14 @@ var (
 	})
 )
 
-// serveMetrics serves /metrics and /healthz until ctx ends.
-func serveMetrics(ctx context.Context, l net.Listener) error {
+// serveMetrics serves /metrics and /healthz until ctx ends. /healthz fails while healthy returns an error.
+func serveMetrics(ctx context.Context, l net.Listener, healthy func() error, log *slog.Logger) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", legacyregistry.Handler())
-	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	return kube.Serve(ctx, l, mux)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := healthy(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	return daemon.Serve(ctx, l, daemon.NewServer(mux, log))
 }

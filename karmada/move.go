@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
@@ -45,7 +46,11 @@ func (d *Driver) move(ctx context.Context) {
 				continue // Karmada has not come to it yet, or it has moved
 			}
 			panics.Survive(d.Log, "karmada", "considering a move", func() {
-				moves, err := d.consider(ctx, d.binding(j.Namespace+"/"+j.Name+"-job"), limit)
+				var moves bool
+				var err error
+				daemon.Round(ctx, func() {
+					moves, err = d.consider(ctx, d.binding(j.Namespace+"/"+j.Name+"-job"), limit)
+				})
 				if err != nil {
 					d.Log.Warn("moving a Job", "namespace", j.Namespace, "job", j.Name, "error", err)
 				}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
 )
@@ -151,11 +152,13 @@ func (o *Objects) Run(ctx context.Context) error {
 			return nil
 		case <-o.changed:
 			Pause(ctx, settleFor)
-			Pause(ctx, min(9*o.refresh(), maxRest))
+			var took time.Duration
+			daemon.Round(ctx, func() { took = o.refresh() })
+			Pause(ctx, min(9*took, maxRest))
 		case <-look.C:
 			if state := o.state(time.Now()); !slices.Equal(state, before) {
 				before = state
-				o.refresh()
+				daemon.Round(ctx, func() { o.refresh() })
 			}
 			if look.Reset(lookEvery); o.Synced() && o.View().Settled() {
 				look.Reset(min(lookRarely, o.limits.grace))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/lab/kubelet"
 )
 
@@ -145,9 +145,12 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	return nil
 }
 
+// maxConnections of a listener of the lab, whose clients all share an address.
+const maxConnections = 20_000
+
 func (c *Cluster) startAPIServer(ctx context.Context, etcd string, o Options) error {
 	// Bound here, not in the options, so that the port is known and cannot be taken in between.
-	l, err := net.Listen("tcp", cmp.Or(o.Address, "127.0.0.1")+":0")
+	l, err := daemon.Listen(cmp.Or(o.Address, "127.0.0.1")+":0", maxConnections, maxConnections)
 	if err != nil {
 		return err
 	}

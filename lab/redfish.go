@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched/sleep"
 	"github.com/kubenergy/kubenergy/sim"
@@ -101,7 +102,7 @@ type Machines struct {
 
 // StartMachines gives nodes their machines.
 func (c *Cluster) StartMachines(ctx context.Context, of map[string]*Machine) (*Machines, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := daemon.Listen("127.0.0.1:0", maxConnections, maxConnections)
 	if err != nil {
 		return nil, fmt.Errorf("starting the machines: %w", err)
 	}
@@ -115,7 +116,8 @@ func (c *Cluster) StartMachines(ctx context.Context, of map[string]*Machine) (*M
 			Reset: func(kind string) int { return m.reset(ctx, s, kind) },
 		}
 	}
-	server := &http.Server{Handler: Redfish(all), ReadTimeout: time.Minute}
+	server := daemon.NewServer(Redfish(all), slog.Default())
+	server.IdleTimeout = daemon.ClientIdleTimeout
 	m.running.Go(func() { _ = server.Serve(l) })
 	m.Stop = func() {
 		cancel()

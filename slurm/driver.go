@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
@@ -101,7 +102,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	for {
 		began := time.Now()
 		d.tell("slurm.conf", checkConf(d.o.Conf))
-		d.tell("slurmrestd", d.Look(ctx))
+		daemon.Round(ctx, func() { d.tell("slurmrestd", d.Look(ctx)) })
 		pause := share * (time.Since(began) - d.beside)
 		select {
 		case <-ctx.Done():

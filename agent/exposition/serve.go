@@ -2,7 +2,6 @@ package exposition
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,7 +10,7 @@ import (
 
 	"github.com/prometheus/exporter-toolkit/web"
 
-	"github.com/kubenergy/kubenergy/central"
+	"github.com/kubenergy/kubenergy/daemon"
 )
 
 // ServeOptions say where to serve, and to which clients.
@@ -23,14 +22,14 @@ type ServeOptions struct {
 }
 
 const (
-	maxConnections  = 128
-	maxHeaderBytes  = 16 << 10
-	shutdownTimeout = 5 * time.Second
+	maxConnections = 128
+	maxPerPeer     = 64 // so that one client cannot keep the kubelet out
+	maxHeaderBytes = 16 << 10
 )
 
 // Serve answers until ctx ends; then it finishes the answers that it has begun.
 func Serve(ctx context.Context, o ServeOptions, handler http.Handler, log *slog.Logger) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	listener, err := daemon.Listen(o.Listen, maxConnections, maxPerPeer)
 	if err != nil {
 		return fmt.Errorf("serving metrics: %w", err)
 	}
@@ -42,33 +41,12 @@ func Serve(ctx context.Context, o ServeOptions, handler http.Handler, log *slog.
 
 func serve(ctx context.Context, listener net.Listener, config string, handler http.Handler, log *slog.Logger) error {
 	defer listener.Close() // where nothing comes to serve it
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      forwardTimeout + scrapeTimeout,
-		IdleTimeout:       2 * time.Minute, // longer than between two scrapes
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what strangers send is no event
-	}
-	done := make(chan error, 1)
-	go func() {
-		limited := central.Limit(listener, maxConnections, maxConnections)
-		done <- web.Serve(limited, server, &web.FlagConfig{WebConfigFile: &config}, log)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	err := server.Shutdown(stopping)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = server.Close()
-	}
-	if served := <-done; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
+	server := daemon.NewServer(handler, log)
+	server.ReadTimeout = 10 * time.Second
+	server.WriteTimeout = forwardTimeout + scrapeTimeout
+	server.IdleTimeout = daemon.ClientIdleTimeout // longer than between two scrapes
+	server.MaxHeaderBytes = maxHeaderBytes
+	return daemon.Run(ctx, server, func() error {
+		return web.Serve(listener, server, &web.FlagConfig{WebConfigFile: &config}, log)
+	})
 }

@@ -3,10 +3,12 @@ package experiment
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/kubenergy/kubenergy/daemon"
 )
 
 // Serve answers requests with the pod's name, each after about so much CPU time, until ctx ends. It is what an
@@ -23,10 +25,12 @@ func Serve(ctx context.Context, listen, pod string, work time.Duration) error {
 		}
 		_, _ = io.WriteString(w, pod) // to one that may have gone
 	})
-	server := &http.Server{Addr: listen, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	const connections = 10_000 // also of one client: experiments load it
+	l, err := daemon.Listen(listen, connections, connections)
+	if err != nil {
 		return err
 	}
-	return nil
+	server := daemon.NewServer(mux, slog.Default())
+	server.IdleTimeout = daemon.ClientIdleTimeout
+	return daemon.Serve(ctx, l, server)
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	stock "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/scheduler/parking"
 	"github.com/kubenergy/kubenergy/scheduler/place"
 )
@@ -67,6 +68,9 @@ func command() (cmd *cobra.Command, wait func()) {
 	return cmd, ours.wait
 }
 
+// Open connections to the address of /livez and /metrics.
+const maxConnections, maxPerPeer = 512, 32
+
 // run runs the scheduler until it is told to end. Gates come first, since logs and all else depend on them.
 func run(cmd *cobra.Command, opts *stock.Options, ours *shared) error {
 	globals := opts.ComponentGlobalsRegistry
@@ -88,6 +92,9 @@ func run(cmd *cobra.Command, opts *stock.Options, ours *shared) error {
 	config, scheduler, err := app.Setup(ctx, opts, plugins...)
 	if err != nil {
 		return err
+	}
+	if serving := config.SecureServing; serving != nil {
+		serving.Listener = daemon.Limit(serving.Listener, maxConnections, maxPerPeer)
 	}
 	parking.Install(scheduler)
 	letFinish(config.LeaderElection, ctx.Done(), ours.wait)

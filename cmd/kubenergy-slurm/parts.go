@@ -32,6 +32,7 @@ import (
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/controller"
 	"github.com/kubenergy/kubenergy/controller/power"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/standalone"
@@ -99,12 +100,26 @@ func newParts(f *flags, log *slog.Logger) (*parts, error) {
 	if err := errors.Join(writeKubeconfig(filepath.Join(state, "kubeconfig"), api), errDriver); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
+	beats := new(daemon.Heartbeats)
 	options := f.controller
-	options.Group = driver.Account
+	options.Group, options.Beats = driver.Account, beats
+	objectsServer := daemon.NewServer(store, log)
+	objectsServer.ReadTimeout, objectsServer.WriteTimeout = 0, 0 // watches last
+	objectsServer.IdleTimeout = daemon.ClientIdleTimeout
 	return &parts{below: []func(context.Context) error{
-		store.Run, func(ctx context.Context) error { return kube.Serve(ctx, listener, store) }, objects.Run,
+		store.Run, func(ctx context.Context) error {
+			objectsServer.BaseContext = func(net.Listener) context.Context { return ctx } // ends watches
+			return daemon.Serve(ctx, listener, objectsServer)
+		},
+		func(ctx context.Context) error { return objects.Run(beats.Loop(ctx, "objects of the driver")) },
 		func(ctx context.Context) error { return controller.Run(ctx, api, options, log) },
-	}, above: []func(context.Context) error{driver.Run, recorder.Run}}, nil
+		func(ctx context.Context) error {
+			beats.Watch(ctx, log, func() { os.Exit(1) }) // systemd probes nothing, but starts it again
+			return nil
+		},
+	}, above: []func(context.Context) error{
+		func(ctx context.Context) error { return driver.Run(beats.Loop(ctx, "slurm")) }, recorder.Run,
+	}}, nil
 }
 
 func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.Logger,
@@ -228,10 +243,13 @@ func listen(address string) (l net.Listener, authority []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err = tls.Listen("tcp", address, &tls.Config{
+	const connections = 1024 // all from this machine
+	if l, err = daemon.Listen(address, connections, connections); err != nil {
+		return nil, nil, err
+	}
+	return tls.NewListener(l, &tls.Config{
 		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-	})
-	return l, cert, err
+	}), cert, nil
 }
 
 // apiURL is where the controller of this process answers.

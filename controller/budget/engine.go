@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
@@ -114,7 +115,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			hurried = time.Now()
 		}
 		began := time.Now()
-		e.safely("sweeping over budgets", func() { e.sweep(ctx) })
+		e.safely("sweeping over budgets", func() { daemon.Round(ctx, func() { e.sweep(ctx) }) })
 		took = time.Since(began)
 		timer.Reset(max(every-took, min(restFactor*took, maxRest)))
 	}

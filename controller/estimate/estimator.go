@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
@@ -84,7 +85,9 @@ func New(o Options) *Estimator {
 // Run estimates every minute until ctx ends. What was used in the minute that had begun is then not told.
 func (e *Estimator) Run(ctx context.Context) error {
 	e.begun = e.o.Uptime()
-	wait.NonSlidingUntilWithContext(ctx, e.tick, interval)
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
+		daemon.Round(ctx, func() { e.tick(ctx) })
+	}, interval)
 	return nil
 }
 

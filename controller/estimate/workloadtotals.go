@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/release"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
@@ -235,7 +236,9 @@ func (w *Workloads) Run(ctx context.Context) error {
 
 func (w *Workloads) tick(ctx context.Context) {
 	for _, f := range w.ready(w.o.Now(), w.o.Leads()) {
-		panics.Survive(w.o.Log, "account", "a pod that ended", func() { w.count(ctx, f) })
+		panics.Survive(w.o.Log, "account", "a pod that ended", func() {
+			daemon.Round(ctx, func() { w.count(ctx, f) })
+		})
 	}
 }
 

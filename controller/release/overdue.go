@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
@@ -84,7 +85,9 @@ func (r *Releaser) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		for _, j := range r.due(ctx) {
+		var due []heldJob
+		daemon.Round(ctx, func() { due = r.due(ctx) }) // each release has its own timeout
+		for _, j := range due {
 			if ctx.Err() != nil {
 				return nil
 			}

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kubenergy/kubenergy/daemon"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -94,12 +96,12 @@ func TestIdleHTTP2(t *testing.T) {
 	if _, err := io.WriteString(c, prefaceAndSettings); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.SetReadDeadline(time.Now().Add(idleHTTP2 + 20*time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(daemon.IdleTimeout + 20*time.Second))
 	began := time.Now()
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("it is open after %v", time.Since(began))
 	}
-	if open := time.Since(began); open < idleHTTP2/2 {
+	if open := time.Since(began); open < daemon.IdleTimeout/2 {
 		t.Errorf("it was closed after %v already", open)
 	}
 }
@@ -114,7 +116,7 @@ func TestServePlain(t *testing.T) {
 		}
 	}
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:8080", "localhost:1", "127.8.8.8:1"} {
-		if !loopback(addr) {
+		if !daemon.Loopback(addr) {
 			t.Errorf("%s is the machine's own", addr)
 		}
 	}
@@ -130,7 +132,7 @@ func TestServePlain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("X", strings.Repeat("x", 2*maxHeaderBytes))
+	r.Header.Set("X", strings.Repeat("x", 128<<10))
 	if answer, err := http.DefaultClient.Do(r); err == nil {
 		answer.Body.Close()
 		if answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/kube"
@@ -48,7 +49,9 @@ func (l *NodeLabels) Told(node string, h *batch.Hardware) {
 func (l *NodeLabels) Run(ctx context.Context) error {
 	for kube.Pause(ctx, labelLook) {
 		l.told.Range(func(node, told any) bool {
-			if err := l.write(ctx, node.(string), told.(*batch.Hardware)); err != nil {
+			var err error
+			daemon.Round(ctx, func() { err = l.write(ctx, node.(string), told.(*batch.Hardware)) })
+			if err != nil {
 				l.Log.WarnContext(ctx, "Labelling a node with its hardware", "node", node, "error", err)
 			} else {
 				l.told.CompareAndDelete(node, told) // unless the agent has told something since

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/policy"
@@ -117,7 +118,9 @@ func (s *Shadow) Run(ctx context.Context) error {
 			if !s.wait(ctx, w) {
 				return nil
 			}
-			panics.Survive(s.o.Log, "shadow", "deciding for the record", func() { s.decide(w) })
+			panics.Survive(s.o.Log, "shadow", "deciding for the record", func() {
+				daemon.Round(ctx, func() { s.decide(w) })
+			})
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kubenergy/kubenergy/controller/signal"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 )
@@ -64,7 +65,7 @@ func NewHistory(registry prometheus.Registerer) *History {
 // Run takes samples until ctx ends.
 func (h *History) Run(ctx context.Context, view func() *kube.View) error {
 	for again := true; again; again = kube.Pause(ctx, time.Minute) {
-		h.Sample(view(), time.Now())
+		daemon.Round(ctx, func() { h.Sample(view(), time.Now()) })
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -99,6 +100,40 @@ func TestCoreIsPure(t *testing.T) {
 		for _, wrong := range checkPure(s.set, s.file) {
 			t.Error(wrong)
 		}
+	}
+}
+
+// TestListenersAreLimited checks that all listeners and servers are made where limits and timeouts are set.
+func TestListenersAreLimited(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		names := map[string]string{} // local name → import path, of the packages that matter
+		for _, spec := range s.file.Imports {
+			to, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if listens[to] != nil && spec.Name != nil {
+				names[spec.Name.Name] = to
+			} else if listens[to] != nil {
+				names[path.Base(to)] = to
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.StarExpr:
+				return false // *http.Server as a type makes none
+			case *ast.SelectorExpr:
+				if name, ok := n.X.(*ast.Ident); ok {
+					if wrong := checkListens(s.path, names[name.Name], n.Sel.Name); wrong != "" {
+						t.Errorf("%s: %s", s.set.Position(n.Pos()), wrong)
+					}
+				}
+			}
+			return true
+		})
 	}
 }
 

@@ -34,7 +34,7 @@ var (
 	upper  = slices.Concat(middle, []string{"sim", "ledger"})
 	known  = []string{"api", "hardware", "policy", "kube"} // what the wings in a cluster share
 	wings  = slices.Concat(upper, known, []string{
-		"report", "study", "central", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller", "benchmark",
+		"report", "study", "central", "daemon", "dashboard", "scheduler", "karmada", "slurm", "agent", "controller", "benchmark",
 	})
 	data = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
 )
@@ -58,25 +58,30 @@ var house = map[string]folder{
 	"predict":  {own: slices.Concat(ground, []string{"sched"}), outside: anything},
 	"workload": {own: slices.Concat(ground, []string{"sched"}), outside: anything},
 
-	"ledger":  {own: middle, outside: anything},
-	"sim":     {own: slices.Concat(middle, []string{"ledger"}), outside: anything},
-	"report":  {own: upper, outside: anything},
-	"study":   {own: slices.Concat(upper, []string{"report"}), outside: anything},
+	"ledger": {own: middle, outside: anything},
+	"sim":    {own: slices.Concat(middle, []string{"ledger"}), outside: anything},
+	"report": {own: upper, outside: anything},
+	"study":  {own: slices.Concat(upper, []string{"report"}), outside: anything},
+	// What every long-running process has: listeners with limits, timeouts, heartbeats.
+	"daemon":  {},
 	"central": {own: slices.Concat(middle, []string{"ledger"}), outside: anything},
 	// The page of what the books and the results say.
-	"dashboard": {own: slices.Concat(upper, []string{"report"}), outside: anything},
+	"dashboard": {own: slices.Concat(upper, []string{"report", "daemon"}), outside: anything},
 
 	// Who may wait for what, then the conversion between Kubernetes and the core.
 	"policy": {own: slices.Concat(middle, []string{"api", "hardware"}), outside: kinds},
-	"kube":   {own: slices.Concat(middle, []string{"ledger", "api", "hardware", "policy"}), outside: clients},
+	"kube":   {own: slices.Concat(middle, []string{"ledger", "api", "hardware", "policy", "daemon"}), outside: clients},
 
 	// Wings do not import each other.
-	"scheduler":  {own: slices.Concat(middle, known, []string{"ledger", "central"}), outside: clients},
-	"karmada":    {own: slices.Concat(middle, known, []string{"ledger", "central"}), outside: clients},
-	"controller": {own: slices.Concat(middle, known, []string{"ledger", "central"}), outside: clients},
+	"scheduler":  {own: slices.Concat(middle, known, []string{"ledger", "central", "daemon"}), outside: clients},
+	"karmada":    {own: slices.Concat(middle, known, []string{"ledger", "central", "daemon"}), outside: clients},
+	"controller": {own: slices.Concat(middle, known, []string{"ledger", "central", "daemon"}), outside: clients},
 	// Slurm's jobs obey the policies that Kubernetes' obey; it has no other part of Kubernetes.
-	"slurm": {own: slices.Concat(middle, []string{"api", "hardware", "policy", "ledger", "central"}), outside: anything},
-	"agent": {own: slices.Concat(middle, []string{"ledger", "central"}), outside: anything},
+	"slurm": {
+		own:     slices.Concat(middle, []string{"api", "hardware", "policy", "ledger", "central", "daemon"}),
+		outside: anything,
+	},
+	"agent": {own: slices.Concat(middle, []string{"ledger", "central", "daemon"}), outside: anything},
 
 	"cli":  {own: slices.Concat(wings, data), outside: clients},
 	"lab":  {own: slices.Concat(wings, data), outside: everything},
@@ -179,6 +184,38 @@ func checkStandard(from, to string, test bool) string {
 	}
 	return fmt.Sprintf(
 		"%s imports %s: the core is a pure function; time, logs, randomness and I/O belong to its drivers", from, to)
+}
+
+// mayListen are the folders and files that open listeners or make servers themselves, and why they may.
+var mayListen = map[string]string{
+	"daemon":               "the one place for limits and timeouts",
+	"karmada/estimator.go": "its gRPC server, whose limits stand beside it; daemon is standard library only",
+	"lab/kubelet":          "forwards to processes of an experiment on this machine, and needs the raw connection",
+	"test":                 "tests and what they start",
+	"build":                "programs of this repository's own",
+}
+
+// listens are the calls and types, by package, with which a process would serve without limits.
+var listens = map[string][]string{
+	"net":                    {"Listen", "ListenTCP", "ListenConfig", "ListenUnix"},
+	"net/http":               {"Server", "ListenAndServe", "ListenAndServeTLS", "Serve", "ServeTLS"},
+	"net/http/httptest":      {"NewServer", "NewTLSServer", "NewUnstartedServer"},
+	"crypto/tls":             {"Listen"},
+	"google.golang.org/grpc": {"NewServer"},
+}
+
+// checkListens returns what is wrong with using name of the package to in file, or "".
+func checkListens(file, to, name string) string {
+	for allowed := range mayListen {
+		if within(file, allowed) {
+			return ""
+		}
+	}
+	if !slices.Contains(listens[to], name) {
+		return ""
+	}
+	return fmt.Sprintf("%s uses %s.%s: listen with daemon.Listen and serve with daemon.NewServer, which have limits and "+
+		"timeouts", file, to, name)
 }
 
 // A guard keeps libraries to the folders that may use them.

@@ -173,3 +173,22 @@ func TestPurityRuleCanFail(t *testing.T) {
 		}
 	}
 }
+
+func TestListenRuleCanFail(t *testing.T) {
+	for _, c := range []struct {
+		file, to, name string
+		wrong          bool
+	}{
+		{"karmada/metrics.go", "net/http", "Server", true},
+		{"karmada/flags.go", "net", "Listen", true},
+		{"cmd/kubenergy-power/main.go", "net/http", "ListenAndServe", true},
+		{"controller/server/server.go", "google.golang.org/grpc", "NewServer", true},
+		{"karmada/estimator.go", "google.golang.org/grpc", "NewServer", false},
+		{"daemon/serve.go", "net/http", "Server", false},
+		{"karmada/flags.go", "net", "Dial", false},
+	} {
+		if wrong := checkListens(c.file, c.to, c.name); (wrong != "") != c.wrong {
+			t.Errorf("%+v: %q", c, wrong)
+		}
+	}
+}

@@ -1,24 +1,24 @@
-package central
+package daemon
 
 import (
 	"net"
 	"sync"
 )
 
-// Limit returns a listener that closes connections beyond a number at once, of all peers and of each address: they cost
-// no memory, and their callers do not wait unanswered, as they would with that of golang.org/x/net. The agent and the
-// central unit serve with it.
-func Limit(l net.Listener, connections, each int) net.Listener {
-	return &limitedListener{Listener: l, most: connections, each: each, of: map[string]int{}}
+// Limit returns a listener that accepts at most connections at a time in total and at most perPeer from one address.
+// Further connections are closed at once: they cost no memory, and their callers do not wait for a response, as with
+// golang.org/x/net/netutil.
+func Limit(l net.Listener, connections, perPeer int) net.Listener {
+	return &limitedListener{Listener: l, max: connections, perPeer: perPeer, peers: map[string]int{}}
 }
 
 type limitedListener struct {
 	net.Listener
-	most, each int
+	max, perPeer int
 
-	mu  sync.Mutex
-	all int
-	of  map[string]int // by address
+	mu    sync.Mutex
+	open  int
+	peers map[string]int // open connections by address
 }
 
 // Accept implements [net.Listener].
@@ -42,20 +42,20 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 func (l *limitedListener) enter(peer string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all >= l.most || l.of[peer] >= l.each {
+	if l.open >= l.max || l.peers[peer] >= l.perPeer {
 		return false
 	}
-	l.all++
-	l.of[peer]++
+	l.open++
+	l.peers[peer]++
 	return true
 }
 
 func (l *limitedListener) leave(peer string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all--
-	if l.of[peer]--; l.of[peer] == 0 {
-		delete(l.of, peer)
+	l.open--
+	if l.peers[peer]--; l.peers[peer] == 0 {
+		delete(l.peers, peer)
 	}
 }
 

@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestStuckLoop checks that a loop is reported while its round lasts too long, not while it waits between two rounds
+// and not after a panic, and that a process that nothing probes exits.
+func TestStuckLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var beats Heartbeats
+		ctx, cancel := context.WithCancel(t.Context())
+		exits := 0
+		go beats.Watch(ctx, slog.New(slog.DiscardHandler), func() { exits++ })
+		loop := beats.Loop(ctx, "releases")
+		Round(ctx, func() {}) // of no loop
+		Round(loop, func() {})
+		func() {
+			defer func() { _ = recover() }()
+			Round(loop, func() { panic("planted") })
+		}()
+		time.Sleep(24 * time.Hour)
+		if err := beats.Check(); err != nil {
+			t.Errorf("idle: %v", err)
+		}
+		release := make(chan struct{})
+		go Round(loop, func() { <-release })
+		go Round(beats.Loop(ctx, "moves"), func() {})
+		time.Sleep(MaxRound)
+		if err := beats.Check(); err != nil || exits != 0 {
+			t.Errorf("at the limit: %v, %d exits", err, exits)
+		}
+		time.Sleep(MaxRound / 10)
+		synctest.Wait()
+		if err := beats.Check(); err == nil || !strings.Contains(err.Error(), `"releases"`) || exits != 1 {
+			t.Errorf("stuck: %v, %d exits", err, exits)
+		}
+		close(release)
+		synctest.Wait()
+		if err := beats.Check(); err != nil {
+			t.Errorf("after it went on: %v", err)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
