@@ -138,17 +138,17 @@ func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *
 	if len(all) > l.together.most {
 		slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.turn, b.turn) })
 	}
-	taken := all[:0]
+	var taken []planned
 	for _, c := range all {
 		if len(taken) == l.together.most {
 			l.together.apart[c.hold.UID] = true
 		} else if job, settings, ok := l.plannable(c.hold, view, now); ok {
-			c.job, c.policy = job, settings.Policy()
-			c.policy.MaxDelay = 0 // the job's allowed delay heeds it
-			taken = append(taken, c)
+			p := planned{c, job, settings.Policy()}
+			p.policy.MaxDelay = 0 // the job's allowed delay heeds it
+			taken = append(taken, p)
 		}
 	}
-	slices.SortFunc(taken, func(a, b candidate) int { return cmp.Compare(a.place, b.place) })
+	slices.SortFunc(taken, func(a, b planned) int { return cmp.Compare(a.place, b.place) })
 	s.Policy = mainPolicy(taken)
 	for _, c := range taken {
 		if c.policy != s.Policy {
@@ -168,9 +168,14 @@ func (l *Loop) allWaiting(view *kube.View, now time.Time) (uids []types.UID, s *
 
 // candidate is a hold that may be planned with others.
 type candidate struct {
-	hold   *hold
-	place  int // among all: pods first, then the earliest deadlines
-	turn   int // among those of its namespace
+	hold  *hold
+	place int // among all: pods first, then the earliest deadlines
+	turn  int // among those of its namespace
+}
+
+// planned is a candidate as a plan sees it.
+type planned struct {
+	candidate
 	job    sched.Job
 	policy sched.Policy
 }
@@ -190,7 +195,7 @@ func (l *Loop) turns() (all []candidate) {
 }
 
 // mainPolicy returns the policy of the most namespaces, then of the most holds, then of the first one.
-func mainPolicy(all []candidate) (main sched.Policy) {
+func mainPolicy(all []planned) (main sched.Policy) {
 	type backing struct {
 		policy    sched.Policy
 		namespace string

@@ -162,19 +162,19 @@ func TestNamespacesShareAPlan(t *testing.T) {
 
 // TestPolicyOfAPlan checks whose policy a plan has.
 func TestPolicyOfAPlan(t *testing.T) {
-	of := func(namespace string, p sched.Policy) candidate {
-		return candidate{hold: &hold{alike: unique.Make(policy.Work{Namespace: namespace})}, policy: p}
+	of := func(namespace string, p sched.Policy) planned {
+		return planned{candidate: candidate{hold: &hold{alike: unique.Make(policy.Work{Namespace: namespace})}}, policy: p}
 	}
 	one, other := sched.Policy{MaxSignalAge: time.Hour}, sched.Policy{MaxSignalAge: time.Minute}
 	for name, c := range map[string]struct {
-		all  []candidate
+		all  []planned
 		want sched.Policy
 	}{
 		"none":               {nil, sched.Policy{}},
-		"one namespace":      {[]candidate{of("a", one), of("a", other), of("a", other)}, other},
-		"equal":              {[]candidate{of("a", one), of("a", other)}, one},
-		"more of fewer":      {[]candidate{of("g", other), of("g", other), of("g", other), of("a", one), of("b", one)}, one},
-		"as many namespaces": {[]candidate{of("a", one), of("b", other), of("b", other)}, other},
+		"one namespace":      {[]planned{of("a", one), of("a", other), of("a", other)}, other},
+		"equal":              {[]planned{of("a", one), of("a", other)}, one},
+		"more of fewer":      {[]planned{of("g", other), of("g", other), of("g", other), of("a", one), of("b", one)}, one},
+		"as many namespaces": {[]planned{of("a", one), of("b", other), of("b", other)}, other},
 	} {
 		if got := mainPolicy(c.all); got != c.want {
 			t.Errorf("%s: %+v", name, got)
