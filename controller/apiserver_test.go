@@ -3,6 +3,7 @@ package controller
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
@@ -40,7 +43,7 @@ var served = map[string]map[string]string{
 		"pods": "Pod", "nodes": "Node", "namespaces": "Namespace", "configmaps": "ConfigMap",
 		"events": "Event",
 	},
-	"batch/v1":                 {"jobs": "Job"},
+	"batch/v1":                 {"jobs": "Job", "cronjobs": "CronJob"},
 	"coordination.k8s.io/v1":   {"leases": "Lease"},
 	"events.k8s.io/v1":         {"events": "Event"},
 	"authentication.k8s.io/v1": {"selfsubjectreviews": "SelfSubjectReview"},
@@ -174,6 +177,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.write(w, r, r.URL.Path, true)
 	case r.Method == http.MethodPut:
 		s.write(w, r, r.URL.Path, false)
+	case r.Method == http.MethodPatch && r.Header.Get("Content-Type") == string(types.JSONPatchType):
+		s.patch(w, r)
 	default:
 		s.refuse(w, http.StatusMethodNotAllowed, "MethodNotAllowed")
 	}
@@ -304,6 +309,31 @@ func (s *apiServer) write(w http.ResponseWriter, r *http.Request, path string, c
 		s.statuses[path]++
 	}
 	s.store(path, o)
+	s.reply(w, o)
+}
+
+func (s *apiServer) patch(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, err := json.Marshal(s.objects[r.URL.Path])
+	var body, patched []byte
+	var patch jsonpatch.Patch
+	var o map[string]any
+	for _, step := range []func(){
+		func() { body, err = io.ReadAll(r.Body) },
+		func() { patch, err = jsonpatch.DecodePatch(body) },
+		func() { patched, err = patch.Apply(old) },
+		func() { err = json.Unmarshal(patched, &o) },
+	} {
+		if err == nil {
+			step()
+		}
+	}
+	if err != nil {
+		s.refuse(w, http.StatusUnprocessableEntity, "Invalid")
+		return
+	}
+	s.store(r.URL.Path, o)
 	s.reply(w, o)
 }
 

@@ -59,11 +59,11 @@ type process struct {
 
 	beats *daemon.Heartbeats // of the loops in kept
 
-	synced, nodesSynced, cronJobsSynced atomic.Int32 // of the kinds that are followed
+	synced, nodesSynced atomic.Int32 // of the kinds that are followed
 }
 
-// followed is the number of kinds that are followed and waited for: Jobs, pods, namespaces.
-const followed = 3
+// followed is the number of kinds that are followed and waited for: Jobs, CronJobs, pods, namespaces.
+const followed = 4
 
 // reporter is the name of this program in events.
 const reporter = "kubenergy-controller"
@@ -77,7 +77,7 @@ func (p *process) leads() bool {
 	}
 }
 
-// knowsWork reports whether all Jobs, pods and namespaces are known.
+// knowsWork reports whether all Jobs, CronJobs, pods and namespaces are known.
 func (p *process) knowsWork() bool { return p.synced.Load() >= followed }
 
 // addParts adds everything to the manager.
@@ -217,7 +217,7 @@ func (p *process) addRunners() error {
 			return p.history.Run(ctx, p.objects.View)
 		}),
 		follow(&batchv1.Job{}, work, &p.synced), follow(&v1.Pod{}, work, &p.synced),
-		follow(&batchv1.CronJob{}, cached.Handler(nil, p.held.SawCronJob, p.held.LostCronJob), &p.cronJobsSynced),
+		follow(&batchv1.CronJob{}, cached.Handler(nil, p.held.SawCronJob, p.held.LostCronJob), &p.synced),
 		follow(&v1.Namespace{}, cached.Handler(nil, nil, func(n *v1.Namespace) {
 			p.shadow.Forget(n.Name)
 			p.workloads.Forget(n.Name)

@@ -48,7 +48,7 @@ func (p *process) probes(began time.Time) http.Handler {
 				if p.knowsWork() && p.objects.Synced() {
 					return nil
 				}
-				return fmt.Errorf("waiting for the API server: Jobs, pods, namespaces, and the kinds of %s",
+				return fmt.Errorf("waiting for the API server: Jobs, CronJobs, pods, namespaces, and the kinds of %s",
 					v1alpha1.GroupVersion)
 			},
 			"gridzones": func(r *http.Request) error {

@@ -83,6 +83,37 @@ func typical(name, zone string) *v1alpha1.GridZone {
 
 const ours = "/apis/kubenergy.io/v1alpha1/"
 
+// TestReleasesRunsOfCronJobs runs the whole controller without a scheduler: a held run of a CronJob whose runs may not
+// overlap is released in time for the next one, and one whose runs may overlap keeps its delay.
+func TestReleasesRunsOfCronJobs(t *testing.T) {
+	s := newAPIServer(t)
+	p := kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 24*time.Hour)
+	s.put(ours+"namespaces/kubenergy-system/energypolicies/default", p)
+	for name, concurrency := range map[string]batchv1.ConcurrencyPolicy{
+		"alone": batchv1.ForbidConcurrent, "beside": batchv1.AllowConcurrent,
+	} {
+		s.put("/apis/batch/v1/namespaces/team/cronjobs/"+name, &batchv1.CronJob{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name},
+			Spec:       batchv1.CronJobSpec{Schedule: "* * * * *", ConcurrencyPolicy: concurrency},
+		})
+		run := kit.HeldUntil("team", name, time.Now(), time.Time{})
+		run.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "20h"}
+		run.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "batch/v1", Kind: "CronJob", Name: name, UID: "u", Controller: new(true),
+		}}
+		s.put("/apis/batch/v1/namespaces/team/jobs/"+name, run)
+	}
+	start(t, s, quiet(t))
+	suspended := func(name string) bool {
+		var j batchv1.Job
+		return s.read("/apis/batch/v1/namespaces/team/jobs/"+name, &j) && *j.Spec.Suspend
+	}
+	kit.Eventually(t, time.Minute, "the run is released", func() bool { return !suspended("alone") })
+	if !suspended("beside") {
+		t.Error("a run that may overlap with the next one was released before its deadline")
+	}
+}
+
 // The wiring: zones get a status, policies follow namespaces within a second, and all of it is seen by the parts that
 // decide.
 func TestController(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 func Options(saw func(*v1.Pod), log *slog.Logger) cache.Options {
 	pods := newPodTrimmer(saw)
 	return cache.Options{
-		DefaultTransform: transform(log, trimOther),
+		DefaultTransform: transform(log, func(metav1.Object) {}),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1.Pod{}:  {Transform: transform(log, pods.trim)},
 			&v1.Node{}: {Transform: transform(log, trimNode)},
@@ -32,6 +32,12 @@ func Options(saw func(*v1.Pod), log *slog.Logger) cache.Options {
 				n.Spec, n.Status.Conditions = v1.NamespaceSpec{}, nil
 			})},
 			&batchv1.Job{}: {Transform: transform(log, trimJob)},
+			&batchv1.CronJob{}: {Transform: transform(log, func(c *batchv1.CronJob) {
+				c.Labels, c.Annotations, c.Status = nil, nil, batchv1.CronJobStatus{}
+				c.Spec = batchv1.CronJobSpec{
+					Schedule: c.Spec.Schedule, TimeZone: c.Spec.TimeZone, ConcurrencyPolicy: c.Spec.ConcurrencyPolicy,
+				}
+			})},
 		},
 	}
 }
@@ -189,16 +195,6 @@ func trimJob(j *batchv1.Job) {
 		}
 	}
 	j.Status = batchv1.JobStatus{Conditions: ended}
-}
-
-// trimOther trims objects of kinds that a server may lack.
-func trimOther(o metav1.Object) {
-	if c, ok := o.(*batchv1.CronJob); ok {
-		c.Labels, c.Annotations, c.Status = nil, nil, batchv1.CronJobStatus{}
-		c.Spec = batchv1.CronJobSpec{
-			Schedule: c.Spec.Schedule, TimeZone: c.Spec.TimeZone, ConcurrencyPolicy: c.Spec.ConcurrencyPolicy,
-		}
-	}
 }
 
 func trimNode(n *v1.Node) {
