@@ -23,7 +23,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		ended <- serveMetrics(ctx, o.Metrics, func() error { return nil }, slog.New(slog.DiscardHandler))
+		ended <- serveMetrics(ctx, o.Metrics, new(daemon.Heartbeats), slog.New(slog.DiscardHandler))
 	}()
 	dial := func(from string) (answers bool) {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
