@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,6 +41,10 @@ func TestStuckLoop(t *testing.T) {
 		synctest.Wait()
 		if err := beats.Check(); err == nil || !strings.Contains(err.Error(), `"releases"`) || exits != 1 {
 			t.Errorf("stuck: %v, %d exits", err, exits)
+		}
+		w := httptest.NewRecorder()
+		if beats.ServeHTTP(w, nil); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("stuck: the probe has %d", w.Code)
 		}
 		close(release)
 		synctest.Wait()

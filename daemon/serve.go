@@ -17,11 +17,10 @@ const (
 	requestTimeout   = time.Minute      // to read a request with its body
 	responseTimeout  = time.Minute      // to write a response, from the end of the request's header
 	ShutdownTimeout  = 10 * time.Second // for the responses in progress
-	IdleTimeout      = 10 * time.Second // of a connection between two requests
 
-	// ClientIdleTimeout is the IdleTimeout of servers whose clients also write. It exceeds the 90 s for which clients
-	// in Go keep an idle connection, so that no request meets a connection that the server is closing.
-	ClientIdleTimeout = 2 * time.Minute
+	// idleTimeout is for a connection between two requests. It exceeds the 90 s for which clients in Go keep an idle
+	// connection, so that no request meets a connection that the server is closing.
+	idleTimeout = 2 * time.Minute
 
 	MaxStreams     = 100 // concurrent HTTP/2 or gRPC calls of one connection
 	maxHeaderBytes = 64 << 10
@@ -48,7 +47,7 @@ func Loopback(address string) bool {
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: HandshakeTimeout, ReadTimeout: requestTimeout, WriteTimeout: responseTimeout,
-		IdleTimeout: IdleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: MaxStreams},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}

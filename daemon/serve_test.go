@@ -35,7 +35,7 @@ func TestServerTimeouts(t *testing.T) {
 		"nothing":        {"", HandshakeTimeout},
 		"half a header":  {"GET / HTTP/1.1\r\nHost: x\r\n", HandshakeTimeout},
 		"half a body":    {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1234", requestTimeout},
-		"a request only": {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", IdleTimeout},
+		"a request only": {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", idleTimeout},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := make(pipes, 1)
