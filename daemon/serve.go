@@ -47,8 +47,8 @@ func Loopback(address string) bool {
 // debug level, because strangers could fill the log otherwise; panics of h are logged as errors.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: logPanics(h, log), ReadHeaderTimeout: HandshakeTimeout, ReadTimeout: requestTimeout, WriteTimeout: responseTimeout,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: logPanics(h, log), ReadHeaderTimeout: HandshakeTimeout, ReadTimeout: requestTimeout,
+		WriteTimeout: responseTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: MaxStreams},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}

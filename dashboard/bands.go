@@ -79,8 +79,8 @@ func stampOf(t *time.Time) string {
 	return stamp(*t)
 }
 
-// slots are the times that tables have rows for: whole minutes, hours, days or weeks, so few that a person may read them. The
-// first and the last are cut to the time of the page.
+// slots are the times that tables have rows for: whole minutes, hours, days or weeks, so few that a person may read
+// them. The first and the last are cut to the time of the page.
 func (m *Model) slots() iter.Seq2[time.Time, time.Time] {
 	const most = 100
 	step := time.Minute
