@@ -95,7 +95,7 @@ func validate(models []*Model) error {
 			return fmt.Errorf("run %d is from %s to %s: want at most %d years", m.Run, stamp(m.From), stamp(m.To),
 				maxYears)
 		}
-		if len(models) > 1 && len(m.Runs) < len(models) {
+		if m.Run < 0 || len(models) > 1 && len(m.Runs) < len(models) {
 			return fmt.Errorf("run %d names %d of %d runs", m.Run, len(m.Runs), len(models))
 		}
 	}

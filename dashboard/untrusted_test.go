@@ -187,6 +187,8 @@ func TestHostileFolder(t *testing.T) {
 		"many models": {`{"models":[` + strings.Repeat("null,", 5000) + `null]}`, "too many"},
 		"brackets":    {`{"models":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "cannot unmarshal"},
 		"runs":        {`{"models":[{"runs":[]},{"runs":["a","b"],"run":1}]}`, "names 0 of 2 runs"},
+		"negative run": {`{"models":[{"runs":["a","b"],"jobs":[{"name":"y"}]},{"runs":["a","b"],"run":-1,` +
+			`"jobs":[{"name":"y"}]}]}`, "run -1 names"},
 	} {
 		f, err := opened(t, dashboard.FileName, c.text)
 		if c.refused != "" {
