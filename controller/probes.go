@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -24,10 +25,7 @@ const maxScrapes, maxScrapesPerPeer = 512, 32
 
 // addServers adds the servers of probes and metrics. Those of the manager would have no limit of connections.
 func (p *process) addServers() error {
-	if err := p.serve("probes", p.options.ProbeAddress, p.probes(time.Now()), nil); err != nil {
-		return err
-	}
-	return p.addMetrics()
+	return errors.Join(p.serve("probes", p.options.ProbeAddress, p.probes(time.Now()), nil), p.addMetrics())
 }
 
 // probes answers /healthz and /readyz of a process that began at an instant.
@@ -82,12 +80,9 @@ func (p *process) addMetrics() error {
 		return fmt.Errorf("protecting /metrics: %w", err)
 	}
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
-	if err != nil {
+	pair, errPair := tls.X509KeyPair(cert, key)
+	if err = errors.Join(err, errPair); err != nil {
 		return fmt.Errorf("making a certificate for /metrics: %w", err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return fmt.Errorf("reading the certificate for /metrics: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", h)

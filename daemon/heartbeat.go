@@ -15,13 +15,7 @@ const MaxRound = 5 * time.Minute
 // Heartbeats detect loops of this process that are stuck in a round. The zero value is ready to use, and is safe for
 // concurrent use.
 type Heartbeats struct {
-	mu     sync.Mutex
-	rounds map[*round]struct{} // in progress
-}
-
-type round struct {
-	loop  string
-	began time.Time
+	rounds sync.Map // in progress: when each began, a *time.Time, to the name of its loop
 }
 
 type loopKey struct{}
@@ -39,34 +33,19 @@ func (h *Heartbeats) Loop(ctx context.Context, name string) context.Context {
 // Round calls f as one round of the loop of ctx. Without a loop in ctx it only calls f. Between two rounds a loop may
 // wait for as long as it likes.
 func Round(ctx context.Context, f func()) {
-	l, ok := ctx.Value(loopKey{}).(loop)
-	if !ok {
-		f()
-		return
+	if l, ok := ctx.Value(loopKey{}).(loop); ok {
+		began := new(time.Now())
+		l.beats.rounds.Store(began, l.name)
+		defer l.beats.rounds.Delete(began)
 	}
-	r := &round{l.name, time.Now()}
-	h := l.beats
-	h.mu.Lock()
-	if h.rounds == nil {
-		h.rounds = map[*round]struct{}{}
-	}
-	h.rounds[r] = struct{}{}
-	h.mu.Unlock()
-	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.rounds, r)
-	}()
 	f()
 }
 
 // Check returns an error if a round has been in progress for longer than MaxRound.
 func (h *Heartbeats) Check() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for r := range h.rounds {
-		if age := time.Since(r.began); age > MaxRound {
-			return fmt.Errorf("loop %q is stuck: its round began %v ago", r.loop, age.Round(time.Second))
+	for began, name := range h.rounds.Range {
+		if age := time.Since(*began.(*time.Time)); age > MaxRound {
+			return fmt.Errorf("loop %q is stuck: its round began %v ago", name, age.Round(time.Second))
 		}
 	}
 	return nil

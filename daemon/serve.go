@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"time"
 )
 
@@ -17,11 +18,10 @@ const (
 	requestTimeout   = time.Minute      // to read a request with its body
 	responseTimeout  = time.Minute      // to write a response, from the end of the request's header
 	ShutdownTimeout  = 10 * time.Second // for the responses in progress
-	IdleTimeout      = 10 * time.Second // of a connection between two requests
 
-	// ClientIdleTimeout is the IdleTimeout of servers whose clients also write. It exceeds the 90 s for which clients
-	// in Go keep an idle connection, so that no request meets a connection that the server is closing.
-	ClientIdleTimeout = 2 * time.Minute
+	// idleTimeout is for a connection between two requests. It exceeds the 90 s for which clients in Go keep an idle
+	// connection, so that no request meets a connection that the server is closing.
+	idleTimeout = 2 * time.Minute
 
 	MaxStreams     = 100 // concurrent HTTP/2 or gRPC calls of one connection
 	maxHeaderBytes = 64 << 10
@@ -44,14 +44,29 @@ func Loopback(address string) bool {
 }
 
 // NewServer returns a server that bounds how long a client can take for each step. Errors of clients are logged at
-// debug level, because strangers could fill the log otherwise.
+// debug level, because strangers could fill the log otherwise; panics of h are logged as errors.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: HandshakeTimeout, ReadTimeout: requestTimeout, WriteTimeout: responseTimeout,
-		IdleTimeout: IdleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: logPanics(h, log), ReadHeaderTimeout: HandshakeTimeout, ReadTimeout: requestTimeout,
+		WriteTimeout: responseTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: MaxStreams},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+}
+
+// logPanics logs a panic of h and has the server close the connection.
+func logPanics(h http.Handler, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if what := recover(); what != nil {
+				if what != http.ErrAbortHandler {
+					log.Error("Panic while serving a request", "panic", what, "stack", string(debug.Stack()))
+				}
+				panic(http.ErrAbortHandler)
+			}
+		}()
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Serve serves on l, which it closes, until ctx ends. It then waits up to 10 s for the responses in progress.

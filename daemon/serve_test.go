@@ -2,12 +2,14 @@ package daemon
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +37,7 @@ func TestServerTimeouts(t *testing.T) {
 		"nothing":        {"", HandshakeTimeout},
 		"half a header":  {"GET / HTTP/1.1\r\nHost: x\r\n", HandshakeTimeout},
 		"half a body":    {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1234", requestTimeout},
-		"a request only": {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", IdleTimeout},
+		"a request only": {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", idleTimeout},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := make(pipes, 1)
@@ -61,6 +63,42 @@ func TestServerTimeouts(t *testing.T) {
 			close(l)
 			if err := <-done; err != nil && !errors.Is(err, net.ErrClosed) {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestPanicsAreLogged checks that a panic of a handler is logged as an error, though errors of clients are not, and that
+// its client sees a connection that ends instead of a truncated response that looks complete.
+func TestPanicsAreLogged(t *testing.T) {
+	for name, c := range map[string]struct {
+		with  any
+		wants string
+	}{
+		"panic": {"planted", "panic=planted"},
+		"abort": {http.ErrAbortHandler, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var text bytes.Buffer
+			l := make(pipes, 1)
+			s := NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, "a part")
+				panic(c.with)
+			}), slog.New(slog.NewTextHandler(&text, nil)))
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- Serve(ctx, l, s) }()
+			ours, theirs := net.Pipe()
+			l <- theirs
+			go func() { _, _ = io.WriteString(ours, "GET /path HTTP/1.1\r\nHost: x\r\n\r\n") }()
+			response, _ := io.ReadAll(ours)
+			cancel()
+			close(l)
+			if err := <-done; err != nil && !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+			if len(response) > 0 || (text.Len() > 0) != (c.wants != "") || !strings.Contains(text.String(), c.wants) {
+				t.Errorf("%s: the client reads %q, and the log has %q", name, response, text.String())
 			}
 		})
 	}

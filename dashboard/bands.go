@@ -79,21 +79,17 @@ func stampOf(t *time.Time) string {
 	return stamp(*t)
 }
 
-// slots are the times that tables have rows for: whole minutes, hours or days, so few that a person may read them. The
-// first and the last are cut to the time of the page.
+// slots are the times that tables have rows for: whole minutes, hours, days or weeks, so few that a person may read
+// them. The first and the last are cut to the time of the page.
 func (m *Model) slots() iter.Seq2[time.Time, time.Time] {
 	const most = 100
 	step := time.Minute
 	for _, longer := range []time.Duration{
-		5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 24 * time.Hour,
+		5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour,
 	} {
 		if m.To.Sub(m.From)/step > most {
 			step = longer
 		}
-	}
-	const days = 800 // as many rows as the longest time of a cluster has
-	if n := m.To.Sub(m.From) / step; n > days {
-		step *= n/days + 1
 	}
 	return func(yield func(from, to time.Time) bool) {
 		for t := m.From.Truncate(step); t.Before(m.To); t = t.Add(step) {

@@ -234,11 +234,7 @@ func drawPower(m *Model) template.HTML {
 	var base *Line
 	if p.Baseline != nil {
 		base = p.Baseline.thinned(m.From, m.To)
-		for i, b := range base.Points {
-			if base.end(i).After(m.From) && b.At.Before(m.To) {
-				values = append(values, b.Value)
-			}
-		}
+		values = append(values, base.within(m.From, m.To)...)
 	}
 	d.WriteString(`<defs><pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" ` +
 		`patternTransform="rotate(45)"><line class="hatch" x1="0" x2="0" y1="0" y2="7"/></pattern></defs>`)

@@ -94,9 +94,10 @@ func bound(p Point, upper bool) float64 {
 	return *cmp.Or(p.Low, &p.Value)
 }
 
-func (s *Signal) within(from, to time.Time) (values []float64) {
-	for i, p := range s.Points {
-		if !p.Unknown && s.end(i).After(from) && p.At.Before(to) {
+// within returns the bounds of all points that hold in a time.
+func (l *Line) within(from, to time.Time) (values []float64) {
+	for i, p := range l.Points {
+		if !p.Unknown && l.end(i).After(from) && p.At.Before(to) {
 			values = append(values, bound(p, true), bound(p, false))
 		}
 	}

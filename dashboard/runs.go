@@ -318,10 +318,7 @@ func (f *Folder) Model(_ context.Context, q Query) (*Model, error) {
 			count(len(f.models), "run"), f.models[len(f.models)-1].Run))
 	}
 	m := *found
-	m.From, m.To = cmp.Or(q.From, m.From), cmp.Or(q.To, m.To)
-	if m.To.Sub(m.From) > maxSpan {
-		return nil, wrong("from %s to %s is more than %d years", stamp(m.From), stamp(m.To), maxYears)
-	}
+	m.From, m.To = grid.Later(m.From, q.From), grid.Earlier(m.To, cmp.Or(q.To, m.To))
 	return &m, nil
 }
 

@@ -24,6 +24,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/report"
 )
@@ -50,25 +52,26 @@ type Server struct {
 	csrf    string
 	session string
 
+	now    func() time.Time
+	making singleflight.Group // of models, by the name of what is asked for
+
 	mu     sync.Mutex
 	key    string // "": it was used
-	models map[string]*kept
-	now    func() time.Time
+	models map[string]kept
+	acts   int // how many were done: each changes what models show
 }
 
-// kept is a model that was made a moment ago, or is being made: made is zero then, and requests join.
+// kept is a model that was made a moment ago.
 type kept struct {
-	done  chan struct{} // closed once it is made; made is set before
 	made  time.Time
 	model *Model
-	err   error
 }
 
 // NewServer returns a server for what listens on an address of this machine.
 func NewServer(source Source, address net.Addr, now func() time.Time) *Server {
 	return &Server{
 		source: source, host: address.String(), csrf: rand.Text(), session: rand.Text(), key: rand.Text(),
-		models: map[string]*kept{}, now: now,
+		models: map[string]kept{}, now: now,
 	}
 }
 
@@ -120,16 +123,13 @@ func (s *Server) Handler() http.Handler {
 	return s.guard(recovering(mux))
 }
 
-var errPanic = fault{http.StatusInternalServerError, errors.New("the page cannot be made: the program panicked, and " +
-	"has logged where")}
-
 // recovering answers a request that panics.
 func recovering(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if what := recover(); what != nil {
 				slog.Error("Panic in a page", "path", r.URL.Path, "panic", what, "stack", string(debug.Stack()))
-				refuse(w, errPanic.status, errPanic.Error())
+				refuse(w, http.StatusInternalServerError, "The page cannot be made: the program panicked. See its log.")
 			}
 		}()
 		h.ServeHTTP(w, r)
@@ -200,46 +200,38 @@ func (s *Server) query(r *http.Request, v View) (q Query, err error) {
 	return q, nil
 }
 
-// get returns the model that is asked for. Requests that come close together share one.
+// get returns the model that is asked for. Requests that come close together share one, or the failure to make it.
 func (s *Server) get(ctx context.Context, q Query) (*Model, error) {
-	name := fmt.Sprint(q.View, q.From.Unix(), q.To.Unix(), q.Run)
 	s.mu.Lock()
-	k := s.models[name]
-	old := func(k *kept) bool { return !k.made.IsZero() && s.now().Sub(k.made) > young }
-	joins := k != nil && !(s.source.Live() && old(k))
-	if !joins {
-		maps.DeleteFunc(s.models, func(_ string, k *kept) bool { return old(k) })
-		k = &kept{done: make(chan struct{})}
-		s.models[name] = k
+	name := fmt.Sprint(s.acts, q.View, q.From.Unix(), q.To.Unix(), q.Run)
+	old := func(_ string, k kept) bool { return s.now().Sub(k.made) > young }
+	k, known := s.models[name]
+	if s.source.Live() && old(name, k) {
+		known = false
 	}
 	s.mu.Unlock()
-	if joins {
-		<-k.done
-	} else {
-		s.fill(ctx, q, name, k)
-	}
-	if k.err != nil {
-		return nil, k.err
+	if !known {
+		made, err, _ := s.making.Do(name, func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			defer cancel()
+			m, err := s.source.Model(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			maps.DeleteFunc(s.models, old)
+			s.models[name] = kept{s.now(), m}
+			return m, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		k.model = made.(*Model)
 	}
 	m := *k.model // a page puts its findings in order; other pages have the same model
 	m.Findings = slices.Clone(m.Findings)
 	return &m, nil
-}
-
-// fill makes a model. Requests that wait for it share a failure; the next one tries again.
-func (s *Server) fill(ctx context.Context, q Query, name string, k *kept) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	k.err = errPanic // unless Model returns
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if k.made = s.now(); k.err != nil && s.models[name] == k {
-			delete(s.models, name)
-		}
-		close(k.done)
-	}()
-	k.model, k.err = s.source.Model(ctx, q)
 }
 
 // start begins a page.
@@ -468,7 +460,7 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.mu.Lock()
-	clear(s.models) // they show what was
+	s.acts++
 	s.mu.Unlock()
 	p, err := s.start(w, r, Overview)
 	if err != nil {

@@ -185,8 +185,10 @@ func TestHostileFolder(t *testing.T) {
 		"huge values": {hostile(from, to, "1.7e308", "-1.7e308"), "beyond 1e+18"},
 		"many jobs":   {`{"models":[{"jobs":[` + strings.Repeat("{},", 5000) + `{}]}]}`, "too many"},
 		"many models": {`{"models":[` + strings.Repeat("null,", 5000) + `null]}`, "too many"},
-		"brackets":    {`{"models":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "too many"},
+		"brackets":    {`{"models":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "cannot unmarshal"},
 		"runs":        {`{"models":[{"runs":[]},{"runs":["a","b"],"run":1}]}`, "names 0 of 2 runs"},
+		"negative run": {`{"models":[{"runs":["a","b"],"jobs":[{"name":"y"}]},{"runs":["a","b"],"run":-1,` +
+			`"jobs":[{"name":"y"}]}]}`, "run -1 names"},
 	} {
 		f, err := opened(t, dashboard.FileName, c.text)
 		if c.refused != "" {

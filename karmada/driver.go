@@ -99,7 +99,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		return err
 	}
 	if d.Metrics != nil { // at once: a kubelet ends what shows no health while it waits for a large federation
-		group.Go(func() error { return serveMetrics(ctx, d.Metrics, d.beats.Check, d.Log) })
+		group.Go(func() error { return serveMetrics(ctx, d.Metrics, &d.beats, d.Log) })
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return group.Wait()

@@ -174,14 +174,13 @@ func TestMetrics(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	var sick atomic.Pointer[error]
-	healthy := func() error {
-		if err := sick.Load(); err != nil {
-			return *err
+	var sick atomic.Bool
+	healthz := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if sick.Load() {
+			http.Error(w, "a loop is stuck", http.StatusServiceUnavailable)
 		}
-		return nil
-	}
-	go func() { ended <- serveMetrics(ctx, l, healthy, slog.New(slog.DiscardHandler)) }()
+	})
+	go func() { ended <- serveMetrics(ctx, l, healthz, slog.New(slog.DiscardHandler)) }()
 	d := federated(t, 1, 1, func() time.Time { return noon })
 	d.View = func() *kube.View { panic("a mistake") }
 	needs := map[string]string{"cpu": "2", "memory": "1Gi"}
@@ -206,7 +205,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s: %s, %v:\n%s", path, r.Status, err, page)
 		}
 	}
-	sick.Store(new(errors.New("a loop is stuck")))
+	sick.Store(true)
 	r, err := http.Get("http://" + l.Addr().String() + "/healthz")
 	if err != nil {
 		t.Fatal(err)

@@ -30,14 +30,10 @@ var (
 	})
 )
 
-// serveMetrics serves /metrics and /healthz until ctx ends. /healthz fails while healthy returns an error.
-func serveMetrics(ctx context.Context, l net.Listener, healthy func() error, log *slog.Logger) error {
+// serveMetrics serves /metrics and /healthz until ctx ends.
+func serveMetrics(ctx context.Context, l net.Listener, healthz http.Handler, log *slog.Logger) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", legacyregistry.Handler())
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := healthy(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		}
-	})
+	mux.Handle("GET /healthz", healthz)
 	return daemon.Serve(ctx, l, daemon.NewServer(mux, log))
 }

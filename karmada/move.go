@@ -49,18 +49,16 @@ func (d *Driver) move(ctx context.Context) {
 			if _, just := moved[j.UID]; just {
 				continue // Karmada has not come to it yet, or it has moved
 			}
-			panics.Survive(d.Log, "karmada", "considering a move", func() {
-				var moves bool
-				var err error
-				daemon.Round(ctx, func() {
-					moves, err = d.consider(round, d.binding(j.Namespace+"/"+j.Name+"-job"), limit)
+			daemon.Round(ctx, func() {
+				panics.Survive(d.Log, "karmada", "considering a move", func() {
+					moves, err := d.consider(round, d.binding(j.Namespace+"/"+j.Name+"-job"), limit)
+					if err != nil {
+						d.Log.Warn("moving a Job", "namespace", j.Namespace, "job", j.Name, "error", err)
+					}
+					if moves {
+						moved[j.UID] = d.Clock()
+					}
 				})
-				if err != nil {
-					d.Log.Warn("moving a Job", "namespace", j.Namespace, "job", j.Name, "error", err)
-				}
-				if moves {
-					moved[j.UID] = d.Clock()
-				}
 			})
 		}
 		cancel()

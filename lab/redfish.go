@@ -117,7 +117,6 @@ func (c *Cluster) StartMachines(ctx context.Context, of map[string]*Machine) (*M
 		}
 	}
 	server := daemon.NewServer(Redfish(all), slog.Default())
-	server.IdleTimeout = daemon.ClientIdleTimeout
 	m.running.Go(func() { _ = server.Serve(l) })
 	m.Stop = func() {
 		cancel()

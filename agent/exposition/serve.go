@@ -44,7 +44,6 @@ func serve(ctx context.Context, listener net.Listener, config string, handler ht
 	server := daemon.NewServer(handler, log)
 	server.ReadTimeout = 10 * time.Second
 	server.WriteTimeout = forwardTimeout + scrapeTimeout
-	server.IdleTimeout = daemon.ClientIdleTimeout // longer than between two scrapes
 	server.MaxHeaderBytes = maxHeaderBytes
 	return daemon.Run(ctx, server, func() error {
 		return web.Serve(listener, server, &web.FlagConfig{WebConfigFile: &config}, log)

@@ -30,7 +30,5 @@ func Serve(ctx context.Context, listen, pod string, work time.Duration) error {
 	if err != nil {
 		return err
 	}
-	server := daemon.NewServer(mux, slog.Default())
-	server.IdleTimeout = daemon.ClientIdleTimeout
-	return daemon.Serve(ctx, l, server)
+	return daemon.Serve(ctx, l, daemon.NewServer(mux, slog.Default()))
 }

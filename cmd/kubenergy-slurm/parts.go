@@ -105,7 +105,6 @@ func newParts(f *flags, log *slog.Logger) (*parts, error) {
 	options.Group, options.Beats = driver.Account, beats
 	objectsServer := daemon.NewServer(store, log)
 	objectsServer.ReadTimeout, objectsServer.WriteTimeout = 0, 0 // watches last
-	objectsServer.IdleTimeout = daemon.ClientIdleTimeout
 	return &parts{below: []func(context.Context) error{
 		store.Run, func(ctx context.Context) error {
 			objectsServer.BaseContext = func(net.Listener) context.Context { return ctx } // ends watches

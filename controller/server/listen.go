@@ -22,6 +22,7 @@ const (
 	maxOfPeer      = 2_500  // of one address: one stranger leaves room for the others
 	writeWithin    = auditWithin + 30*time.Second
 	idleFor        = 3 * time.Minute // longer than between two batches, which agents send over HTTP/1.1
+	idleHTTP2      = 10 * time.Second
 )
 
 // Serve answers on an address until ctx ends, and then lets those finish who are being answered. Without TLS only the
@@ -49,7 +50,7 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 		server.TLSConfig = config
 		if err := http2.ConfigureServer(server, &http2.Server{
 			MaxConcurrentStreams: daemon.MaxStreams,
-			IdleTimeout:          daemon.IdleTimeout, // a connection without a request, and so without a token
+			IdleTimeout:          idleHTTP2, // a connection without a request, and so without a token
 		}); err != nil {
 			return fmt.Errorf("serving HTTP/2: %w", err)
 		}

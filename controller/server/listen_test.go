@@ -97,12 +97,12 @@ func TestIdleHTTP2(t *testing.T) {
 	if _, err := io.WriteString(c, prefaceAndSettings); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.SetReadDeadline(time.Now().Add(daemon.IdleTimeout + 20*time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(idleHTTP2 + 20*time.Second))
 	began := time.Now()
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("it is open after %v", time.Since(began))
 	}
-	if open := time.Since(began); open < daemon.IdleTimeout/2 {
+	if open := time.Since(began); open < idleHTTP2/2 {
 		t.Errorf("it was closed after %v already", open)
 	}
 }

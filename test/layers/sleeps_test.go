@@ -45,7 +45,6 @@ var sleeps = map[string]allowance{
 	// With real processes, devices, files or networks.
 	"agent/cost_test.go":                   {2, interval},
 	"agent/delivery/kill_test.go":          {2, pace},
-	"agent/exposition/serve_test.go":       {1, pace},
 	"agent/host/bench_internal_test.go":    {2, interval},
 	"agent/meter/gpu_internal_test.go":     {1, interval},
 	"cli/dashboard_test.go":                {1, polls},
@@ -54,7 +53,6 @@ var sleeps = map[string]allowance{
 	"cli/experiment/arm_test.go":           {1, polls},
 	"cmd/kubenergy-slurm/process_test.go":  {2, polls},
 	"controller/power/run_test.go":         {1, polls},
-	"dashboard/dashboard_test.go":          {2, latency},
 	"kube/child/deathsignal_linux_test.go": {1, absence},
 	"kube/objects_test.go":                 {1, absence},
 	"kube/standalone/server_test.go":       {4, polls + "; " + absence},
