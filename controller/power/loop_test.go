@@ -160,7 +160,7 @@ func TestKeep(t *testing.T) {
 		w := newWorld(1, 1)
 		c.change(w)
 		w.remember()
-		s, _, _ := w.start("r").snapshot(w.seen(0), w.now)
+		s := w.start("r").snapshot(w.seen(0), w.now)
 		if got := s.Machines[1].Keep; got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -185,7 +185,7 @@ func TestVolumes(t *testing.T) {
 	}
 	c := *w.seen(0)
 	c.volumes = []*v1.PersistentVolume{{}, volume("zone", "z"), volume(v1.LabelHostname, "m1")}
-	s, _, _ := r.snapshot(&c, w.now)
+	s := r.snapshot(&c, w.now)
 	if s.Machines[1].Keep != "" || s.Machines[2].Keep != "it alone reaches the volume v" {
 		t.Errorf("%q, %q", s.Machines[1].Keep, s.Machines[2].Keep)
 	}

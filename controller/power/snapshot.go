@@ -67,10 +67,10 @@ type vain struct {
 // sighted is from when until when that was seen.
 type sighted struct{ first, last time.Time }
 
-// snapshot collects all that a decision depends on, and returns the nodes of its machines, and those that a panic keeps
-// from being decided on.
-func (l *loop) snapshot(c *cluster, now time.Time) (s sleep.Snapshot, nodes, broken []*v1.Node) {
-	s = sleep.Snapshot{Now: now, Policy: l.Policy}
+// snapshot collects all that a decision depends on. A machine that causes a panic is missing.
+func (l *loop) snapshot(c *cluster, now time.Time) sleep.Snapshot {
+	s := sleep.Snapshot{Now: now, Policy: l.Policy}
+	var nodes []*v1.Node // of the machines
 	view, held, on := l.View(), holders(c.nodes, c.volumes), map[string]*onNode{}
 	var work []asker
 	for _, p := range c.pods {
@@ -94,18 +94,16 @@ func (l *loop) snapshot(c *cluster, now time.Time) (s sleep.Snapshot, nodes, bro
 		if volume := held[n.Name]; volume != "" && has.keep == "" {
 			has.keep = "it alone reaches the volume " + volume
 		}
-		var m sleep.Machine
-		if !panics.Survive(l.Log, "power", n.Name, func() { m = l.machine(view, n, state, &mem, has, now) }) {
-			broken = append(broken, n)
-			continue
-		}
-		s.Machines, nodes = append(s.Machines, m), append(nodes, n)
+		panics.Survive(l.Log, "power", n.Name, func() {
+			s.Machines = append(s.Machines, l.machine(view, n, state, &mem, has, now))
+			nodes = append(nodes, n)
+		})
 	}
 	for _, j := range c.jobs {
 		work = l.appendPlanned(work, j, s.Machines, now)
 	}
 	s.Needs = l.needs(work, nodes, s.Machines, now)
-	return s, nodes, broken
+	return s
 }
 
 // count counts a pod where it is, and returns the most that pods of the last hour ask for.
