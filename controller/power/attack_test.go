@@ -26,6 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched/sleep"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 func annotated(text string) *v1.Node {
@@ -415,23 +416,23 @@ func TestAStuckStepFailsTheProbe(t *testing.T) {
 		l.Client, l.switches = fake.NewClientset(all.nodes[0]), map[string]Switch{"n0000": stuck{release: release}}
 		l.Every = 24 * time.Hour
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _ = l.run(l.beats.Loop(ctx, Name), nil) }()
+		go func() { _ = l.run(l.Beats.Loop(ctx, Name), nil) }()
 		check := func(when string, want int) {
 			t.Helper()
-			synctest.Wait()
 			w := httptest.NewRecorder()
-			l.beats.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/healthz", nil))
+			l.Beats.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/healthz", nil))
 			if w.Code != want {
 				t.Errorf("%s: status %d, want %d", when, w.Code, want)
 			}
 		}
-		time.Sleep(daemon.MaxRound)
+		bubble.Advance(daemon.MaxRound)
 		check("at the limit", http.StatusOK)
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		check("stuck", http.StatusServiceUnavailable)
 		close(release)
+		synctest.Wait()
 		check("after it went on", http.StatusOK)
-		time.Sleep(time.Hour)
+		bubble.Advance(time.Hour)
 		check("between two rounds", http.StatusOK)
 		cancel()
 	})

@@ -48,7 +48,6 @@ type loop struct {
 	rounds  int
 	looked  map[types.UID]int // in which round machines were last looked for, while one round does not suffice for all
 	left    int               // units of work that are left of limits.work in this round
-	beats   daemon.Heartbeats
 }
 
 type doubt struct {
@@ -57,6 +56,7 @@ type doubt struct {
 }
 
 func newLoop(o Options, switches map[string]Switch) *loop {
+	o.Beats = cmp.Or(o.Beats, &daemon.Heartbeats{})
 	l := &loop{
 		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: abreast, switches: switches,
 		uuids: map[string]string{},

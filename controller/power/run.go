@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,9 +57,7 @@ func Run(ctx context.Context, o Options) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if o.Probes != nil {
-		mux := http.NewServeMux()
-		mux.Handle("GET /healthz", &l.beats)
-		running.Go(func() { _ = daemon.Serve(ctx, o.Probes, daemon.NewServer(mux, o.Log)) })
+		running.Go(func() { _ = daemon.Serve(ctx, o.Probes, daemon.NewServer(l.Beats, o.Log)) })
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: o.Client.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
@@ -82,7 +79,7 @@ func Run(ctx context.Context, o Options) error {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
-	return l.run(l.beats.Loop(ctx, Name), changed)
+	return l.run(l.Beats.Loop(ctx, Name), changed)
 }
 
 // run looks again whenever something has changed, at least every so often.
