@@ -103,6 +103,9 @@ func (d *Driver) snapshot(nodes []Node, jobs []Job, now time.Time) *sleep.Snapsh
 		}
 	}
 	slices.SortFunc(s.Machines, func(a, b sleep.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	for _, names := range in {
+		slices.Sort(names)
+	}
 	for i := range jobs {
 		j := &jobs[i]
 		one := j.onNode()
@@ -113,8 +116,7 @@ func (d *Driver) snapshot(nodes []Node, jobs []Job, now time.Time) *sleep.Snapsh
 			continue
 		}
 		need := sleep.Need{
-			Job: j.name(), Owner: j.User, At: j.Eligible.time(), Request: one,
-			Machines: slices.Sorted(slices.Values(in[j.partition()])),
+			Job: j.name(), Owner: j.User, At: j.Eligible.time(), Request: one, Machines: in[j.partition()],
 			Duration: time.Duration(j.TimeLimit) * time.Minute,
 		}
 		if !need.At.After(now) {

@@ -33,7 +33,7 @@ type loop struct {
 	switches map[string]Switch
 	uuids    map[string]string
 	leads    func() bool
-	list     func() (*cluster, error)
+	list     func() *cluster
 	event    func(n *v1.Node, kind, reason, note string)
 
 	empty  map[string]time.Time // since when nothing is seen to run on a node
@@ -87,14 +87,10 @@ type turn struct {
 }
 
 // round looks at everything once.
-func (l *loop) round(ctx context.Context) error {
+func (l *loop) round(ctx context.Context) {
 	now := l.Clock()
-	c, err := l.list()
-	if err != nil {
-		return err
-	}
 	var turns []*turn
-	daemon.Round(ctx, func() { turns = l.decide(c, now) })
+	daemon.Round(ctx, func() { turns = l.decide(l.list(), now) })
 	var work errgroup.Group
 	work.SetLimit(l.abreast)
 	for _, t := range turns {
@@ -113,7 +109,6 @@ func (l *loop) round(ctx context.Context) error {
 	for _, t := range turns {
 		l.conclude(t, now)
 	}
-	return nil
 }
 
 // decide returns what may have to be done, machine by machine. It wakes machines that have no verdict because of a

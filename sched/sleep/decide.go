@@ -91,13 +91,10 @@ func (d *decision) askAgain(at time.Time) {
 
 // serve finds a machine for each need, in the order in which they come: those that wait first, then what is planned.
 func (d *decision) serve() {
-	order := make([]int, len(d.Needs))
-	for k := range order {
-		order[k] = k
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return d.Needs[a].At.Compare(d.Needs[b].At) })
-	for _, k := range order {
-		need := &d.Needs[k]
+	needs := slices.Clone(d.Needs)
+	slices.SortStableFunc(needs, func(a, b Need) int { return a.At.Compare(b.At) })
+	for k := range needs {
+		need := &needs[k]
 		waits := !need.At.After(d.Now)
 		i := d.cheapest(need, func(i int) bool {
 			return d.up[i] && (!waits || d.Machines[i].State != Awake) // where it fits on those, it does not wait long
