@@ -91,9 +91,7 @@ func (l *loop) snapshot(c *cluster, now time.Time) sleep.Snapshot {
 			continue
 		}
 		has := cmp.Or(on[n.Name], &onNode{})
-		if volume := held[n.Name]; volume != "" && has.keep == "" {
-			has.keep = "it alone reaches the volume " + volume
-		}
+		has.keep = cmp.Or(has.keep, held[n.Name])
 		panics.Survive(l.Log, "power", n.Name, func() {
 			s.Machines = append(s.Machines, l.machine(view, n, state, &mem, has, now))
 			nodes = append(nodes, n)
@@ -150,20 +148,12 @@ func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memo
 	node, known := view.Node(n, capacity, capacity.Sub(has.used), has.jobs)
 	m := sleep.Machine{
 		Name: n.Name, Zone: n.Labels[v1.LabelTopologyZone], Labels: n.Labels, Capacity: capacity, Free: node.Free,
-		Jobs: has.jobs, Profile: node.Profile, Speed: node.Speed, PUE: node.PUE, State: state, Since: mem.Since,
-		Failed: mem.Failed, Closed: closed(n), Woken: mem.Wake, WokenFor: mem.For, Owner: has.owner,
-		ByHand: byHand && has.jobs > 0,
+		Jobs: has.jobs, Profile: cmp.Or(node.Profile, &unknown), Speed: node.Speed, PUE: node.PUE,
+		State: state, Since: mem.Since, Sleeps: len(mem.recent(now, l.limits.day)), Failed: mem.Failed,
+		Closed: closed(n), Woken: mem.Wake, WokenFor: mem.For, Owner: has.owner, ByHand: byHand && has.jobs > 0,
 	}
 	if state != sleep.Awake && l.switches[n.Name] == nil { // nothing of ours can wake it
 		m.Capacity, m.Free = sched.Resources{}, sched.Resources{}
-	}
-	if m.Profile == nil {
-		m.Profile = &unknown
-	}
-	for _, at := range mem.Sleeps {
-		if now.Sub(at) < l.limits.day {
-			m.Sleeps++
-		}
 	}
 	switch {
 	case state == sleep.Stopping && mem.Off.IsZero():
