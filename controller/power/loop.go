@@ -189,7 +189,7 @@ func (l *loop) plan(s *sleep.Snapshot) (plan sleep.Plan) {
 		}
 		k := sort.Search(len(s.Machines), func(k int) bool { return !try(s.Machines[:k], s.Needs) })
 		j := sort.Search(len(s.Needs), func(j int) bool { return !try(s.Machines, s.Needs[:j]) })
-		// 0: the empty list panics as well
+		// Nothing is removed from a list if deciding panics without its elements, too.
 		machines := slices.Concat(s.Machines[:max(k-1, 0)], s.Machines[k:])
 		needs := slices.Concat(s.Needs[:max(j-1, 0)], s.Needs[j:])
 		onlyNeed, onlyMachine := try(s.Machines, needs), try(machines, s.Needs)

@@ -45,7 +45,8 @@ func within(period time.Duration, at, now time.Time) bool {
 	return age >= 0 && age < period
 }
 
-// class orders the wake-ups of a plan by their reasons, the lowest first.
+// class returns the rank of a machine's reason to wake, the lowest first: work, then headroom, then work that was bound
+// by hand.
 func (d *decision) class(i int) int {
 	switch v := &d.plan.Verdicts[i]; {
 	case v.Reason == ForHeadroom:
