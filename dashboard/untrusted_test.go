@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/dashboard"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // browser returns a function that requests a page of source, in memory.
@@ -217,14 +217,9 @@ func FuzzFolder(f *testing.F) {
 	f.Add(`{"models":[{"jobs":[`+strings.Repeat("null,", 900)+`{}]}]}`, false)
 	f.Add(`{"name":"x","baseline":"a","strategies":[{"strategy":"a","trials":1},{"strategy":"b","grams":1e17}]}`, true)
 	f.Fuzz(func(t *testing.T, text string, comparison bool) {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
+		done := memtest.Limit(t, 4<<20+100*len(text))
 		folder, err := opened(t, map[bool]string{true: "comparison.json", false: dashboard.FileName}[comparison], text)
-		runtime.ReadMemStats(&after)
-		const each, least = 100, 8 << 20
-		if used := after.TotalAlloc - before.TotalAlloc; used > least+uint64(each*len(text)) {
-			t.Errorf("%d bytes of text allocate %d bytes", len(text), used)
-		}
+		done()
 		if err == nil {
 			render(t, folder)
 		}

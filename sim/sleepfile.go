@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/kubenergy/kubenergy/sched/sleep"
 )
@@ -30,23 +29,17 @@ func (f *File) loadSleep(s *Scenario) error {
 	s.Sleep.MaxCycles = *cmp.Or(f.Sleep.MaxCycles, &p.MaxCycles)
 	s.Sleep.WakesPerMinute = *cmp.Or(f.Sleep.WakesPerMinute, &p.WakesPerMinute)
 	s.Sleep.MinAwake = f.Sleep.MinAwake
-	for _, d := range [...]struct {
-		field, text string
-		to          *time.Duration
-	}{{"after", f.Sleep.After, &s.Sleep.After}, {"lead", f.Sleep.Lead, &s.Sleep.Lead}} {
-		var err error
-		if *d.to, err = duration(f.Called("sleep."+d.field), d.text, *d.to); err != nil {
-			return err
-		}
+	var errAfter, errLead error
+	s.Sleep.After, errAfter = duration(f.Called("sleep.after"), f.Sleep.After, p.After)
+	s.Sleep.Lead, errLead = duration(f.Called("sleep.lead"), f.Sleep.Lead, p.Lead)
+	if err := cmp.Or(errAfter, errLead); err != nil {
+		return err
 	}
-	for _, share := range [...]struct {
-		field string
-		value float64
-		most  float64
-	}{{"headroom", s.Sleep.Headroom, 10}, {"bootFailures", s.Sleep.BootFailures, 0.9}} {
-		if !(share.value >= 0 && share.value <= share.most) {
-			return f.fault("sleep.%s is %v: want 0 to %v", share.field, share.value, share.most)
-		}
+	if h := s.Sleep.Headroom; !(h >= 0 && h <= 10) {
+		return f.fault("sleep.headroom is %v: want 0 to 10", h)
+	}
+	if b := s.Sleep.BootFailures; !(b >= 0 && b <= 0.9) {
+		return f.fault("sleep.bootFailures is %v: want 0 to 0.9", b)
 	}
 	if s.Sleep.MinAwake < 0 || s.Sleep.MaxCycles < 0 || s.Sleep.WakesPerMinute < 0 {
 		return f.fault("sleep.minAwake, sleep.maxCycles and sleep.wakesPerMinute are %d, %d and %d: want 0 or more",

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -54,44 +55,39 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 		owners[s.Machines[i].Name] = v.Owner
 		names[v.Do] = append(names[v.Do], s.Machines[i].Name)
 	}
-	for _, step := range []struct {
-		do   sleep.Verb
-		word string
-	}{{sleep.Wake, "resume"}, {sleep.Sleep, "suspend"}} {
-		for list := range slices.Chunk(names[step.do], maxNames) {
-			if err := d.switchNodes(ctx, step.word, list); err != nil {
-				return err
-			}
-			for _, name := range list {
-				switch m := d.sleepers[name]; step.do {
-				case sleep.Sleep:
-					m.down = append(m.down, s.Now)
-				case sleep.Wake:
-					m.woken, m.user = s.Now, owners[name]
-				}
-			}
-		}
+	err := d.switchNodes(ctx, "resume", names[sleep.Wake], func(name string) {
+		d.sleepers[name].woken, d.sleepers[name].user = s.Now, owners[name]
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	return d.switchNodes(ctx, "suspend", names[sleep.Sleep], func(name string) {
+		d.sleepers[name].down = append(d.sleepers[name].down, s.Now)
+	})
 }
 
 // maxNames is how many nodes are named at once: with 255 characters each, they fit into the 128 KiB that Linux allows
 // for one argument of a program.
 const maxNames = 500
 
-// switchNodes runs the program for a batch of nodes.
-func (d *Driver) switchNodes(ctx context.Context, word string, list []string) error {
+// switchNodes runs the program with nodes in batches, and calls done for each node of a batch that succeeded.
+func (d *Driver) switchNodes(ctx context.Context, word string, names []string, done func(name string)) error {
 	const patience = 30 * time.Second
-	limited, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	program := exec.CommandContext(limited, d.o.Power.Program, word, strings.Join(list, ","))
-	program.WaitDelay = time.Second // for what it leaves running: that has its output too
-	said, err := program.CombinedOutput()
-	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return fmt.Errorf("%s %s %.500s: %w: %s", d.o.Power.Program, word, strings.Join(list, ","), err,
-			strings.TrimSpace(string(said)))
+	for batch := range slices.Chunk(names, maxNames) {
+		list := strings.Join(batch, ",")
+		limited, cancel := context.WithTimeout(ctx, patience)
+		program := exec.CommandContext(limited, d.o.Power.Program, word, list)
+		program.WaitDelay = time.Second // for what it leaves running: that has its output too
+		said, err := program.CombinedOutput()
+		cancel()
+		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+			return fmt.Errorf("%s %s %.500s: %w: %s", d.o.Power.Program, word, list, err, bytes.TrimSpace(said))
+		}
+		d.o.Log.Info("nodes", "do", word, "names", batch)
+		for _, name := range batch {
+			done(name)
+		}
 	}
-	d.o.Log.Info("nodes", "do", word, "names", list)
 	return nil
 }
 
@@ -107,6 +103,9 @@ func (d *Driver) snapshot(nodes []Node, jobs []Job, now time.Time) *sleep.Snapsh
 		}
 	}
 	slices.SortFunc(s.Machines, func(a, b sleep.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	for _, names := range in {
+		slices.Sort(names)
+	}
 	for i := range jobs {
 		j := &jobs[i]
 		one := j.onNode()
@@ -117,8 +116,7 @@ func (d *Driver) snapshot(nodes []Node, jobs []Job, now time.Time) *sleep.Snapsh
 			continue
 		}
 		need := sleep.Need{
-			Job: j.name(), Owner: j.User, At: j.Eligible.time(), Request: one,
-			Machines: slices.Sorted(slices.Values(in[j.partition()])),
+			Job: j.name(), Owner: j.User, At: j.Eligible.time(), Request: one, Machines: in[j.partition()],
 			Duration: time.Duration(j.TimeLimit) * time.Minute,
 		}
 		if !need.At.After(now) {
@@ -142,8 +140,8 @@ func (j *Job) onNode() sched.Resources {
 func (d *Driver) machine(n *Node, now time.Time) sleep.Machine {
 	is, m := n.power(), d.sleepers[n.Name]
 	if m == nil || m.state != is || m.busy || n.AllocCPUs > 0 {
-		last := cmp.Or(m, &sleeper{})
-		m = &sleeper{is, n.AllocCPUs > 0, now, last.down, last.woken, last.user}
+		m = cmp.Or(m, &sleeper{})
+		m.state, m.busy, m.since = is, n.AllocCPUs > 0, now
 		d.sleepers[n.Name] = m
 	}
 	m.down = slices.DeleteFunc(m.down, func(at time.Time) bool { return now.Sub(at) > 24*time.Hour })

@@ -51,6 +51,7 @@ func run(file, record, probes string, keys signal.KeyFolder, log *slog.Logger) e
 	o.View, o.Keys, o.Client = objects.View, keys, kubernetes.NewForConfigOrDie(api)
 	ctx, stop := stdsignal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	go func() { _ = objects.Run(ctx) }() // what it knows at first is nothing, with which no machine sleeps
+	// What objects knows at first is nothing, with which no machine sleeps.
+	go func() { _ = objects.Run(o.Beats.Loop(ctx, "objects")) }()
 	return power.Run(ctx, o)
 }

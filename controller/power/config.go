@@ -90,7 +90,7 @@ func Configured(file, record, probes string, log *slog.Logger) (o Options, err e
 	host, _ := os.Hostname() // what follows tells replicas apart, too
 	o = Options{
 		Machines: c.Machines, Policy: c.Policy.core(), Mode: c.Mode, Identity: host + "_" + string(uuid.NewUUID()),
-		Log: log,
+		Beats: &daemon.Heartbeats{}, Log: log,
 	}
 	if record != "" && err == nil {
 		var w io.Writer

@@ -87,9 +87,10 @@ func works(p *v1.Pod) bool {
 	return policy.KeepsAwake(p) || keepsFor(p) != ""
 }
 
-// holders returns the nodes that alone reach a volume: those with a label that a volume asks for and no other node has.
+// holders returns why nodes that alone reach a volume must not sleep: those with a label that a volume asks for and no
+// other node has.
 func holders(nodes []*v1.Node, volumes []*v1.PersistentVolume) map[string]string {
-	wanted := map[string]string{} // key=value → volume
+	wanted := map[string]string{} // key=value → reason
 	for _, v := range volumes {
 		if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
 			continue
@@ -97,7 +98,7 @@ func holders(nodes []*v1.Node, volumes []*v1.PersistentVolume) map[string]string
 		for _, term := range v.Spec.NodeAffinity.Required.NodeSelectorTerms {
 			for _, e := range term.MatchExpressions {
 				for _, value := range e.Values {
-					wanted[labels.Set{e.Key: value}.String()] = v.Name
+					wanted[labels.Set{e.Key: value}.String()] = "it alone reaches the volume " + v.Name
 				}
 			}
 		}

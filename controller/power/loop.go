@@ -33,7 +33,7 @@ type loop struct {
 	switches map[string]Switch
 	uuids    map[string]string
 	leads    func() bool
-	list     func() (*cluster, error)
+	list     func() *cluster
 	event    func(n *v1.Node, kind, reason, note string)
 
 	empty  map[string]time.Time // since when nothing is seen to run on a node
@@ -47,8 +47,7 @@ type loop struct {
 	decider func(*sleep.Snapshot) sleep.Plan // sleep.Decide, but for tests
 	rounds  int
 	looked  map[types.UID]int // in which round machines were last looked for, while one round does not suffice for all
-	spent   int               // units of work of the last round
-	beats   daemon.Heartbeats
+	left    int               // units of work that are left of limits.work in this round
 }
 
 type doubt struct {
@@ -57,6 +56,7 @@ type doubt struct {
 }
 
 func newLoop(o Options, switches map[string]Switch) *loop {
+	o.Beats = cmp.Or(o.Beats, &daemon.Heartbeats{})
 	l := &loop{
 		Options: o, limits: usual.faster(cmp.Or(o.Faster, 1)), abreast: abreast, switches: switches,
 		uuids: map[string]string{},
@@ -87,14 +87,10 @@ type turn struct {
 }
 
 // round looks at everything once.
-func (l *loop) round(ctx context.Context) error {
+func (l *loop) round(ctx context.Context) {
 	now := l.Clock()
-	c, err := l.list()
-	if err != nil {
-		return err
-	}
 	var turns []*turn
-	daemon.Round(ctx, func() { turns = l.decide(c, now) })
+	daemon.Round(ctx, func() { turns = l.decide(l.list(), now) })
 	var work errgroup.Group
 	work.SetLimit(l.abreast)
 	for _, t := range turns {
@@ -113,27 +109,28 @@ func (l *loop) round(ctx context.Context) error {
 	for _, t := range turns {
 		l.conclude(t, now)
 	}
-	return nil
 }
 
-// decide returns what may have to be done, machine by machine. A machine that a panic keeps from being decided on is
-// woken; all are if it cannot be found out whose panic that is.
+// decide returns what may have to be done, machine by machine. It wakes machines that have no verdict because of a
+// panic.
 func (l *loop) decide(c *cluster, now time.Time) (turns []*turn) {
 	var s sleep.Snapshot
 	var plan sleep.Plan
-	nodes, broken := c.nodes, []*v1.Node(nil)
-	sound := panics.Survive(l.Log, "power", "taking a snapshot", func() { s, nodes, broken = l.snapshot(c, now) })
-	if sound {
-		plan, sound = l.plan(&s, &nodes, &broken)
+	if panics.Survive(l.Log, "power", "taking a snapshot", func() { s = l.snapshot(c, now) }) {
+		plan = l.plan(&s)
 	}
-	if sound && l.Record != nil {
-		l.Record(&s, &plan)
+	verdicts := map[string]int{} // index by node
+	for i := range plan.Verdicts {
+		verdicts[s.Machines[i].Name] = i
 	}
 	asked, free := 0, l.free(c.nodes, &plan, now)
-	for i, n := range slices.Concat(nodes, broken) {
+	for _, n := range c.nodes {
+		if stateOf(n) == sleep.Awake && !isReady(n) {
+			continue
+		}
 		t := &turn{node: n, facts: l.facts(n, now)}
 		t.boot, t.want = unknown.BootTime(), sleep.Wake
-		planned := sound && i < len(nodes)
+		i, planned := verdicts[n.Name]
 		if planned {
 			l.judge(t, &s.Machines[i], &plan.Verdicts[i])
 			planned = t.want == sleep.Wake
@@ -172,44 +169,38 @@ func (l *loop) free(nodes []*v1.Node, plan *sleep.Plan, now time.Time) int {
 	return free
 }
 
-// maxBroken is how often a round leaves something out before it gives up.
-const maxBroken = 4
+// maxAttempts is how often a round tries to decide.
+const maxAttempts = 5
 
-// plan decides on a snapshot. If that panics, plan leaves out the machine or the need without which it does not: a
-// broken object costs itself and no other. It moves the nodes of such machines to broken, and reports whether there is
-// a plan.
-func (l *loop) plan(s *sleep.Snapshot, nodes, broken *[]*v1.Node) (plan sleep.Plan, ok bool) {
+// plan decides on a snapshot. If that panics, plan removes the machine or the need without which it does not: a broken
+// object costs itself and no other. The plan is empty if that does not help.
+func (l *loop) plan(s *sleep.Snapshot) (plan sleep.Plan) {
 	try := func(machines []sleep.Machine, needs []sleep.Need) bool {
 		part := *s
 		part.Machines, part.Needs = machines, needs
 		return panics.Survive(l.Log, "power", "deciding", func() { plan = l.decider(&part) })
 	}
-	for range maxBroken {
+	for range maxAttempts {
 		if try(s.Machines, s.Needs) {
-			return plan, true
+			if l.Record != nil {
+				l.Record(s, &plan)
+			}
+			return plan
 		}
-		k := sort.Search(len(s.Machines), func(k int) bool { return !try(s.Machines[:k], s.Needs) }) - 1
-		j := sort.Search(len(s.Needs), func(j int) bool { return !try(s.Machines, s.Needs[:j]) }) - 1
-		machines, needs := without(s.Machines, k), without(s.Needs, j)
-		ok = try(machines, s.Needs)
-		if !ok && try(s.Machines, needs) {
+		k := sort.Search(len(s.Machines), func(k int) bool { return !try(s.Machines[:k], s.Needs) })
+		j := sort.Search(len(s.Needs), func(j int) bool { return !try(s.Machines, s.Needs[:j]) })
+		// Nothing is removed from a list if deciding panics without its elements, too.
+		machines := slices.Concat(s.Machines[:max(k-1, 0)], s.Machines[k:])
+		needs := slices.Concat(s.Needs[:max(j-1, 0)], s.Needs[j:])
+		onlyNeed, onlyMachine := try(s.Machines, needs), try(machines, s.Needs)
+		if !onlyNeed || onlyMachine {
+			s.Machines = machines
+		}
+		if !onlyMachine {
 			s.Needs = needs
-			return plan, true
 		}
-		if k >= 0 {
-			*broken, *nodes, s.Machines = append(*broken, (*nodes)[k]), without(*nodes, k), machines
-		}
-		if ok {
-			return plan, true
-		}
-		s.Needs = needs
 	}
-	return sleep.Plan{}, false
-}
-
-// without returns a copy of a list without one element; all of it if that is -1.
-func without[T any](list []T, i int) []T {
-	return slices.Concat(list[:max(i, 0)], list[i+1:])
+	return sleep.Plan{}
 }
 
 // concerns reports whether there may be anything to do about a machine.

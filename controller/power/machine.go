@@ -89,6 +89,11 @@ func remembered(n *v1.Node, now time.Time) (m memory) {
 	return m
 }
 
+// recent returns when the machine was sent to sleep within a period that ends now.
+func (m *memory) recent(now time.Time, period time.Duration) []time.Time {
+	return slices.DeleteFunc(slices.Clone(m.Sleeps), func(at time.Time) bool { return now.Sub(at) >= period })
+}
+
 // answer is what a management controller said.
 type answer uint8
 
@@ -218,7 +223,7 @@ func (f *facts) leaving() step {
 	}
 	s := f.to(sleep.Stopping, reasonStopping, f.why)
 	s.Off, s.order = f.now, sleep.Sleep
-	s.Sleeps = append(slices.Clone(f.Sleeps), f.now)
+	s.Sleeps = append(s.Sleeps, f.now)
 	return s
 }
 
@@ -262,9 +267,7 @@ func (f *facts) elapsed(since time.Time) time.Duration {
 func (f *facts) to(state sleep.State, reason, why string) step {
 	s := step{memory: f.memory, state: state, reason: reason}
 	s.Since, s.Why, s.Off = f.now, why, time.Time{}
-	s.Sleeps = slices.DeleteFunc(slices.Clone(s.Sleeps), func(at time.Time) bool {
-		return f.now.Sub(at) >= f.limits.day
-	})
+	s.Sleeps = s.recent(f.now, f.limits.day)
 	switch {
 	case state == sleep.Booting:
 		s.Wake, s.For, s.order = f.now, f.owner, sleep.Wake

@@ -40,10 +40,8 @@ type asker struct {
 // appendPlanned appends a held Job if its planned start is so near that a machine must be kept or woken.
 func (l *loop) appendPlanned(work []asker, j *batchv1.Job, machines []sleep.Machine, now time.Time) []asker {
 	at, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationHeldUntil])
-	if err != nil || j.Labels[v1alpha1.LabelHeld] != "true" || !at.After(now) {
-		return work
-	}
-	if !slices.ContainsFunc(machines, func(m sleep.Machine) bool { return at.Before(now.Add(m.Horizon(&l.Policy))) }) {
+	near := func(m sleep.Machine) bool { return at.Before(now.Add(m.Horizon(&l.Policy))) }
+	if err != nil || j.Labels[v1alpha1.LabelHeld] != "true" || !at.After(now) || !slices.ContainsFunc(machines, near) {
 		return work
 	}
 	return append(work, asker{
@@ -59,24 +57,21 @@ type finder struct {
 	machines []sleep.Machine
 	fits     map[string][]int // by spec: machines that admit it
 	now      time.Time
-	left     int // units of work
 }
 
 // needs returns the needs of work, at most mostNeeds: the first pod of each asker before the others of any.
 func (l *loop) needs(work []asker, nodes []*v1.Node, machines []sleep.Machine, now time.Time) (needs []sleep.Need) {
 	maps.DeleteFunc(l.vain, func(_ vain, saw sighted) bool { return now.Sub(saw.last) >= usualTime })
-	f := &finder{loop: l, machines: machines, fits: map[string][]int{}, now: now, left: l.limits.work}
+	f := &finder{loop: l, machines: machines, fits: map[string][]int{}, now: now}
 	for _, n := range nodes {
 		f.nodes = append(f.nodes, bare(n))
 	}
 	var others []sleep.Need
 	l.rounds++
+	l.left = l.limits.work
 	all := true
 	for _, a := range l.inTurn(work) {
-		if len(needs) == mostNeeds {
-			break
-		}
-		if all = f.left > 0; !all {
+		if all = l.left > 0; !all || len(needs) == mostNeeds {
 			break
 		}
 		l.looked[a.of.GetUID()] = l.rounds
@@ -90,7 +85,6 @@ func (l *loop) needs(work []asker, nodes []*v1.Node, machines []sleep.Machine, n
 	if all || len(l.looked) > maxVain {
 		clear(l.looked)
 	}
-	l.spent = l.limits.work - f.left
 	return append(needs, others[:min(len(others), mostNeeds-len(needs))]...)
 }
 
@@ -135,11 +129,8 @@ func (f *finder) need(a *asker) sleep.Need {
 // admitting returns the machines that admit a pod.
 func (f *finder) admitting(pod *v1.Pod) []int {
 	part := v1.PodSpec{NodeSelector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
-		required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-		part.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: required,
-		}}
+	if a := pod.Spec.Affinity; a != nil {
+		part.Affinity = &v1.Affinity{NodeAffinity: a.NodeAffinity}
 	}
 	text, err := part.Marshal() // the same bytes for the same spec
 	if f.left -= len(text) / perUnit; err != nil || len(text) > maxSelect {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched/sleep"
 )
@@ -36,8 +37,9 @@ type Options struct {
 	Faster    float64          // than life the cluster's clock is, in the lab; 0: as fast
 	Keys      dial.KeyReader   // passwords of machines, and keys that sign webhooks; nil: there are none
 	Loopback  bool             // this machine may be asked too; for tests and the lab
-	// Probes is where /healthz answers; nil: nowhere.
+	// Probes is where Beats are served as /healthz; nil: nowhere.
 	Probes net.Listener
+	Beats  *daemon.Heartbeats // nil: of Run alone
 
 	Log *slog.Logger // nil: silence
 	// Record is told each decision and what it depended on; it must not keep them. nil: nothing is told.

@@ -3,10 +3,8 @@ package power
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,9 +56,7 @@ func Run(ctx context.Context, o Options) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if o.Probes != nil {
-		mux := http.NewServeMux()
-		mux.Handle("GET /healthz", &l.beats)
-		running.Go(func() { _ = daemon.Serve(ctx, o.Probes, daemon.NewServer(mux, o.Log)) })
+		running.Go(func() { _ = daemon.Serve(ctx, o.Probes, daemon.NewServer(l.Beats, o.Log)) })
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: o.Client.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
@@ -82,7 +78,7 @@ func Run(ctx context.Context, o Options) error {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
-	return l.run(l.beats.Loop(ctx, Name), changed)
+	return l.run(l.Beats.Loop(ctx, Name), changed)
 }
 
 // run looks again whenever something has changed, at least every so often.
@@ -90,9 +86,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}) error {
 	ticker := time.NewTicker(cmp.Or(l.Every, usualPause))
 	defer ticker.Stop()
 	for {
-		if err := l.round(ctx); err != nil {
-			l.Log.Warn("looking at the cluster", "error", err)
-		}
+		l.round(ctx)
 		if !kube.Pause(ctx, leastPause) {
 			return nil
 		}
@@ -117,18 +111,16 @@ func (l *loop) follow(ctx context.Context, changed chan<- struct{}) (synced []ca
 	for _, i := range []cache.SharedIndexInformer{
 		nodes.Informer(), pods.Informer(), jobs.Informer(), volumes.Informer(),
 	} {
-		if _, err := i.AddEventHandler(handler); err != nil {
-			l.Log.Warn("following objects", "error", err) // each round looks in any case
-		}
+		_, _ = i.AddEventHandler(handler) // it fails only after the informer has ended
 		synced = append(synced, i.HasSynced)
 	}
-	l.list = func() (*cluster, error) {
-		c, errs := &cluster{}, [4]error{}
-		c.nodes, errs[0] = nodes.Lister().List(labels.Everything())
-		c.pods, errs[1] = pods.Lister().List(labels.Everything())
-		c.jobs, errs[2] = jobs.Lister().List(labels.Everything())
-		c.volumes, errs[3] = volumes.Lister().List(labels.Everything())
-		return c, errors.Join(errs[:]...)
+	l.list = func() *cluster {
+		c := &cluster{} // listers of caches never fail
+		c.nodes, _ = nodes.Lister().List(labels.Everything())
+		c.pods, _ = pods.Lister().List(labels.Everything())
+		c.jobs, _ = jobs.Lister().List(labels.Everything())
+		c.volumes, _ = volumes.Lister().List(labels.Everything())
+		return c
 	}
 	factory.StartWithContext(ctx)
 	return synced

@@ -124,7 +124,7 @@ func (f *faults) keep(t *testing.T, i int, r *replica) {
 		return
 	}
 	r.busy = true
-	_ = r.round(t.Context())
+	r.round(t.Context())
 	r.busy = false
 	r.fake.ClearActions()
 	r.next = f.now.Add(f.within(time.Second, 5*time.Second)) // something changes, or nothing

@@ -67,10 +67,10 @@ type vain struct {
 // sighted is from when until when that was seen.
 type sighted struct{ first, last time.Time }
 
-// snapshot collects all that a decision depends on, and returns the nodes of its machines, and those that a panic keeps
-// from being decided on.
-func (l *loop) snapshot(c *cluster, now time.Time) (s sleep.Snapshot, nodes, broken []*v1.Node) {
-	s = sleep.Snapshot{Now: now, Policy: l.Policy}
+// snapshot collects all that a decision depends on. A machine that causes a panic is missing.
+func (l *loop) snapshot(c *cluster, now time.Time) sleep.Snapshot {
+	s := sleep.Snapshot{Now: now, Policy: l.Policy}
+	var nodes []*v1.Node // of the machines
 	view, held, on := l.View(), holders(c.nodes, c.volumes), map[string]*onNode{}
 	var work []asker
 	for _, p := range c.pods {
@@ -91,21 +91,17 @@ func (l *loop) snapshot(c *cluster, now time.Time) (s sleep.Snapshot, nodes, bro
 			continue
 		}
 		has := cmp.Or(on[n.Name], &onNode{})
-		if volume := held[n.Name]; volume != "" && has.keep == "" {
-			has.keep = "it alone reaches the volume " + volume
-		}
-		var m sleep.Machine
-		if !panics.Survive(l.Log, "power", n.Name, func() { m = l.machine(view, n, state, &mem, has, now) }) {
-			broken = append(broken, n)
-			continue
-		}
-		s.Machines, nodes = append(s.Machines, m), append(nodes, n)
+		has.keep = cmp.Or(has.keep, held[n.Name])
+		panics.Survive(l.Log, "power", n.Name, func() {
+			s.Machines = append(s.Machines, l.machine(view, n, state, &mem, has, now))
+			nodes = append(nodes, n)
+		})
 	}
 	for _, j := range c.jobs {
 		work = l.appendPlanned(work, j, s.Machines, now)
 	}
 	s.Needs = l.needs(work, nodes, s.Machines, now)
-	return s, nodes, broken
+	return s
 }
 
 // count counts a pod where it is, and returns the most that pods of the last hour ask for.
@@ -152,20 +148,12 @@ func (l *loop) machine(view *kube.View, n *v1.Node, state sleep.State, mem *memo
 	node, known := view.Node(n, capacity, capacity.Sub(has.used), has.jobs)
 	m := sleep.Machine{
 		Name: n.Name, Zone: n.Labels[v1.LabelTopologyZone], Labels: n.Labels, Capacity: capacity, Free: node.Free,
-		Jobs: has.jobs, Profile: node.Profile, Speed: node.Speed, PUE: node.PUE, State: state, Since: mem.Since,
-		Failed: mem.Failed, Closed: closed(n), Woken: mem.Wake, WokenFor: mem.For, Owner: has.owner,
-		ByHand: byHand && has.jobs > 0,
+		Jobs: has.jobs, Profile: cmp.Or(node.Profile, &unknown), Speed: node.Speed, PUE: node.PUE,
+		State: state, Since: mem.Since, Sleeps: len(mem.recent(now, l.limits.day)), Failed: mem.Failed,
+		Closed: closed(n), Woken: mem.Wake, WokenFor: mem.For, Owner: has.owner, ByHand: byHand && has.jobs > 0,
 	}
 	if state != sleep.Awake && l.switches[n.Name] == nil { // nothing of ours can wake it
 		m.Capacity, m.Free = sched.Resources{}, sched.Resources{}
-	}
-	if m.Profile == nil {
-		m.Profile = &unknown
-	}
-	for _, at := range mem.Sleeps {
-		if now.Sub(at) < l.limits.day {
-			m.Sleeps++
-		}
 	}
 	switch {
 	case state == sleep.Stopping && mem.Off.IsZero():

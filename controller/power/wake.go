@@ -117,8 +117,5 @@ func (w *Waker) start(ctx context.Context, n *v1.Node, goesDown bool) error {
 
 // WakeLimit returns the limit of orders to start that a policy sets, evenly spread.
 func WakeLimit(p *sleep.Policy) *rate.Limiter {
-	if p.WakesPerMinute <= 0 {
-		return rate.NewLimiter(rate.Inf, 1)
-	}
-	return rate.NewLimiter(rate.Every(time.Minute/time.Duration(p.WakesPerMinute)), 1)
+	return rate.NewLimiter(rate.Every(time.Minute/time.Duration(p.MaxWakes())), 1) // Every(0) is unlimited
 }

@@ -404,7 +404,7 @@ func (w *world) start(name string) *replica {
 	}, switches)
 	r.abreast, r.limits.day, r.limits.stops = 1, 40*time.Minute, 3*time.Minute
 	r.leads = func() bool { return !r.dead && w.lease == r.name && w.now.Sub(w.renewed) < 10*time.Second }
-	r.list = func() (*cluster, error) {
+	r.list = func() *cluster {
 		c := *w.seen(w.rng.IntN(3))
 		if r.stale != nil {
 			c.pods = r.stale.pods
@@ -413,7 +413,7 @@ func (w *world) start(name string) *replica {
 			}
 		}
 		c.nodes = slices.Clone(c.nodes)
-		return &c, nil
+		return &c
 	}
 	r.event = func(n *v1.Node, _, reason, note string) { w.note("%s: %s %s: %s", r.name, n.Name, reason, note) }
 	return r

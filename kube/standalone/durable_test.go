@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubenergy/kubenergy/kube/standalone"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // store is a server of which writes of its state fail.
@@ -219,7 +220,9 @@ func FuzzState(f *testing.F) {
 				return nil
 			},
 		}
+		done := memtest.Limit(t, 1000*len(state))
 		s, err := standalone.New(o)
+		done()
 		if err != nil {
 			t.Fatal(err)
 		}

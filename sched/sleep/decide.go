@@ -29,9 +29,9 @@ type decision struct {
 	up    []bool       // awake and going to stay so, booting, or woken by the plan
 	taken []bool       // planned or waiting work has it
 	awake map[string]int
-	best  []int    // all machines, those first that draw least per core
-	woken []wakeUp // by the plan, in the order of its steps
-	ahead int      // machines asleep that needs were given to: so many wake-ups precede the next one
+	best  []int // all machines, those first that draw least per core
+	woken []int // by the plan, in the order of its steps
+	ahead int   // machines asleep that needs were given to: so many wake-ups precede the next one
 
 	free, used sched.Resources // of the machines that are up
 	largest    sched.Resources // Snapshot.Largest, if any machine is so large
@@ -91,13 +91,10 @@ func (d *decision) askAgain(at time.Time) {
 
 // serve finds a machine for each need, in the order in which they come: those that wait first, then what is planned.
 func (d *decision) serve() {
-	order := make([]int, len(d.Needs))
-	for k := range order {
-		order[k] = k
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return d.Needs[a].At.Compare(d.Needs[b].At) })
-	for _, k := range order {
-		need := &d.Needs[k]
+	needs := slices.Clone(d.Needs)
+	slices.SortStableFunc(needs, func(a, b Need) int { return a.At.Compare(b.At) })
+	for k := range needs {
+		need := &needs[k]
 		waits := !need.At.After(d.Now)
 		i := d.cheapest(need, func(i int) bool {
 			return d.up[i] && (!waits || d.Machines[i].State != Awake) // where it fits on those, it does not wait long
@@ -239,11 +236,11 @@ func (d *decision) give(i int, need *Need, waits bool) {
 	if d.up[i] || m.State != Asleep {
 		return
 	}
-	at := need.At.Add(-m.BootTime() - d.Policy.Lead - d.Policy.delay(d.ahead-1))
+	at := need.At.Add(-m.BootTime() - d.Policy.Lead - time.Duration((d.ahead-1)/d.Policy.MaxWakes())*rampWindow)
 	switch {
 	case waits || !at.After(d.Now):
 		if !waits || !d.Now.Before(m.retry()) {
-			d.wake(i, forWork)
+			d.wake(i)
 			return
 		}
 		v.Reason, v.Until = BootFailed, m.retry()
@@ -254,9 +251,9 @@ func (d *decision) give(i int, need *Need, waits bool) {
 }
 
 // wake wakes a machine. One whose last boot failed is not relied on.
-func (d *decision) wake(i, class int) {
+func (d *decision) wake(i int) {
 	if d.plan.Verdicts[i].Do != Wake {
-		d.woken = append(d.woken, wakeUp{machine: i, class: class})
+		d.woken = append(d.woken, i)
 	}
 	d.plan.Verdicts[i].Do = Wake
 	d.up[i] = d.Machines[i].Failed == 0
@@ -274,11 +271,7 @@ func (d *decision) wakeForBound() {
 		default:
 			d.plan.Verdicts[i].Reason = Works
 			d.plan.Verdicts[i].Owner = cmp.Or(d.plan.Verdicts[i].Owner, m.Owner)
-			if m.ByHand {
-				d.wake(i, forWorkByHand)
-			} else {
-				d.wake(i, forWork)
-			}
+			d.wake(i)
 		}
 	}
 }
@@ -321,7 +314,7 @@ func (d *decision) wakeForHeadroom() {
 			continue
 		}
 		d.plan.Verdicts[i].Reason, d.plan.Verdicts[i].For = ForHeadroom, ""
-		if d.wake(i, forHeadroom); d.up[i] {
+		if d.wake(i); d.up[i] {
 			d.rises(i, 1)
 		}
 	}

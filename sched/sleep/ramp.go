@@ -14,31 +14,28 @@ const (
 	shareWindow = time.Hour
 )
 
-// Ramp returns how many machines may be ordered to wake now, given when machines were last ordered to wake, and when
-// the next one may be if none may be now.
-func (p *Policy) Ramp(now time.Time, woken []time.Time) (free int, next time.Time) {
+// MaxWakes returns the maximum number of machines that are ordered to wake within a minute.
+func (p *Policy) MaxWakes() int {
 	if p.WakesPerMinute <= 0 {
-		return math.MaxInt, time.Time{}
+		return math.MaxInt
 	}
-	free = p.WakesPerMinute
+	return p.WakesPerMinute
+}
+
+// Ramp returns how many machines may be ordered to wake now, given when machines were last ordered to wake, and when
+// further ones may be.
+func (p *Policy) Ramp(now time.Time, woken []time.Time) (free int, next time.Time) {
+	free, next = p.MaxWakes(), now.Add(rampWindow)
 	for _, at := range woken {
 		if !within(rampWindow, at, now) {
 			continue
 		}
 		free--
-		if end := at.Add(rampWindow); next.IsZero() || end.Before(next) {
+		if end := at.Add(rampWindow); end.Before(next) {
 			next = end
 		}
 	}
 	return max(free, 0), next
-}
-
-// delay returns how long the limit delays the wake-up that comes after n others.
-func (p *Policy) delay(n int) time.Duration {
-	if p.WakesPerMinute <= 0 {
-		return 0
-	}
-	return time.Duration(n/p.WakesPerMinute) * rampWindow
 }
 
 // within reports whether an instant is in a period that ends now. A later instant is in no such period: it comes from a
@@ -48,16 +45,17 @@ func within(period time.Duration, at, now time.Time) bool {
 	return age >= 0 && age < period
 }
 
-// wakeUp is the wake-up of a machine by its index, with what orders it among others: the class of its reason, then how
-// many machines were and are to be woken for its owner before.
-type wakeUp struct{ machine, class, rank int }
-
-// Classes of wake-ups, the first one first.
-const (
-	forWork = iota
-	forHeadroom
-	forWorkByHand
-)
+// class returns the rank of a machine's reason to wake, the lowest first: work, then headroom, then work that was bound
+// by hand.
+func (d *decision) class(i int) int {
+	switch v := &d.plan.Verdicts[i]; {
+	case v.Reason == ForHeadroom:
+		return 1
+	case d.Machines[i].ByHand && v.For == "":
+		return 2
+	}
+	return 0
+}
 
 // limitWakes postpones wake-ups beyond Policy.WakesPerMinute: first those for work that was bound by hand, then those
 // for headroom, and within each class those of the owners that machines were woken for most often in the last hour.
@@ -74,19 +72,17 @@ func (d *decision) limitWakes() {
 	if len(d.woken) <= free {
 		return
 	}
-	for k := range d.woken {
-		owner := d.plan.Verdicts[d.woken[k].machine].Owner
-		d.woken[k].rank = shares[owner]
+	rank := map[int]int{} // by machine: how many others were and are to be woken for its owner before
+	for _, i := range d.woken {
+		owner := d.plan.Verdicts[i].Owner
+		rank[i] = shares[owner]
 		shares[owner]++
 	}
-	slices.SortStableFunc(d.woken, func(a, b wakeUp) int {
-		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.rank, b.rank))
+	slices.SortStableFunc(d.woken, func(a, b int) int {
+		return cmp.Or(cmp.Compare(d.class(a), d.class(b)), cmp.Compare(rank[a], rank[b]))
 	})
-	if next.IsZero() {
-		next = d.Now.Add(rampWindow)
-	}
-	for _, w := range d.woken[free:] {
-		v := &d.plan.Verdicts[w.machine]
+	for _, i := range d.woken[free:] {
+		v := &d.plan.Verdicts[i]
 		v.Do, v.Reason, v.Until = Stay, WakeLimit, next
 	}
 	d.askAgain(next)

@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sched/sleep"
+	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
 // checkLimit verifies that a plan wakes exactly as many machines as the limit permits: no more, and no fewer if others
@@ -215,7 +216,8 @@ func FuzzDecide(f *testing.F) {
 	f.Add([]byte(`{"now":"2026-06-01T06:00:00Z","machines":[{"name":"a","capacity":{"milliCPU":8000},"state":"asleep",
 		"failed":-1}],"needs":[{"job":"x","request":{"milliCPU":1}}]}`))
 	f.Add([]byte(`{"policy":{"headroom":1e308,"wakesPerMinute":1},"machines":[{"state":"awake","profile":{"idleWatts":1}}]}`))
-	f.Fuzz(func(_ *testing.T, text []byte) {
+	f.Fuzz(func(t *testing.T, text []byte) {
+		defer memtest.Limit(t, 4000*len(text))()
 		var s sleep.Snapshot
 		if json.Unmarshal(text, &s) == nil {
 			sleep.Decide(&s)

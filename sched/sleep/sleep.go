@@ -8,6 +8,7 @@
 package sleep
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -142,13 +143,10 @@ type Plan struct {
 	Unmet    []string  `json:"unmet,omitempty"` // jobs that no machine would have room for, asleep or awake
 }
 
+var noProfile energy.Profile
+
 // profile returns the machine's power profile, or an empty one if it has none.
-func (m *Machine) profile() *energy.Profile {
-	if m.Profile == nil {
-		return &energy.Profile{}
-	}
-	return m.Profile
-}
+func (m *Machine) profile() *energy.Profile { return cmp.Or(m.Profile, &noProfile) }
 
 // BootTime returns how long a machine takes from the order to wake until work can begin.
 func (m *Machine) BootTime() time.Duration { return m.profile().BootTime() }
