@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/sched/sleep"
 	"github.com/kubenergy/kubenergy/slurm"
 	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
@@ -144,7 +145,7 @@ func TestSlowChanges(t *testing.T) {
 		}
 		w.refuse = func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.Method == http.MethodPost {
-				time.Sleep(time.Second)
+				bubble.Advance(time.Second)
 			}
 			return false
 		}
