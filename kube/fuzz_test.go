@@ -106,6 +106,7 @@ func FuzzPlacement(f *testing.F) {
 		"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"NotIn","values":["b"]}]}]}}},"containers":[{
 		"resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]}}`))
 	f.Fuzz(func(t *testing.T, nodeText, podText []byte) {
+		v := viewOf(t, hardwareContents(t, 300))
 		defer memtest.Limit(t, 100*(len(nodeText)+len(podText)))()
 		var n v1.Node
 		var pod v1.Pod
@@ -113,7 +114,6 @@ func FuzzPlacement(f *testing.F) {
 			json.Unmarshal(podText, &pod) != nil {
 			return
 		}
-		v := viewOf(t, hardwareContents(t, 300))
 		work, _ := policy.ReadPod(&pod)
 		job, settings := v.Settle(&work)
 		p := &Placement{Now: noon, View: v, Pod: &pod, Job: &job, Settings: &settings}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -16,7 +17,7 @@ import (
 const maxQuantity = 64 // bytes
 
 var (
-	errQuantity   = errors.New("a quantity is too long, or its exponent has more than two digits")
+	errQuantity   = errors.New("a quantity is too long, has an escape, or an exponent of more than two digits")
 	hugeExponent  = regexp.MustCompile(`[eE][+-]?[0-9]{3}`)
 	quantityField = map[string]bool{ // of nodes, pods and Karmada's bindings: TestQuantityFields
 		"allocatable": true, "allocatedResources": true, "capacity": true, "divisor": true, "limits": true,
@@ -44,7 +45,7 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 // or a binding that takes long to parse. Call it before data is decoded: decoding parses quantities.
 func CheckQuantities(data []byte) error {
 	return jsonscan.Scalars(data, func(key []byte) bool { return quantityField[string(key)] }, func(q []byte) error {
-		if len(q) > maxQuantity || hugeExponent.Match(q) {
+		if len(q) > maxQuantity || hugeExponent.Match(q) || bytes.IndexByte(q, '\\') >= 0 { // escapes hide exponents
 			return errQuantity
 		}
 		return nil

@@ -17,7 +17,7 @@ import (
 
 // slow are quantities that [resource.ParseQuantity] computes for seconds, or for ever.
 var slow = []string{
-	"1e-100000000", "1E-999999999", "1e100000000", "-1e-100000000", "1e+100", "0.1e-999999999",
+	"1e-100000000", "1E-999999999", "1e100000000", "-1e-100000000", "1e+100", "0.1e-999999999", `1\u0065-999999999`,
 	strings.Repeat("9", 1<<20),
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 )
@@ -16,27 +15,26 @@ const (
 	maxText    = 256 << 20 // bytes of all texts that are kept
 )
 
-// list is a field of an answer with many entries, which are decoded one by one.
-type list struct {
-	key    string
-	decode func(*json.Decoder) error // of the next entry
-}
+// list reads the next value, a list with many entries, which it decodes one by one.
+type list func(*bounded) error
 
-// listOf returns a list that is decoded into all. Size returns the bytes of the texts of an entry.
-func listOf[T any](key string, all *[]T, size func(*T) int) *list {
+// listOf returns a list that is appended to all. Size returns the bytes of the texts of an entry.
+func listOf[T any](key string, all *[]T, size func(*T) int) list {
 	text := 0
-	return &list{key, func(d *json.Decoder) error {
-		var entry T
-		if err := d.Decode(&entry); err != nil {
-			return err
-		}
-		*all = append(*all, entry)
-		if text += size(&entry); text > maxText || len(*all) > maxEntries {
-			return fmt.Errorf("the first %d %s have %d MiB of text, want at most %d, and %d MiB", len(*all), key,
-				text>>20, maxEntries, maxText>>20)
-		}
-		return nil
-	}}
+	return func(b *bounded) error {
+		return b.each('[', func() error {
+			var entry T
+			if err := b.Decode(&entry); err != nil {
+				return err
+			}
+			*all = append(*all, entry)
+			if text += size(&entry); text > maxText || len(*all) > maxEntries {
+				return fmt.Errorf("the first %d %s have %d MiB of text, want at most %d, and %d MiB", len(*all), key,
+					text>>20, maxEntries, maxText>>20)
+			}
+			return nil
+		})
+	}
 }
 
 // bounded is a reader of JSON whose values are of bounded size.
@@ -59,66 +57,46 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// readAnswer decodes an answer into a [list] or a pointer to a small struct. It returns how the answer starts, for
-// people, and the errors that it names.
-func readAnswer(body io.Reader, into any) (start []byte, errs []said, err error) {
+// readAnswer decodes the fields of an answer into pointers and [list]s by key, and skips all others. It also returns
+// how the answer starts, for error messages.
+func readAnswer(body io.Reader, fields map[string]any) (start []byte, err error) {
 	const shown = 300
 	buffered := bufio.NewReader(body)
 	start, _ = buffered.Peek(shown)
 	start = bytes.Clone(start) // the buffer is used again
-	l, many := into.(*list)
-	if !many {
-		var failed struct{ Errors []said }
-		data, err := io.ReadAll(io.LimitReader(buffered, maxValue))
-		if err == nil {
-			err = errors.Join(json.Unmarshal(data, &failed), json.Unmarshal(data, into))
-		}
-		return start, failed.Errors, err
-	}
 	b := &bounded{from: buffered}
 	b.Decoder = json.NewDecoder(b)
-	for err = b.delim('{'); err == nil && b.More(); {
-		var key json.Token
-		if key, err = b.Token(); err != nil {
-			break
+	return start, b.each('{', func() error {
+		key, err := b.Token()
+		if err != nil {
+			return err
 		}
-		switch key {
-		case l.key:
-			err = b.list(l)
-		case "errors":
-			err = b.Decode(&errs)
+		switch into := fields[key.(string)].(type) {
+		case nil:
+			return b.Decode(&json.RawMessage{})
+		case list:
+			return into(b)
 		default:
-			err = b.Decode(&json.RawMessage{})
+			return b.Decode(into)
 		}
-	}
-	if err == nil {
-		err = b.delim('}')
-	}
-	return start, errs, err
+	})
 }
 
-// list decodes a list; null is an empty one.
-func (b *bounded) list(l *list) error {
+// each calls next at each key of an object, or at each entry of a list; null has none.
+func (b *bounded) each(open json.Delim, next func() error) error {
 	first, err := b.Token()
 	switch {
 	case err != nil || first == nil:
 		return err
-	case first != json.Delim('['):
-		return fmt.Errorf("%s is no list", l.key)
+	case first != open:
+		return fmt.Errorf("want %v, have %v", open, first)
 	}
 	for b.More() {
-		if err := l.decode(b.Decoder); err != nil {
+		if err := next(); err != nil {
 			return err
 		}
 	}
-	return b.delim(']')
-}
-
-func (b *bounded) delim(want json.Delim) error {
-	token, err := b.Token()
-	if err == nil && token != want {
-		err = fmt.Errorf("want %v, have %v", want, token)
-	}
+	_, err = b.Token() // the decoder rejects any other end
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -92,13 +93,13 @@ func (c *Client) Version() string {
 
 // Jobs returns all jobs that slurmctld knows.
 func (c *Client) Jobs(ctx context.Context) (jobs []Job, err error) {
-	err = c.ask(ctx, http.MethodGet, "jobs", nil, listOf("jobs", &jobs, (*Job).size))
+	err = c.ask(ctx, http.MethodGet, "jobs", nil, map[string]any{"jobs": listOf("jobs", &jobs, (*Job).size)})
 	return jobs, err
 }
 
 // Nodes returns all nodes.
 func (c *Client) Nodes(ctx context.Context) (nodes []Node, err error) {
-	err = c.ask(ctx, http.MethodGet, "nodes", nil, listOf("nodes", &nodes, (*Node).size))
+	err = c.ask(ctx, http.MethodGet, "nodes", nil, map[string]any{"nodes": listOf("nodes", &nodes, (*Node).size)})
 	return nodes, err
 }
 
@@ -116,7 +117,7 @@ func (c *Client) checkURL() error {
 }
 
 // ask asks in the version that is spoken.
-func (c *Client) ask(ctx context.Context, method, what string, body, into any) error {
+func (c *Client) ask(ctx context.Context, method, what string, body any, into map[string]any) error {
 	if err := c.negotiate(ctx); err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ func (c *Client) negotiate(ctx context.Context) error {
 	var names []string
 	for i := range versions {
 		v := &versions[i]
-		err := c.do(ctx, http.MethodGet, "/slurm/"+v.name+"/ping"+v.slash, nil, &struct{}{})
+		err := c.do(ctx, http.MethodGet, "/slurm/"+v.name+"/ping"+v.slash, nil, nil)
 		if err == nil {
 			c.version = v
 			return nil
@@ -157,7 +158,7 @@ func isKind(err error, kind string) bool {
 	return ok && t.Kind == kind
 }
 
-func (c *Client) do(ctx context.Context, method, path string, body, into any) error {
+func (c *Client) do(ctx context.Context, method, path string, body any, into map[string]any) error {
 	var text bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&text).Encode(body); err != nil {
@@ -180,7 +181,10 @@ func (c *Client) do(ctx context.Context, method, path string, body, into any) er
 		return c.unanswered(err)
 	}
 	defer answer.Body.Close()
-	start, errs, err := readAnswer(answer.Body, into)
+	var errs []said
+	fields := map[string]any{"errors": &errs}
+	maps.Copy(fields, into)
+	start, err := readAnswer(answer.Body, fields)
 	if _, broken := errors.AsType[net.Error](err); broken {
 		return c.unanswered(err)
 	}

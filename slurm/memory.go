@@ -54,9 +54,8 @@ func openMemory(file string, now time.Time) (*memory, error) {
 	aside := file + ".unreadable"
 	_ = os.Remove(aside)
 	_ = os.Link(file, aside) // for people; the file is replaced at the first look
-	return &memory{
-		file: file, Jobs: map[int64]*entry{}, Queues: map[string]sched.Queue{}, Lost: now.Unix(), changed: true,
-	}, fmt.Errorf("reading which BeginTimes are ours: %w", cmp.Or(err, errors.New("jobs or queues are null")))
+	*m = memory{file: file, Jobs: map[int64]*entry{}, Queues: map[string]sched.Queue{}, Lost: now.Unix(), changed: true}
+	return m, fmt.Errorf("reading which BeginTimes are ours: %w", cmp.Or(err, errors.New("jobs or queues are null")))
 }
 
 // write writes what has changed.

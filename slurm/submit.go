@@ -50,15 +50,13 @@ func (c *Client) Submit(ctx context.Context, s *Submission) (id int64, err error
 	if s.Request.GPU > 0 {
 		job["tres_per_node"] = fmt.Sprintf("gres:gpu:%d", s.Request.GPU)
 	}
-	var answer struct {
-		ID number `json:"job_id"`
-	}
+	var submitted number
 	err = c.ask(ctx, http.MethodPost, "job/submit", map[string]any{
 		"script": "#!/bin/sh\nexec " + strings.Join(words, " ") + "\n", "job": job,
-	}, &answer)
+	}, map[string]any{"job_id": &submitted})
 	switch {
-	case answer.ID > 0:
-		return int64(answer.ID), nil // old versions call it an error that it is held
+	case submitted > 0:
+		return int64(submitted), nil // old versions call it an error that it is held
 	case err == nil:
 		err = trouble(garbled, "slurmrestd at %s has submitted a job and names no number", c.o.URL)
 	}
@@ -85,7 +83,7 @@ func (c *Client) SetBegin(ctx context.Context, id int64, begin time.Time) error 
 
 // change asks for a change of one job.
 func (c *Client) change(ctx context.Context, method string, id int64, body any) error {
-	err := c.ask(ctx, method, fmt.Sprintf("job/%d", id), body, &struct{}{})
+	err := c.ask(ctx, method, fmt.Sprintf("job/%d", id), body, nil)
 	if t, ok := errors.AsType[*Trouble](err); ok && t.mute && c.version != nil && c.version.old {
 		return nil // the next look sees what became of it
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -19,8 +20,10 @@ import (
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -29,6 +32,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/controller"
 	"github.com/kubenergy/kubenergy/controller/power"
@@ -87,6 +91,9 @@ func newParts(f *flags, log *slog.Logger) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := holdLease(store); err != nil {
+		return nil, err
+	}
 	listener, authority, err := listen(f.listen)
 	if err != nil {
 		return nil, fmt.Errorf("--objects-bind-address: %w", err)
@@ -119,6 +126,20 @@ func newParts(f *flags, log *slog.Logger) (*parts, error) {
 	}, above: []func(context.Context) error{
 		func(ctx context.Context) error { return driver.Run(beats.Loop(ctx, "slurm")) }, recorder.Run,
 	}}, nil
+}
+
+// holdLease stores the scheduler's Lease, so that the controller and the CLI see that held Jobs are released. It never
+// expires, but ends with this process, because Leases are not kept.
+func holdLease(store *standalone.Server) error {
+	lease := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"holderIdentity": "kubenergy-slurm", "leaseDurationSeconds": int64(math.MaxInt32),
+		"renewTime": time.Now().UTC().Format(metav1.RFC3339Micro),
+	}}}
+	kind := coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	lease.SetGroupVersionKind(kind)
+	lease.SetNamespace(v1alpha1.SystemNamespace)
+	lease.SetName(kube.Scheduler)
+	return store.Put(kind, lease)
 }
 
 func (f *flags) newDriver(api *rest.Config, store *standalone.Server, log *slog.Logger,

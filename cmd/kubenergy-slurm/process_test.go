@@ -183,6 +183,9 @@ func TestWithoutKubernetes(t *testing.T) {
 		})
 	}
 	says("slurm-7", "held", "-A")
+	if text, _ := said("held", "-A"); strings.Contains(text, "no scheduler runs") {
+		t.Error(text)
+	}
 	says("CheaperLater", "explain", "job", "slurm-7", "-n", "physics")
 	says("1 recorded decisions", "replay", "--strategy", "carbon+window", "--from", "-1h")
 	says("total", "report", "--from", "-1h")

@@ -93,10 +93,6 @@ func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job)
 	all, began := w.store.All(kindJob), time.Now()
 	w.first = min(w.first, len(all))
 	for i, o := range slices.Concat(all[w.first:], all[:w.first]) {
-		if time.Since(began) > stepping {
-			w.first = (w.first + i) % len(all)
-			break
-		}
 		if !server.Ingested(o) {
 			continue
 		}
@@ -108,7 +104,7 @@ func (w *worlds) look(ctx context.Context, nodes []slurm.Node, jobs []slurm.Job)
 		if err != nil && (s.away == nil || len(errs) == 0) { // one says it of all
 			errs = append(errs, fmt.Errorf("job %s/%s: %w", o.GetNamespace(), o.GetName(), err))
 		}
-		if slurm.Unreachable(err) { // the next request would wait as long
+		if slurm.Unreachable(err) || time.Since(began) > stepping { // the next request would wait as long
 			w.first = (w.first + i + 1) % len(all)
 			break
 		}

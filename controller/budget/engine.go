@@ -223,10 +223,7 @@ func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
 	})
 }
 
-var (
-	errPanicked = errors.New("that panicked")
-	errLate     = fmt.Errorf("those before it took %v", actTime)
-)
+var errPanicked = errors.New("that panicked")
 
 // inParallel does something with each of all, several at a time, and returns with which it was done, and what failed.
 // It begins nothing after actTime, so that an API server that hangs does not stop the sweeps.
@@ -237,10 +234,10 @@ func inParallel[T any](log *slog.Logger, limit int, all []T, do func(T) error) (
 	began := time.Now()
 	for i, one := range all {
 		work.Go(func() error {
-			if errs[i] = errPanicked; time.Since(began) > actTime {
-				errs[i] = errLate
+			if errs[i] = context.DeadlineExceeded; time.Since(began) > actTime {
 				return nil
 			}
+			errs[i] = errPanicked
 			panics.Survive(log, "budget", "one of many", func() { errs[i] = do(one) })
 			return nil
 		})

@@ -58,16 +58,17 @@ func (h *Handler) serveMember(w http.ResponseWriter, r *http.Request, m *member)
 	if m.rate.TokensAt(h.c.Now()) < 1 {
 		return later("busy", http.StatusTooManyRequests, busyAfter, "too many bookings of this cluster in a minute")
 	}
-	data, free, no := h.readMember(w, r)
-	defer free()
+	b := &body{memory: h.unpacks, limit: mostForwardedBytes}
+	defer b.free()
+	no := h.receive(w, r, b, mostPacked, true, true)
 	var lines []*forwarded
 	var streams map[batch.Stream][]*forwarded
 	if no == nil {
-		lines, streams, no = m.unpack(data)
+		lines, streams, no = m.unpack(b.data)
 	}
 	// A request is charged also if it is refused, and one that costs as much as many bookings counts as many. The debt
 	// of a request that costs more than is left delays the next one.
-	m.rate.ReserveN(h.c.Now(), min(m.rate.Burst(), max(1+len(lines), cap(data)/firstBuffer)))
+	m.rate.ReserveN(h.c.Now(), min(m.rate.Burst(), max(1+len(lines), cap(b.data)/firstBuffer)))
 	if no != nil {
 		return no
 	}
@@ -97,29 +98,13 @@ type forwarded struct {
 	err error // why it will never be booked as it is
 }
 
-// readMember returns the body of a request of a member, decompressed. free gives back the memory that it takes.
-func (h *Handler) readMember(w http.ResponseWriter, r *http.Request) (data []byte, free func(), no *reply) {
-	ctx, cancel := context.WithTimeout(r.Context(), busyAfter)
-	defer cancel()
-	if h.unpacks.Acquire(ctx, perRequest) != nil {
-		return nil, func() {}, crowded()
-	}
-	b := newBody(h.unpacks, mostForwardedBytes)
-	no = h.receive(w, r, b, mostPacked, true, true)
-	return b.data, b.free, no
-}
-
 // unpack reads the lines of a body. It stops as soon as they are too many.
 func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
 	tooMany := refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
 		"a request has at most %d bookings, and %d consumers", api.MostForwarded, mostConsumers))
 	streams = map[batch.Stream][]*forwarded{}
-	for consumers := 0; len(data) > 0 || len(all) == 0; {
-		if len(all) == api.MostForwarded {
-			return nil, nil, tooMany
-		}
-		var line []byte
-		line, data, _ = bytes.Cut(data, []byte("\n"))
+	consumers, newline := 0, []byte("\n")
+	for line := range bytes.SplitSeq(bytes.TrimSuffix(data, newline), newline) {
 		of, booking, err := ledger.Unpack(line, m.Name)
 		if of == nil {
 			return nil, nil, refused("malformed", http.StatusBadRequest, err.Error())
@@ -127,7 +112,7 @@ func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream
 		if booking != nil {
 			consumers += len(booking.Consumers)
 		}
-		if consumers > mostConsumers {
+		if consumers > mostConsumers || len(all) == api.MostForwarded {
 			return nil, nil, tooMany
 		}
 		all = append(all, &forwarded{booking, err})

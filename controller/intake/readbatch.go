@@ -62,22 +62,18 @@ var errFollows = errors.New("something follows")
 
 // read returns what a request of a node holds, unpacked. free gives back what it takes.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (data []byte, free func(), no *reply) {
-	free = func() {}
+	b := &body{memory: h.memory, limit: batch.MaxBytes}
 	zipped, no := encodingOf(r)
 	if no != nil {
-		return nil, free, no
+		return nil, b.free, no
 	}
 	limit := int64(batch.MaxBytes)
 	if zipped {
 		limit = mostCompressed
 	}
 	if r.ContentLength > limit {
-		return nil, free, tooLarge()
+		return nil, b.free, tooLarge()
 	}
-	if !h.memory.TryAcquire(perRequest) {
-		return nil, free, crowded()
-	}
-	b := newBody(h.memory, batch.MaxBytes)
 	no = h.receive(w, r, b, limit, zipped, false)
 	if size := cap(b.data); size > firstBuffer { // what costs as much as many counts as many
 		h.c.Gate.ChargeAgent(node, size/firstBuffer)
@@ -88,6 +84,10 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (dat
 // receive reads the body of a request, of at most limit bytes as they arrive, into b.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request, b *body, limit int64, zipped, multistream bool,
 ) (no *reply) {
+	if !b.memory.TryAcquire(perRequest) {
+		return crowded()
+	}
+	b.taken, b.buffer = perRequest, buffers.Get().(*[]byte)
 	h.hurry(w)
 	from := io.Reader(http.MaxBytesReader(w, r.Body, limit))
 	if zipped {
@@ -109,18 +109,15 @@ type body struct {
 	memory *semaphore.Weighted
 	limit  int // bytes
 	taken  int64
-	buffer *[]byte // of the pool
+	buffer *[]byte // of the pool; nil: nothing has been taken
 	data   []byte
 }
 
-// newBody returns an empty body, for which the caller has acquired perRequest.
-func newBody(memory *semaphore.Weighted, limit int) *body {
-	return &body{memory: memory, limit: limit, taken: perRequest, buffer: buffers.Get().(*[]byte)}
-}
-
 func (b *body) free() {
-	b.memory.Release(b.taken)
-	buffers.Put(b.buffer)
+	if b.buffer != nil {
+		b.memory.Release(b.taken)
+		buffers.Put(b.buffer)
+	}
 }
 
 // fill reads until the end, in a buffer that grows as long as there is memory. The buffer never grows beyond the byte

@@ -201,6 +201,18 @@ func TestTornStateIsKept(t *testing.T) {
 	}
 }
 
+// Clients, and this program, would compute such a quantity for years.
+func TestSlowQuantitiesAreRefused(t *testing.T) {
+	s := newStore(t)
+	for _, quantity := range []string{"1e-999999999", `1\u0065-999999999`} {
+		status, answer := s.request(http.MethodPost, "", "application/json", `{"metadata":{"name":"slow"},"spec":{"template":{
+			"spec":{"containers":[{"resources":{"requests":{"cpu":"`+quantity+`"}}}]}}}}`)
+		if status != http.StatusBadRequest {
+			t.Errorf("%s is answered %d: %s", quantity, status, answer)
+		}
+	}
+}
+
 // FuzzState has a server begin with any state, and write it again.
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`[{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a","namespace":"physics","resourceVersion":"7"}}]`))
@@ -208,6 +220,7 @@ func FuzzState(f *testing.F) {
 	f.Add([]byte(`[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":[],"creationTimestamp":{}}}]`))
 	folder := f.TempDir()
 	f.Fuzz(func(t *testing.T, state []byte) {
+		defer memtest.Limit(t, 1000*len(state))()
 		file := filepath.Join(t.TempDir(), "objects.json")
 		if err := os.WriteFile(file, state, 0o600); err != nil {
 			t.Fatal(err)

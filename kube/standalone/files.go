@@ -182,14 +182,10 @@ func (s *Server) restore() {
 func (s *Server) keep() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	err := s.repair()
-	if err != nil || !s.dirty {
+	if err := s.repair(); err != nil || !s.dirty {
 		return err
 	}
-	if err = s.write(nil); err == nil {
-		s.dirty = false
-	}
-	return err
+	return s.write(nil)
 }
 
 // repair returns an error if State may hold what is not published and cannot be written again, or could not be read.
@@ -198,9 +194,7 @@ func (s *Server) repair() error {
 	if !s.uncertain {
 		return s.lost
 	}
-	err := s.write(nil)
-	s.uncertain, s.dirty = err != nil, s.dirty && err != nil
-	return err
+	return s.write(nil)
 }
 
 // write writes all kept objects with a change, if it is not nil, that is not published yet. The caller must hold
@@ -222,8 +216,10 @@ func (s *Server) write(change *event) error {
 		err = s.o.Write(s.o.State, text)
 	}
 	if err != nil {
+		s.uncertain = s.uncertain || change != nil && errors.Is(err, ErrUncertain)
 		return fmt.Errorf("writing the kept objects: %w", err)
 	}
+	s.dirty, s.uncertain = false, false
 	return nil
 }
 

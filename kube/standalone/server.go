@@ -32,6 +32,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // Options are what a [Server] is made of.
@@ -202,7 +204,11 @@ func patched(media string, was *object, patch []byte) ([]byte, error) {
 
 func parse(t target, body []byte) (*object, error) {
 	o := &object{}
-	if err := json.Unmarshal(body, &o.Object); err != nil || o.Object == nil {
+	err := kube.CheckQuantities(body) // clients parse them
+	if err == nil {
+		err = json.Unmarshal(body, &o.Object)
+	}
+	if err != nil || o.Object == nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("want an object: %v", err))
 	}
 	o.SetGroupVersionKind(t.kind)
@@ -267,13 +273,12 @@ func (s *Server) commit(k schema.GroupVersionKind, key string, o *object) (*obje
 		return s.objects[k][key], nil
 	}
 	if err := s.write(e); err != nil {
-		if s.uncertain = errors.Is(err, ErrUncertain); s.uncertain && s.repair() == nil {
+		if s.uncertain && s.repair() == nil {
 			err = errors.New(err.Error() + "; the previous state was restored") // no longer an ErrUncertain
 		}
 		return nil, err
 	}
 	s.publish(e)
-	s.dirty = false
 	return o, nil
 }
 

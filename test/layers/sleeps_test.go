@@ -51,7 +51,6 @@ var sleeps = map[string]allowance{
 	"cli/data_test.go":                     {1, polls},
 	"cli/decisions_test.go":                {1, polls},
 	"cli/experiment/arm_test.go":           {1, polls},
-	"cmd/kubenergy-slurm/process_test.go":  {2, polls},
 	"controller/power/run_test.go":         {1, polls},
 	"kube/child/deathsignal_linux_test.go": {1, absence},
 	"kube/objects_test.go":                 {1, absence},
