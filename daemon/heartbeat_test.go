@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // TestStuckLoop checks that a loop is reported while its round lasts too long, not while it waits between two rounds
@@ -24,19 +26,18 @@ func TestStuckLoop(t *testing.T) {
 			defer func() { _ = recover() }()
 			Round(loop, func() { panic("planted") })
 		}()
-		time.Sleep(24 * time.Hour)
+		bubble.Advance(24 * time.Hour)
 		if err := beats.Check(); err != nil {
 			t.Errorf("idle: %v", err)
 		}
 		release := make(chan struct{})
 		go Round(loop, func() { <-release })
 		go Round(beats.Loop(ctx, "moves"), func() {})
-		time.Sleep(MaxRound)
+		bubble.Advance(MaxRound)
 		if err := beats.Check(); err != nil || exits != 0 {
 			t.Errorf("at the limit: %v, %d exits", err, exits)
 		}
-		time.Sleep(MaxRound / 10)
-		synctest.Wait()
+		bubble.Advance(MaxRound / 10)
 		if err := beats.Check(); err == nil || !strings.Contains(err.Error(), `"releases"`) || exits != 1 {
 			t.Errorf("stuck: %v, %d exits", err, exits)
 		}

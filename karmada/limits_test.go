@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/daemon"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // TestConnectionsAreLimited checks that one client cannot fill the memory with connections to /metrics.
@@ -115,7 +116,7 @@ func TestStuckLoopIsReported(t *testing.T) {
 				return nil
 			})
 		}()
-		time.Sleep(24 * time.Hour)
+		bubble.Advance(24 * time.Hour)
 		if err := d.beats.Check(); err != nil {
 			t.Errorf("idle: %v", err)
 		}
@@ -124,7 +125,7 @@ func TestStuckLoopIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		q.Add(b.key())
-		time.Sleep(daemon.MaxRound + time.Minute)
+		bubble.Advance(daemon.MaxRound + time.Minute)
 		if d.beats.Check() == nil {
 			t.Error("the loop hangs, and counts as healthy")
 		}

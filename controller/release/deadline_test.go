@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/hold"
+	"github.com/kubenergy/kubenergy/test/kit/bubble"
 )
 
 // unseen returns a Job as admission leaves it: held, and no scheduler has seen it.
@@ -103,8 +104,7 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 			if next := nextOf(within, look.Sub(now)); next > time.Second {
 				pause = next - time.Second // nothing may happen until then, which the next look sees
 			}
-			time.Sleep(pause)
-			synctest.Wait()
+			bubble.Advance(pause)
 		}
 		for name, want := range within {
 			at, is := released[name]
@@ -212,7 +212,7 @@ func TestTheHoldLoopHasTheSameDeadlines(t *testing.T) {
 			})
 			ended := make(chan error)
 			go func() { ended <- loop.Run(ctx) }()
-			time.Sleep(time.Minute)
+			bubble.Advance(time.Minute)
 			stop()
 			if err := <-ended; err != nil {
 				t.Error(err)
@@ -322,8 +322,7 @@ func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 				server := newJobServer(t, objects...)
 				server.runs = c.runs
 				server.replica(t.Context(), t, kit.Valley(t, now), time.Now)
-				time.Sleep(16 * time.Second)
-				synctest.Wait()
+				bubble.Advance(16 * time.Second)
 				if n := len(server.events.Events); n < c.want*9/10 || n > c.want+eventsPerSecond {
 					t.Errorf("%d events, want %d", n, c.want)
 				}

@@ -138,7 +138,7 @@ func TestNamespacesShareAPlan(t *testing.T) {
 				in(namespace, fmt.Sprint(namespace, i), "carbon+plan", 4*time.Hour)
 			}
 		}
-		time.Sleep(2 * planEvery)
+		bubble.Advance(2 * planEvery)
 		type result struct{ planned, apart []string }
 		got := make(chan result)
 		w.loop.post(func() {
