@@ -40,7 +40,7 @@ var served = map[string]map[string]string{
 		"pods": "Pod", "nodes": "Node", "namespaces": "Namespace", "configmaps": "ConfigMap",
 		"events": "Event",
 	},
-	"batch/v1":                 {"jobs": "Job"},
+	"batch/v1":                 {"jobs": "Job", "cronjobs": "CronJob"},
 	"coordination.k8s.io/v1":   {"leases": "Lease"},
 	"events.k8s.io/v1":         {"events": "Event"},
 	"authentication.k8s.io/v1": {"selfsubjectreviews": "SelfSubjectReview"},

@@ -168,7 +168,7 @@ func mapper() meta.RESTMapper {
 	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{
 		meta.RESTScopeNamespace: {
 			v1.SchemeGroupVersion.WithKind("Pod"), v1.SchemeGroupVersion.WithKind("ConfigMap"),
-			batchv1.SchemeGroupVersion.WithKind("Job"),
+			batchv1.SchemeGroupVersion.WithKind("Job"), batchv1.SchemeGroupVersion.WithKind("CronJob"),
 			coordinationv1.SchemeGroupVersion.WithKind("Lease"), eventsv1.SchemeGroupVersion.WithKind("Event"),
 			v1alpha1.GroupVersion.WithKind("EnergyPolicy"), v1alpha1.GroupVersion.WithKind("EnergyBudget"),
 		},
