@@ -11,8 +11,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	kubefake "k8s.io/client-go/kubernetes/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"
@@ -72,7 +72,7 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 			"broken":  {0, time.Second},
 			"gone":    {2 * time.Hour, 2*time.Hour + time.Second}, // its CronJob is
 		}
-		jobs := []client.Object{
+		jobs := []*batchv1.Job{
 			unseen("enforce", "short", now, delay("30s")), unseen("enforce", "none", now, delay("0m")),
 			unseen("enforce", "policy", now, nil), unseen("enforce", "clamped", now, delay("72h")),
 			unseen("enforce", "forged", now, late), unseen("enforce", "finish", now, finish),
@@ -83,7 +83,11 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 			ofCronJob(unseen("enforce", "broken", now, delay("20h")), "broken"),
 			ofCronJob(unseen("enforce", "gone", now, delay("2h")), "gone"),
 		}
-		server := newJobServer(t, jobs...)
+		var objects []runtime.Object
+		for _, j := range jobs {
+			objects = append(objects, j)
+		}
+		server := newJobServer(t, objects...)
 		view := kit.Valley(t, now)
 		var one, two *Releaser
 		for _, r := range []**Releaser{&one, &two} {
@@ -95,9 +99,8 @@ func TestDeadlinesOfJobsThatNoSchedulerHasSeen(t *testing.T) {
 		released := map[string]time.Duration{}
 		for look := now; len(released) < len(jobs) && look.Sub(now) < 25*time.Hour; look = time.Now() {
 			for _, o := range jobs {
-				name := o.GetName()
-				if _, is := released[name]; !is && !suspended(t, server, o.GetNamespace(), name) {
-					released[name] = look.Sub(now)
+				if _, is := released[o.Name]; !is && !suspended(t, server, o.Namespace, o.Name) {
+					released[o.Name] = look.Sub(now)
 				}
 			}
 			pause := 50 * time.Millisecond
@@ -313,7 +316,7 @@ func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var objects []client.Object
+				var objects []runtime.Object
 				now := time.Now()
 				for i := range c.jobs {
 					objects = append(objects, unseen("enforce", fmt.Sprint("j", i), now, nil))
