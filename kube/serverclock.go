@@ -26,8 +26,8 @@ type ServerClock struct {
 // clockTimeout bounds how long the API server is waited for.
 const clockTimeout = 5 * time.Second
 
-// NewServerClock returns a clock that shows local time until it is compared. To compare, it creates a SelfSubjectReview:
-// any user may create one, and the API server stores none.
+// NewServerClock returns a clock that shows local time until it is compared. Comparing creates a SelfSubjectReview: any
+// user may create one, and the API server stores none.
 func NewServerClock(local func() time.Time, client kubernetes.Interface) *ServerClock {
 	return &ServerClock{local: local, client: client, base: local()}
 }

@@ -24,10 +24,11 @@ import (
 func Options(saw func(*v1.Pod), log *slog.Logger) cache.Options {
 	pods := newPodTrimmer(saw)
 	return cache.Options{
-		DefaultTransform: transform(log, trimOther),
+		DefaultTransform: transform(log, func(metav1.Object) {}),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:  {Transform: transform(log, pods.trim)},
-			&v1.Node{}: {Transform: transform(log, trimNode)},
+			&v1.Pod{}:          {Transform: transform(log, pods.trim)},
+			&v1.Node{}:         {Transform: transform(log, trimNode)},
+			&batchv1.CronJob{}: {Transform: transform(log, trimCronJob)},
 			&v1.Namespace{}: {Transform: transform(log, func(n *v1.Namespace) {
 				n.Spec, n.Status.Conditions = v1.NamespaceSpec{}, nil
 			})},
@@ -191,13 +192,11 @@ func trimJob(j *batchv1.Job) {
 	j.Status = batchv1.JobStatus{Conditions: ended}
 }
 
-// trimOther trims objects of kinds that a server may lack.
-func trimOther(o metav1.Object) {
-	if c, ok := o.(*batchv1.CronJob); ok {
-		c.Labels, c.Annotations, c.Status = nil, nil, batchv1.CronJobStatus{}
-		c.Spec = batchv1.CronJobSpec{
-			Schedule: c.Spec.Schedule, TimeZone: c.Spec.TimeZone, ConcurrencyPolicy: c.Spec.ConcurrencyPolicy,
-		}
+// trimCronJob leaves what the deadlines of runs depend on.
+func trimCronJob(c *batchv1.CronJob) {
+	c.Labels, c.Annotations, c.Status = nil, nil, batchv1.CronJobStatus{}
+	c.Spec = batchv1.CronJobSpec{
+		Schedule: c.Spec.Schedule, TimeZone: c.Spec.TimeZone, ConcurrencyPolicy: c.Spec.ConcurrencyPolicy,
 	}
 }
 

@@ -304,7 +304,7 @@ func randomJob(random *rand.Rand, i int, now time.Time) *batchv1.Job {
 	return j
 }
 
-// While no scheduler runs, each Job that waits for a plan gets one event, and a crowd of them gets few in a second.
+// While no scheduler runs, each Job that waits for a plan gets one event, and a crowd of them gets few at once.
 func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 	for name, c := range map[string]struct {
 		runs       bool
@@ -312,7 +312,7 @@ func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 	}{
 		"none runs": {false, 3, 3},
 		"one runs":  {true, 3, 0},
-		"a crowd":   {false, 1000, eventBurst + 10*eventsPerSecond},
+		"a crowd":   {false, 1000, 3 * maxWarnings},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 				server.runs = c.runs
 				server.replica(t.Context(), t, kit.Valley(t, now), time.Now)
 				bubble.Advance(16 * time.Second)
-				if n := len(server.events.Events); n < c.want*9/10 || n > c.want+eventsPerSecond {
+				if n := len(server.events.Events); n != c.want {
 					t.Errorf("%d events, want %d", n, c.want)
 				}
 				if n := server.looks.Load(); n != 3 {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/grid"
@@ -43,7 +42,6 @@ type Releaser struct {
 	o        Options
 	clock    *kube.ServerClock
 	releases *prometheus.CounterVec
-	events   flowcontrol.RateLimiter
 
 	// Of the one goroutine that looks.
 	refused int       // times in a row that the API server has not told its time
@@ -54,7 +52,6 @@ type Releaser struct {
 func New(o Options) *Releaser {
 	return &Releaser{
 		o: o, clock: kube.NewServerClock(o.Clock, o.Client),
-		events: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
 		releases: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_overdue_releases_total",
 			Help: "Held Jobs past their deadline that no scheduler had released.",
