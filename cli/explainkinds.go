@@ -147,6 +147,5 @@ func (e *explainer) cronJobState(s *subject, job *sched.Job, settings *policy.Se
 // deploymentState says that nothing of it is held, and why.
 func (e *explainer) deploymentState(s *subject) {
 	e.say(statePlaced, "%s. The scheduler %s places them, and they are never held: what a Deployment runs serves "+
-		"users, "+
-		"and a pod that waits serves none.", s.ready, s.pod.Spec.SchedulerName)
+		"users, and a pod that waits serves none.", s.ready, s.pod.Spec.SchedulerName)
 }

@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/dashboard"
@@ -32,7 +31,11 @@ func (e *explainer) state(ctx context.Context, s *subject, job *sched.Job, setti
 		return
 	}
 	e.events(ctx, s)
-	latest := e.deadline(ctx, s, job)
+	latest, run := job.LatestStart(), kube.RunOf(s.object)
+	// A CronJob that cannot be read does not shorten the deadlines of its runs.
+	if at, err := kube.ReadDeadline(ctx, e.client, s.work.Namespace, job, run); err == nil {
+		latest = at
+	}
 	if job.AllowedDelay > 0 && !job.Submitted.IsZero() {
 		e.out.LatestStart = &latest
 	}
@@ -87,23 +90,6 @@ func endOf(job *batchv1.Job) batchv1.JobConditionType {
 		}
 	}
 	return ""
-}
-
-// deadline returns the latest start of an object. A CronJob that cannot be read does not shorten that of its runs.
-func (e *explainer) deadline(ctx context.Context, s *subject, job *sched.Job) time.Time {
-	latest := job.LatestStart()
-	if s.job == nil {
-		return latest
-	}
-	if run := kube.RunOf(s.job); run != nil {
-		c, err := e.client.BatchV1().CronJobs(s.work.Namespace).Get(ctx, run.CronJob, metav1.GetOptions{})
-		if err == nil {
-			if at, err := kube.Deadline(job, run, c); err == nil {
-				return at
-			}
-		}
-	}
-	return latest
 }
 
 func (e *explainer) jobState(ctx context.Context, job *batchv1.Job) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -53,12 +52,7 @@ const askedNow = "asked to start now"
 // runNow annotates the object, and says what will come of it.
 func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string, now time.Time,
 ) (result string, err error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-		v1alpha1.AnnotationRunNow: "true",
-	}}})
-	if err != nil {
-		return "", err
-	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRunNow)
 	const suspendedByBudget = "marked, but a budget suspended it (kubenergy.io/budget-suspended): users with the " +
 		"role kubenergy-releaser resume it, or kubenergy release does"
 	const suspendedByUser = "marked, but its user suspended it, so it stays suspended"

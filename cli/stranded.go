@@ -229,9 +229,8 @@ func mendScheduler(kind, scheduler string, o metav1.Object) string {
 	}
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && kind == "pod" {
 		if owner.Kind != "Job" {
-			return fmt.Sprintf("write schedulerName: %s into the template of %s "+
-				"%s", v1.DefaultSchedulerName, owner.Kind,
-				owner.Name)
+			return fmt.Sprintf("write schedulerName: %s into the template of %s %s", v1.DefaultSchedulerName,
+				owner.Kind, owner.Name)
 		}
 		kind, name = owner.Kind, owner.Name
 	}

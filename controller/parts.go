@@ -182,7 +182,7 @@ func (p *process) addRunners() error {
 		return fmt.Errorf("building clients: %w", err)
 	}
 	overdue := release.New(release.Options{
-		Client: p.direct, Held: p.held, View: p.objects.View, Clock: time.Now, Log: p.log, Registerer: p.registry,
+		Client: cluster, Held: p.held, View: p.objects.View, Clock: time.Now, Log: p.log, Registerer: p.registry,
 		Leads: p.leads, Events: p.manager.GetEventRecorder(reporter), NoScheduler: func(ctx context.Context) bool {
 			why, err := kube.Absent(ctx, cluster, v1alpha1.SystemNamespace, kube.Scheduler, time.Now())
 			return why != "" && err == nil

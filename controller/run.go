@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
@@ -174,7 +173,6 @@ func mapper() meta.RESTMapper {
 		},
 		meta.RESTScopeRoot: {
 			v1.SchemeGroupVersion.WithKind("Node"), v1.SchemeGroupVersion.WithKind("Namespace"),
-			authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"),
 			admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
 			v1alpha1.GroupVersion.WithKind("GridZone"), v1alpha1.GroupVersion.WithKind("PowerProfile"),
 		},

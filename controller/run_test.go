@@ -311,8 +311,9 @@ func TestOneReplicaLeads(t *testing.T) {
 		return s.statuses[ours+"gridzones/home"]
 	}
 	kit.Eventually(t, 30*time.Second, "the zone is written", func() bool { return writes() > 0 })
-	kit.Eventually(t, 30*time.Second, "the second replica knows everything",
-		func() bool { return two.objects.Synced() && two.synced.Load() == followed })
+	kit.Eventually(t, 30*time.Second, "the second replica knows everything", func() bool {
+		return two.objects.Synced() && two.synced.Load() == followed
+	})
 	s.put("/apis/batch/v1/namespaces/team/jobs/job",
 		kit.HeldUntil("team", "job", time.Now(), time.Now().Add(time.Hour)))
 	kit.Eventually(t, 10*time.Second, "both know of the held Job",

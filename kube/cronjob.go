@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
@@ -19,15 +21,15 @@ type Run struct {
 	Scheduled time.Time
 }
 
-// RunOf returns the run that a Job is; nil if no CronJob controls it.
-func RunOf(j *batchv1.Job) *Run {
-	owner := metav1.GetControllerOfNoCopy(j)
+// RunOf returns the run that an object is; nil if no CronJob controls it.
+func RunOf(o metav1.Object) *Run {
+	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil || owner.Kind != "CronJob" {
 		return nil
 	}
-	scheduled, err := time.Parse(time.RFC3339, j.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
+	scheduled, err := time.Parse(time.RFC3339, o.GetAnnotations()[batchv1.CronJobScheduledTimestampAnnotation])
 	if err != nil || scheduled.IsZero() {
-		scheduled = j.CreationTimestamp.Time
+		scheduled = o.GetCreationTimestamp().Time
 	}
 	return &Run{CronJob: owner.Name, Scheduled: scheduled}
 }
@@ -45,6 +47,22 @@ func Deadline(job *sched.Job, run *Run, c *batchv1.CronJob) (time.Time, error) {
 		return latest, err
 	}
 	return grid.Later(grid.Earlier(latest, end), job.Submitted), nil
+}
+
+// ReadDeadline is [Deadline] of a Job in a namespace. It reads the CronJob of a run from the API server.
+func ReadDeadline(ctx context.Context, client kubernetes.Interface, namespace string, job *sched.Job, run *Run,
+) (latest time.Time, err error) {
+	if run == nil {
+		return job.LatestStart(), nil
+	}
+	c, err := client.BatchV1().CronJobs(namespace).Get(ctx, run.CronJob, metav1.GetOptions{})
+	if err == nil {
+		latest, err = Deadline(job, run, c)
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading CronJob %s/%s: %w", namespace, run.CronJob, err)
+	}
+	return latest, nil
 }
 
 // tickMargin stays between the expected end of a held run and the next tick of its CronJob.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/kubectl/pkg/util/podutils"
 	"k8s.io/utils/ptr"
 )
 
@@ -37,7 +38,9 @@ func LeaseHeld(l *coordinationv1.Lease, now time.Time) bool {
 // its Deployment holds its Lease. Callers that may not list pods depend on Leases, which outlive their holders.
 func Absent(ctx context.Context, c kubernetes.Interface, namespace, program string, now time.Time) (string, error) {
 	pods, errPods := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labelName + "=" + program})
-	if errPods == nil && slices.ContainsFunc(pods.Items, isReady) {
+	if errPods == nil && slices.ContainsFunc(pods.Items, func(pod v1.Pod) bool {
+		return pod.DeletionTimestamp == nil && podutils.IsPodReady(&pod)
+	}) {
 		return "", nil
 	}
 	leases := []string{program}
@@ -58,12 +61,6 @@ func Absent(ctx context.Context, c kubernetes.Interface, namespace, program stri
 		return "nobody holds its Lease", nil
 	}
 	return "no pod of " + program + " is ready", nil
-}
-
-func isReady(pod v1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
-	})
 }
 
 // Lead tries to hold a Lease until ctx ends, and again where it is lost. Each time that it is held, led is called: its

@@ -1,14 +1,19 @@
 package kube
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/policy"
@@ -69,6 +74,23 @@ func (j HeldJob) ReleasePatch(now time.Time) []byte {
 	}
 	ops = append(ops, j.annotate(map[string]string{v1alpha1.AnnotationReleasedAt: now.UTC().Format(time.RFC3339)})...)
 	return render(append(ops, op("add", "/spec/suspend", false)))
+}
+
+// Release releases the Job with ReleasePatch and reports whether this call did.
+func (j HeldJob) Release(ctx context.Context, client kubernetes.Interface, namespace, name string, now time.Time,
+) (ours bool, err error) {
+	jobs := client.BatchV1().Jobs(namespace)
+	_, err = jobs.Patch(ctx, name, types.JSONPatchType, j.ReleasePatch(now), metav1.PatchOptions{})
+	if err == nil || apierrors.IsNotFound(err) {
+		return err == nil, nil
+	}
+	// A failed test and a refusal by a policy look the same.
+	current, errGet := jobs.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(errGet) ||
+		errGet == nil && (current.UID != j.UID || current.Labels[v1alpha1.LabelHeld] != "true") {
+		return false, nil
+	}
+	return false, fmt.Errorf("releasing Job %s/%s: %w", namespace, name, err)
 }
 
 // SayPatch writes annotations, unless the Job was released meanwhile.

@@ -7,13 +7,15 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 // ServerClock tells the API server's time. The API server stamps creation timestamps with it, so deadlines are instants
 // on it. It advances with the monotonic clock of this machine: steps of the local wall clock do not move it.
 type ServerClock struct {
 	local  func() time.Time
-	create func(context.Context, *authenticationv1.SelfSubjectReview) error
+	client kubernetes.Interface
 	base   time.Time // with its monotonic reading
 
 	mu       sync.Mutex
@@ -24,12 +26,10 @@ type ServerClock struct {
 // clockTimeout bounds how long the API server is waited for.
 const clockTimeout = 5 * time.Second
 
-// NewServerClock returns a clock that shows local time until it is compared. create sends a review to the API server
-// and reads the answer into it: any user may create one, and the API server stores none.
-func NewServerClock(
-	local func() time.Time, create func(context.Context, *authenticationv1.SelfSubjectReview) error,
-) *ServerClock {
-	return &ServerClock{local: local, create: create, base: local()}
+// NewServerClock returns a clock that shows local time until it is compared. Comparing creates a SelfSubjectReview: any
+// user may create one, and the API server stores none.
+func NewServerClock(local func() time.Time, client kubernetes.Interface) *ServerClock {
+	return &ServerClock{local: local, client: client, base: local()}
 }
 
 // Now returns the API server's time, without a monotonic reading.
@@ -64,24 +64,25 @@ func (c *ServerClock) Age() time.Duration {
 func (c *ServerClock) Compare(ctx context.Context) (correction time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()
-	review := &authenticationv1.SelfSubjectReview{}
 	asked := c.local()
-	if err := c.create(ctx, review); err != nil {
+	review, err := c.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
+	if err != nil {
 		return 0, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.compared = c.local()
 	if !review.CreationTimestamp.IsZero() {
-		correction = skew(c.at(asked), c.at(c.compared), review.CreationTimestamp.Time)
+		correction = Skew(c.at(asked), c.at(c.compared), review.CreationTimestamp.Time)
 		c.offset += correction
 	}
 	return correction, nil
 }
 
-// skew returns by how much a clock must be moved such that the second stamped by the server falls between asked and
+// Skew returns by how much a clock must be moved such that the second stamped by the server falls between asked and
 // answered: 0 if it may already do so.
-func skew(asked, answered, stamped time.Time) time.Duration {
+func Skew(asked, answered, stamped time.Time) time.Duration {
 	earliest, latest := stamped, stamped.Add(time.Second)
 	switch {
 	case answered.Before(earliest):

@@ -14,8 +14,8 @@ func TestSkewAllowsForTheServersWholeSeconds(t *testing.T) {
 		{-100 * time.Millisecond, 100 * time.Millisecond, 0},
 		{time.Hour, time.Hour + time.Second, -time.Hour + time.Second},
 	} {
-		if got := skew(epoch.Add(c.asked), epoch.Add(c.answered), epoch); got != c.want {
-			t.Errorf("skew(%v, %v) = %v: want %v", c.asked, c.answered, got, c.want)
+		if got := Skew(epoch.Add(c.asked), epoch.Add(c.answered), epoch); got != c.want {
+			t.Errorf("Skew(%v, %v) = %v: want %v", c.asked, c.answered, got, c.want)
 		}
 	}
 }

@@ -26,18 +26,13 @@ func Options(saw func(*v1.Pod), log *slog.Logger) cache.Options {
 	return cache.Options{
 		DefaultTransform: transform(log, func(metav1.Object) {}),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:  {Transform: transform(log, pods.trim)},
-			&v1.Node{}: {Transform: transform(log, trimNode)},
+			&v1.Pod{}:          {Transform: transform(log, pods.trim)},
+			&v1.Node{}:         {Transform: transform(log, trimNode)},
+			&batchv1.CronJob{}: {Transform: transform(log, trimCronJob)},
 			&v1.Namespace{}: {Transform: transform(log, func(n *v1.Namespace) {
 				n.Spec, n.Status.Conditions = v1.NamespaceSpec{}, nil
 			})},
 			&batchv1.Job{}: {Transform: transform(log, trimJob)},
-			&batchv1.CronJob{}: {Transform: transform(log, func(c *batchv1.CronJob) {
-				c.Labels, c.Annotations, c.Status = nil, nil, batchv1.CronJobStatus{}
-				c.Spec = batchv1.CronJobSpec{
-					Schedule: c.Spec.Schedule, TimeZone: c.Spec.TimeZone, ConcurrencyPolicy: c.Spec.ConcurrencyPolicy,
-				}
-			})},
 		},
 	}
 }
@@ -195,6 +190,14 @@ func trimJob(j *batchv1.Job) {
 		}
 	}
 	j.Status = batchv1.JobStatus{Conditions: ended}
+}
+
+// trimCronJob leaves what the deadlines of runs depend on.
+func trimCronJob(c *batchv1.CronJob) {
+	c.Labels, c.Annotations, c.Status = nil, nil, batchv1.CronJobStatus{}
+	c.Spec = batchv1.CronJobSpec{
+		Schedule: c.Spec.Schedule, TimeZone: c.Spec.TimeZone, ConcurrencyPolicy: c.Spec.ConcurrencyPolicy,
+	}
 }
 
 func trimNode(n *v1.Node) {

@@ -13,12 +13,10 @@ import (
 
 const eventNoScheduler = "NoScheduler"
 
-// Events about single Jobs are best effort: beyond this rate, kubenergy doctor alone reports.
 const (
-	eventsPerSecond = 10
-	eventBurst      = 50
-	warnEvery       = 5 * time.Second
-	plannedWithin   = 2 * time.Second // after the creation, by a scheduler that runs
+	warnEvery     = 5 * time.Second
+	maxWarnings   = 50              // events of one look: kubenergy doctor reports all Jobs
+	plannedWithin = 2 * time.Second // after the creation, by a scheduler that runs
 )
 
 // Warn records an event on each Job that waits for a plan while no scheduler runs, once per Job, until ctx ends. The
@@ -33,7 +31,7 @@ func (r *Releaser) Warn(ctx context.Context) error {
 }
 
 func (r *Releaser) warn() {
-	now, view := r.clock.Now(), r.o.View()
+	now, view, left := r.clock.Now(), r.o.View(), maxWarnings
 	r.o.Held.mu.Lock()
 	defer r.o.Held.mu.Unlock()
 	for uid, j := range r.o.Held.jobs {
@@ -42,9 +40,10 @@ func (r *Releaser) warn() {
 			continue
 		}
 		deadline, known := r.o.Held.deadline(r.o.Log, j, view, now)
-		if !known || !r.events.TryAccept() {
+		if !known || left == 0 {
 			return
 		}
+		left--
 		j.told = true
 		r.o.Events.Eventf(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: j.name, UID: uid}},
 			nil, v1.EventTypeWarning, eventNoScheduler, "Holding",

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -116,7 +117,7 @@ func (h *Held) SawCronJob(c *batchv1.CronJob) {
 	defer h.mu.Unlock()
 	before := h.cronJobs[client.ObjectKeyFromObject(c)]
 	h.cronJobs[client.ObjectKeyFromObject(c)] = c
-	if before != nil && before.Generation == c.Generation {
+	if before != nil && equality.Semantic.DeepEqual(before.Spec, c.Spec) {
 		return // its status changes with each run
 	}
 	for _, j := range h.jobs {

@@ -3,7 +3,6 @@ package release
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -11,16 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/flowcontrol"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
@@ -29,7 +23,7 @@ import (
 
 // Options are what a Releaser needs.
 type Options struct {
-	Client     client.Client // reads from the API server, not from a cache
+	Client     kubernetes.Interface
 	Held       *Held
 	View       func() *kube.View
 	Clock      func() time.Time // of this machine
@@ -48,7 +42,6 @@ type Releaser struct {
 	o        Options
 	clock    *kube.ServerClock
 	releases *prometheus.CounterVec
-	events   flowcontrol.RateLimiter
 
 	// Of the one goroutine that looks.
 	refused int       // times in a row that the API server has not told its time
@@ -57,10 +50,8 @@ type Releaser struct {
 
 // New returns a Releaser that has not asked for the API server's time.
 func New(o Options) *Releaser {
-	ask := func(ctx context.Context, r *authenticationv1.SelfSubjectReview) error { return o.Client.Create(ctx, r) }
 	return &Releaser{
-		o: o, clock: kube.NewServerClock(o.Clock, ask),
-		events: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
+		o: o, clock: kube.NewServerClock(o.Clock, o.Client),
 		releases: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_overdue_releases_total",
 			Help: "Held Jobs past their deadline that no scheduler had released.",
@@ -223,7 +214,9 @@ func (r *Releaser) release(ctx context.Context, j heldJob) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	ours, err := false, errPanicked
-	panics.Survive(r.o.Log, "overdue", "releasing a Job", func() { ours, err = r.patch(ctx, &j) })
+	panics.Survive(r.o.Log, "overdue", "releasing a Job", func() {
+		ours, err = j.Release(ctx, r.o.Client, j.namespace, j.name, r.clock.Now())
+	})
 	r.o.Held.mu.Lock()
 	defer r.o.Held.mu.Unlock()
 	now := r.clock.Now()
@@ -244,24 +237,4 @@ func (r *Releaser) release(ctx context.Context, j heldJob) {
 		r.o.Log.Warn("Released Job that no scheduler released in time", "namespace", j.namespace, "job", j.name,
 			"deadline", j.deadline)
 	}
-}
-
-// patch reports whether it was this call that released the Job.
-func (r *Releaser) patch(ctx context.Context, j *heldJob) (ours bool, err error) {
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: j.name}}
-	err = r.o.Client.Patch(ctx, job, client.RawPatch(types.JSONPatchType, j.ReleasePatch(r.clock.Now())))
-	if err == nil {
-		return true, nil
-	}
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	// A failed test and a refusal by a policy look the same.
-	var current batchv1.Job
-	errGet := r.o.Client.Get(ctx, client.ObjectKeyFromObject(job), &current)
-	if apierrors.IsNotFound(errGet) || errGet == nil &&
-		(current.UID != j.UID || current.Labels[v1alpha1.LabelHeld] != "true") {
-		return false, nil
-	}
-	return false, fmt.Errorf("releasing Job %s/%s: %w", j.namespace, j.name, err)
 }

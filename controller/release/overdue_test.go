@@ -15,10 +15,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	kit "github.com/kubenergy/kubenergy/controller/controllertest"
@@ -30,7 +30,7 @@ import (
 
 // jobServer is an API server with Jobs and a clock, which informs a replica of the controller about each change.
 type jobServer struct {
-	client.Client
+	*kubefake.Clientset
 	ahead   time.Duration // its clock
 	away    atomic.Bool
 	patches atomic.Int32
@@ -43,40 +43,36 @@ type jobServer struct {
 	told    []*Held
 }
 
-func newJobServer(t *testing.T, jobs ...client.Object) *jobServer {
-	s := &jobServer{events: events.NewFakeRecorder(1000)}
-	s.Client = fake.NewClientBuilder().WithScheme(kit.Scheme(t)).WithObjects(jobs...).WithInterceptorFuncs(
-		interceptor.Funcs{
-			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				s.asked.Add(1)
-				if s.away.Load() {
-					return errors.New("the server is away")
-				}
-				if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
-					review.CreationTimestamp = metav1.NewTime(time.Now().Add(s.ahead).Truncate(time.Second))
-					return nil
-				}
-				return c.Create(ctx, o, opts...)
-			},
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
-				opts ...client.PatchOption,
-			) error {
-				if s.away.Load() {
-					return errors.New("the server is away")
-				}
-				if s.panics.Add(-1) >= 0 {
-					panic("planted")
-				}
-				s.patches.Add(1)
-				if err := c.Patch(ctx, o, p, opts...); err != nil {
-					return err
-				}
-				if j, ok := o.(*batchv1.Job); ok {
-					go s.tell(j.DeepCopy())
-				}
-				return nil
-			},
-		}).Build()
+func newJobServer(t *testing.T, jobs ...runtime.Object) *jobServer {
+	t.Helper()
+	for _, j := range jobs {
+		j.(metav1.Object).SetResourceVersion("1")
+	}
+	s := &jobServer{Clientset: kubefake.NewClientset(jobs...), events: events.NewFakeRecorder(1000)}
+	s.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		s.asked.Add(1)
+		if s.away.Load() {
+			return true, nil, errors.New("the server is away")
+		}
+		return true, &authenticationv1.SelfSubjectReview{ObjectMeta: metav1.ObjectMeta{
+			CreationTimestamp: metav1.NewTime(time.Now().Add(s.ahead).Truncate(time.Second)),
+		}}, nil
+	})
+	react := clienttesting.ObjectReaction(s.Tracker())
+	s.PrependReactor("patch", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if s.away.Load() {
+			return true, nil, errors.New("the server is away")
+		}
+		if s.panics.Add(-1) >= 0 {
+			panic("planted")
+		}
+		s.patches.Add(1)
+		handled, o, err := react(action)
+		if j, ok := o.(*batchv1.Job); ok && err == nil {
+			go s.tell(j.DeepCopy())
+		}
+		return handled, o, err
+	})
 	return s
 }
 
@@ -91,12 +87,12 @@ func (s *jobServer) tell(j *batchv1.Job) {
 // replica starts a releaser that ends with the test.
 func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, local func() time.Time) *Releaser {
 	r := New(Options{
-		Client: s, Held: NewHeld(), View: func() *kube.View { return view }, Clock: local, Log: kit.Silent,
+		Client: s.Clientset, Held: NewHeld(), View: func() *kube.View { return view }, Clock: local, Log: kit.Silent,
 		Registerer: prometheus.NewRegistry(), Leads: func() bool { return true }, Events: s.events,
 		NoScheduler: func(context.Context) bool { s.looks.Add(1); return !s.runs },
 	})
-	var all batchv1.JobList
-	if err := s.List(ctx, &all); err != nil {
+	all, err := s.BatchV1().Jobs("").List(ctx, metav1.ListOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range all.Items {
@@ -113,9 +109,18 @@ func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, 
 	return r
 }
 
+func (s *jobServer) job(t *testing.T, ns, name string) *batchv1.Job {
+	t.Helper()
+	j, err := s.BatchV1().Jobs(ns).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
 func suspended(t *testing.T, s *jobServer, ns, name string) bool {
 	t.Helper()
-	j := kit.Get(t, s, client.ObjectKey{Namespace: ns, Name: name}, &batchv1.Job{})
+	j := s.job(t, ns, name)
 	if *j.Spec.Suspend != (j.Labels[v1alpha1.LabelHeld] == "true") {
 		t.Errorf("%s: suspended %v with labels %v", name, *j.Spec.Suspend, j.Labels)
 	}
@@ -169,7 +174,7 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 		if one.o.Held.Count("") != 1 {
 			t.Errorf("%d Jobs are still known as held", one.o.Held.Count(""))
 		}
-		job := kit.Get(t, server, client.ObjectKey{Namespace: "enforce", Name: "minute"}, &batchv1.Job{})
+		job := server.job(t, "enforce", "minute")
 		if job.Annotations[v1alpha1.AnnotationReleasedAt] == "" ||
 			job.Annotations[v1alpha1.AnnotationLatestStart] == "" {
 			t.Errorf("annotations are %v", job.Annotations)
@@ -202,7 +207,7 @@ func TestReleaserFollowsTheServersClock(t *testing.T) {
 func TestReleaserWaitsForTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		var jobs []client.Object
+		var jobs []runtime.Object
 		for i := range 100 {
 			jobs = append(jobs, kit.HeldUntil("enforce", fmt.Sprint("job-", i), now, now.Add(time.Minute)))
 		}
@@ -234,7 +239,7 @@ func TestOldestDeadlineFirst(t *testing.T) {
 		now := time.Now()
 		server := newJobServer(t)
 		r := New(Options{
-			Client: server, Held: NewHeld(), View: func() *kube.View { return kit.Valley(t, now) }, Clock: time.Now,
+			Client: server.Clientset, Held: NewHeld(), View: func() *kube.View { return kit.Valley(t, now) }, Clock: time.Now,
 			Log: kit.Silent, Registerer: prometheus.NewRegistry(),
 		})
 		for _, i := range []int{5, 2, 9, 1, 7, 3, 8, 4, 6} {
@@ -261,13 +266,13 @@ func TestReleaserRespectsATakeover(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r := server.replica(ctx, t, kit.Valley(t, now), time.Now)
-		j := kit.Get(t, server, client.ObjectKey{Namespace: "enforce", Name: "job"}, &batchv1.Job{})
+		j := server.job(t, "enforce", "job")
 		delete(j.Labels, v1alpha1.LabelHeld)
-		if err := server.Update(ctx, j); err != nil { // and the informer is slow
+		if _, err := server.BatchV1().Jobs("enforce").Update(ctx, j, metav1.UpdateOptions{}); err != nil { // and the informer is slow
 			t.Fatal(err)
 		}
 		bubble.Advance(2 * time.Minute)
-		j = kit.Get(t, server, client.ObjectKey{Namespace: "enforce", Name: "job"}, &batchv1.Job{})
+		j = server.job(t, "enforce", "job")
 		if !*j.Spec.Suspend || testutil.ToFloat64(r.releases.WithLabelValues("failed")) != 0 {
 			t.Error("a Job that its user took over was resumed")
 		}

@@ -71,16 +71,14 @@ func Wrap(f framework.Framework) (framework.Framework, error) {
 	if len(replaced) == 0 {
 		return f, nil
 	}
-	enabled := sets.New[string]()
+	others := sets.New[string]()
 	for _, p := range f.ListPlugins().Score.Enabled {
-		enabled.Insert(p.Name)
+		others.Insert(p.Name)
 	}
-	for _, name := range sets.List(replaced) {
-		if !enabled.Has(name) || name == place.EnergyName {
-			others := sets.List(enabled.Delete(place.EnergyName))
-			return nil, fmt.Errorf("%s replaces %q: want one of the profile's other score plugins, %q",
-				place.EnergyName, name, others)
-		}
+	others.Delete(place.EnergyName)
+	if unknown := replaced.Difference(others); len(unknown) > 0 {
+		return nil, fmt.Errorf("%s replaces %q: want one of the profile's other score plugins, %q", place.EnergyName,
+			sets.List(unknown), sets.List(others))
 	}
 	return &profile{f, replaced}, nil
 }

@@ -4,20 +4,10 @@ import (
 	"context"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/kube"
 )
-
-func (l *Loop) createReview(ctx context.Context, review *authenticationv1.SelfSubjectReview) error {
-	answer, err := l.c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, review, metav1.CreateOptions{})
-	if err == nil {
-		*review = *answer
-	}
-	return err
-}
 
 // keepTime compares the clock with the API server's now and then, and at once when the local wall clock was set or the
 // machine was suspended, in which time its monotonic clock stood still.

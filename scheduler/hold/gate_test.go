@@ -17,7 +17,7 @@ import (
 
 func leaseOf(holder string, seconds int32, now metav1.MicroTime) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: LeaseName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: kube.HoldLease},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now,
 		},

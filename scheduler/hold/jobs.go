@@ -3,13 +3,11 @@ package hold
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 	"unique"
 
 	"github.com/go-logr/logr"
 	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -247,7 +245,7 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	latest, err := time.Time{}, errPanicked // a schedule may make its parser panic
-	safely(klog.FromContext(ctx), func() { latest, err = cronDeadline(ctx, l.c.Client, namespace, run, &job) })
+	safely(klog.FromContext(ctx), func() { latest, err = kube.ReadDeadline(ctx, l.c.Client, namespace, &job, run) })
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Not held", "job", klog.KRef(namespace, name))
 	}
@@ -282,16 +280,16 @@ var errPanicked = errors.New("that panicked")
 // releaseJob lets the API server clear spec.suspend, or hands the Job over to Kueue, which does so itself. The label is
 // the guard: a second release, or one after its user took the Job over by removing the label, changes nothing.
 func (l *Loop) releaseJob(h *hold, now time.Time) {
-	patch, first := h.ReleasePatch(now), h.failures == 0
+	job, first := h.HeldJob, h.failures == 0
 	if !h.Queued {
 		l.awaitStart(h, now, true)
 	}
-	namespace, name, uid := h.namespace(), h.name, h.UID
+	namespace, name := h.namespace(), h.name
 	l.calls.add(func(ctx context.Context) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		ours, err := false, errPanicked
-		safely(klog.FromContext(ctx), func() { ours, err = l.patchReleased(call, namespace, name, uid, patch) })
+		safely(klog.FromContext(ctx), func() { ours, err = job.Release(call, l.c.Client, namespace, name, now) })
 		if err != nil && first && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Not released yet: trying again")
 		}
@@ -324,24 +322,4 @@ func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
 	if !h.Queued {
 		l.released(h, at, ours)
 	}
-}
-
-// patchReleased reports whether it was this call that released the Job.
-func (l *Loop) patchReleased(ctx context.Context, namespace, name string, uid types.UID,
-	patch []byte,
-) (ours bool, err error) {
-	jobs := l.c.Client.BatchV1().Jobs(namespace)
-	_, err = jobs.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
-	if err == nil {
-		return true, nil
-	}
-	if !apierrors.IsNotFound(err) {
-		// A failed test and a refusal by a policy look the same.
-		current, errGet := jobs.Get(ctx, name, metav1.GetOptions{})
-		if errGet == nil && current.UID == uid && current.Labels[v1alpha1.LabelHeld] == "true" ||
-			errGet != nil && !apierrors.IsNotFound(errGet) {
-			return false, fmt.Errorf("releasing Job %s/%s: %w", namespace, name, err)
-		}
-	}
-	return false, nil
 }

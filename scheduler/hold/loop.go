@@ -122,7 +122,7 @@ func New(c Config) *Loop {
 		jobs:         newQueue(kindJob, newJobPace(), newJobCongestion(), limits),
 		pods:         newQueue(kindPod, newPodPace(), newPodCongestion(), limits),
 	}
-	l.clock = kube.NewServerClock(time.Now, l.createReview)
+	l.clock = kube.NewServerClock(time.Now, c.Client)
 	l.jobs.watts, l.pods.watts = l.draw, l.draw
 	l.gate.clock, l.gate.view, l.gate.max = l.clock, l.known, int64(c.MaxPods)
 	return l
