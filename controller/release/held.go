@@ -35,7 +35,8 @@ type heldJob struct {
 	run             *kube.Run // nil: no CronJob controls it
 	written         time.Time // latest start that the hold loop wrote; zero: none that makes sense
 
-	seen   *kube.View // that latest was computed from; nil: latest is out of date
+	seen   *kube.View       // that latest was computed from; nil: latest is out of date
+	cron   *batchv1.CronJob // that latest was computed from; nil: none
 	latest time.Time
 
 	deadline time.Time // of a copy that is to be released
@@ -115,15 +116,10 @@ func (h *Held) Lost(o client.Object) {
 func (h *Held) SawCronJob(c *batchv1.CronJob) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := h.cronJobs[client.ObjectKeyFromObject(c)]
-	h.cronJobs[client.ObjectKeyFromObject(c)] = c
-	if before != nil && equality.Semantic.DeepEqual(before.Spec, c.Spec) {
-		return // its status changes with each run
-	}
-	for _, j := range h.jobs {
-		if j.run != nil && j.run.CronJob == c.Name && j.namespace == c.Namespace {
-			j.seen = nil
-		}
+	key := client.ObjectKeyFromObject(c)
+	// Its status changes with each run. Only another spec makes its runs' deadlines be computed anew.
+	if before := h.cronJobs[key]; before == nil || !equality.Semantic.DeepEqual(before.Spec, c.Spec) {
+		h.cronJobs[key] = c
 	}
 }
 

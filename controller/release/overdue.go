@@ -176,13 +176,13 @@ func (h *Held) deadline(log *slog.Logger, j *heldJob, view *kube.View, now time.
 	if !view.Settled() {
 		return j.written, !j.written.IsZero()
 	}
-	if j.seen == nil || j.seen != view && (h.updates > 0 || now.After(j.latest)) {
+	var c *batchv1.CronJob
+	if j.run != nil {
+		c = h.cronJobs[types.NamespacedName{Namespace: j.namespace, Name: j.run.CronJob}]
+	}
+	if j.seen == nil || c != nil && c != j.cron || j.seen != view && (h.updates > 0 || now.After(j.latest)) {
 		h.updates--
-		var c *batchv1.CronJob
-		if j.run != nil {
-			c = h.cronJobs[types.NamespacedName{Namespace: j.namespace, Name: j.run.CronJob}]
-		}
-		j.seen, j.latest = view, latestStart(log, view, j, c)
+		j.seen, j.cron, j.latest = view, c, latestStart(log, view, j, c)
 	}
 	if !j.written.IsZero() {
 		return grid.Earlier(j.latest, j.written), true
