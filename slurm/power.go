@@ -55,25 +55,35 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 		owners[s.Machines[i].Name] = v.Owner
 		names[v.Do] = append(names[v.Do], s.Machines[i].Name)
 	}
-	err := d.switchNodes(ctx, "resume", names[sleep.Wake], func(name string) {
+	err := d.switchNodes(ctx, s.Now, "resume", names[sleep.Wake], func(name string) {
 		d.sleepers[name].woken, d.sleepers[name].user = s.Now, owners[name]
 	})
 	if err != nil {
 		return err
 	}
-	return d.switchNodes(ctx, "suspend", names[sleep.Sleep], func(name string) {
+	return d.switchNodes(ctx, s.Now, "suspend", names[sleep.Sleep], func(name string) {
 		d.sleepers[name].down = append(d.sleepers[name].down, s.Now)
 	})
 }
 
-// maxNames is how many nodes are named at once: with 255 characters each, they fit into the 128 KiB that Linux allows
-// for one argument of a program.
-const maxNames = 500
+const (
+	// maxNames is how many nodes are named at once: with 255 characters each, they fit into the 128 KiB that Linux allows
+	// for one argument of a program.
+	maxNames = 500
+	// switching is how long after its decision a look starts further batches. The next look decides about the others
+	// again. It is far below daemon.MaxRound.
+	switching = time.Minute
+)
 
 // switchNodes runs the program with nodes in batches, and calls done for each node of a batch that succeeded.
-func (d *Driver) switchNodes(ctx context.Context, word string, names []string, done func(name string)) error {
+// The nodes were chosen at a time from which switching counts.
+func (d *Driver) switchNodes(ctx context.Context, at time.Time, word string, names []string, done func(string)) error {
 	const patience = 30 * time.Second
 	for batch := range slices.Chunk(names, maxNames) {
+		if d.o.Now().Sub(at) > switching {
+			d.o.Log.Info("Nodes left for the next look", "do", word)
+			break
+		}
 		list := strings.Join(batch, ",")
 		limited, cancel := context.WithTimeout(ctx, patience)
 		program := exec.CommandContext(limited, d.o.Power.Program, word, list)
