@@ -349,6 +349,9 @@ func TestMemberCannotExhaustMemory(t *testing.T) {
 			tooLarge,
 		},
 	} {
+		if raced && name != "shares" && name != "lines" {
+			continue // memory is the same, and two requests at once are enough for the detector
+		}
 		t.Run(name, func(t *testing.T) {
 			g := newGuarded(t, usual)
 			done := memtest.Limit(t, limit)
