@@ -66,17 +66,16 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 	})
 }
 
-const (
-	// maxNames is how many nodes are named at once: with 255 characters each, they fit into the 128 KiB that Linux allows
-	// for one argument of a program.
-	maxNames = 500
-	// switching is how long after its decision a look starts further batches. The next look decides about the others
-	// again. It is far below daemon.MaxRound.
-	switching = time.Minute
-)
+// maxNames is how many nodes are named at once: with 255 characters each, they fit into the 128 KiB that Linux allows
+// for one argument of a program.
+const maxNames = 500
 
-// switchNodes runs the program with nodes in batches, and calls done for each node of a batch that succeeded.
-// The nodes were chosen at a time from which switching counts.
+// switching is how long after its decision a look starts further batches, so that it ends long before daemon.MaxRound.
+// The next look decides about the other nodes again.
+const switching = time.Minute
+
+// switchNodes runs the program with nodes in batches, and calls done for each node of a batch that succeeded. It starts
+// no batch later than switching after at, when the nodes were chosen.
 func (d *Driver) switchNodes(ctx context.Context, at time.Time, word string, names []string, done func(string)) error {
 	const patience = 30 * time.Second
 	for batch := range slices.Chunk(names, maxNames) {
