@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os/exec"
 	"runtime"
 	"time"
@@ -23,8 +24,7 @@ func Serve(ctx context.Context, source Source, at *net.TCPAddr, browser bool, ou
 		return fmt.Errorf("serving the page on %s: %w", at, failed)
 	}
 	page := NewServer(source, listener.Addr(), time.Now)
-	server := daemon.NewServer(page.Handler(), slog.Default())
-	server.BaseContext = func(net.Listener) context.Context { return ctx }
+	server := newHTTP(ctx, page)
 	address := page.Address()
 	fmt.Fprintln(out, address)
 	fmt.Fprintln(err, "The page is served until you press Ctrl-C. The address is good for once.")
@@ -37,6 +37,13 @@ func Serve(ctx context.Context, source Source, at *net.TCPAddr, browser bool, ou
 		return fmt.Errorf("serving the page: %w", failed)
 	}
 	return nil
+}
+
+func newHTTP(ctx context.Context, page *Server) *http.Server {
+	server := daemon.NewServer(page.Handler(), slog.Default())
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
+	server.WriteTimeout = 3 * patience // of a model, and of what else its page needs
+	return server
 }
 
 // openBrowser shows an address as this system does.

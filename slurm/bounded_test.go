@@ -224,6 +224,41 @@ func TestManyNodesSleep(t *testing.T) {
 	}
 }
 
+// A look starts no batch of nodes later than a minute after its decision. The next look goes on.
+func TestPowerProgramIsBoundedInTime(t *testing.T) {
+	const nodes, maxNames = 3001, 500
+	w := newWorld(t, "v0.0.45")
+	w.nodes, w.takes = nil, 25*time.Second
+	for i := range nodes {
+		w.nodes = append(w.nodes, fakeNode{fmt.Sprintf("n%04d", i), slurm.MaySleep, "IDLE", 0})
+	}
+	said := filepath.Join(t.TempDir(), "said")
+	w.power = slurm.PowerOptions{
+		Program: kit.Write(t, filepath.Join(t.TempDir(), "program"), "#!/bin/sh\necho $2 >> "+said+"\n"),
+		Policy:  sleep.Policy{MinAwake: 1},
+		Profile: func(*slurm.Node) *energy.Profile {
+			return &energy.Profile{Idle: 100, Max: 200, WakeUp: 60_000, BootSeconds: 120}
+		},
+	}
+	if err := os.Chmod(w.power.Program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	w.look()
+	for look, want := range []int{3 * maxNames, 6 * maxNames, 6 * maxNames} {
+		w.at(time.Duration(look+1) * time.Hour)
+		text, err := os.ReadFile(said)
+		if got := strings.Count(string(text), "n"); err != nil || got != want {
+			t.Errorf("look %d: %d nodes are told to sleep so far, want %d: %v", look, got, want, err)
+		}
+		for i := range w.nodes {
+			if strings.Contains(string(text), w.nodes[i].name) {
+				w.nodes[i].state = "POWERED_DOWN"
+			}
+		}
+	}
+}
+
 func TestClearText(t *testing.T) {
 	for url, warns := range map[string]bool{
 		"http://127.0.0.1:6820": false, "http://localhost:6820": false, "http://[::1]:6820": false,

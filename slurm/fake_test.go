@@ -182,6 +182,7 @@ type world struct {
 	maxDelay  time.Duration // of the cluster
 	runNow    map[string]bool
 	power     slurm.PowerOptions
+	takes     time.Duration // that each run of the power program takes
 	log       strings.Builder
 	driver    *slurm.Driver
 	records   []ledger.Record
@@ -231,7 +232,9 @@ func (w *world) restart() {
 	}
 	w.driver = slurm.New(slurm.Options{
 		Client: client, State: w.state, Every: time.Hour, Power: w.power, Registerer: prometheus.NewRegistry(),
-		Now: func() time.Time { return w.now },
+		Now: func() time.Time {
+			return w.now.Add(w.takes * time.Duration(strings.Count(w.log.String(), "msg=nodes ")))
+		},
 		Log: slog.New(slog.NewTextHandler(&w.log, nil)), Rules: w.rules,
 		Record: func(r ledger.Record, on *sched.Snapshot) {
 			w.records, w.questions = append(w.records, r), append(w.questions, on)

@@ -55,13 +55,13 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 		owners[s.Machines[i].Name] = v.Owner
 		names[v.Do] = append(names[v.Do], s.Machines[i].Name)
 	}
-	err := d.switchNodes(ctx, "resume", names[sleep.Wake], func(name string) {
+	err := d.switchNodes(ctx, s.Now, "resume", names[sleep.Wake], func(name string) {
 		d.sleepers[name].woken, d.sleepers[name].user = s.Now, owners[name]
 	})
 	if err != nil {
 		return err
 	}
-	return d.switchNodes(ctx, "suspend", names[sleep.Sleep], func(name string) {
+	return d.switchNodes(ctx, s.Now, "suspend", names[sleep.Sleep], func(name string) {
 		d.sleepers[name].down = append(d.sleepers[name].down, s.Now)
 	})
 }
@@ -70,10 +70,19 @@ func (d *Driver) power(ctx context.Context, nodes []Node, jobs []Job) error {
 // for one argument of a program.
 const maxNames = 500
 
-// switchNodes runs the program with nodes in batches, and calls done for each node of a batch that succeeded.
-func (d *Driver) switchNodes(ctx context.Context, word string, names []string, done func(name string)) error {
+// switching is how long after its decision a look starts further batches, so that it ends long before daemon.MaxRound.
+// The next look decides about the other nodes again.
+const switching = time.Minute
+
+// switchNodes runs the program with nodes in batches, and calls done for each node of a batch that succeeded. It starts
+// no batch later than switching after at, when the nodes were chosen.
+func (d *Driver) switchNodes(ctx context.Context, at time.Time, word string, names []string, done func(string)) error {
 	const patience = 30 * time.Second
 	for batch := range slices.Chunk(names, maxNames) {
+		if d.o.Now().Sub(at) > switching {
+			d.o.Log.Info("Nodes left for the next look", "do", word)
+			break
+		}
 		list := strings.Join(batch, ",")
 		limited, cancel := context.WithTimeout(ctx, patience)
 		program := exec.CommandContext(limited, d.o.Power.Program, word, list)

@@ -110,8 +110,7 @@ func newParts(f *flags, log *slog.Logger) (*parts, error) {
 	beats := new(daemon.Heartbeats)
 	options := f.controller
 	options.Group, options.Beats = driver.Account, beats
-	objectsServer := daemon.NewServer(store, log)
-	objectsServer.ReadTimeout, objectsServer.WriteTimeout = 0, 0 // watches last
+	objectsServer := newObjectsServer(store, log)
 	return &parts{below: []func(context.Context) error{
 		store.Run, func(ctx context.Context) error {
 			objectsServer.BaseContext = func(net.Listener) context.Context { return ctx } // ends watches
@@ -126,6 +125,12 @@ func newParts(f *flags, log *slog.Logger) (*parts, error) {
 	}, above: []func(context.Context) error{
 		func(ctx context.Context) error { return driver.Run(beats.Loop(ctx, "slurm")) }, recorder.Run,
 	}}, nil
+}
+
+func newObjectsServer(store *standalone.Server, log *slog.Logger) *http.Server {
+	s := daemon.NewServer(store, log)
+	s.ReadTimeout, s.WriteTimeout = 0, 0 // watches last
+	return s
 }
 
 // holdLease stores the scheduler's Lease, so that the controller and the CLI see that held Jobs are released. It never

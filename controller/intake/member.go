@@ -23,6 +23,7 @@ const (
 	mostForwardedBytes = 32 << 20
 	mostPacked         = 4 << 20 // bytes of it, compressed
 	mostConsumers      = 10 * batch.MaxShares
+	mostObjects        = 3*mostConsumers + 4*api.MostForwarded // in JSON: a consumer and its share are three
 
 	mostBooking = 64 // streams of a request that are booked at once
 )
@@ -103,17 +104,15 @@ func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream
 	tooMany := refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
 		"a request has at most %d bookings, and %d consumers", api.MostForwarded, mostConsumers))
 	streams = map[batch.Stream][]*forwarded{}
-	consumers, newline := 0, []byte("\n")
+	objects, newline := 0, []byte("\n")
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(data, newline), newline) {
+		objects += bytes.Count(line, []byte("{")) // also of a line that is not valid
+		if objects > mostObjects || len(all) == api.MostForwarded {
+			return nil, nil, tooMany
+		}
 		of, booking, err := ledger.Unpack(line, m.Name)
 		if of == nil {
 			return nil, nil, refused("malformed", http.StatusBadRequest, err.Error())
-		}
-		if booking != nil {
-			consumers += len(booking.Consumers)
-		}
-		if consumers > mostConsumers || len(all) == api.MostForwarded {
-			return nil, nil, tooMany
 		}
 		all = append(all, &forwarded{booking, err})
 		streams[*of] = append(streams[*of], all[len(all)-1])

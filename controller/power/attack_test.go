@@ -263,6 +263,35 @@ func TestManyHeldJobsCostALimitedAmountOfWork(t *testing.T) {
 	}
 }
 
+// However many Jobs are held, a round computes the horizon of each machine once. A start before the longest horizon is
+// near.
+func TestHeldJobsShareTheHorizon(t *testing.T) {
+	l, all := park(t, 100, nil)
+	start := l.Clock().Add(l.horizon(&sleep.Machine{Profile: server}, &l.Policy))
+	for i := range 1000 {
+		if i == 999 {
+			start = start.Add(-time.Second)
+		}
+		all.jobs = append(all.jobs, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "tenant", Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i)),
+			Labels:      map[string]string{v1alpha1.LabelHeld: "true"},
+			Annotations: map[string]string{v1alpha1.AnnotationHeldUntil: start.Format(time.RFC3339)},
+		}})
+	}
+	computed := 0
+	l.horizon = func(m *sleep.Machine, p *sleep.Policy) time.Duration {
+		computed++
+		return m.Horizon(p)
+	}
+	s := l.snapshot(all, l.Clock())
+	if computed != len(all.nodes) {
+		t.Errorf("%d horizons are computed, want %d", computed, len(all.nodes))
+	}
+	if len(s.Needs) != 1 || s.Needs[0].Job != "tenant/999" {
+		t.Errorf("needs %+v, want that of the Job whose start is near", s.Needs)
+	}
+}
+
 // What is remembered of pods that wait in vain is bounded.
 func TestVainPodsTakeLimitedMemory(t *testing.T) {
 	l, all := park(t, 200, func(n *v1.Node) { // awake, woken just now, with room

@@ -44,7 +44,8 @@ type loop struct {
 
 	kept map[string]time.Time // when a machine was last kept or woken for planned work
 
-	decider func(*sleep.Snapshot) sleep.Plan // sleep.Decide, but for tests
+	decider func(*sleep.Snapshot) sleep.Plan                  // sleep.Decide, except in tests
+	horizon func(*sleep.Machine, *sleep.Policy) time.Duration // sleep.Machine.Horizon, except in tests
 	rounds  int
 	looked  map[types.UID]int // in which round machines were last looked for, while one round does not suffice for all
 	left    int               // units of work that are left of limits.work in this round
@@ -62,7 +63,7 @@ func newLoop(o Options, switches map[string]Switch) *loop {
 		uuids: map[string]string{},
 		empty: map[string]time.Time{}, seen: map[string]sight{}, doubts: map[string]doubt{},
 		told: map[string]string{}, vain: map[vain]sighted{}, kept: map[string]time.Time{},
-		decider: sleep.Decide, looked: map[types.UID]int{},
+		decider: sleep.Decide, horizon: (*sleep.Machine).Horizon, looked: map[types.UID]int{},
 	}
 	for i := range o.Machines {
 		l.uuids[o.Machines[i].Node] = o.Machines[i].UUID

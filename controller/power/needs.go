@@ -37,11 +37,10 @@ type asker struct {
 	rank   int       // in its namespace
 }
 
-// appendPlanned appends a held Job if its planned start is so near that a machine must be kept or woken.
-func (l *loop) appendPlanned(work []asker, j *batchv1.Job, machines []sleep.Machine, now time.Time) []asker {
+// appendPlanned appends a held Job if its planned start is so near that a machine must be kept or woken: before until.
+func appendPlanned(work []asker, j *batchv1.Job, now, until time.Time) []asker {
 	at, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationHeldUntil])
-	near := func(m sleep.Machine) bool { return at.Before(now.Add(m.Horizon(&l.Policy))) }
-	if err != nil || j.Labels[v1alpha1.LabelHeld] != "true" || !at.After(now) || !slices.ContainsFunc(machines, near) {
+	if err != nil || j.Labels[v1alpha1.LabelHeld] != "true" || !at.After(now) || !at.Before(until) {
 		return work
 	}
 	return append(work, asker{

@@ -97,8 +97,12 @@ func (l *loop) snapshot(c *cluster, now time.Time) sleep.Snapshot {
 			nodes = append(nodes, n)
 		})
 	}
+	horizon := time.Duration(0) // the longest of any machine
+	for i := range s.Machines {
+		horizon = max(horizon, l.horizon(&s.Machines[i], &l.Policy))
+	}
 	for _, j := range c.jobs {
-		work = l.appendPlanned(work, j, s.Machines, now)
+		work = appendPlanned(work, j, now, now.Add(horizon))
 	}
 	s.Needs = l.needs(work, nodes, s.Machines, now)
 	return s

@@ -38,12 +38,9 @@ func (p *Policy) Ramp(now time.Time, woken []time.Time) (free int, next time.Tim
 	return max(free, 0), next
 }
 
-// within reports whether an instant is in a period that ends now. A later instant is in no such period: it comes from a
-// clock that is ahead.
-func within(period time.Duration, at, now time.Time) bool {
-	age := now.Sub(at)
-	return age >= 0 && age < period
-}
+// within reports whether at is less than period away from now. A later instant counts as well: it was recorded by a
+// replica whose clock is ahead.
+func within(period time.Duration, at, now time.Time) bool { return now.Sub(at).Abs() < period }
 
 // class returns the rank of a machine's reason to wake, the lowest first: work, then headroom, then work that was bound
 // by hand.

@@ -25,7 +25,7 @@ func checkLimit(t *rapid.T, s *sleep.Snapshot, plan *sleep.Plan) {
 	}
 	wakes, postponed, recent := 0, 0, 0
 	for i, v := range plan.Verdicts {
-		if age := s.Now.Sub(s.Machines[i].Woken); age >= 0 && age < time.Minute {
+		if s.Now.Sub(s.Machines[i].Woken).Abs() < time.Minute {
 			recent++
 		}
 		if v.Do == sleep.Wake {
@@ -98,6 +98,26 @@ func TestWakesAreLimitedPerMinute(t *testing.T) {
 	f.wait("tenant", 25)
 	if f.run(time.Second); len(f.wakes) != 25 {
 		t.Errorf("without a limit %d machines were woken, want 25", len(f.wakes))
+	}
+}
+
+// A replica whose clock is behind counts the orders of the other one, though they are later than its own time, and so
+// does the one that is ahead.
+func TestReplicasWhoseClocksDifferShareTheLimit(t *testing.T) {
+	for _, skew := range []time.Duration{-500 * time.Millisecond, 500 * time.Millisecond} {
+		f := newFleet(25, 10)
+		f.wait("a", 20)
+		f.run(time.Second)
+		f.wait("b", 1)
+		f.Now = t0.Add(skew) // the other replica decides at the same time
+		if f.run(time.Second); len(f.wakes) != 10 {
+			t.Errorf("the second clock is %v ahead: %d machines are woken at once, want 10", skew, len(f.wakes))
+		}
+		f.Now = t0.Add(time.Minute + time.Second)
+		if f.run(time.Second); len(f.wakes) != 20 || !slices.Contains(f.wakes, "61 b") {
+			t.Errorf("the second clock is %v ahead: wake-ups are %v, want 10 more after a minute, one of them for b", skew,
+				f.wakes)
+		}
 	}
 }
 
