@@ -72,9 +72,9 @@ func TestWrap(t *testing.T) {
 		want     string // in the error
 	}{
 		{replaces: []string{"Fit", "Image"}},
-		{replaces: []string{"Fit", "Fitt"}, want: `KubEnergy replaces "Fitt": want one of the profile's other score ` +
+		{replaces: []string{"Fit", "Fitt"}, want: `KubEnergy replaces ["Fitt"]: want one of the profile's other score ` +
 			`plugins, ["Fit" "Image"]`},
-		{replaces: []string{place.EnergyName}, want: `replaces "KubEnergy"`},
+		{replaces: []string{place.EnergyName}, want: `replaces ["KubEnergy"]`},
 	} {
 		s := &scheduler.Scheduler{Profiles: map[string]framework.Framework{
 			"p": &fake{replaces: tc.replaces, scores: scores},
