@@ -41,7 +41,6 @@ var sleeps = map[string]allowance{
 	"scheduler/hold/budgets_test.go":           {1, "sets the pace of a fake, on the clock of a bubble"},
 	"scheduler/hold/together_test.go":          {1, latency},
 	"scheduler/record/recorder_test.go":        {1, latency},
-	"slurm/bounded_test.go":                    {1, latency},
 
 	// With real processes, devices, files or networks.
 	"agent/cost_test.go":                   {2, interval},
