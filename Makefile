@@ -90,7 +90,7 @@ static:
 # The race detector slows tests down ten- to thirty-fold. It finds nothing where no goroutine starts: in the core, which
 # test/layers watches, in report and scenarios, and in most tests of `alone`. Of forecast it sees the tests on several processors.
 core  := /(energy|grid|mincost|sched|forecast|report|scenarios)$$
-alone := ^Test(Compare(GoesOnWhereItWas|InParts|AlignsTrials)|Release.*Cluster|ReleaseNoticesALongerWay|ManyHolds.*|Failing.*|FullDisk|Faults|SeriesAreBounded)$$
+alone := ^Test(Compare(GoesOnWhereItWas|InParts|AlignsTrials)|Release.*Cluster|ReleaseNoticesALongerWay|ManyHolds.*|Failing.*|FullDisk|Faults|SeriesAreBounded|AnswersAreBounded)$$
 
 test-light:
 ifeq ($(RACE),)
@@ -102,7 +102,7 @@ else
 	@$(shuffled) $(RACE) -timeout $(TIMEOUT) -run 'OnAnyNumberOfProcessors' ./forecast
 	@echo "== tests that it would slow down: the core, what the ledger holds, what comparisons say, long releases"
 	@$(light_packages); $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $$(grep -E '$(core)' <<<"$$light") ./ledger/sqlite ./ledger/sqlstore
-	@$(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./cli ./scheduler/hold ./controller/power ./controller
+	@$(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./cli ./scheduler/hold ./controller/power ./controller ./slurm
 endif
 
 # Vetting compiles what the tests need, in parallel. Control planes mostly wait, so several stand side by side; what

@@ -154,7 +154,7 @@ func (h *holdings) addJob(job *batchv1.Job) {
 	item.Team = h.view.TeamOf(job.Namespace, policy.TeamOf(job.Spec.Template.Labels))
 	if err == nil {
 		h.save(&item, &work)
-		if settled, _ := h.view.Settle(&work); w.latest == nil && !h.noMode && !h.noPolicy {
+		if settled, _ := h.view.Settle(&work); w.latest == nil && !h.noMode && !h.noPolicy && kube.RunOf(job) == nil {
 			item.LatestStart = new(settled.LatestStart().UTC())
 		}
 	}

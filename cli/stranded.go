@@ -53,7 +53,7 @@ func withoutScheduler(ctx context.Context, client kubernetes.Interface, namespac
 	}
 	text = "no scheduler runs (" + why + ")"
 	if why, err = kube.Absent(ctx, client, namespace, controllerName, now); why != "" && err == nil {
-		return text + ", nor does the controller (" + why + "): kubenergy release lets it start", false
+		return text + ", nor does the controller (" + why + "): kubenergy release lets held Jobs start", false
 	}
 	return text + ": the controller " + controllerDoes, true
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +20,8 @@ func TestStuckLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var beats Heartbeats
 		ctx, cancel := context.WithCancel(t.Context())
-		exits := 0
-		go beats.Watch(ctx, slog.New(slog.DiscardHandler), func() { exits++ })
+		var exits atomic.Int32
+		go beats.Watch(ctx, slog.New(slog.DiscardHandler), func() { exits.Add(1) })
 		loop := beats.Loop(ctx, "releases")
 		Round(ctx, func() {}) // of no loop
 		Round(loop, func() {})
@@ -36,12 +37,12 @@ func TestStuckLoop(t *testing.T) {
 		go Round(loop, func() { <-release })
 		go Round(beats.Loop(ctx, "moves"), func() {})
 		bubble.Advance(MaxRound)
-		if err := beats.Check(); err != nil || exits != 0 {
-			t.Errorf("at the limit: %v, %d exits", err, exits)
+		if err := beats.Check(); err != nil || exits.Load() != 0 {
+			t.Errorf("at the limit: %v, %d exits", err, exits.Load())
 		}
 		bubble.Advance(MaxRound / 10)
-		if err := beats.Check(); err == nil || !strings.Contains(err.Error(), `"releases"`) || exits != 1 {
-			t.Errorf("stuck: %v, %d exits", err, exits)
+		if err := beats.Check(); err == nil || !strings.Contains(err.Error(), `"releases"`) || exits.Load() != 1 {
+			t.Errorf("stuck: %v, %d exits", err, exits.Load())
 		}
 		w := httptest.NewRecorder()
 		if beats.ServeHTTP(w, nil); w.Code != http.StatusServiceUnavailable {

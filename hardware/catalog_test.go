@@ -333,6 +333,7 @@ func TestReadRefuses(t *testing.T) {
 }
 
 func FuzzDetect(f *testing.F) {
+	Default() // read once: not what an input costs
 	f.Add("m5.xlarge", "aws:///a/i", "Intel(R) Xeon(R) Gold 6148", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "1.2", "600",
 		int64(4), int64(1<<34), int64(7))
 	f.Fuzz(func(t *testing.T, instance, provider, cpu, gpu, pue, power string, cpus, memory, gpus int64) {
@@ -364,6 +365,7 @@ func TestNumberOfInstanceTypes(t *testing.T) {
 
 // FuzzReadFiles reads a knowledge base, a catalogue of hardware, the power of a node, results and a PowerProfile.
 func FuzzReadFiles(f *testing.F) {
+	Default() // read once: not what an input costs
 	f.Add([]byte("c:\n- {nodeName: a-cpu, performanceRate: 2, powerConsumptionWatts: 90, idlePowerWatts: 50}\n"))
 	f.Add([]byte("kind: ConfigMap\ndata:\n  profiles.yaml: \"c: [{nodeName: a}]\"\n" +
 		"  hardware-profiles.yaml: \"defaultPUE: 2\"\n"))

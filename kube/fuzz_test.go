@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
@@ -94,6 +95,7 @@ func FuzzObjects(f *testing.F) {
 
 // FuzzPlacement ranks a node and a good one for a pod.
 func FuzzPlacement(f *testing.F) {
+	hardware.Default() // read once: not what an input costs
 	f.Add([]byte(`{"metadata":{"name":"n","labels":{"kubenergy.io/site":"north","node.kubernetes.io/instance-type":
 		"m5.large","topology.kubernetes.io/region":"eu-central-1"},
 		"annotations":{"energy.thesis.io/current-watts":"120",

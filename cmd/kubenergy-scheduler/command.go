@@ -101,8 +101,8 @@ func run(cmd *cobra.Command, opts *stock.Options, ours *shared) error {
 	if err := fallback.Install(scheduler); err != nil {
 		return err
 	}
-	letFinish(config.LeaderElection, ctx.Done(), ours.wait)
+	running := letFinish(ctx, config.LeaderElection, ours.wait)
 	gates.(featuregate.MutableFeatureGate).AddMetrics()
 	globals.AddMetrics()
-	return app.Run(ctx, config, scheduler)
+	return app.Run(running, config, scheduler)
 }

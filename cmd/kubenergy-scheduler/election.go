@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/leaderelection"
@@ -15,13 +16,36 @@ type lastUpdate struct {
 
 	ended <-chan struct{} // the process is told to end
 	wait  func()
+	leads atomic.Bool
 }
 
-// letFinish has the election of a leader, if there is one, wait for wait at its end.
-func letFinish(election *leaderelection.LeaderElectionConfig, ended <-chan struct{}, wait func()) {
-	if election != nil {
-		election.Lock = &lastUpdate{Interface: election.Lock, ended: ended, wait: wait}
+// standbyPatience is how long a process that does not lead waits for our parts at its end.
+const standbyPatience = 10 * time.Second
+
+// letFinish has the election of a leader, if there is one, wait for wait at its end. It returns the context to run
+// kube-scheduler with. A process that does not lead ends as soon as that context does, and with it the hold loop, which
+// may lead and must release its own Lease: so that context ends after wait, or standbyPatience.
+func letFinish(ctx context.Context, election *leaderelection.LeaderElectionConfig, wait func()) context.Context {
+	if election == nil {
+		return ctx
 	}
+	lock := &lastUpdate{Interface: election.Lock, ended: ctx.Done(), wait: wait}
+	election.Lock = lock
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		if !lock.leads.Load() {
+			lock.await(standbyPatience)
+		}
+		stop()
+	})
+	return running
+}
+
+// Create implements [resourcelock.Interface].
+func (l *lastUpdate) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	err := l.Interface.Create(ctx, record)
+	l.leads.Store(err == nil)
+	return err
 }
 
 // Update implements [resourcelock.Interface].
@@ -29,7 +53,9 @@ func (l *lastUpdate) Update(ctx context.Context, record resourcelock.LeaderElect
 	if record.HolderIdentity == "" {
 		l.finish(ctx)
 	}
-	return l.Interface.Update(ctx, record)
+	err := l.Interface.Update(ctx, record)
+	l.leads.Store(err == nil && record.HolderIdentity != "")
+	return err
 }
 
 // finish waits for our parts unless they have not been told to end: the lease may have been lost. Half of the time
@@ -44,6 +70,11 @@ func (l *lastUpdate) finish(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = time.Until(deadline) / 2
 	}
+	l.await(patience)
+}
+
+// await waits for our parts, but not for longer than patience.
+func (l *lastUpdate) await(patience time.Duration) {
 	finished := make(chan struct{})
 	go func() { l.wait(); close(finished) }()
 	select {

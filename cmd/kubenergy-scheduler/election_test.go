@@ -41,10 +41,11 @@ func TestTheLeaseIsGivenBackLast(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lock := &countedLock{}
 				election := &leaderelection.LeaderElectionConfig{Lock: lock}
-				ended := make(chan struct{})
-				letFinish(election, ended, func() { time.Sleep(c.parts) })
+				process, end := context.WithCancel(t.Context())
+				defer end()
+				letFinish(process, election, func() { time.Sleep(c.parts) })
 				if c.ended {
-					close(ended)
+					end()
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
@@ -56,10 +57,49 @@ func TestTheLeaseIsGivenBackLast(t *testing.T) {
 				if took := time.Since(began); took != c.want || lock.updates != 1 {
 					t.Errorf("%d updates, after %v: want one after %v", lock.updates, took, c.want)
 				}
-				bubble.Advance(c.parts) // until ours have stopped: a bubble ends with its last goroutine
+				end()
+				bubble.Advance(c.parts + standbyPatience) // a bubble ends with its last goroutine
 			})
 		})
 	}
 }
 
-func TestWithoutAnElectionNothingIsGivenBack(*testing.T) { letFinish(nil, nil, nil) }
+func TestWithoutAnElectionNothingIsGivenBack(t *testing.T) {
+	if letFinish(t.Context(), nil, nil) != t.Context() {
+		t.Error("kube-scheduler runs with another context")
+	}
+}
+
+// TestAStandbyEndsAfterOurParts checks that kube-scheduler ends at once if it leads; otherwise it would end the process
+// before the hold loop has released its Lease.
+func TestAStandbyEndsAfterOurParts(t *testing.T) {
+	for name, c := range map[string]struct {
+		leads       bool
+		parts, want time.Duration
+	}{
+		"leads":                       {true, time.Second, 0},
+		"does not lead":               {false, time.Second, time.Second},
+		"does not lead, and is stuck": {false, time.Hour, standbyPatience},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				election := &leaderelection.LeaderElectionConfig{Lock: &countedLock{}}
+				process, end := context.WithCancel(t.Context())
+				running := letFinish(process, election, func() { time.Sleep(c.parts) })
+				if c.leads {
+					if err := election.Lock.Update(process,
+						resourcelock.LeaderElectionRecord{HolderIdentity: "us"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				began := time.Now()
+				end()
+				<-running.Done()
+				if took := time.Since(began); took != c.want {
+					t.Errorf("kube-scheduler ends after %v, want %v", took, c.want)
+				}
+				bubble.Advance(c.parts) // a bubble ends with its last goroutine
+			})
+		})
+	}
+}
