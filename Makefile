@@ -142,7 +142,7 @@ bench-scheduler: bench-cycle bench-scheduler-perf ## Measure what our plugins co
 # in turns, PAIRS=5 times each, and fail if the lower end of the 95 % interval of new ÷ base is above 1.05.
 turns = go run ./build/turns -base '$(BASE)' -pairs '$(if $(filter file,$(origin PAIRS)),5,$(PAIRS))'
 
-bench-cycle:
+bench-cycle: ## Measure what our plugins cost a scheduling cycle. BASE=REVISION compares revisions in turns, PAIRS=5 times each.
 ifneq ($(BASE),)
 	$(turns) cycle
 else
