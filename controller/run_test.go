@@ -314,8 +314,9 @@ func TestOneReplicaLeads(t *testing.T) {
 	kit.Eventually(t, 30*time.Second, "the second replica knows everything", func() bool {
 		return two.objects.Synced() && two.synced.Load() == followed
 	})
-	s.put("/apis/batch/v1/namespaces/team/jobs/job",
-		kit.HeldUntil("team", "job", time.Now(), time.Now().Add(time.Hour)))
+	held := kit.HeldUntil("team", "job", time.Now(), time.Now().Add(time.Hour))
+	held.Annotations[v1alpha1.AnnotationAllowedDelay] = "6h"
+	s.put("/apis/batch/v1/namespaces/team/jobs/job", held)
 	kit.Eventually(t, 10*time.Second, "both know of the held Job",
 		func() bool { return one.held.Count("") == 1 && two.held.Count("") == 1 })
 	if two.leads() || writes() != 1 {

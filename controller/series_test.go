@@ -76,8 +76,9 @@ func filled(t *testing.T) (registry *prometheus.Registry, all map[string]int) {
 		job := kit.Job(name, "waits", time.Now().Add(time.Minute)) // it decides on what comes after it began
 		job.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
 		s.put("/apis/batch/v1/namespaces/"+name+"/jobs/waits", job)
-		s.put("/apis/batch/v1/namespaces/"+name+"/jobs/held",
-			kit.HeldUntil(name, "held", time.Now(), time.Now().Add(time.Hour)))
+		held := kit.HeldUntil(name, "held", time.Now(), time.Now().Add(time.Hour))
+		held.Annotations[v1alpha1.AnnotationAllowedDelay] = "6h" // else the controller releases it after two seconds
+		s.put("/apis/batch/v1/namespaces/"+name+"/jobs/held", held)
 	}
 	o := quiet(t)
 	o.State, o.API, o.CSV, o.Agentless = t.TempDir(), "127.0.0.1:0", t.TempDir(), true
