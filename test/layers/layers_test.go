@@ -37,6 +37,12 @@ type source struct {
 	lines  int
 }
 
+// isModule reports whether a folder is a module of its own, such as examples in what make test unpacks into out/.
+func isModule(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, "go.mod"))
+	return err == nil
+}
+
 // sources parses every Go file of the module outside testdata and hidden folders.
 func sources(t *testing.T) []source {
 	t.Helper()
@@ -49,7 +55,7 @@ func sources(t *testing.T) []source {
 		base := entry.Name()
 		if entry.IsDir() {
 			if name != root && (base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") ||
-				strings.HasPrefix(base, "_")) {
+				strings.HasPrefix(base, "_") || isModule(name)) {
 				return filepath.SkipDir
 			}
 			return nil
