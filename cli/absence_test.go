@@ -43,7 +43,7 @@ func unplanned(name string) *batchv1.Job {
 	return j
 }
 
-// That no scheduler runs is reported at once, by each command, with what becomes of what is held.
+// Every command reports at once that no scheduler runs, and how held Jobs are released.
 func TestNoSchedulerRuns(t *testing.T) {
 	const why = "no scheduler runs (no pod of kubenergy-scheduler is ready)"
 	for name, c := range map[string]struct {

@@ -272,7 +272,7 @@ func TestDoctorFinds(t *testing.T) {
 			"clock", statusWarn, "9s behind",
 		},
 		"a server that says no time": {
-			func(_ *testing.T, a *apiServer) { a.date = time.Time{} }, "clock", statusWarn, "its answer says no time",
+			func(_ *testing.T, a *apiServer) { a.date = time.Time{} }, "clock", statusWarn, "its response has no creation timestamp",
 		},
 		"no admission policies": {func(_ *testing.T, a *apiServer) {
 			a.served["admissionregistration.k8s.io/v1"] = nil

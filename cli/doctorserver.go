@@ -62,7 +62,7 @@ func (d *doctor) lookAtClock(ctx context.Context) {
 	review, err := d.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
 		metav1.CreateOptions{})
 	if err == nil && review.CreationTimestamp.IsZero() {
-		err = errors.New("its answer says no time")
+		err = errors.New("its response has no creation timestamp")
 	}
 	if err != nil {
 		d.unseen("the API server's clock", err)

@@ -160,7 +160,7 @@ func readWritten(annotations map[string]string) (w written) {
 	}
 }
 
-// held tells what the hold loop wrote on the Job, and what becomes of it.
+// held reports the annotations that the hold loop wrote on the Job, and how the Job will be released.
 func (e *explainer) held(ctx context.Context, annotations map[string]string) {
 	w := readWritten(annotations)
 	if computed := e.out.LatestStart; w.latest != nil &&

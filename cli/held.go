@@ -107,7 +107,7 @@ type holdings struct {
 	noPods   bool // pods are not seen
 	items    []dashboard.Job
 	unseen   []string
-	absence  string // what becomes of held Jobs, if no scheduler runs
+	absence  string // how held Jobs are released if no scheduler runs
 }
 
 // read reads Jobs and pods, and what is needed to say what their starts save.

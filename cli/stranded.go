@@ -42,8 +42,8 @@ func readServing(ctx context.Context, client kubernetes.Interface, namespace str
 	return s, err
 }
 
-// withoutScheduler returns what becomes of held Jobs if no scheduler runs: that the controller does what is given, or
-// that it does not run either. It returns "" if a scheduler runs or that cannot be seen.
+// withoutScheduler describes how held Jobs are released if no scheduler runs: by the controller, as controllerDoes
+// describes, or not at all. It returns "" if a scheduler runs or if its absence cannot be determined.
 func withoutScheduler(ctx context.Context, client kubernetes.Interface, namespace string, now time.Time,
 	controllerDoes string,
 ) (text string, released bool) {

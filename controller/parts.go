@@ -184,6 +184,8 @@ func (p *process) addRunners() error {
 	overdue := release.New(release.Options{
 		Client: cluster, Held: p.held, View: p.objects.View, Clock: time.Now, Log: p.log, Registerer: p.registry,
 		Leads: p.leads, Events: p.manager.GetEventRecorder(reporter), NoScheduler: func(ctx context.Context) bool {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
 			why, err := kube.Absent(ctx, cluster, v1alpha1.SystemNamespace, kube.Scheduler, time.Now())
 			return why != "" && err == nil
 		},

@@ -57,7 +57,7 @@ func TestStuckLoopFailsTheProbe(t *testing.T) {
 	})
 }
 
-// TestMetricsAskForCredentials checks that /metrics is served over TLS, to nobody without credentials.
+// TestMetricsAskForCredentials checks that /metrics is served over TLS, and only to clients with credentials.
 func TestMetricsAskForCredentials(t *testing.T) {
 	o := quiet(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

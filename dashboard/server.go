@@ -53,7 +53,7 @@ type Server struct {
 	session string
 
 	now    func() time.Time
-	making singleflight.Group // of models, by the name of what is asked for
+	making singleflight.Group // of models, by request
 
 	mu     sync.Mutex
 	key    string // "": it was used

@@ -280,7 +280,7 @@ func (d *Driver) enforces(b *binding) bool {
 }
 
 // since returns the time since when a binding waits: it was let go, placed anew, or created. It can be in the future,
-// because whoever may change the binding can write its annotation.
+// because every user who may change the binding can write its annotation.
 func (b *binding) since() time.Time {
 	since := b.CreationTimestamp.Time
 	if at := b.Spec.RescheduleTriggeredAt; at != nil {

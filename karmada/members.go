@@ -86,7 +86,7 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 	config := rest.CopyConfig(m.config)
 	config.Host = fmt.Sprintf("%s/apis/%s/clusters/%s/proxy", strings.TrimSuffix(config.Host, "/"),
 		clusterResource.GroupVersion(), c.Name)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next, mostListedBytes} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return limited{next, maxListedBytes} })
 	config.APIPath, config.GroupVersion = "/api", &v1.SchemeGroupVersion
 	config.NegotiatedSerializer = kube.CheckedJSON{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
 	client, err := rest.RESTClientFor(config)
@@ -114,10 +114,10 @@ func (m *members) saw(ctx context.Context, c *cluster) (changed bool, err error)
 // mostListed are all nodes, or pods, that a member may have: more than Kubernetes is made for.
 const mostListed = 200_000
 
-// mostListedBytes is what a member may answer to a request that lists them: tens of thousands of pods.
-const mostListedBytes = 256 << 20
+// maxListedBytes is the maximum size of a member's response to a list request: tens of thousands of pods.
+const maxListedBytes = 256 << 20
 
-// limited fails responses of more than limit bytes, but for watches, of which the client limits each event.
+// limited fails responses of more than limit bytes, except watches: the client limits each of their events.
 type limited struct {
 	next  http.RoundTripper
 	limit int64

@@ -58,7 +58,7 @@ func Absent(ctx context.Context, c kubernetes.Interface, namespace, program stri
 		}
 	}
 	if errPods != nil {
-		return "nobody holds its Lease", nil
+		return "its Lease is not held", nil
 	}
 	return "no pod of " + program + " is ready", nil
 }

@@ -37,7 +37,7 @@ func TestAbsent(t *testing.T) {
 		}
 	}
 	stopping := &metav1.Time{Time: now}
-	const ended, nobody = "no pod of kubenergy-scheduler is ready", "nobody holds its Lease"
+	const ended, nobody = "no pod of kubenergy-scheduler is ready", "its Lease is not held"
 	for name, c := range map[string]struct {
 		objects []runtime.Object
 		refused string

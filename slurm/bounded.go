@@ -46,7 +46,7 @@ type bounded struct {
 
 var errLarge = fmt.Errorf("a value is larger than %d KiB", maxValue>>10)
 
-// Read implements [io.Reader]. The decoder reads only what it needs to end the value that it is at.
+// Read implements [io.Reader]. The decoder reads no further than the end of its current value.
 func (b *bounded) Read(p []byte) (n int, err error) {
 	left := b.InputOffset() + maxValue - b.read
 	if left <= 0 {

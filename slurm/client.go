@@ -103,7 +103,7 @@ func (c *Client) Nodes(ctx context.Context) (nodes []Node, err error) {
 	return nodes, err
 }
 
-// Unreachable reports whether an error says that slurmrestd does not answer: the next request would wait as long.
+// Unreachable reports whether an error means that slurmrestd does not respond: the next request would wait as long.
 func Unreachable(err error) bool { return isKind(err, away) || isKind(err, slow) }
 
 // checkURL returns an error if tokens are sent in the clear through a network.
@@ -112,7 +112,7 @@ func (c *Client) checkURL() error {
 	if err != nil || u.Scheme != "http" || u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback() {
 		return err
 	}
-	return fmt.Errorf("--slurm-url is %s: the token is sent unencrypted, and whoever reads it can change all jobs; "+
+	return fmt.Errorf("--slurm-url is %s: the token is sent unencrypted, and anyone who reads it can change all jobs; "+
 		"use a socket, a loopback address, or https through a proxy in front of slurmrestd", c.o.URL)
 }
 

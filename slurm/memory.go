@@ -38,7 +38,7 @@ type entry struct {
 }
 
 // openMemory reads a file. If it is unreadable, the memory begins anew, and jobs that were submitted until now are left
-// alone for good: their BeginTimes may be their users'. The error then says so; the memory is usable.
+// alone for good: their BeginTimes may be their users'. openMemory then returns an error and a usable memory.
 func openMemory(file string, now time.Time) (*memory, error) {
 	m := &memory{file: file, Jobs: map[int64]*entry{}, Queues: map[string]sched.Queue{}}
 	text, err := os.ReadFile(file)

@@ -270,8 +270,8 @@ func (f *File) beside(name string) string {
 	return filepath.Join(filepath.Dir(f.path), name)
 }
 
-// Allow returns an error if a contestant is a program or an image that is not among allowed. The file may be somebody
-// else's, and what it names runs with the rights of the user, or of the cluster's administrator.
+// Allow returns an error if a contestant is a program or an image that is not among allowed. The file may come from
+// somebody else, and its programs run with the rights of the user or of the cluster's administrator.
 func (f *File) Allow(allowed []string) error {
 	for _, c := range f.Contestants {
 		if name := c.Binary + c.Image; name != "" && !slices.Contains(allowed, name) {

@@ -273,7 +273,7 @@ type repeated struct {
 	times int
 }
 
-// compress returns parts, each a string or repeated, as members of gzip. What is repeated is compressed only once.
+// compress returns parts, each a string or repeated, as members of gzip. Repetitions are compressed only once.
 func compress(parts ...any) (all []byte) {
 	for _, part := range parts {
 		p, ok := part.(repeated)

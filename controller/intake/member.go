@@ -22,8 +22,8 @@ import (
 const (
 	mostForwardedBytes = 32 << 20
 	mostPacked         = 4 << 20 // bytes of it, compressed
-	mostConsumers      = 10 * batch.MaxShares
-	mostObjects        = 3*mostConsumers + 4*api.MostForwarded // in JSON: a consumer and its share are three
+	maxConsumers       = 10 * batch.MaxShares
+	maxObjects         = 3*maxConsumers + 4*api.MostForwarded // in JSON: a consumer and its share are three
 
 	mostBooking = 64 // streams of a request that are booked at once
 )
@@ -102,12 +102,12 @@ type forwarded struct {
 // unpack reads the lines of a body. It stops as soon as they are too many.
 func (m *member) unpack(data []byte) (all []*forwarded, streams map[batch.Stream][]*forwarded, no *reply) {
 	tooMany := refused("too_large", http.StatusRequestEntityTooLarge, fmt.Sprintf(
-		"a request has at most %d bookings, and %d consumers", api.MostForwarded, mostConsumers))
+		"a request has at most %d bookings, and %d consumers", api.MostForwarded, maxConsumers))
 	streams = map[batch.Stream][]*forwarded{}
 	objects, newline := 0, []byte("\n")
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(data, newline), newline) {
 		objects += bytes.Count(line, []byte("{")) // also of a line that is not valid
-		if objects > mostObjects || len(all) == api.MostForwarded {
+		if objects > maxObjects || len(all) == api.MostForwarded {
 			return nil, nil, tooMany
 		}
 		of, booking, err := ledger.Unpack(line, m.Name)

@@ -292,7 +292,7 @@ func TestHeldJobsShareTheHorizon(t *testing.T) {
 	}
 }
 
-// What is remembered of pods that wait in vain is bounded.
+// The memory of pods that cannot be scheduled is bounded.
 func TestVainPodsTakeLimitedMemory(t *testing.T) {
 	l, all := park(t, 200, func(n *v1.Node) { // awake, woken just now, with room
 		delete(n.Labels, v1alpha1.LabelPowerState)

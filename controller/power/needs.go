@@ -24,7 +24,7 @@ const (
 	perPod    = 16       // units to read a pod's spec
 	perFit    = 8        // units to compare the smallest spec with a node
 	perUnit   = 128      // bytes of a spec that cost one more unit
-	maxSelect = 64 << 10 // bytes of what a spec says of nodes; no machine is looked for if it is larger
+	maxSelect = 64 << 10 // bytes of the node-related part of a spec; if it is larger, no machine is searched for
 )
 
 // asker is a pod that waits, or a held Job whose start is near.
@@ -174,7 +174,7 @@ func (f *finder) mayHave(i int) bool {
 	return stateOf(f.nodes[i]) != sleep.Awake || m.Jobs == 0 && f.now.Sub(m.Since) < f.limits.schedule
 }
 
-// bare returns a node without what it has because it sleeps.
+// bare returns a node without the marks of a sleeping machine.
 func bare(n *v1.Node) *v1.Node {
 	b := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
 	b.Spec.Unschedulable = n.Spec.Unschedulable

@@ -47,7 +47,7 @@ func (r *Releaser) warn() {
 		j.told = true
 		r.o.Events.Eventf(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: j.name, UID: uid}},
 			nil, v1.EventTypeWarning, eventNoScheduler, "Holding",
-			"it is held, and no scheduler runs: the controller releases it at its latest start, %s",
+			"Held while no scheduler is running: the controller releases it at its latest start, %s",
 			deadline.UTC().Format(time.RFC3339))
 	}
 }

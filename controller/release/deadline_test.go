@@ -333,7 +333,7 @@ func TestEventsSayThatNoSchedulerRuns(t *testing.T) {
 					t.Errorf("it looked for a scheduler %d times", n)
 				}
 				if c.want > 0 {
-					want := "Warning NoScheduler it is held, and no scheduler runs"
+					want := "Warning NoScheduler Held while no scheduler is running"
 					if said := <-server.events.Events; !strings.HasPrefix(said, want) ||
 						!strings.HasSuffix(said, now.Add(6*time.Hour).UTC().Format(time.RFC3339)) {
 						t.Errorf("the event is %q", said)

@@ -44,7 +44,7 @@ type Options struct {
 	Reader string       // who shows it may read what jobs used; "": there is none
 	API    http.Handler // answers what is asked through the proxy of the controller's service
 	Log    *slog.Logger
-	// Write replaces State durably; nil: the server's own. An [ErrUncertain] says that State may have been replaced.
+	// Write replaces State durably; nil: the server's own. [ErrUncertain] means that State may have been replaced.
 	Write func(file string, data []byte) error
 }
 
@@ -61,7 +61,7 @@ type Server struct {
 	lost         error  // why State could not be read; nothing is written over it
 	read, failed string // what the files were when they were read last, and why they were not
 
-	// mu guards what is published, which changes only with writing held too.
+	// mu guards the published state, which changes only while writing is held as well.
 	mu      sync.Mutex
 	objects map[schema.GroupVersionKind]map[string]*object // by namespace/name; an object is replaced, never changed
 	version int64
@@ -262,7 +262,7 @@ func keepStatus(o, was *object) {
 // commit makes a change durable if its kind is kept, then publishes it. If it returns an error, nothing has changed,
 // neither here nor, unless the error is [ErrUncertain], in State. The caller must hold writing.
 func (s *Server) commit(k schema.GroupVersionKind, key string, o *object) (*object, error) {
-	if !kept(k) || s.lost != nil && k.Kind != "Job" { // what is lost of others is computed anew
+	if !kept(k) || s.lost != nil && k.Kind != "Job" { // other kinds are computed again if State was lost
 		return s.set(k, key, o), nil
 	}
 	if err := s.repair(); err != nil {
@@ -349,9 +349,9 @@ func (e *event) apply(objects map[string]*object) {
 	}
 }
 
-// Replace makes the objects of a kind, which no file has, those that are given, and those that stay. Keep takes over
-// into an object what is to stay of the one that it replaces. Its caller can repeat it after a restart, so State
-// follows within [look].
+// Replace replaces all objects of a kind that no file has, except those for which stays returns true. keep copies the
+// fields to preserve from an object into its replacement. The caller can repeat the call after a restart, so State is
+// written up to [look] later.
 func (s *Server) Replace(k schema.GroupVersionKind, all []*object, stays func(metav1.Object) bool,
 	keep func(o, was *object),
 ) {
@@ -418,8 +418,8 @@ func (s *Server) Drop(k schema.GroupVersionKind, namespace, name string) error {
 	return err
 }
 
-// Writable returns an error if State does not agree with what is published and cannot be made to. Until it returns nil,
-// nothing may be done outside that depends on objects which are kept.
+// Writable returns an error if State differs from the published objects and cannot be written. Until it returns nil,
+// the caller must not act on stored objects.
 func (s *Server) Writable() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

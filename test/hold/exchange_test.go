@@ -31,7 +31,7 @@ type exchanges struct {
 }
 
 // A Job is late if it is released more than a second after its deadline. On a busy machine only what no load explains
-// fails the test: a Job that nobody releases waits for the next exchange at least.
+// fails the test: a Job that is not released waits at least until the next exchange.
 const neverLate = 30 * time.Second
 
 // TestDeadlinesAcrossExchanges stops and starts scheduler and controller such that one of them is always ready.
@@ -92,7 +92,7 @@ func (w *world) exchange(t *testing.T, e exchanges) {
 	d.judgeExchanges(t, machine, deadlines, begin.Add(e.length))
 }
 
-// judgeExchanges compares releases with deadlines. With e.ticks, CronJobs go on: what is due after the end is left out.
+// judgeExchanges compares releases with deadlines. With e.ticks, CronJobs go on: Jobs due after the end are ignored.
 func (d *diary) judgeExchanges(t *testing.T, m *kit.Machine, deadlines *deadlineBook, end time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -214,7 +214,7 @@ type pair struct {
 	starts  int
 }
 
-// exchange starts what is stopped, or stops one of two that run, and waits until what it starts is ready.
+// exchange starts the stopped program and waits until it is ready, or stops one of the two if both run.
 func (p *pair) exchange(t *testing.T, random *rand.Rand) {
 	for i, process := range p.running {
 		if process == nil {

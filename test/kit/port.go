@@ -18,8 +18,8 @@ const (
 )
 
 // Address returns an address of this machine with a free TCP port. The port is reserved until the test ends: no other
-// test gets it from Address, not even one of another process, and the kernel gives it to nobody. So the program that is
-// to listen on it may start, stop and start again.
+// call of Address returns it, in this process or another, and the kernel does not assign it. The program that listens on
+// it can therefore start, stop and start again.
 func Address(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(os.TempDir(), "kubenergy-ports-"+strconv.Itoa(os.Getuid()))

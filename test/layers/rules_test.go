@@ -206,7 +206,7 @@ var listens = map[string][]string{
 	"google.golang.org/grpc": {"NewServer"},
 }
 
-// checkListens returns what is wrong with using name of the package to in file, or "".
+// checkListens returns the violation if file uses name of package to, or "".
 func checkListens(file, to, name string) string {
 	for allowed := range mayListen {
 		if within(file, allowed) {

@@ -50,7 +50,7 @@ const (
 	containers = 4
 	interval   = 15 * time.Second
 	writers    = 48              // that create objects at once
-	mostWorks  = 100.            // of the reference program, that the controller may take in a second
+	maxWorks   = 100.            // of the reference program, that the controller may take in a second
 	settling   = 2 * time.Minute // until queues have come down, and journal and windows are as long as they will be
 )
 
@@ -85,7 +85,7 @@ func fromEnvironment(t *testing.T, sizes map[string]*int) {
 }
 
 // TestController measures what the controller takes for the load: at most a core of the machine of docs/measurements,
-// which is mostWorks, a gigabyte, 50 writes a second to the API server, and 6 GB a day in the ledger.
+// which is maxWorks, a gigabyte, 50 writes a second to the API server, and 6 GB a day in the ledger.
 func TestController(t *testing.T) {
 	s := sizes(t, size{nodes: 5000, minutes: 10}, "ten minutes: make bench-controller")
 	// The API server, its objects and the load live in this process: what it spends on collecting garbage, it takes
@@ -297,8 +297,8 @@ func (c *testCluster) measure(t *testing.T, state string, env []string, grown fu
 	t.Logf("CPU %.2f cores, peak memory %d MiB, %.1f writes/s to the API server, the ledger grows by %.2f GB a day; "+
 		"CPU in multiples of the reference program per second: %v",
 		cores, peak>>20, written, perDay, reference)
-	if reference.Exceeds(mostWorks) || peak > 1<<30 || written > 50 || perDay > 6 {
-		t.Errorf("want at most %v times the reference program per second, 1 GiB, 50 writes/s and 6 GB a day", mostWorks)
+	if reference.Exceeds(maxWorks) || peak > 1<<30 || written > 50 || perDay > 6 {
+		t.Errorf("want at most %v times the reference program per second, 1 GiB, 50 writes/s and 6 GB a day", maxWorks)
 	}
 	if want := float64(len(c.agents)) / interval.Seconds(); perSecond(float64(booked)) < 0.98*want {
 		t.Errorf("want %.1f batches/s", want)
