@@ -88,8 +88,9 @@ static:
 	    || { echo "not current: run go generate ./api/..."; exit 1; }
 
 # The race detector slows tests down ten- to thirty-fold. It finds nothing where no goroutine starts: in the core, which
-# test/layers watches, in report and scenarios, and in most tests of `alone`. Of forecast it sees the tests on several processors.
-core  := /(energy|grid|mincost|sched|forecast|report|scenarios)$$
+# test/layers watches, in the simulator, report and scenarios, and in most tests of `alone`. Of forecast it sees the tests on
+# several processors.
+core  := /(energy|grid|mincost|sched|forecast|sim|sim/oracle|report|scenarios)$$
 alone := ^Test(Compare(GoesOnWhereItWas|InParts|AlignsTrials)|Release.*Cluster|ReleaseNoticesALongerWay|ManyHolds.*|Failing.*|FullDisk|Faults|SeriesAreBounded|AnswersAreBounded)$$
 
 test-light:
@@ -100,7 +101,7 @@ else
 	@echo "== tests with the race detector"
 	@$(light_packages); $(shuffled) $(RACE) -p $(ABREAST) -timeout $(TIMEOUT) -skip '$(alone)' $$(grep -vE '$(core)' <<<"$$light")
 	@$(shuffled) $(RACE) -timeout $(TIMEOUT) -run 'OnAnyNumberOfProcessors' ./forecast
-	@echo "== tests that it would slow down: the core, what the ledger holds, what comparisons say, long releases"
+	@echo "== tests that it would slow down: the core, the simulator, what the ledger holds, what comparisons say, long releases"
 	@$(light_packages); $(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) $$(grep -E '$(core)' <<<"$$light") ./ledger/sqlite ./ledger/sqlstore
 	@$(shuffled) -p $(ABREAST) -timeout $(TIMEOUT) -run '^TestCompare|$(alone)' ./cli ./scheduler/hold ./controller/power ./controller ./slurm
 endif

@@ -109,6 +109,26 @@ func TestCoreIsPure(t *testing.T) {
 	}
 }
 
+// TestSimulatorIsSequential: make test runs the simulator's tests without the race detector.
+func TestSimulatorIsSequential(t *testing.T) {
+	for _, s := range sources(t) {
+		if root, _, _ := strings.Cut(s.folder, "/"); s.test || root != "sim" {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s: a goroutine in the simulator", s.set.Position(n.Pos()))
+			case *ast.ImportSpec:
+				if n.Path.Value == `"sync"` {
+					t.Errorf("%s: package sync in the simulator", s.set.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
+
 // TestListenersAreLimited checks that all listeners and servers are made where limits and timeouts are set.
 func TestListenersAreLimited(t *testing.T) {
 	for _, s := range sources(t) {
