@@ -2,7 +2,8 @@ package access
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/kubenergy/kubenergy/controller/instrument"
 )
 
 // metrics have a fixed number of series, for any number of callers.
@@ -13,20 +14,15 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
-	with := promauto.With(registry)
+	with := instrument.With(registry)
 	return &metrics{
-		reviews: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_access_reviews_total",
-			Help: "Reviews asked of the API server: who a token belongs to (token), what its owner may do (access).",
-		}, []string{"kind", "result"}),
-		refusals: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_access_refused_total", Help: "Requests of people and programs that were refused, by why.",
-		}, []string{"reason"}),
-		grace: with.NewCounter(prometheus.CounterOpts{
-			Name: "kubenergy_access_grace_total",
-			Help: "Requests of agents that were let in while the API server was away, because they had been known " +
-				"shortly before.",
-		}),
+		reviews: with.Counters("kubenergy_access_reviews_total",
+			"Reviews asked of the API server: who a token belongs to (token), what its owner may do (access).", "kind",
+			"result"),
+		refusals: with.Counters("kubenergy_access_refused_total",
+			"Requests of people and programs that were refused, by why.", "reason"),
+		grace: with.Counter("kubenergy_access_grace_total", "Requests of agents that were let in while the API server "+
+			"was away, because they had been known shortly before."),
 	}
 }
 

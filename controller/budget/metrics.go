@@ -4,9 +4,9 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/instrument"
 )
 
 // maxSeries bounds how many workloads with a budget of their own are shown, the fullest first.
@@ -24,16 +24,14 @@ type instruments struct {
 }
 
 func newInstruments(registry prometheus.Registerer) (*instruments, error) {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return promauto.With(registry).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
+	with := instrument.With(registry)
 	m := &instruments{
-		exceeded: counter("kubenergy_budget_exceeded_total",
+		exceeded: with.Counters("kubenergy_budget_exceeded_total",
 			"Actions because a budget was used up; owner_kind is that of a workload with a budget for itself.",
 			"namespace", "owner_kind", "action"),
-		warned: counter("kubenergy_budget_warnings_total", "Actions because less than all of a budget was used.",
+		warned: with.Counters("kubenergy_budget_warnings_total", "Actions because less than all of a budget was used.",
 			"namespace", "action"),
-		suspended: counter("kubenergy_budget_suspended_jobs_total",
+		suspended: with.Counters("kubenergy_budget_suspended_jobs_total",
 			"Jobs that were suspended because a budget was used up.", "namespace"),
 	}
 	return m, registry.Register(m)

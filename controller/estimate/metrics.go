@@ -2,8 +2,8 @@ package estimate
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/kubenergy/kubenergy/controller/instrument"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
@@ -24,28 +24,18 @@ const (
 var rootNames = [sources]string{"wall", "model", "unknown", "default"}
 
 func newMetrics(registry prometheus.Registerer) *metrics {
-	with := promauto.With(registry)
-	gauge := func(name, help string) prometheus.Gauge {
-		return with.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	byOutcome := func(name, help string) *prometheus.CounterVec {
-		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"outcome"})
-	}
+	with := instrument.With(registry)
 	m := &metrics{
-		nodes: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kubenergy_agentless_nodes",
-			Help: "Nodes without an agent, by what tells their energy: wall, model, default where nothing is known " +
-				"of their hardware, or unknown.",
-		}, []string{"by"}),
-		samples: gauge("kubenergy_agentless_usage_samples",
+		nodes: with.Gauges("kubenergy_agentless_nodes", "Nodes without an agent, by what tells their energy: wall, "+
+			"model, default where nothing is known of their hardware, or unknown.", "by"),
+		samples: with.Gauge("kubenergy_agentless_usage_samples",
 			"Nodes and pods of which metrics-server told the CPU usage last; of others, requests count."),
-		queued:  gauge("kubenergy_agentless_waiting_nodes", "Nodes with estimates that are not booked yet."),
-		batches: byOutcome("kubenergy_agentless_batches_total", "Estimates, by what became of them."),
-		joules:  byOutcome("kubenergy_agentless_energy_joules_total", "Energy of estimates, by what became of them."),
-		failures: with.NewCounter(prometheus.CounterOpts{
-			Name: "kubenergy_agentless_booking_failures_total",
-			Help: "Times that booking an estimate failed; it is tried again.",
-		}),
+		queued:  with.Gauge("kubenergy_agentless_waiting_nodes", "Nodes with estimates that are not booked yet."),
+		batches: with.Counters("kubenergy_agentless_batches_total", "Estimates, by what became of them.", "outcome"),
+		joules: with.Counters("kubenergy_agentless_energy_joules_total", "Energy of estimates, by what became of them.",
+			"outcome"),
+		failures: with.Counter("kubenergy_agentless_booking_failures_total",
+			"Times that booking an estimate failed; it is tried again."),
 	}
 	for _, outcome := range []string{booked, dropped} {
 		m.batches.WithLabelValues(outcome)

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/kubenergy/kubenergy/controller/instrument"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -24,32 +24,26 @@ const (
 )
 
 func newWorkloadMetrics(registry prometheus.Registerer) workloadMetrics {
-	with := promauto.With(registry)
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return with.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help},
-			[]string{labelNamespace, "currency"})
-	}
+	with := instrument.With(registry)
 	return workloadMetrics{
-		finished: counter("kubenergy_workload_finished_total", "Finished pods whose energy was added up.",
+		finished: with.Counters("kubenergy_workload_finished_total", "Finished pods whose energy was added up.",
 			labelNamespace),
-		runtime: counter("kubenergy_workload_runtime_seconds_total", "Time that finished pods ran.", labelNamespace),
-		energy: counter("kubenergy_workload_energy_joules_total",
+		runtime: with.Counters("kubenergy_workload_runtime_seconds_total", "Time that finished pods ran.",
+			labelNamespace),
+		energy: with.Counters("kubenergy_workload_energy_joules_total",
 			"Energy that finished pods have used, PUE included.", labelNamespace),
-		quality: counter("kubenergy_workload_energy_quality_joules_total",
+		quality: with.Counters("kubenergy_workload_energy_quality_joules_total",
 			"The same energy by where it comes from: derived from a "+
 				"meter, or estimated by a model.", labelNamespace, "quality"),
-		carbon: counter("kubenergy_workload_carbon_grams_total", "Emissions of finished pods.", labelNamespace,
+		carbon: with.Counters("kubenergy_workload_carbon_grams_total", "Emissions of finished pods.", labelNamespace,
 			labelSignal),
-		counterfactualCarbon: counter("kubenergy_workload_counterfactual_carbon_grams_total",
+		counterfactualCarbon: with.Counters("kubenergy_workload_counterfactual_carbon_grams_total",
 			"Emissions of the same pods if nothing had been held, estimated.", labelNamespace, labelSignal),
-		cost: gauge("kubenergy_workload_cost",
-			"Cost of the electricity of finished pods since the controller started."),
-		counterfactualCost: gauge("kubenergy_workload_counterfactual_cost",
-			"Cost of the same pods if nothing had been held, estimated."),
-		unaccounted: counter("kubenergy_workload_unaccounted_total",
+		cost: with.Gauges("kubenergy_workload_cost",
+			"Cost of the electricity of finished pods since the controller started.", labelNamespace, "currency"),
+		counterfactualCost: with.Gauges("kubenergy_workload_counterfactual_cost",
+			"Cost of the same pods if nothing had been held, estimated.", labelNamespace, "currency"),
+		unaccounted: with.Counters("kubenergy_workload_unaccounted_total",
 			"Finished pods for which something is not known, by what.", "lacks"),
 	}
 }

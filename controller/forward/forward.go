@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/controller/instrument"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -77,27 +77,17 @@ func New(o Options) (*Forwarder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--forward-to: %w", err)
 	}
-	with := promauto.With(o.Registerer)
+	with := instrument.With(o.Registerer)
 	return &Forwarder{
 		o: o, client: client, most: api.MostForwarded,
-		backlog: with.NewGauge(prometheus.GaugeOpts{
-			Name: "kubenergy_forward_backlog", Help: "Bookings that the federation does not have yet, at most.",
-		}),
-		oldest: with.NewGauge(prometheus.GaugeOpts{
-			Name: "kubenergy_forward_oldest_timestamp_seconds",
-			Help: "When the oldest booking was booked that the federation does not have; 0: it has all.",
-		}),
-		sent: with.NewCounter(prometheus.CounterOpts{
-			Name: "kubenergy_forward_bookings_total", Help: "Bookings that the federation has.",
-		}),
-		dropped: with.NewCounter(prometheus.CounterOpts{
-			Name: "kubenergy_forward_dropped_total",
-			Help: "Bookings that the federation will never have: more waited than are kept, or the disk damaged them.",
-		}),
-		failures: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_forward_failures_total",
-			Help: "Requests to the federation that failed, and bookings that it refused.",
-		}, []string{"reason"}),
+		backlog: with.Gauge("kubenergy_forward_backlog", "Bookings that the federation does not have yet, at most."),
+		oldest: with.Gauge("kubenergy_forward_oldest_timestamp_seconds",
+			"When the oldest booking was booked that the federation does not have; 0: it has all."),
+		sent: with.Counter("kubenergy_forward_bookings_total", "Bookings that the federation has."),
+		dropped: with.Counter("kubenergy_forward_dropped_total",
+			"Bookings that the federation will never have: more waited than are kept, or the disk damaged them."),
+		failures: with.Counters("kubenergy_forward_failures_total",
+			"Requests to the federation that failed, and bookings that it refused.", "reason"),
 	}, nil
 }
 

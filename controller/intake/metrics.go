@@ -2,8 +2,8 @@ package intake
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/kubenergy/kubenergy/controller/instrument"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -20,13 +20,7 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer, d *Directory) *metrics {
-	with := promauto.With(registry)
-	counter := func(name, help string) prometheus.Counter {
-		return with.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	vector := func(name, help, label string) *prometheus.CounterVec {
-		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-	}
+	with := instrument.With(registry)
 	for state, value := range map[string]func() int{
 		"existing": func() int { there, _ := d.Count(); return there },
 		"deleted":  func() int { _, gone := d.Count(); return gone },
@@ -38,29 +32,29 @@ func newMetrics(registry prometheus.Registerer, d *Directory) *metrics {
 		}, func() float64 { return float64(value()) })
 	}
 	return &metrics{
-		batches: vector("kubenergy_ingest_batches_total", "Batches, by what became of them.", "result"),
+		batches: with.Counters("kubenergy_ingest_batches_total", "Batches, by what became of them.", "result"),
 		seconds: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubenergy_ingest_seconds", Help: "Time that a request took, from its token to the acknowledgement.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}),
-		energy: counter("kubenergy_ingest_joules_total", "Energy that was booked, of guests too."),
-		foreign: counter("kubenergy_ingest_foreign_joules_total",
+		energy: with.Counter("kubenergy_ingest_joules_total", "Energy that was booked, of guests too."),
+		foreign: with.Counter("kubenergy_ingest_foreign_joules_total",
 			"Energy that nodes said was of pods that run elsewhere; it is booked as the node's own."),
-		breaches: vector("kubenergy_ingest_impossible_total",
+		breaches: with.Counters("kubenergy_ingest_impossible_total",
 			"Batches that were refused because their node cannot do that, by the limit that they break.", "limit"),
-		skewed: counter("kubenergy_ingest_ahead_total", "Batches whose node's clock is more than 2 s ahead."),
-		moved: counter("kubenergy_ingest_moved_total",
+		skewed: with.Counter("kubenergy_ingest_ahead_total", "Batches whose node's clock is more than 2 s ahead."),
+		moved: with.Counter("kubenergy_ingest_moved_total",
 			"Batches that ended so far in the future, or so long ago, that they were "+
 				"booked as if they ended when they came."),
-		late: counter("kubenergy_ingest_late_total",
+		late: with.Counter("kubenergy_ingest_late_total",
 			"Batches that began more than an hour before they came: no budget acts on what pods used in them."),
-		orphans: counter("kubenergy_ingest_orphans_total",
+		orphans: with.Counter("kubenergy_ingest_orphans_total",
 			"Batches that name a host which does not exist or does not speak of "+
 				"them, or one too many; they are booked without it."),
-		implausible: counter("kubenergy_ingest_implausible_total",
+		implausible: with.Counter("kubenergy_ingest_implausible_total",
 			"Batches whose power is far from what a model of the hardware says; they are booked."),
-		gaps: counter("kubenergy_ingest_gaps_total", "Batches before which numbers of their stream are missing."),
-		nameless: counter("kubenergy_ingest_nameless_shares_total",
+		gaps: with.Counter("kubenergy_ingest_gaps_total", "Batches before which numbers of their stream are missing."),
+		nameless: with.Counter("kubenergy_ingest_nameless_shares_total",
 			"Shares of pods that the API server has not reported."),
 	}
 }

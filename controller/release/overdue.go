@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/kubenergy/kubenergy/controller/instrument"
 	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
@@ -52,10 +52,8 @@ type Releaser struct {
 func New(o Options) *Releaser {
 	return &Releaser{
 		o: o, clock: kube.NewServerClock(o.Clock, o.Client),
-		releases: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_overdue_releases_total",
-			Help: "Held Jobs past their deadline that no scheduler had released.",
-		}, []string{"result"}),
+		releases: instrument.With(o.Registerer).Counters("kubenergy_overdue_releases_total",
+			"Held Jobs past their deadline that no scheduler had released.", "result"),
 	}
 }
 

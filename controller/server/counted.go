@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/kubenergy/kubenergy/controller/instrument"
 )
 
 // counted are the metrics of requests: as many series as there are routes and statuses.
@@ -17,11 +18,10 @@ type counted struct {
 }
 
 func newCounted(registry prometheus.Registerer) *counted {
-	with := promauto.With(registry)
+	with := instrument.With(registry)
 	return &counted{
-		requests: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_api_requests_total", Help: "Requests to the HTTP interface, by route and status.",
-		}, []string{"method", "route", "code"}),
+		requests: with.Counters("kubenergy_api_requests_total", "Requests to the HTTP interface, by route and status.",
+			"method", "route", "code"),
 		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kubenergy_api_request_seconds", Help: "How long requests to the HTTP interface took, by route.",
 			Buckets: []float64{.001, .005, .025, .1, .3, 1, 3, 10, 30},

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/kubenergy/kubenergy/controller/instrument"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -66,16 +66,12 @@ func NewFolder(o FolderOptions) (*Folder, error) {
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making the data folder: %w", err)
 	}
-	with := promauto.With(o.Registerer)
+	with := instrument.With(o.Registerer)
 	f := &Folder{
 		o: o, queue: make(chan rows, o.Queue),
-		lost: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_data_folder_lost_total",
-			Help: "Bookings and decisions that are not in the data folder, by why: queue or write.",
-		}, []string{"reason"}),
-		written: with.NewCounter(prometheus.CounterOpts{
-			Name: "kubenergy_data_folder_rows_total", Help: "Rows written into the data folder.",
-		}),
+		lost: with.Counters("kubenergy_data_folder_lost_total",
+			"Bookings and decisions that are not in the data folder, by why: queue or write.", "reason"),
+		written: with.Counter("kubenergy_data_folder_rows_total", "Rows written into the data folder."),
 		metrics: table{prefix: "metrics_", head: metricsHead},
 		log:     table{prefix: "schedule_log_", current: "schedule_log.csv", head: scheduleHead},
 	}

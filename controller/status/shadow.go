@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/instrument"
 	"github.com/kubenergy/kubenergy/daemon"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/panics"
@@ -67,23 +67,17 @@ const (
 
 // NewShadow returns a Shadow that has counted nothing.
 func NewShadow(o ShadowOptions) *Shadow {
-	with := promauto.With(o.Registerer)
+	with := instrument.With(o.Registerer)
 	return &Shadow{
 		o: o, began: time.Now(), queue: make(chan newWork, shadowQueue),
 		seen: cache.NewLRUExpireCache(maxSeen), told: cache.NewLRUExpireCache(maxSeen),
 		counts: map[string]*v1alpha1.ShadowStatus{},
-		decisions: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_shadow_decisions_total",
-			Help: "Decisions that were not carried out, since the mode is shadow or advise.",
-		}, []string{"namespace", "rule", "outcome"}),
-		saved: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_shadow_saved_carbon_grams_total",
-			Help: "Emissions that holding would have avoided, estimated.",
-		}, []string{"namespace", "signal"}),
-		missed: with.NewCounter(prometheus.CounterOpts{
-			Name: "kubenergy_shadow_lost_total",
-			Help: "New work that was not looked at, because too much came at once.",
-		}),
+		decisions: with.Counters("kubenergy_shadow_decisions_total",
+			"Decisions that were not carried out, since the mode is shadow or advise.", "namespace", "rule", "outcome"),
+		saved: with.Counters("kubenergy_shadow_saved_carbon_grams_total",
+			"Emissions that holding would have avoided, estimated.", "namespace", "signal"),
+		missed: with.Counter("kubenergy_shadow_lost_total",
+			"New work that was not looked at, because too much came at once."),
 	}
 }
 
