@@ -25,7 +25,7 @@ type item struct {
 	metav1.ObjectMeta // what a cache needs, and no more
 	kind              string
 	version           string          // differs where views may differ; "": the object says nothing to us
-	put               func(*assembly) // nil: it cannot be used
+	put               func(*Contents) // nil: it cannot be used
 	problems          []problem
 }
 
@@ -77,40 +77,33 @@ func reading[T any](kind string, fill func(it *item, o *T)) func(*unstructured.U
 	}
 }
 
-// assembly puts the contents of a view together from items, one after the other in the order of their names.
-type assembly struct {
-	Contents
-	zones int
-}
-
-// assemble returns the contents that items make.
+// assemble returns the contents that items make, one after the other in the order of their names.
 func assemble(items []*item, defaults policy.Defaults) *Contents {
-	a := assembly{
-		Contents: Contents{
-			Defaults: defaults, Regions: map[string]string{}, Unused: map[string]bool{}, Units: map[string]Units{},
-		},
+	c := &Contents{
+		Defaults: defaults, Regions: map[string]string{}, Unused: map[string]bool{}, Units: map[string]Units{},
 	}
+	zones := 0
 	for _, it := range items {
 		if it.kind == kindZone {
-			a.zones++
+			zones++
 		}
 		if it.put != nil {
-			it.put(&a)
+			it.put(c)
 		}
 	}
-	a.oneOfMany = a.zones > 1
-	a.unmix()
-	return &a.Contents
+	c.oneOfMany = zones > 1
+	c.unmix()
+	return c
 }
 
 // unmix takes the carbon intensity from sites where it is of another kind than at the first one: average and marginal
 // intensities answer different questions, and no comparison of the two means anything.
-func (a *assembly) unmix() {
-	for i, site := range a.Sites {
-		if a.Units[site.Name].Marginal != a.Units[a.Sites[0].Name].Marginal {
+func (c *Contents) unmix() {
+	for i, site := range c.Sites {
+		if c.Units[site.Name].Marginal != c.Units[c.Sites[0].Name].Marginal {
 			bare := *site
 			bare.Carbon = grid.Signal{}
-			a.Sites[i] = &bare
+			c.Sites[i] = &bare
 		}
 	}
 }
@@ -138,17 +131,17 @@ func readZone(it *item, z *v1alpha1.GridZone) {
 		return
 	}
 	isDefault, regions := z.Spec.Default, z.Spec.Regions
-	it.put = func(a *assembly) {
-		a.Unused[site.Name], a.Units[site.Name] = unused, units
-		if isDefault && a.DefaultSite == "" {
-			a.DefaultSite = site.Name
-			a.Sites = append([]*sched.Site{site}, a.Sites...)
+	it.put = func(c *Contents) {
+		c.Unused[site.Name], c.Units[site.Name] = unused, units
+		if isDefault && c.DefaultSite == "" {
+			c.DefaultSite = site.Name
+			c.Sites = append([]*sched.Site{site}, c.Sites...)
 		} else {
-			a.Sites = append(a.Sites, site)
+			c.Sites = append(c.Sites, site)
 		}
 		for _, region := range regions {
-			if _, taken := a.Regions[region]; !taken {
-				a.Regions[region] = site.Name
+			if _, taken := c.Regions[region]; !taken {
+				c.Regions[region] = site.Name
 			}
 		}
 	}
@@ -224,10 +217,10 @@ func readProfile(it *item, p *v1alpha1.PowerProfile) {
 		}
 	}
 	isDefault := p.Spec.Default
-	it.put = func(a *assembly) {
-		a.Profiles = append(a.Profiles, node)
-		if isDefault && a.DefaultProfile == "" {
-			a.DefaultProfile = node.Name
+	it.put = func(c *Contents) {
+		c.Profiles = append(c.Profiles, node)
+		if isDefault && c.DefaultProfile == "" {
+			c.DefaultProfile = node.Name
 		}
 	}
 }
@@ -239,7 +232,7 @@ func readPolicy(it *item, p *v1alpha1.EnergyPolicy) {
 		return
 	}
 	p.ManagedFields, p.Status = nil, v1alpha1.EnergyPolicyStatus{}
-	it.put = func(a *assembly) { a.Policies = append(a.Policies, p) }
+	it.put = func(c *Contents) { c.Policies = append(c.Policies, p) }
 }
 
 const kindBudget = "EnergyBudget"
@@ -251,7 +244,7 @@ func readBudget(it *item, b *v1alpha1.EnergyBudget) {
 	}
 	it.version = fmt.Sprint(b.Generation, " ", b.Status.ClosedUntil.Unix(), " ", b.Status.AsOf.Unix())
 	b.ManagedFields = nil
-	it.put = func(a *assembly) { a.Budgets = append(a.Budgets, b) }
+	it.put = func(c *Contents) { c.Budgets = append(c.Budgets, b) }
 }
 
 // readNamespace keeps of a namespace what it says to us, which is nothing as a rule.
@@ -261,7 +254,7 @@ func readNamespace(it *item, n *v1.Namespace) {
 		return
 	}
 	it.version = fmt.Sprintf("%q %q", marks.Labels, marks.Annotations) // maps print sorted
-	it.put = func(a *assembly) { a.Namespaces = append(a.Namespaces, marks) }
+	it.put = func(c *Contents) { c.Namespaces = append(c.Namespaces, marks) }
 }
 
 func readKnowledge(it *item, m *v1.ConfigMap) {
@@ -274,5 +267,5 @@ func readKnowledge(it *item, m *v1.ConfigMap) {
 	for _, w := range warnings {
 		it.problem(w, true)
 	}
-	it.put = func(a *assembly) { a.Benchmarks = byClass }
+	it.put = func(c *Contents) { c.Benchmarks = byClass }
 }

@@ -87,19 +87,20 @@ func (f *Files) Run(ctx context.Context) error {
 func (f *Files) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	signals := f.signals.poll(f.SignalsFile, readSignals, f.Log)
-	profiles := f.profiles.poll(f.ProfilesFile, readProfiles, f.Log)
-	if !signals && !profiles && f.view.Load() != nil {
+	newSignals := f.signals.poll(f.SignalsFile, readSignals, f.Log)
+	newProfiles := f.profiles.poll(f.ProfilesFile, readProfiles, f.Log)
+	if !newSignals && !newProfiles && f.view.Load() != nil {
 		return
 	}
-	c := Contents{Sites: f.signals.content, Defaults: f.Defaults}
+	sites, profiles := f.signals.content, f.profiles.content
 	if f.signals.err != nil {
-		c.Sites = withoutSignals(c.Sites)
+		sites = withoutSignals(sites)
 	}
-	if f.profiles.err == nil {
-		c.Profiles, c.DefaultProfile = nodeProfiles(f.profiles.content.Profiles), f.profiles.content.Default
+	if f.profiles.err != nil {
+		profiles = profilesFile{}
 	}
-	c.DefaultSite = firstSite(c.Sites)
+	c := contentsOf(sites, profiles.Profiles, profiles.Default)
+	c.Defaults = f.Defaults
 	v, err := c.View()
 	if err != nil {
 		// Each file was checked alone when it was read, and they do not refer to each other.

@@ -43,8 +43,8 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
 		return nil, 0, "there is no PowerProfile " + name
 	}
-	if own := v.nodePower[n.Name]; own != nil {
-		return own, cmp.Or(v.catalog, hardware.Default()).DefaultPUE, own.Source
+	if own := v.defaults.NodePower[n.Name]; own != nil {
+		return own, cmp.Or(v.defaults.Hardware, hardware.Default()).DefaultPUE, own.Source
 	}
 	detected, kind, ok := v.detect(n)
 	switch {
@@ -53,10 +53,10 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 	case v.defaultProfile != nil:
 		return &v.defaultProfile.Profile, cmp.Or(kind.PUE, v.defaultProfile.PUE),
 			"default PowerProfile " + v.defaultProfile.Name
-	case v.nodePower[""] != nil:
-		return v.nodePower[""], kind.PUE, v.nodePower[""].Source
-	case v.anyPower != nil:
-		return v.anyPower, kind.PUE, kind.String() + "; " + v.anyPower.Source
+	case v.defaults.NodePower[""] != nil:
+		return v.defaults.NodePower[""], kind.PUE, v.defaults.NodePower[""].Source
+	case v.defaults.AnyPower != nil:
+		return v.defaults.AnyPower, kind.PUE, kind.String() + "; " + v.defaults.AnyPower.Source
 	}
 	return nil, kind.PUE, kind.String()
 }
@@ -64,7 +64,7 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 // detect recognises the hardware of a node.
 func (v *View) detect(n *v1.Node) (*energy.Profile, hardware.Kind, bool) {
 	capacity := n.Status.Capacity
-	return cmp.Or(v.catalog, hardware.Default()).Detect(n.Labels, n.Annotations, n.Spec.ProviderID,
+	return cmp.Or(v.defaults.Hardware, hardware.Default()).Detect(n.Labels, n.Annotations, n.Spec.ProviderID,
 		capacity.Cpu().Value(), capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
 }
 
@@ -81,7 +81,7 @@ func (v *View) Trusted(n *v1.Node) *energy.Profile {
 	bare := *n
 	bare.Labels = hardware.Untold(n.Labels)
 	profile, _, _ := v.hardwareOf(&bare, v.profileOf(&bare))
-	if profile == v.anyPower {
+	if profile == v.defaults.AnyPower {
 		return nil
 	}
 	return profile

@@ -9,7 +9,6 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -32,10 +31,7 @@ type View struct {
 	defaultProfile *NodeProfile
 	benchmarks     map[string]map[string]energy.Benchmark // by node and class: the hybrid scheduler's knowledge base
 
-	nodePower map[string]*energy.Profile // by node, from the environment; "": of nodes of which nothing is known
-	anyPower  *energy.Profile            // of these, where no variable says it, for books
-	catalog   *hardware.Catalog
-
+	defaults  policy.Defaults
 	unsettled bool
 
 	nodes nodeCache
@@ -86,33 +82,25 @@ var nowhere = &sched.Site{}
 // NewView checks and indexes sites and profiles, and keeps both. The first site is the default one; defaultProfile may
 // be empty.
 func NewView(sites []*sched.Site, profiles []*energy.Profile, defaultProfile string) (*View, error) {
-	c := Contents{
-		Sites: sites, DefaultSite: firstSite(sites), Profiles: nodeProfiles(profiles), DefaultProfile: defaultProfile,
-	}
+	c := contentsOf(sites, profiles, defaultProfile)
 	return c.View()
 }
 
-func nodeProfiles(profiles []*energy.Profile) (all []*NodeProfile) {
+// contentsOf returns the contents that files make. The first site is the default one.
+func contentsOf(sites []*sched.Site, profiles []*energy.Profile, defaultProfile string) Contents {
+	c := Contents{Sites: sites, DefaultProfile: defaultProfile}
+	if len(sites) > 0 {
+		c.DefaultSite = sites[0].Name
+	}
 	for _, p := range profiles {
-		all = append(all, &NodeProfile{Profile: *p})
+		c.Profiles = append(c.Profiles, &NodeProfile{Profile: *p})
 	}
-	return all
-}
-
-// firstSite returns the name of the first of some sites, which is the default one in files.
-func firstSite(sites []*sched.Site) string {
-	if len(sites) == 0 {
-		return ""
-	}
-	return sites[0].Name
+	return c
 }
 
 // View builds a view of everything. The error names all sites and profiles that cannot be used.
 func (c *Contents) View() (*View, error) {
-	v := &View{
-		nodePower: c.Defaults.NodePower, anyPower: c.Defaults.AnyPower, catalog: c.Defaults.Hardware,
-		unsettled: c.Unsettled,
-	}
+	v := &View{defaults: c.Defaults, unsettled: c.Unsettled}
 	if err := errors.Join(v.indexSites(c), v.indexProfiles(c)); err != nil {
 		return nil, err
 	}
