@@ -70,16 +70,10 @@ func (s *Server) load() error {
 		}
 	}
 	s.read, s.failed = stamp, ""
-	for k, objects := range s.objects {
-		if !ofFiles(k) {
-			continue
+	for k := range s.objects {
+		if ofFiles(k) {
+			s.replace(k, found[k], keepStatus)
 		}
-		for key, o := range found[k] {
-			if was := objects[key]; was != nil {
-				keepStatus(o, was)
-			}
-		}
-		s.replace(k, found[k])
 	}
 	return nil
 }

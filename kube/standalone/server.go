@@ -364,13 +364,9 @@ func (s *Server) Replace(k schema.GroupVersionKind, all []*object, stays func(me
 		}
 	}
 	for _, o := range all {
-		key := o.GetNamespace() + "/" + o.GetName()
-		if was := s.objects[k][key]; was != nil {
-			keep(o, was)
-		}
-		byKey[key] = o
+		byKey[o.GetNamespace()+"/"+o.GetName()] = o
 	}
-	s.replace(k, byKey)
+	s.replace(k, byKey, keep)
 }
 
 // expire drops events after an hour, as an API server does.
@@ -386,13 +382,17 @@ func (s *Server) expire() {
 	}
 }
 
-func (s *Server) replace(k schema.GroupVersionKind, all map[string]*object) {
+// replace replaces all objects of a kind. keep copies fields from an object into another one that replaces it.
+func (s *Server) replace(k schema.GroupVersionKind, all map[string]*object, keep func(o, was *object)) {
 	for key := range s.objects[k] {
 		if all[key] == nil {
 			s.set(k, key, nil)
 		}
 	}
 	for key, o := range all {
+		if was := s.objects[k][key]; was != nil && was != o {
+			keep(o, was)
+		}
 		s.set(k, key, o)
 	}
 }
