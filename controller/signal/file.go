@@ -23,12 +23,9 @@ const fileSlack = 24 * time.Hour
 // year only what is of use now is kept. What it says does not age, but is of use only as long as it says something
 // about now.
 type file struct {
-	data     dataFile
-	spec     *v1alpha1.FileSource
-	zone     grid.Zone
-	quantity quantity
-	currency string // of a price
-	marginal bool
+	terms
+	data dataFile
+	spec *v1alpha1.FileSource
 
 	signal      grid.Signal
 	from, until time.Time // what was kept of it
@@ -39,10 +36,8 @@ func newFile(w terms, spec *v1alpha1.FileSource, folder string) (Source, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &file{
-		data: data, spec: spec, zone: cmp.Or(grid.Zone(spec.Zone), w.zone), quantity: w.quantity, currency: w.currency,
-		marginal: spec.Signal == signalMarginal,
-	}, nil
+	w.zone, w.marginal = cmp.Or(grid.Zone(spec.Zone), w.zone), spec.Signal == signalMarginal
+	return &file{terms: w, data: data, spec: spec}, nil
 }
 
 func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
@@ -52,15 +47,8 @@ func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	}
 	series := s.signal.Series
 	a := Answer{Step: series.Step(), Ageless: true, Marginal: s.marginal}
-	first := max(0, int(from.Sub(series.Start())/series.Step()))
-	for i := first; i < series.Len(); i++ {
-		t := series.Start().Add(time.Duration(i) * series.Step())
-		if !t.Before(until) {
-			break
-		}
-		a.Points = append(a.Points, Point{
-			Time: t, Value: series.Value(i), Estimated: s.signal.Quality == energy.Estimated,
-		})
+	if wanted := series.Between(from, until); wanted != nil {
+		a.Points = pointsIn(wanted, s.signal.Quality == energy.Estimated)
 	}
 	return a, nil
 }

@@ -36,18 +36,16 @@ func (s *octopus) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	return Answer{Points: points, Step: octopusSlot, IssuedAt: newest(points, now), Currency: "GBP"}, err
 }
 
-// octopusRate is the price of a period, in pence per kWh. One without an end holds until further notice.
-type octopusRate struct {
-	ValueIncVAT   number  `json:"value_inc_vat"`
-	ValidFrom     instant `json:"valid_from"`
-	ValidTo       instant `json:"valid_to"`
-	PaymentMethod string  `json:"payment_method"`
-}
-
 // octopusRates reads an answer as half hours between two times.
 func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 	var text struct {
-		Results []octopusRate `json:"results"`
+		// Each is the price of a period, in pence per kWh. One without an end holds until further notice.
+		Results []struct {
+			ValueIncVAT   number  `json:"value_inc_vat"`
+			ValidFrom     instant `json:"valid_from"`
+			ValidTo       instant `json:"valid_to"`
+			PaymentMethod string  `json:"payment_method"`
+		} `json:"results"`
 	}
 	if err := decode(body, &text); err != nil {
 		return nil, err

@@ -93,6 +93,17 @@ func supplement(points, more []Point) []Point {
 	return points
 }
 
+// pointsIn returns the values of a series.
+func pointsIn(s *grid.Series, estimated bool) []Point {
+	points := make([]Point, s.Len())
+	for i := range points {
+		points[i] = Point{
+			Time: s.Start().Add(time.Duration(i) * s.Step()), Value: s.Value(i), Estimated: estimated,
+		}
+	}
+	return points
+}
+
 // newest returns the time of the last point that has begun, which is when a source that does not say so issued its
 // present value; zero if there is none.
 func newest(points []Point, now time.Time) time.Time {

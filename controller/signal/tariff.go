@@ -77,11 +77,7 @@ func (s *tariff) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	if err != nil {
 		return Answer{}, dial.Refuse(dial.ReasonShape, "%w", err)
 	}
-	a := Answer{Step: series.Step(), Ageless: true, Points: make([]Point, series.Len())}
-	for i := range a.Points {
-		a.Points[i] = Point{Time: series.Start().Add(time.Duration(i) * series.Step()), Value: series.Value(i)}
-	}
-	return a, nil
+	return Answer{Step: series.Step(), Ageless: true, Points: pointsIn(series, false)}, nil
 }
 
 // NewTariff checks a tariff that is written out, in a currency, and makes it ready to be asked for prices.
@@ -133,11 +129,6 @@ func newSchedule(s v1alpha1.TariffSchedule, zone string) (grid.Schedule, error) 
 	return schedule, nil
 }
 
-// pricingSchedules is a file of pricing schedules of Compute Gardener.
-type pricingSchedules struct {
-	Schedules []pricingSchedule `json:"schedules"`
-}
-
 type pricingSchedule struct {
 	Name        string   `json:"name"`
 	DayOfWeek   string   `json:"dayOfWeek"`
@@ -158,7 +149,9 @@ const (
 // day, and the off-peak rate otherwise. A minute that is in the peak of any schedule is a peak. Schedules that name
 // different prices for the same time are refused, and so are fields that are not documented.
 func ReadPricingSchedules(data []byte, currency string) (*v1alpha1.TariffSource, error) {
-	var file pricingSchedules
+	var file struct {
+		Schedules []pricingSchedule `json:"schedules"`
+	}
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
 		return nil, fmt.Errorf("reading pricing schedules: %w", err)
 	}
