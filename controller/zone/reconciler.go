@@ -175,13 +175,6 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 	seen := zone.Status.ObservedGeneration == zone.Generation
 	same := known.grid == zone.Spec.Zone
 	known.grid = zone.Spec.Zone
-	var carbon, price any
-	if zone.Spec.Carbon != nil {
-		carbon = zone.Spec.Carbon
-	}
-	if zone.Spec.Price != nil {
-		price = zone.Spec.Price
-	}
 	about := event.GenericEvent{Object: &v1alpha1.GridZone{ObjectMeta: metav1.ObjectMeta{Name: zone.Name}}}
 	changed := func() {
 		select {
@@ -189,7 +182,7 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 		default: // the regular look will find it
 		}
 	}
-	renew := func(s *knownSignal, spec any, build func(*v1alpha1.GridZone) (keeper, error),
+	renew := func(s *knownSignal, spec any, asked bool, build func(*v1alpha1.GridZone) (keeper, error),
 		last *v1alpha1.SignalStatus,
 	) {
 		if same && reflect.DeepEqual(s.spec, spec) {
@@ -198,10 +191,10 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 		if s.stop != nil {
 			s.stop()
 		}
-		*s = knownSignal{spec: spec}
-		if spec == nil {
+		if *s = (knownSignal{}); !asked {
 			return
 		}
+		s.spec = spec
 		if s.keeper, s.err = build(zone.DeepCopy()); s.err != nil {
 			s.keeper = nil // build returned a nil pointer, which is no nil interface
 			return
@@ -219,8 +212,8 @@ func (z *Reconciler) keep(zone *v1alpha1.GridZone) *knownZone {
 			z.running.Go(func() { z.run(own, name, k, changed) })
 		}
 	}
-	renew(&known.carbon, carbon, z.carbon, zone.Status.Carbon)
-	renew(&known.price, price, z.price, zone.Status.Price)
+	renew(&known.carbon, zone.Spec.Carbon, zone.Spec.Carbon != nil, z.carbon, zone.Status.Carbon)
+	renew(&known.price, zone.Spec.Price, zone.Spec.Price != nil, z.price, zone.Status.Price)
 	return known
 }
 
@@ -241,14 +234,12 @@ func (k *knownZone) waiting(now time.Time) bool {
 }
 
 func (z *Reconciler) forget(name string) {
-	known := z.known[name]
-	if known == nil {
-		return
-	}
-	for _, s := range []*knownSignal{&known.carbon, &known.price} {
-		if s.stop != nil {
-			s.stop()
+	if known := z.known[name]; known != nil {
+		for _, s := range []*knownSignal{&known.carbon, &known.price} {
+			if s.stop != nil {
+				s.stop()
+			}
 		}
+		delete(z.known, name)
 	}
-	delete(z.known, name)
 }
