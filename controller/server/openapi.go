@@ -90,12 +90,7 @@ func (d *describer) operation(rt *route) object {
 	return op
 }
 
-func (rt *route) success() int {
-	if rt.status == 0 {
-		return http.StatusOK
-	}
-	return rt.status
-}
+func (rt *route) success() int { return cmp.Or(rt.status, http.StatusOK) }
 
 func (d *describer) responses(rt *route) object {
 	success := object{"description": http.StatusText(rt.success())}

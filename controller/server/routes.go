@@ -44,13 +44,6 @@ type body struct {
 
 const usualPatience = 30 * time.Second
 
-func (rt *route) patience() time.Duration {
-	if rt.timeout > 0 {
-		return rt.timeout
-	}
-	return usualPatience
-}
-
 // group is that of the resources that stand for energy. They are never stored: they exist for roles to allow.
 const group = "kubenergy.io"
 

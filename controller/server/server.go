@@ -132,7 +132,7 @@ func (s *server) handler(rt *route) http.Handler {
 		return s.counted.of(rt, s.Batches)
 	}
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), rt.patience())
+		ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(rt.timeout, usualPatience))
 		defer cancel()
 		r = r.WithContext(ctx)
 		if rt.body != nil {
@@ -165,9 +165,7 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(allow) > 0 {
 		w.Header().Set("Allow", strings.Join(allow, ", "))
-		writeError(w, &failure{
-			status: http.StatusMethodNotAllowed, text: "there is only " + strings.Join(allow, " and "),
-		})
+		writeError(w, fail(http.StatusMethodNotAllowed, "there is only %s", strings.Join(allow, " and ")))
 		return
 	}
 	writeError(w, &failure{status: http.StatusNotFound, text: "there is no such route: see /openapi/v3.json"})

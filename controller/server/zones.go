@@ -96,16 +96,13 @@ func signalOf(s grid.Signal, now time.Time) *Signal {
 	}
 	shown := &Signal{
 		Fresh: s.Fresh(now, 0), Quality: s.Quality, Step: s.Series.Step().String(), Start: s.Series.Start(),
-		Values: make([]float64, 0, s.Series.Len()),
+		Values: s.Series.Values(0, s.Series.Len()),
 	}
 	if s.Series.Covers(now, now) {
 		shown.Now = new(s.Series.At(now))
 	}
 	if !s.AsOf.IsZero() {
 		shown.AsOf, shown.AgeSeconds = new(s.AsOf.UTC()), new(now.Sub(s.AsOf).Seconds())
-	}
-	for i := range s.Series.Len() {
-		shown.Values = append(shown.Values, s.Series.Value(i))
 	}
 	return shown
 }
