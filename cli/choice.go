@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // choice is the value of a flag that has one of a few words.
@@ -32,13 +34,7 @@ func output(flags *pflag.FlagSet, formats ...string) *choice {
 func (c *choice) list() string { return orOf(c.words) }
 
 // orOf names words of which one is to be chosen.
-func orOf(words []string) string {
-	last := len(words) - 1
-	if last == 0 {
-		return words[0]
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
-}
+func orOf(words []string) string { return report.Listed(words, "or") }
 
 // infer takes the word that a file's name ends in, unless the flag is given. It reports whether there is one.
 func (c *choice) infer(flags *pflag.FlagSet, name, file string) (known bool) {

@@ -149,13 +149,8 @@ func (l *dataList) Text(wide, colours bool) string {
 }
 
 // licences names each licence once. The table has their numbers, for they are long.
-func (l *dataList) licences() (texts []string) {
-	for _, f := range l.Files {
-		if !slices.Contains(texts, f.Licence) {
-			texts = append(texts, f.Licence)
-		}
-	}
-	return texts
+func (l *dataList) licences() []string {
+	return report.Distinct(report.Each(l.Files, func(f dataState) string { return f.Licence }))
 }
 
 // sizeText shows a number of bytes in the unit that people read.

@@ -195,14 +195,7 @@ func NumberTicks(lo, hi float64) (ticks []plot.Tick) {
 	if !(hi-lo >= max(least, slip*size)) || !(size <= greatest) { // there are no round numbers to tell apart
 		return []plot.Tick{{Value: lo, Label: number(lo)}}
 	}
-	step := (hi - lo) / most
-	power := math.Pow(10, math.Floor(math.Log10(step)))
-	for _, nice := range []float64{1, 2, 5, 10} {
-		if nice*power >= step*(1-slip) {
-			step = nice * power
-			break
-		}
-	}
+	step := roundUp((hi-lo)/most, slip, 1, 2, 5)
 	decimals := max(0, -int(math.Floor(math.Log10(step)+slip)))
 	for k := math.Floor(lo/step + slip); k <= math.Ceil(hi/step-slip); k++ {
 		ticks = append(ticks, plot.Tick{Value: k * step, Label: strconv.FormatFloat(k*step, 'f', decimals, 64)})

@@ -209,10 +209,8 @@ func (e *Experiment) trialTable() *Table {
 		ExperimentMetrics...)...)
 	for _, trial := range e.trials {
 		cells := []any{trial.Arm, trial.Round, trial.Contestant, trial.Start, trial.Seconds, trial.Others}
-		for _, m := range ExperimentMetrics {
-			cells = append(cells, entry(trial.Values, m))
-		}
-		t.Add(cells...)
+		values := Each(ExperimentMetrics, func(m string) any { return entry(trial.Values, m) })
+		t.Add(append(cells, values...)...)
 	}
 	return t
 }

@@ -24,18 +24,13 @@ type Outlook struct {
 	Window    sched.Window // empty: none is marked
 }
 
-// SVG draws the outlook. The same outlook gives the same bytes.
-func (o *Outlook) SVG() ([]byte, error) {
-	f := o.figure()
-	return f.svg()
-}
-
 var (
 	bandColour   = color.RGBA{0xD6, 0xE6, 0xF2, 0xFF}
 	windowColour = color.RGBA{0xDD, 0xF1, 0xE8, 0xFF}
 )
 
-func (o *Outlook) figure() figure {
+// SVG draws the outlook. The same outlook gives the same bytes.
+func (o *Outlook) SVG() ([]byte, error) {
 	start := o.Series.Start()
 	span := o.Series.End().Sub(start).Seconds()
 	p := newPlot("Time (UTC)", o.Label, faint)
@@ -58,7 +53,8 @@ func (o *Outlook) figure() figure {
 		keys = append(keys, key{o.Band, area})
 	}
 	p.Add(line)
-	return figure{figureWidth, 4 * vg.Inch, [][]key{keys}, overTime(start, span, p)}
+	f := figure{figureWidth, 4 * vg.Inch, [][]key{keys}, overTime(start, span, p)}
+	return f.svg()
 }
 
 // stripe fills a plot from bottom to top between two places.

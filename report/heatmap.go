@@ -55,13 +55,7 @@ func scale(most float64) float64 {
 	if !(step >= 1e-290 && step <= 1e300) { // nothing, or no number of a figure
 		return 1
 	}
-	power := math.Pow(10, math.Floor(math.Log10(step)))
-	for _, nice := range []float64{1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8} {
-		if nice*power >= step {
-			return nice * power
-		}
-	}
-	return 10 * power
+	return roundUp(step, 0, 1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8)
 }
 
 // heatFigure draws maps over one span of time with one scale, in columns that are filled one after the other. mark is

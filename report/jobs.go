@@ -133,10 +133,8 @@ const stillRuns = 10 * time.Minute
 
 // nodeNamed returns a node of a snapshot.
 func nodeNamed(s *sched.Snapshot, name string) *sched.Node {
-	for _, n := range s.Nodes {
-		if n.Name == name {
-			return n
-		}
+	if i := slices.IndexFunc(s.Nodes, func(n *sched.Node) bool { return n.Name == name }); i >= 0 {
+		return s.Nodes[i]
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +42,37 @@ func Few(most int, all []string) string {
 		return strings.Join(all[:most], ", ") + ", …"
 	}
 	return strings.Join(all, ", ")
+}
+
+// Listed joins words, the last one by a conjunction: "a, b or c".
+func Listed(words []string, conjunction string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
+}
+
+// Distinct leaves the first of values that are equal.
+func Distinct[T comparable](all []T) (distinct []T) {
+	for _, v := range all {
+		if !slices.Contains(distinct, v) {
+			distinct = append(distinct, v)
+		}
+	}
+	return distinct
+}
+
+// roundUp returns the least of some rising numbers up to ten, times a power of ten, that is not below v by more than a
+// share.
+func roundUp(v, slip float64, nice ...float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, n := range nice {
+		if n*power >= v*(1-slip) {
+			return n * power
+		}
+	}
+	return 10 * power
 }
 
 func percent(share float64) string {

@@ -105,7 +105,7 @@ const savingsMethod = "What was used is as it was booked. The baseline decides o
 // Compare computes savings against a baseline. Jobs that cannot be compared are counted, not guessed.
 func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Comparison, error) {
 	where, _, _ := strings.Cut(baseline, "+")
-	b := comparison{found: e.index(), baseline: baseline}
+	b := comparison{found: e.index()}
 	for _, name := range [...]struct {
 		text string
 		into **sched.Greedy
@@ -139,7 +139,6 @@ func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Compar
 // comparison is the baseline and what is known.
 type comparison struct {
 	*found
-	baseline            string
 	whole, where, stock *sched.Greedy
 }
 
@@ -186,7 +185,7 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 	for _, o := range options {
 		s.moves = append(s.moves, move{o.ran, -booked * o.energy}, move{o.window, booked * o.baseline})
 	}
-	s.Energy = difference(used, used*instead/chosen)
+	s.Energy = DifferenceOf(used, used*instead/chosen)
 	s.Signal, s.carbonRate, s.Emissions = b.price(s, &row, options, row.Signals(), row.Uncharted, 1000,
 		func(signal string) float64 { return row.Emissions[signal].Grams().Kg() },
 		func(site *sched.Site) *grid.Series { return site.Carbon.Series })
@@ -196,7 +195,8 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 	return s, ""
 }
 
-func difference(used, baseline float64) Difference {
+// DifferenceOf returns what was saved, without an interval.
+func DifferenceOf(used, baseline float64) Difference {
 	return Difference{Used: used, Baseline: baseline, Saved: baseline - used}
 }
 
@@ -300,7 +300,7 @@ func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of 
 	}
 	s.Forecast = s.Forecast || guessed
 	perKWh = value / scale
-	return of[0], perKWh, new(difference(spent, s.Energy.Baseline*perKWh))
+	return of[0], perKWh, new(DifferenceOf(spent, s.Energy.Baseline*perKWh))
 }
 
 // Moved returns how many watts more nodes would have drawn under the baseline than they did, for the jobs that are
@@ -338,10 +338,9 @@ func (s *Comparison) Since() (first time.Time) {
 func (s *Comparison) sum(seed uint64) {
 	s.Jobs = len(s.PerJob)
 	s.spread()
-	all := make([]*JobSavings, 0, len(s.PerJob))
 	for i := range s.PerJob {
 		j := &s.PerJob[i]
-		all = append(all, j)
+		s.Total.jobs = append(s.Total.jobs, j)
 		if s.ByStrategy[j.Strategy] == nil {
 			s.ByStrategy[j.Strategy] = &Saved{}
 		}
@@ -360,7 +359,6 @@ func (s *Comparison) sum(seed uint64) {
 			s.NoCost++
 		}
 	}
-	s.Total.jobs = all
 	s.Total.total(seed)
 	for _, name := range slices.Sorted(maps.Keys(s.ByStrategy)) {
 		s.ByStrategy[name].total(seed)

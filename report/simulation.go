@@ -158,24 +158,16 @@ func StartsOnly(strategies []string, mend string) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	last := len(names) - 1
-	list := names[last]
-	if last > 0 {
-		list = strings.Join(names[:last], ", ") + " and " + list
-	}
-	return []string{"No job may be suspended, so " + list + " only chose starts: set " + mend + "."}
+	return []string{"No job may be suspended, so " + Listed(names, "and") + " only chose starts: set " + mend + "."}
 }
 
 // fitNowhere counts the jobs that fit on no empty node. No run places them, so it is enough to look at what one has
 // left.
 func fitNowhere(r *sim.Result) (count int) {
-	nodes := r.Scenario.Nodes // which are empty, see [sim.Scenario]
 	for i := range r.Outcomes {
-		fits := r.Outcomes[i].Placed.Node != ""
-		for k := 0; !fits && k < len(nodes); k++ {
-			fits = r.Scenario.Jobs[i].Fits(&nodes[k])
-		}
-		if !fits {
+		// The scenario's nodes are empty, see [sim.Scenario].
+		fits := func(n sched.Node) bool { return r.Scenario.Jobs[i].Fits(&n) }
+		if r.Outcomes[i].Placed.Node == "" && !slices.ContainsFunc(r.Scenario.Nodes, fits) {
 			count++
 		}
 	}
@@ -260,9 +252,7 @@ func summarise(r *sim.Result) Run {
 			r.Sleep.Asleep.Hours(), r.Sleep.MostCycles,
 		}
 	}
-	for _, site := range s.Sites {
-		run.Priced = run.Priced || site.Price.Series != nil
-	}
+	run.Priced = slices.ContainsFunc(s.Sites, func(site *sched.Site) bool { return site.Price.Series != nil })
 	var waits []float64
 	var completion, held, slowdown float64
 	for i := range r.Outcomes {
@@ -272,10 +262,11 @@ func summarise(r *sim.Result) Run {
 			held += o.Released.Sub(j.Submitted).Seconds()
 		}
 		run.Suspensions += o.Suspensions
-		switch judge(o, j, s.Slack) {
-		case tolerated:
-			run.Tolerated++
-		case violated:
+		switch late := o.Overdue(j); { // for how long decisions kept it from useful work beyond what it allows
+		case late <= s.Slack: // a release may be observed so late
+		case o.Suspensions > 0 && late-s.Slack <= o.Redone:
+			run.Tolerated++ // only by the work that is done once more after its last suspension
+		default:
 			run.DelayViolations++
 		}
 		if o.Placed.Node == "" {

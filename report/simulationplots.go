@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 )
 
@@ -129,18 +130,14 @@ const adjustedLabel = "Cost with carbon, estimated\n(CO2e at %g a tonne)"
 // barsFigure draws the totals of every run side by side. What no site has a signal for is left out: its total of 0 says
 // nothing.
 func barsFigure(results []*sim.Result) (figure, error) {
-	var priced, charted bool
-	for _, site := range results[0].Scenario.Sites {
-		priced = priced || site.Price.Series != nil
-		charted = charted || site.Carbon.Series != nil
-	}
+	sites := results[0].Scenario.Sites
 	charts := []chart{{"Energy, estimated (kWh)", Each(results, func(r *sim.Result) float64 { return r.Energy.KWh() })}}
-	if charted {
+	if slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Carbon.Series != nil }) {
 		charts = append(charts, chart{
 			"Emissions, estimated (kgCO2e)", Each(results, func(r *sim.Result) float64 { return r.Carbon.Kg() }),
 		})
 	}
-	if priced {
+	if slices.ContainsFunc(sites, func(site *sched.Site) bool { return site.Price.Series != nil }) {
 		charts = append(charts, chart{
 			"Cost, estimated (in the prices' currency)",
 			Each(results, func(r *sim.Result) float64 { return float64(r.Cost) }),
@@ -282,12 +279,7 @@ func sleepAndStay(results []*sim.Result) bool {
 // runStyle is the line of a run. A strategy has one colour; where machines stay on in some runs and sleep in others,
 // those that stay on are dashed.
 func runStyle(results []*sim.Result, i int) draw.LineStyle {
-	var strategies []string
-	for _, r := range results {
-		if !slices.Contains(strategies, r.Strategy) {
-			strategies = append(strategies, r.Strategy)
-		}
-	}
+	strategies := Distinct(Each(results, func(r *sim.Result) string { return r.Strategy }))
 	style := strategyStyle(slices.Index(strategies, results[i].Strategy), len(strategies))
 	if sleepAndStay(results) && !results[i].Scenario.Sleeps() {
 		style.Dashes = dashes[2]

@@ -74,9 +74,10 @@ func statementRow(r ledger.Row) StatementRow {
 		Key: r.Key, EnergyKWh: kWh(r.Energy()), FacilityKWh: kWh(r.Facility), GPUKWh: kWh(r.GPU),
 		CPUHours:       r.CPU.Hours(),
 		EstimatedShare: r.EstimatedShare(),
-		UnchartedShare: part(r.Uncharted, r.Facility), UnpricedShare: part(r.Unpriced, r.Facility),
-		Unmeasured: r.Unmeasured.Seconds(),
-		Quality:    r.Quality(), First: r.First, Last: r.Last,
+		UnchartedShare: over(float64(r.Uncharted), float64(r.Facility)),
+		UnpricedShare:  over(float64(r.Unpriced), float64(r.Facility)),
+		Unmeasured:     r.Unmeasured.Seconds(),
+		Quality:        r.Quality(), First: r.First, Last: r.Last,
 		EmissionsKg: map[string]float64{}, Costs: map[string]float64{},
 	}
 	for signal, carbon := range r.Emissions {
@@ -90,13 +91,6 @@ func statementRow(r ledger.Row) StatementRow {
 		out.Intensity = new(float64(r.Emissions[signals[0]].Grams()) / kWh(r.Facility-r.Uncharted))
 	}
 	return out
-}
-
-func part(of, all energy.Microjoules) float64 {
-	if all == 0 {
-		return 0
-	}
-	return float64(of) / float64(all)
 }
 
 // keys are what is known of a job by each dimension. Others are not told of jobs.

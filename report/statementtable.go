@@ -20,11 +20,8 @@ func (t *statementTable) add(c Column, of func(*StatementRow) any) {
 	t.Columns, t.of = append(t.Columns, c), append(t.of, of)
 }
 
-func (t *statementTable) row(r *StatementRow) (cells []any) {
-	for _, of := range t.of {
-		cells = append(cells, of(r))
-	}
-	return cells
+func (t *statementTable) row(r *StatementRow) []any {
+	return Each(t.of, func(of func(*StatementRow) any) any { return of(r) })
 }
 
 // Sheet has a row for each of the statement's. A column that has nothing to say in any of them is not shown.
@@ -91,9 +88,7 @@ func (s *Statement) Sheet() *Table {
 		baseline = s.Savings.Baseline
 	}
 	t.add(Column{Field: "baseline"}, func(*StatementRow) any { return baseline })
-	for i := range s.Rows {
-		t.Rows = append(t.Rows, t.row(&s.Rows[i]))
-	}
+	t.Rows = Each(s.Rows, func(r StatementRow) []any { return t.row(&r) })
 	t.Total = t.row(&s.Total)
 	return &t.Table
 }

@@ -178,14 +178,8 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 	if c.seeds != nil {
 		s.Varied = "seeds"
 	}
-	for _, key := range c.order() {
-		s.Strategies = append(s.Strategies, *c.row(key))
-	}
-	for i := range trials {
-		if trials[i].Day != nil {
-			s.days = append(s.days, trials[i])
-		}
-	}
+	s.Strategies = Each(c.order(), func(key rowKey) SweepRow { return *c.row(key) })
+	s.days = slices.DeleteFunc(slices.Clone(trials), func(t Trial) bool { return t.Day == nil })
 	s.Notes = append(s.notes(), o.Notes...)
 	s.answer(o.Published)
 	return s, nil

@@ -56,8 +56,7 @@ func (s *Sweep) figures() ([]namedFigure, error) {
 func (s *Sweep) label(r SweepRow) string {
 	label := r.Strategy
 	if r.Forecast != "" && slices.ContainsFunc(s.Strategies, func(o SweepRow) bool {
-		return o.Forecast != "" &&
-			o.Forecast != r.Forecast
+		return o.Forecast != "" && o.Forecast != r.Forecast
 	}) {
 		label += " " + r.Forecast
 	}
@@ -207,9 +206,7 @@ func (s *Sweep) nodesFigure() figure {
 	var below *plotter.BarChart
 	for i, name := range slices.Sorted(maps.Keys(types)) {
 		chart := &plotter.BarChart{Width: 0.68 * slot, Color: Palette[i%len(Palette)]}
-		for k := range s.Strategies {
-			chart.Values = append(chart.Values, s.Strategies[k].mean(s.Strategies[k].NodeEnergy[name]))
-		}
+		chart.Values = Each(s.Strategies, func(r SweepRow) float64 { return r.mean(r.NodeEnergy[name]) })
 		if below != nil {
 			chart.StackOn(below)
 		}

@@ -114,11 +114,8 @@ func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
 		if r.Strategy == s.Baseline {
 			continue
 		}
-		row := []any{s.label(r)}
-		for k := range r.ByZone {
-			row = append(row, show(&r.ByZone[k]))
-		}
-		t.Add(row...)
+		cells := Each(r.ByZone, func(z ZoneRow) any { return show(&z) })
+		t.Add(append([]any{s.label(r)}, cells...)...)
 	}
 	return t
 }

@@ -163,26 +163,6 @@ func (t *Trial) Measure(r *sim.Result) {
 	}
 }
 
-// verdict is on whether decisions kept a job from useful work for longer than it allows.
-type verdict int
-
-const (
-	inTime    verdict = iota
-	tolerated         // only by the work that is done once more after its last suspension
-	violated
-)
-
-// judge is given how late a release may be observed.
-func judge(o *sim.Outcome, j *sched.Job, slack time.Duration) verdict {
-	switch late := o.Overdue(j); {
-	case late <= slack:
-		return inTime
-	case o.Suspensions > 0 && late-slack <= o.Redone:
-		return tolerated
-	}
-	return violated
-}
-
 // NewDay looks at one day of a run, from a time on, whose carbon intensity is known.
 func NewDay(r *sim.Result, from time.Time) *Day {
 	const step, steps = 15 * time.Minute, 96

@@ -182,11 +182,8 @@ func (c *Study) addZone(spec *zoneFile) error {
 	if z.scenario, err = z.file.Load(); err != nil {
 		return err
 	}
-	for _, note := range z.scenario.Notes {
-		if !slices.Contains(c.notes, note) { // those on the trace are the same in every zone
-			c.notes = append(c.notes, note)
-		}
-	}
+	// Those on the trace are the same in every zone.
+	c.notes = report.Distinct(append(c.notes, z.scenario.Notes...))
 	z.elastic = slices.ContainsFunc(z.scenario.Jobs, func(j sched.Job) bool { return j.Scaling != nil })
 	z.scenario.Jobs = nil // each start has its own
 	z.series = z.scenario.Sites[0].Carbon.Series
