@@ -68,11 +68,8 @@ func (b *band) legend(m *Model) (drawn string, height int) {
 		`class="title" x="4" y="16"`)
 	text.WriteString(`<g class="keys">`)
 	x, y := 4, 2*line
-	keys := slices.Clone(b.Keys)
-	for _, n := range b.Notes {
-		keys = append(keys, keyed{Name: n.Text})
-	}
-	for _, k := range keys {
+	notes := report.Each(b.Notes, func(n note) keyed { return keyed{Name: n.Text} })
+	for _, k := range slices.Concat(b.Keys, notes) {
 		width := 30 + 7*len([]rune(k.Name))
 		if x+width > 1000 && x > 4 {
 			x, y = 4, y+line

@@ -107,11 +107,7 @@ func (v *JobView) nodes() *table {
 			n.Node, n.Site, n.Profile, rank, optional(n.WattHours), optional(n.Grams), optional(n.Cost),
 		}}
 	})
-	var out []string
-	for _, o := range v.Placement.Out {
-		out = append(out, o.Node+": "+o.Why)
-	}
-	if len(out) > 0 {
+	if out := report.Each(v.Placement.Out, func(o NodeOut) string { return o.Node + ": " + o.Why }); len(out) > 0 {
 		t.More += " Out: " + report.Few(most, out) + "."
 	}
 	t.More += " " + v.Placement.Note

@@ -175,11 +175,11 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 		Against: names[0], Jobs: run.Jobs, Held: run.HeldJobs, MeanWait: &run.MeanWaitSeconds, Late: &run.LateStarts,
 		Method: "Both are simulated, of the same work on the same machines. One run has no interval; " +
 			"kubenergy compare gives one.",
-		Energy:    difference(base.EnergyKWh, run.EnergyKWh),
-		Emissions: difference(base.EmissionsKg, run.EmissionsKg), Unit: "kgCO2e",
+		Energy:    new(report.DifferenceOf(run.EnergyKWh, base.EnergyKWh)),
+		Emissions: new(report.DifferenceOf(run.EmissionsKg, base.EmissionsKg)), Unit: "kgCO2e",
 	}
 	if base.Priced {
-		s.Cost = difference(base.Cost, run.Cost)
+		s.Cost = new(report.DifferenceOf(run.Cost, base.Cost))
 	}
 	if i == 0 {
 		return s
@@ -209,10 +209,6 @@ func savedBy(r *report.Report, names []string, i int) *Saved {
 	}
 	step("Placement", run.Strategy+" chooses the machine", run)
 	return s
-}
-
-func difference(baseline, used float64) *report.Difference {
-	return &report.Difference{Used: used, Baseline: baseline, Saved: baseline - used}
 }
 
 func strategiesOf(r *report.Report, names []string) (all []Strategy) {

@@ -68,19 +68,15 @@ func (m *Model) gridSentence(s *Signal) string {
 	if s.Now != nil {
 		now = fmt.Sprintf("%s %s now", short(*s.Now), s.Unit)
 	}
-	if lowest, at, highest, ok := s.extremes(grid.Later(m.From, m.soon()), m.To); ok {
+	from := m.From
+	if !m.Past { // extremes that are over are of no use
+		from = grid.Later(from, m.Now)
+	}
+	if lowest, at, highest, ok := s.extremes(from, m.To); ok {
 		extremes = fmt.Sprintf("lowest %s at %s, highest %s", short(lowest), m.clock(at), short(highest)) +
 			given(s.Now == nil, " "+s.Unit)
 	}
 	return cmp.Or(strings.Join(said(now, extremes), "; "), "unknown")
-}
-
-// soon is from when on extremes are of use: from now on, or of all that is over.
-func (m *Model) soon() time.Time {
-	if m.Past {
-		return m.From
-	}
-	return m.Now
 }
 
 func (l *Line) extremes(from, to time.Time) (lowest float64, at time.Time, highest float64, ok bool) {

@@ -26,9 +26,7 @@ var actions = []string{"any", "hold", "release", "place"}
 func (p *page) decisions() {
 	m := p.Model
 	p.Filter = &filter{p.query.Get("q"), p.query.Get("action")}
-	for _, a := range actions {
-		p.Actions = append(p.Actions, option{Name: a})
-	}
+	p.Actions = report.Each(actions, func(a string) option { return option{Name: a} })
 	found := m.filtered(p.Filter)
 	p.Said = []string{fmt.Sprintf("%s, of %d known, the youngest first.", count(len(found), "decision"),
 		len(m.Decisions))}
@@ -204,14 +202,14 @@ func (p *page) compare() {
 	p.Tables = []*table{t}
 }
 
+// front are the strategies that none beats in waits and emissions at once.
+func front(all []Strategy) []Strategy {
+	return slices.DeleteFunc(slices.Clone(all), func(s Strategy) bool { return !s.Best })
+}
+
 // compareSentence names the strategies that are worth a look.
 func compareSentence(all []Strategy) string {
-	var names []string
-	for i := range all {
-		if all[i].Best {
-			names = append(names, all[i].brief())
-		}
-	}
+	names := report.Each(front(all), func(s Strategy) string { return s.brief() })
 	return "No other strategy beats these in waits and emissions at once: " + strings.Join(names, "; ") + "."
 }
 
@@ -256,17 +254,14 @@ func drawPareto(all []Strategy) template.HTML {
 	}
 	svgText(d, "mean wait, hours", `class="tick" x="50%%" y="99%%" text-anchor="middle"`)
 	svgText(d, "kgCO2e", `class="tick" x="0" y="3%%" dy="6"`)
-	front := slices.DeleteFunc(slices.Clone(all), func(s Strategy) bool { return !s.Best })
-	slices.SortFunc(front, func(a, b Strategy) int { return cmp.Compare(a.WaitHours, b.WaitHours) })
-	for i := range max(0, len(front)-1) {
-		a, b := &front[i], &front[i+1]
+	best := front(all)
+	slices.SortFunc(best, func(a, b Strategy) int { return cmp.Compare(a.WaitHours, b.WaitHours) })
+	for i := range max(0, len(best)-1) {
+		a, b := &best[i], &best[i+1]
 		fmt.Fprintf(d, `<line class="front" x1="%s" y1="%s" x2="%s" y2="%s"/>`, pc(x(a.WaitHours)), pc(y(a.Kg)),
 			pc(x(b.WaitHours)), pc(y(b.Kg)))
 	}
-	var taken []box
-	for i := range all {
-		taken = append(taken, around(x(all[i].WaitHours), y(all[i].Kg)))
-	}
+	taken := report.Each(all, func(s Strategy) box { return around(x(s.WaitHours), y(s.Kg)) })
 	for _, s := range all {
 		fmt.Fprintf(d, `<circle class="dot %s" cx="%s" cy="%s" r="6"><title>%s</title></circle>`, s.class(),
 			pc(x(s.WaitHours)), pc(y(s.Kg)), html.EscapeString(s.brief()))
