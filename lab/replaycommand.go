@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,8 +99,8 @@ func (o *commandFlags) check() error {
 	if !(o.minutes > 0) || !(o.hours > 0) || o.jobs <= 0 || !(o.factor >= 0) {
 		return errors.New("--minutes, --hours and --jobs want more than 0, --factor 0 or more")
 	}
-	if err := report.CheckFormat(o.output, "table", "json", "csv"); err != nil {
-		return fmt.Errorf("-o: %w", err)
+	if formats := []string{"table", "json", "csv"}; !slices.Contains(formats, o.output) {
+		return fmt.Errorf("-o: unknown output format %q: want one of %s", o.output, strings.Join(formats, ", "))
 	}
 	return nil
 }
@@ -210,10 +211,7 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 		return nil, err
 	}
 	defer stop()
-	var names []string
-	for _, t := range r.Trials {
-		names = append(names, t.String())
-	}
+	names := report.Each(r.Trials, func(t Trial) string { return t.String() })
 	length := clock.Shrink(span(r.Scenario))
 	fmt.Fprintf(stderr,
 		"replaying %d jobs on %d nodes under each of %s, %.0f times faster than the trace, about %.0f s\n",

@@ -24,14 +24,6 @@ type Document interface {
 	Text(wide, colours bool) string
 }
 
-// CheckFormat reports whether a format is one of those that are known.
-func CheckFormat(format string, known ...string) error {
-	if slices.Contains(known, format) {
-		return nil
-	}
-	return fmt.Errorf("unknown output format %q: want one of %s", format, strings.Join(known, ", "))
-}
-
 // Write writes a document as table, wide or text, all for people, or as json, yaml, csv or html. Nothing is written of
 // a document that cannot be written whole.
 func Write(w io.Writer, d Document, format string, colours bool) error {
@@ -103,11 +95,7 @@ type Cell struct {
 
 // Sheet returns a table that is only written as CSV.
 func Sheet(fields ...string) *Table {
-	t := &Table{}
-	for _, field := range fields {
-		t.Columns = append(t.Columns, Column{Field: field})
-	}
-	return t
+	return &Table{Columns: Each(fields, func(field string) Column { return Column{Field: field} })}
 }
 
 // Heads returns a table that is only shown to people. So many of its columns are of words.
