@@ -68,7 +68,6 @@ func newRoot(t terminal) *cobra.Command {
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: t.name},
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w%s (see %s --help)", inWords(err), meantFlag(cmd, err), cmd.CommandPath())}

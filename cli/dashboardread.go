@@ -341,9 +341,7 @@ func (r *liveReader) budgets(ctx context.Context) {
 		}
 		return
 	}
-	for i := range list.Items {
-		r.m.Budgets = append(r.m.Budgets, r.budget(&list.Items[i]))
-	}
+	r.m.Budgets = report.Each(list.Items, func(b v1alpha1.EnergyBudget) dashboard.Budget { return r.budget(&b) })
 	slices.SortStableFunc(r.m.Budgets, func(a, b dashboard.Budget) int {
 		return cmp.Or(budgetEnd(&a, r.m.Now).Compare(budgetEnd(&b, r.m.Now)), cmp.Compare(b.Percent, a.Percent))
 	})

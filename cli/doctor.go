@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -164,19 +165,11 @@ func (d *doctor) report(t terminal, format string) error {
 	if err := t.print(f, format); err != nil {
 		return err
 	}
-	if n := f.count(statusFail); n > 0 {
-		return fmt.Errorf("%s failed", count(n, "check"))
+	failed := slices.DeleteFunc(slices.Clone(d.findings), func(f finding) bool { return f.Status != statusFail })
+	if len(failed) > 0 {
+		return fmt.Errorf("%s failed", count(len(failed), "check"))
 	}
 	return nil
-}
-
-func (f *findings) count(s status) (n int) {
-	for i := range f.Checks {
-		if f.Checks[i].Status == s {
-			n++
-		}
-	}
-	return n
 }
 
 var statusColours = map[status]string{statusOK: "\x1b[32m", statusWarn: "\x1b[33m", statusFail: "\x1b[31m"}

@@ -53,9 +53,7 @@ func (d *doctor) lookAtMode(ctx context.Context) {
 	d.lookAtDelays(ctx, policies.Items)
 	own := ""
 	if n := d.namespacesOfTheirOwn(ctx, policies.Items); n > 0 {
-		own = fmt.Sprintf("; %s another one", count(n, "namespace")+map[bool]string{
-			true: " has", false: " have",
-		}[n == 1])
+		own = fmt.Sprintf("; %s another one", report.Plural(n, "namespace has", "namespaces have"))
 	}
 	d.ok("the cluster's mode is %s: %s%s", mode, modeMeans[mode], own)
 }

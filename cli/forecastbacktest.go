@@ -134,8 +134,7 @@ func (f *backtestFlags) evaluation(cmd *cobra.Command, t terminal) (forecast.Eva
 	}
 	if len(e.Models) == 0 {
 		e.Models = slices.DeleteFunc(forecast.Models(), func(m string) bool {
-			return m == forecast.WithWeather &&
-				e.Weather == nil
+			return m == forecast.WithWeather && e.Weather == nil
 		})
 	}
 	return e, zone, f.place(&e, cmd.Flags().Changed("test-windows"))

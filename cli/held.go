@@ -89,10 +89,8 @@ func printHeld(ctx context.Context, t terminal, c *cluster, namespace, format st
 		_, err := fmt.Fprintln(t.err, said+".")
 		return err
 	}
-	list := &heldList{"kubenergy.io/v1alpha1", []dashboard.Held{}, "HeldList", t.now(), namespace == v1.NamespaceAll}
-	for i := range h.items {
-		list.Items = append(list.Items, h.items[i].Held)
-	}
+	items := report.Each(h.items, func(j dashboard.Job) dashboard.Held { return j.Held })
+	list := &heldList{"kubenergy.io/v1alpha1", items, "HeldList", t.now(), namespace == v1.NamespaceAll}
 	return t.print(list, format)
 }
 

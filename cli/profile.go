@@ -231,11 +231,11 @@ func (p *profiler) createProfiles(ctx context.Context) {
 			continue
 		}
 		object := hardware.ToPowerProfile(row.Profile, p.catalogue.DefaultPUE) // a node's own comes first
-		done, could := "created", "would be created"
+		done := "created"
 		if p.existing[object.Name] {
-			done, could = "applied", "would be applied"
+			done = "applied"
 		}
-		change := profileChange{object.Name, p.tense(done, could)}
+		change := profileChange{object.Name, p.tense(done)}
 		if err := p.applyProfile(ctx, object); err != nil {
 			p.failures++
 			change.Change = "refused: " + because(err)
@@ -266,14 +266,12 @@ func (p *profiler) applyProfile(ctx context.Context, object *v1alpha1.PowerProfi
 
 // change labels a node, or takes its label off.
 func (p *profiler) change(ctx context.Context, row *profileRow) {
-	want, done, could := "", "label removed", "label would be removed"
+	want := ""
 	switch {
-	case p.remove:
-		if row.Label == "" {
-			return
-		}
-	case !p.label:
+	case p.remove && row.Label == "", !p.remove && !p.label:
 		return
+	case p.remove:
+		row.Change = "label " + p.tense("removed")
 	case !row.Known:
 		row.Change = "not labelled: unknown hardware"
 		return
@@ -286,9 +284,8 @@ func (p *profiler) change(ctx context.Context, row *profileRow) {
 		p.failures++
 		return
 	default:
-		want, done, could = row.Profile.Name, "labelled", "would be labelled"
+		want, row.Change = row.Profile.Name, p.tense("labelled")
 	}
-	row.Change = p.tense(done, could)
 	after, err := p.apply(ctx, row.node, want)
 	switch {
 	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict),
@@ -324,9 +321,10 @@ func (p *profiler) options() metav1.ApplyOptions {
 	return o
 }
 
-func (p *profiler) tense(done, could string) string {
+// tense says that something was done, or would be.
+func (p *profiler) tense(done string) string {
 	if p.dryRunServer {
-		return could
+		return "would be " + done
 	}
 	return done
 }

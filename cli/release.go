@@ -183,7 +183,10 @@ func (r *releaser) all(ctx context.Context, namespace string) error {
 		if p.released > 0 {
 			continue // there may be more
 		}
-		r.tell(ctx, cmp.Or(err, p.firstFailure()))
+		if err == nil && len(p.failed) > 0 {
+			err = p.failed[0].err
+		}
+		r.tell(ctx, err)
 		if !kube.Pause(ctx, r.pause) {
 			return p.unfinished(cmp.Or(err, ctx.Err()), total)
 		}
@@ -227,13 +230,6 @@ func (p *pass) hopeless() bool {
 	return p.seen > 0 && len(p.failed) == p.seen && !slices.ContainsFunc(p.failed, func(f failure) bool {
 		return transient(f.err)
 	})
-}
-
-func (p *pass) firstFailure() error {
-	if len(p.failed) == 0 {
-		return nil
-	}
-	return p.failed[0].err
 }
 
 // unfinished is what there is to say when time is up.

@@ -53,9 +53,6 @@ const askedNow = "asked to start now"
 func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string, now time.Time,
 ) (result string, err error) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationRunNow)
-	const suspendedByBudget = "marked, but a budget suspended it (kubenergy.io/budget-suspended): users with the " +
-		"role kubenergy-releaser resume it, or kubenergy release does"
-	const suspendedByUser = "marked, but its user suspended it, so it stays suspended"
 	if kind == kindPod {
 		pod, err := client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		switch {
@@ -77,9 +74,10 @@ func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, n
 	case err != nil:
 		return "", fmt.Errorf("annotating Job %s/%s: %s", namespace, name, because(err))
 	case suspended && job.Labels[v1alpha1.LabelBudgetSuspended] != "":
-		return suspendedByBudget, nil
+		return "marked, but a budget suspended it (kubenergy.io/budget-suspended): users with the role " +
+			"kubenergy-releaser resume it, or kubenergy release does", nil
 	case suspended && job.Labels[v1alpha1.LabelHeld] != "true":
-		return suspendedByUser, nil
+		return "marked, but its user suspended it, so it stays suspended", nil
 	case !suspended:
 		return "was not held", nil
 	}

@@ -95,11 +95,6 @@ func (s *serving) stranded() []string {
 	})
 }
 
-// elsewhere reports whether another system may serve a name that ours is not configured for.
-func (s *serving) elsewhere(name string) bool {
-	return name != policy.SchedulerName && !slices.Contains(s.configured, name)
-}
-
 // dependents are the objects of one kind whose pods name a scheduler.
 type dependents struct {
 	kind, scheduler string
@@ -257,7 +252,8 @@ func (d *doctor) lookAtStranded(ctx context.Context) {
 	}
 	for i := range all.found {
 		f, status, mend := &all.found[i], statusFail, all.found[i].mend()
-		if s.elsewhere(f.scheduler) {
+		// Another system may serve a name that ours is not configured for.
+		if f.scheduler != policy.SchedulerName && !slices.Contains(s.configured, f.scheduler) {
 			status, mend = statusWarn, "where no other system serves that name: "+mend
 		}
 		d.say(status, mend, "%s", f)

@@ -450,10 +450,8 @@ func (a *arm) sumUp(trial *report.ExperimentTrial) {
 	if asked := len(a.all) + a.failed; asked > 0 {
 		v["requestsFailedShare"] = float64(a.failed) / float64(asked)
 	}
-	var cores, watts []float64
-	for _, s := range trial.Samples {
-		cores, watts = append(cores, s.Cores), append(watts, s.Watts)
-	}
+	cores := report.Each(trial.Samples, func(s report.ExperimentSample) float64 { return s.Cores })
+	watts := report.Each(trial.Samples, func(s report.ExperimentSample) float64 { return s.Watts })
 	v["meanBusyCores"], v["cpuEnergyCorrelation"] = stat.Mean(cores, nil), stat.Correlation(cores, watts, nil)
 	maps.DeleteFunc(v, func(_ string, value float64) bool { return math.IsNaN(value) }) // one of them never changes
 }
