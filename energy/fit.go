@@ -177,15 +177,14 @@ const fitState = 1 // version
 // code writes all that was learned, 2.8 kB at most, or reads it: a Fit that was read goes on as the one that was
 // written. The prior is no part of it.
 func (f *Fit) code(c *codec.Codec) {
-	version := byte(fitState)
-	c.Byte(&version)
+	c.Version(fitState)
 	codec.Fixed(c, 4, &f.seen)
 	codec.Fixed(c, 4, &f.since)
 	codec.Fixed(c, 8, &f.mean)
 	c.Float32(&f.over)
 	c.Float32(&f.under)
 	shares := f.over >= 0 && f.over <= 1 && f.under >= 0 && f.under <= 1
-	if version != fitState || f.since > f.seen || f.mean < 0 || f.mean > longest || !shares {
+	if f.since > f.seen || f.mean < 0 || f.mean > longest || !shares {
 		c.Fail()
 	}
 	if f.seen == 0 || c.Failed() {

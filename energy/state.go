@@ -45,10 +45,7 @@ const (
 )
 
 func (a *Attributor) code(c *codec.Codec) {
-	version := byte(stateVersion)
-	if c.Byte(&version); version != stateVersion {
-		c.Fail()
-	}
+	c.Version(stateVersion)
 	c.Flags(&a.begun)
 	codec.Int(c, &a.at, &a.end, &a.since)
 	codec.Int(c, &a.platformCarry, &a.idleCarry)

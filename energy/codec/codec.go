@@ -53,6 +53,14 @@ func (c *Codec) Byte(v *byte) {
 	}
 }
 
+// Version codes a byte that must be as it is.
+func (c *Codec) Version(want byte) {
+	have := want
+	if c.Byte(&have); have != want {
+		c.Fail()
+	}
+}
+
 // Flags codes up to eight truths in one byte.
 func (c *Codec) Flags(flags ...*bool) {
 	var bits byte

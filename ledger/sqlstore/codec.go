@@ -2,14 +2,6 @@ package sqlstore
 
 import "github.com/kubenergy/kubenergy/energy/codec"
 
-// version codes a byte that must be as it is.
-func version(c *codec.Codec, want byte) {
-	have := want
-	if c.Byte(&have); have != want {
-		c.Fail()
-	}
-}
-
 // near codes a number that is near another one.
 func near[T ~int64](c *codec.Codec, v *T, to int64) {
 	by := int64(*v) - to

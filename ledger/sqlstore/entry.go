@@ -41,7 +41,7 @@ func (e *entry) encode() []byte {
 
 // code writes or reads the entry.
 func (e *entry) code(c *codec.Codec) {
-	version(c, entryVersion)
+	c.Version(entryVersion)
 	guest, gpus := e.Guest.Account != 0, e.gpus()
 	c.Flags(&e.Agentless, &e.Estimated, &guest, &gpus)
 	start, end, from := e.Start.UnixNano(), e.End.UnixNano(), int64(0)

@@ -128,7 +128,7 @@ func decodeWindow(start, node, by int64, payload []byte) (*window, error) {
 
 // code writes or reads the window.
 func (w *window) code(c *codec.Codec) {
-	version(c, windowVersion)
+	c.Version(windowVersion)
 	from, account, consumer := w.Start, int64(0), int64(0)
 	step(c, &from, &w.First)
 	step(c, &from, &w.Last)
