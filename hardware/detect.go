@@ -204,12 +204,9 @@ func (c *Catalog) instanceComponents(provider, name string) (Components, bool) {
 // cpu finds out which CPU the node has, and how much of it.
 func (d *detection) cpu() bool {
 	k := &d.kind.Components
-	model, from := d.named("annotation "+annotationCPUModel, d.annotations[annotationCPUModel])
+	model, from := d.named("annotation", d.annotations, annotationCPUModel, labelCPUModel)
 	if model == "" {
-		model, from = d.named("annotation "+labelCPUModel, d.annotations[labelCPUModel])
-	}
-	if model == "" {
-		model, from = d.named("label "+labelCPUModel, d.labels[labelCPUModel])
+		model, from = d.named("label", d.labels, labelCPUModel)
 	}
 	switch {
 	case model != "":
@@ -255,25 +252,24 @@ func (d *detection) sockets() {
 	}
 }
 
-// named looks up a CPU that is called by its name.
-func (d *detection) named(where, name string) (model, from string) {
-	if name == "" || strings.EqualFold(name, "unknown") {
-		return "", ""
+// named looks up a CPU that annotations or labels call by its name, under the first key that helps.
+func (d *detection) named(what string, texts map[string]string, keys ...string) (model, from string) {
+	for _, key := range keys {
+		name := texts[key]
+		if name == "" || strings.EqualFold(name, "unknown") {
+			continue
+		}
+		if model = d.catalog.mapped(name); d.catalog.knows(model) {
+			return model, what + " " + key
+		}
+		d.kind.note("%s %s names %s, which is not in the catalogue", what, key, quoted(name))
 	}
-	if model = d.catalog.mapped(name); d.catalog.knows(model) {
-		return model, where
-	}
-	d.kind.note("%s names %s, which is not in the catalogue", where, quoted(name))
 	return "", ""
 }
 
 // discovered goes by what Node Feature Discovery read from the CPU.
 func (d *detection) discovered() (model, from string) {
-	if model, from = d.named("label "+labelNFD+"name", d.labels[labelNFD+"name"]); model != "" {
-		return model, from
-	}
-	model, from = d.named("label "+v1alpha1.LabelCPUModel, d.labels[v1alpha1.LabelCPUModel])
-	if model != "" {
+	if model, from = d.named("label", d.labels, labelNFD+"name", v1alpha1.LabelCPUModel); model != "" {
 		return model, from
 	}
 	vendor, family, id := d.labels[labelNFD+"vendor_id"], d.labels[labelNFD+"family"], d.labels[labelNFD+"id"]
