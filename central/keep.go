@@ -35,7 +35,6 @@ func survive(do func() bool, panicked func(any)) (ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			panicked(p)
-			ok = false
 		}
 	}()
 	return do()
