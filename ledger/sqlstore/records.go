@@ -53,10 +53,8 @@ func recordRow(r *ledger.Record) ([]any, error) {
 	if snapshot != nil {
 		blob = sealBlob(slices.Clone(snapshot), at)
 	}
-	return []any{
-		k.ID, at, k.Namespace, k.OwnerKind, k.Owner, k.UID, k.Strategy, data, blob,
-		rowCRC(k.ID, at, k.Namespace, k.OwnerKind, k.Owner, k.UID, k.Strategy, data),
-	}, nil
+	row := []any{k.ID, at, k.Namespace, k.OwnerKind, k.Owner, k.UID, k.Strategy, data}
+	return append(row, blob, rowCRC(row...)), nil
 }
 
 // mostNames is how many values a filter of records may list.

@@ -338,10 +338,4 @@ func (s *summing) addHeld(t *sumTable, keys []sumKey, sums map[sumKey]*sum) (map
 	return wrong, nil
 }
 
-func floorTo(t, step int64) int64 {
-	rest := t % step
-	if rest < 0 {
-		rest += step
-	}
-	return t - rest
-}
+func floorTo(t, step int64) int64 { return t - (t%step+step)%step }

@@ -138,18 +138,11 @@ func (r *reading) above(day int64) (map[string][]string, error) {
 
 // circles reports whether a way up from a node leads to a target.
 func circles(above map[string][]string, from, target string, seen map[string]bool) bool {
-	for _, host := range above[from] {
-		if host == target {
-			return true
-		}
-		if !seen[host] {
-			seen[host] = true
-			if circles(above, host, target, seen) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(above[from], func(host string) bool {
+		before := seen[host]
+		seen[host] = true
+		return host == target || !before && circles(above, host, target, seen)
+	})
 }
 
 // counts reports whether what an account transfers in a window counts.
