@@ -44,14 +44,12 @@ func (g *Integrator) Next(w Watts, at time.Duration) Reading {
 	good := w >= 0 && w <= megawatt // NaN is neither
 	resumed := g.resumed
 	g.resumed = false
-	switch {
-	case !good && g.known:
+	if !good {
+		if !g.known {
+			g.begin(0, at, firstRun(at))
+		}
 		g.broken = true
 		return g.last
-	case !good:
-		r := g.begin(0, at, firstRun(at))
-		g.broken = true
-		return r
 	}
 	power := uint64(math.RoundToEven(float64(w) * million))
 	switch {

@@ -60,10 +60,8 @@ func (p *Profile) UnmarshalJSON(text []byte) error {
 	if err := strictly(text, &aux); err != nil {
 		return fmt.Errorf("reading power profile %q: %w", p.Name, err)
 	}
-	if aux.Sleep != nil {
+	if p.Sleep = p.Power(0); aux.Sleep != nil {
 		p.Sleep = *aux.Sleep
-	} else {
-		p.Sleep = p.Power(0)
 	}
 	return p.Validate()
 }
