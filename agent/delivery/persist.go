@@ -31,12 +31,11 @@ func (q *Queue) persist() error {
 	err := q.disk.writeSlot(&record{
 		seq: q.seq, generation: q.generation, empty: q.empty, end: q.end, batch: &q.open, state: q.state,
 	})
-	if err != nil {
-		q.report(err)
+	if q.report(err) != nil {
 		return err
 	}
-	if q.failing {
-		q.failing = false
+	if q.stats.DiskFailing {
+		q.stats.DiskFailing = false
 		q.log.Info("the state directory can be written again", "dir", q.opts.Dir)
 	}
 	q.slotNumber, q.brokenSeq, q.savedSeq = q.open.First, 0, q.seq
@@ -54,9 +53,7 @@ func (q *Queue) allSafe() bool {
 // write puts a sealed batch on disk. Its error has been reported.
 func (q *Queue) write(s *sealed) error {
 	name := batchName(s.generation, s.batch.First, s.batch.Last)
-	err := q.disk.writeBatch(name, &s.record)
-	if err != nil {
-		q.report(err)
+	if err := q.report(q.disk.writeBatch(name, &s.record)); err != nil {
 		return err
 	}
 	q.discard(s.files, 0)
@@ -81,11 +78,9 @@ func (q *Queue) breakOff() {
 	err := q.disk.writeSlot(&record{
 		seq: q.seq, generation: q.generation, empty: true, broken: true, end: q.end, batch: &mark,
 	})
-	if err != nil {
-		q.report(err)
-		return
+	if q.report(err) == nil {
+		q.brokenSeq = q.seq
 	}
-	q.brokenSeq = q.seq
 }
 
 // discard removes files, now or later. A file that the stream may have to go on from has a number.
@@ -104,19 +99,19 @@ func (q *Queue) cleanUp() {
 		if t.last != 0 && t.last >= q.slotNumber && t.last >= q.fileNumber && q.brokenSeq == 0 {
 			return false
 		}
-		err := q.disk.remove(t.file)
-		if err != nil {
-			q.report(err)
-		}
-		return err == nil
+		return q.report(q.disk.remove(t.file)) == nil
 	})
 }
 
-// report counts an error of the disk, and logs it if it is the first since a Save succeeded.
-func (q *Queue) report(err error) {
+// report counts an error of the disk, if it is one, and returns it. It logs the first since a Save succeeded.
+func (q *Queue) report(err error) error {
+	if err == nil {
+		return nil
+	}
 	q.stats.DiskErrors++
-	if !q.failing {
+	if !q.stats.DiskFailing {
 		q.log.Error("the state directory cannot be written; going on in memory", "dir", q.opts.Dir, "err", err)
 	}
-	q.failing = true
+	q.stats.DiskFailing = true
+	return err
 }

@@ -48,7 +48,7 @@ type Pusher struct {
 
 	told    time.Time // when the central unit was told of the hardware
 	wake    chan struct{}
-	resting map[batch.Stream]*rest
+	resting map[batch.Stream]rest
 
 	mu      sync.Mutex
 	waiting []chan error // calls of Push
@@ -94,7 +94,7 @@ func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error
 		opts: opts, queue: queue, log: log,
 		post:    poster{client: client},
 		wake:    make(chan struct{}, 1),
-		resting: map[batch.Stream]*rest{},
+		resting: map[batch.Stream]rest{},
 		stats:   PushStats{Failures: map[string]uint64{}},
 	}, nil
 }
@@ -199,15 +199,10 @@ func (p *Pusher) drain(ctx context.Context, all bool) error {
 		if !failureOf(err).lasting {
 			return err
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 		r := p.resting[b.Stream]
-		if r == nil {
-			r = new(rest)
-			p.resting[b.Stream] = r
-		}
 		r.until = time.Now().Add(r.retry.next(err))
+		p.resting[b.Stream] = r
 		passOver[b.Stream] = true
 	}
 }
@@ -333,11 +328,10 @@ func (f *failure) Unwrap() error { return f.err }
 
 // failureOf returns the failure that an error is.
 func failureOf(err error) *failure {
-	f, ok := errors.AsType[*failure](err)
-	if !ok {
-		f = &failure{reason: reasonConnection, err: err}
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
 	}
-	return f
+	return &failure{reason: reasonConnection, err: err}
 }
 
 // A backoff counts failures in a row and says how long to wait: longer each time, and not all nodes equally long, or a
@@ -359,17 +353,15 @@ const (
 )
 
 func (b *backoff) next(err error) time.Duration {
-	wait := longestWait
-	if b.failures < 6 {
-		wait = firstWait << b.failures
-	}
+	f, doublings := failureOf(err), min(b.failures, 8)
 	b.failures++
-	if failureOf(err).lasting {
-		wait = min(firstSlowWait<<min(b.failures-1, 8), slowWait)
+	wait := min(firstWait<<doublings, longestWait)
+	if f.lasting {
+		wait = min(firstSlowWait<<doublings, slowWait)
 	}
 	wait = wait/2 + rand.N(wait/2)
-	if after := failureOf(err).after; after > 0 {
-		wait = max(wait, after+rand.N(after/4+1))
+	if f.after > 0 {
+		wait = max(wait, f.after+rand.N(f.after/4+1))
 	}
 	return wait
 }

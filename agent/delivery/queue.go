@@ -75,10 +75,9 @@ type Queue struct {
 	fileNumber uint64 // the Last of the newest batch file that carries a state, in this stream
 	brokenSeq  uint64 // of the mark that says that the stream cannot go on; 0 if there is none
 
-	saved   chan struct{} // closed at the next Save
-	ready   chan struct{} // holds a value when there may be something to send
-	stats   QueueStats
-	failing bool // the disk failed last time
+	saved chan struct{} // closed at the next Save
+	ready chan struct{} // holds a value when there may be something to send
+	stats QueueStats
 }
 
 // A sealed batch does not change any more, except by being folded with a neighbour.
@@ -459,7 +458,7 @@ func (q *Queue) Stats() QueueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.stats
-	s.Pending, s.DiskFailing = len(q.pending), q.failing
+	s.Pending = len(q.pending)
 	if len(q.pending) > 0 {
 		s.Oldest = q.pending[0].batch.Start
 	}
