@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -41,7 +42,7 @@ func (b *book) answer(q *http.Request) any {
 		if v.Get("snapshots") == "" {
 			r.Snapshot = nil
 		}
-		if asked.Selects(&r) && len(page) < 3 { // three to a page
+		if ledgertest.Selects(&asked, &r) && len(page) < 3 { // three to a page
 			page = append(page, r)
 		}
 	}

@@ -63,10 +63,3 @@ func (q *RecordQuery) Rows() int {
 	}
 	return min(q.Limit, maxRecordRows)
 }
-
-// Selects reports whether a query is for a record.
-func (q *RecordQuery) Selects(r *Record) bool {
-	return !r.At.Before(q.From) && (q.To.IsZero() || r.At.Before(q.To)) && passes(q.Namespaces, r.Namespace) &&
-		passes(q.Strategies, r.Strategy) &&
-		(q.Owner == "" || q.Owner == r.OwnerName()) && (q.UID == "" || q.UID == r.UID)
-}

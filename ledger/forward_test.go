@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/test/kit/memtest"
 )
 
@@ -49,7 +50,7 @@ func FuzzUnpack(f *testing.F) {
 			t.Errorf("node %q of %q", b.Batch.Stream.Node, of.Node)
 		}
 		var sum ledger.Amount
-		for _, w := range b.Windows() {
+		for _, w := range ledgertest.Windows(b) {
 			for _, p := range w.Postings {
 				if ledger.ClusterOf(p.Consumer.Account.Host) != "alpha" {
 					t.Errorf("%+v is of another cluster", p.Consumer.Account)

@@ -18,12 +18,10 @@ type Posting struct {
 	Amount   Amount
 }
 
-// A Window is what a booking says of five minutes of its node, or of all of its time before it is cut.
+// A Window is a booking's time in five minutes, or all of its time before it is cut.
 type Window struct {
 	Start       time.Time // of the five minutes
 	First, Last time.Time // of the booking's time in them
-	Unmeasured  time.Duration
-	Postings    []Posting
 
 	before, until, length uint64 // nanoseconds since the booking's start, and how long it is
 }
@@ -97,35 +95,6 @@ func (b *Booking) Transfer() (Consumer, bool) {
 
 // Estimated says that the booking's energy comes from a model.
 func (b *Booking) Estimated() bool { return b.Batch.Quality == energy.Estimated }
-
-// Windows returns the postings of b by window, priced, and with what is transferred from a host. Sums over the
-// windows are those of the whole, exactly, and in each window the transfer is the sum of the others.
-func (b *Booking) Windows() []Window {
-	var all []Posting
-	for p := range b.Postings() {
-		b.Rates.Charge(&p.Amount, b.Estimated())
-		all = append(all, *p)
-	}
-	transfer, guest := b.Transfer()
-	whole := Amount{Unmeasured: b.Batch.Unmeasured}
-	var windows []Window
-	for w := range (Window{First: b.Batch.Start, Last: b.Batch.End}).Cut(len(all)) {
-		w.Unmeasured = w.Part(&whole).Unmeasured
-		var sum Amount
-		for i := range all {
-			part := w.Part(&all[i].Amount)
-			sum.Add(&part)
-			if part != (Amount{}) {
-				w.Postings = append(w.Postings, Posting{all[i].Consumer, part})
-			}
-		}
-		if guest && sum != (Amount{}) {
-			w.Postings = append(w.Postings, Posting{transfer, sum.Negative()})
-		}
-		windows = append(windows, w)
-	}
-	return windows
-}
 
 // What a kilowatt-hour is in the units that are booked.
 const (

@@ -38,7 +38,7 @@ func TestPostingsBalance(t *testing.T) {
 		var sum, transferred ledger.Amount
 		have := map[key]ledger.Amount{}
 		last := b.Batch.Start
-		for _, w := range b.Windows() {
+		for _, w := range ledgertest.Windows(b) {
 			checkWindow(t, b, &w, last)
 			last = w.Last
 			var others, transfer ledger.Amount
@@ -77,7 +77,7 @@ func TestPostingsBalance(t *testing.T) {
 	})
 }
 
-func checkWindow(t *rapid.T, b *ledger.Booking, w *ledger.Window, last time.Time) {
+func checkWindow(t *rapid.T, b *ledger.Booking, w *ledgertest.Window, last time.Time) {
 	if !w.First.Equal(last) || w.Last.Before(w.First) || w.Start.After(w.First) ||
 		w.First.Sub(w.Start) > ledger.WindowLength ||
 		w.Start.Unix()%int64(ledger.WindowLength/time.Second) != 0 {
@@ -162,7 +162,7 @@ func TestExtremes(t *testing.T) {
 	b.Batch.End = b.Batch.Start.Add(150 * 365 * 24 * time.Hour)
 	b.Rates.PUE, b.Rates.Carbon = 50, 1e5
 	var sum ledger.Amount
-	for _, w := range b.Windows() {
+	for _, w := range ledgertest.Windows(b) {
 		for _, p := range w.Postings {
 			sum.Add(&p.Amount)
 		}

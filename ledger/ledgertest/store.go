@@ -41,7 +41,7 @@ type span struct{ first, last time.Duration }
 
 // A piece is what a booking adds to one window of a node.
 type piece struct {
-	ledger.Window
+	Window
 	node, host string
 	own        string // Host of its accounts: of another cluster's node, never empty
 	site       string
@@ -52,7 +52,7 @@ type piece struct {
 type name struct{ namespace, pod string }
 
 func expand(b *ledger.Booking) (all []piece) {
-	for _, w := range b.Windows() {
+	for _, w := range Windows(b) {
 		p := piece{Window: w, node: b.Batch.Stream.Node, own: b.Account(ledger.Unknown).Host, site: b.Rates.Site, agentless: b.Agentless}
 		if b.Batch.Parent != nil {
 			p.host = b.Batch.Parent.Host
@@ -236,13 +236,20 @@ func (s *Store) Record(ctx context.Context, records []ledger.Record) error {
 	return nil
 }
 
+// Selects reports whether a query is for a record.
+func Selects(q *ledger.RecordQuery, r *ledger.Record) bool {
+	return !r.At.Before(q.From) && (q.To.IsZero() || r.At.Before(q.To)) && passes(q.Namespaces, r.Namespace) &&
+		passes(q.Strategies, r.Strategy) &&
+		(q.Owner == "" || q.Owner == r.OwnerName()) && (q.UID == "" || q.UID == r.UID)
+}
+
 // Records returns decisions, the youngest first.
 func (s *Store) Records(_ context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := []ledger.Record{}
 	for _, r := range s.records {
-		if q.Selects(&r) {
+		if Selects(q, &r) {
 			if !q.Snapshots {
 				r.Snapshot = nil
 			}

@@ -107,7 +107,7 @@ func (t *Truth) Book(b *ledger.Booking) {
 		t.Nodes, t.Pods = map[string]ledger.Amount{}, map[string]ledger.Amount{}
 		t.Kinds, t.Spaces = map[string]ledger.Amount{}, map[string]ledger.Amount{}
 	}
-	for _, w := range b.Windows() {
+	for _, w := range Windows(b) {
 		for i := range w.Postings {
 			p := &w.Postings[i]
 			uid, _, _ := energy.PodOf(p.Consumer.Key)

@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// windows cuts the entry's time by windows, as [ledger.Booking.Windows] does.
+// windows cuts the entry's time by windows, as the tests' store does.
 func (e *entry) windows() iter.Seq[ledger.Window] {
 	return ledger.Window{First: e.Start, Last: e.End}.Cut(len(e.Postings))
 }
@@ -80,12 +80,7 @@ func appendPosting(all []posting, p posting) []posting {
 	return append(all, p)
 }
 
-func ceil(t time.Time) int64 {
-	if t.Nanosecond() > 0 {
-		return t.Unix() + 1
-	}
-	return t.Unix()
-}
+func ceil(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }
 
 func (p *posting) compare(o *posting) int {
 	return cmp.Or(cmp.Compare(p.Consumer, o.Consumer), cmp.Compare(p.Account, o.Account))
