@@ -1,6 +1,9 @@
 package energy
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // Microjoules is an exact amount of energy: what counters count and what bookkeeping is done in. Its range is 2.5 GWh,
 // 290 years of a node at one kilowatt.
@@ -25,3 +28,28 @@ func (j Joules) Microjoules() Microjoules {
 
 // String renders u as joules or kilowatt-hours.
 func (u Microjoules) String() string { return u.Joules().String() }
+
+// AppendDecimal appends v/10^digits exactly, without zeros that say nothing.
+func AppendDecimal(b []byte, v int64, digits int) []byte {
+	u := uint64(v)
+	if v < 0 {
+		b = append(b, '-')
+		u = -u
+	}
+	unit := uint64(1)
+	for range digits {
+		unit *= 10
+	}
+	b = strconv.AppendUint(b, u/unit, 10)
+	rest := u % unit
+	if rest == 0 {
+		return b
+	}
+	b = append(b, '.')
+	for rest > 0 {
+		unit /= 10
+		b = append(b, byte('0'+rest/unit))
+		rest %= unit
+	}
+	return b
+}

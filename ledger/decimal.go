@@ -16,20 +16,7 @@ const (
 )
 
 // decimal writes v/10^places exactly, without zeros that say nothing.
-func decimal(v int64, places int) string {
-	digits, negative := strings.CutPrefix(strconv.FormatInt(v, 10), "-")
-	if missing := places + 1 - len(digits); missing > 0 {
-		digits = strings.Repeat("0", missing) + digits
-	}
-	text := digits[:len(digits)-places]
-	if behind := strings.TrimRight(digits[len(digits)-places:], "0"); behind != "" {
-		text += "." + behind
-	}
-	if negative {
-		return "-" + text
-	}
-	return text
-}
+func decimal(v int64, places int) string { return string(energy.AppendDecimal(nil, v, places)) }
 
 // longestNumber bounds what is read as a number: an exponent makes a few bytes cost much.
 const longestNumber = 40

@@ -210,7 +210,7 @@ func (e *Exporter) appendTicks(t *text) {
 		below += n
 		bound := "+Inf"
 		if i < len(tickBounds) {
-			bound = string(appendDecimal(nil, int64(tickBounds[i]), 9))
+			bound = string(energy.AppendDecimal(nil, int64(tickBounds[i]), 9))
 			if t.openMetrics && !strings.Contains(bound, ".") {
 				bound += ".0"
 			}

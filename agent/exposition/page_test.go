@@ -288,11 +288,11 @@ func TestDecimals(t *testing.T) {
 		9_000_000_000_000_001: "9000000000.000001",
 		math.MaxInt64:         "9223372036854.775807", -1: "-0.000001", math.MinInt64: "-9223372036854.775808",
 	} {
-		if got := string(appendDecimal(nil, v, 6)); got != want {
+		if got := string(energy.AppendDecimal(nil, v, 6)); got != want {
 			t.Errorf("%d is %s, want %s", v, got, want)
 		}
 	}
-	if got := string(appendDecimal(nil, 1_000_000_001, 9)); got != "1.000000001" {
+	if got := string(energy.AppendDecimal(nil, 1_000_000_001, 9)); got != "1.000000001" {
 		t.Error(got)
 	}
 }

@@ -67,30 +67,7 @@ func (t *text) float(v float64) {
 
 // joules, seconds: decimal fractions, written exactly. Prometheus keeps 53 bits of them, which is every microjoule
 // below 9 GJ.
-func (t *text) joules(v energy.Microjoules) { t.b = append(appendDecimal(t.b, int64(v), 6), '\n') }
-func (t *text) seconds(v time.Duration)     { t.b = append(appendDecimal(t.b, int64(v), 9), '\n') }
+func (t *text) joules(v energy.Microjoules) { t.decimal(int64(v), 6) }
+func (t *text) seconds(v time.Duration)     { t.decimal(int64(v), 9) }
 
-// appendDecimal appends v as a number whose last digits stand behind the point.
-func appendDecimal(b []byte, v int64, digits int) []byte {
-	u := uint64(v)
-	if v < 0 {
-		b = append(b, '-')
-		u = -u
-	}
-	unit := uint64(1)
-	for range digits {
-		unit *= 10
-	}
-	b = strconv.AppendUint(b, u/unit, 10)
-	rest := u % unit
-	if rest == 0 {
-		return b
-	}
-	b = append(b, '.')
-	for rest > 0 {
-		unit /= 10
-		b = append(b, byte('0'+rest/unit))
-		rest %= unit
-	}
-	return b
-}
+func (t *text) decimal(v int64, digits int) { t.b = append(energy.AppendDecimal(t.b, v, digits), '\n') }
