@@ -103,9 +103,11 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 	for i := range a.Shares {
 		s := &a.Shares[i]
 		account := &e.other
-		var c *consumer
-		if c, at = e.consumer(s, at); c != nil {
+		c, position := e.consumer(s, at)
+		if at = position; c != nil {
 			account = &c.account
+			c.quality, c.seen = quality, e.now
+			e.setEnded(c, s.Ended)
 			at++
 		} else {
 			e.folded++
@@ -114,10 +116,6 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 		account.energy[shared][quality] += s.Idle
 		account.gpu += s.GPU
 		account.cpu += s.CPU
-		if c != nil {
-			c.quality, c.seen = quality, e.now
-			e.setEnded(c, s.Ended)
-		}
 	}
 	e.retire(func(c *consumer) bool {
 		if c.kind != kindSystem && e.now-c.seen > lostAfter {

@@ -36,15 +36,14 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
 		return
 	}
-	wanted := string(expfmt.NegotiateIncludingOpenMetrics(r.Header))
-	text, openMetrics := expfmt.NewFormat(expfmt.TypeTextPlain), expfmt.NewFormat(expfmt.TypeOpenMetrics)
-	open := strings.HasPrefix(wanted, string(openMetrics))
+	format, openMetrics := expfmt.NewFormat(expfmt.TypeTextPlain), expfmt.NewFormat(expfmt.TypeOpenMetrics)
+	open := strings.HasPrefix(string(expfmt.NegotiateIncludingOpenMetrics(r.Header)), string(openMetrics))
+	if open {
+		format = openMetrics
+	}
 	page := e.page(open)
 	h := w.Header()
-	h.Set("Content-Type", string(text))
-	if open {
-		h.Set("Content-Type", string(openMetrics))
-	}
+	h.Set("Content-Type", string(format))
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	setWriteDeadline(w, scrapeTimeout)
 	_, _ = w.Write(page) // an error says that the client has gone
