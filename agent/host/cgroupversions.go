@@ -12,16 +12,9 @@ import (
 type hierarchy struct {
 	version int    // 1 or 2
 	dir     string // without symbolic links
+	counter string // the file that holds a group's CPU time
 	shares  string // the tree of version 1 that holds cpu.shares; may be the same as dir, or empty
 	whole   bool   // dir is the root of the hierarchy, not a group inside
-}
-
-// counter is the file that holds a group's CPU time.
-func (h *hierarchy) counter() string {
-	if h.version == 1 {
-		return "/cpuacct.usage"
-	}
-	return "/cpu.stat"
 }
 
 // hierarchies returns the trees below root, version 1 first: where a container is in both, that one is read, as it
@@ -39,7 +32,9 @@ func hierarchies(root string) ([]*hierarchy, error) {
 		if err != nil {
 			return nil, fmt.Errorf("looking for control groups: %w", err)
 		}
-		found = append(found, &hierarchy{version: 2, dir: target, whole: !exists(target, "cgroup.type")})
+		found = append(found, &hierarchy{
+			version: 2, dir: target, counter: statFile, whole: !exists(target, "cgroup.type"),
+		})
 		break
 	}
 	if len(found) == 0 {
@@ -61,7 +56,7 @@ func versionOne(root string) *hierarchy {
 		if err != nil || !exists(dir, "cpuacct.usage") {
 			continue
 		}
-		one := &hierarchy{version: 1, dir: dir, whole: exists(dir, "release_agent")}
+		one := &hierarchy{version: 1, dir: dir, counter: usageFile, whole: exists(dir, "release_agent")}
 		for _, cpu := range []string{dir, filepath.Join(root, "cpu"), filepath.Join(filepath.Dir(dir), "cpu")} {
 			if target, err := filepath.EvalSymlinks(cpu); err == nil && exists(target, "cpu.shares") {
 				one.shares = target

@@ -360,7 +360,7 @@ func (h *Host) insert(p place) (n *node, isNew bool) {
 		}
 		h.leave(n)
 	}
-	n = &node{role: p.role, hier: p.hier, dir: p.dir, file: p.hier.counter(), ino: ino, fd: -1, rebase: h.found.late}
+	n = &node{role: p.role, hier: p.hier, dir: p.dir, file: p.hier.counter, ino: ino, fd: -1, rebase: h.found.late}
 	n.adopt(h.around(p.hier, p.dir))
 	n.parent.late = n.parent.late || h.found.late
 	h.byDir[p.dir] = n

@@ -209,7 +209,7 @@ func (h *Host) restorePlace(n *node, version byte, rel string) bool {
 	if n.hier == nil || rel == "" || rel != strings.TrimPrefix(path.Clean("/"+rel), "/") || len(rel) > maxPath {
 		return false
 	}
-	n.file = n.hier.counter()
+	n.file = n.hier.counter
 	n.dir = n.hier.dir + "/" + rel
 	if n.parent.hier == n.hier {
 		n.dir = n.parent.dir + "/" + rel
@@ -221,7 +221,7 @@ func (h *Host) restorePlace(n *node, version byte, rel string) bool {
 func (n *node) restoreID() bool {
 	base := path.Base(n.dir)
 	switch n.role {
-	case slice:
+	case slice, vm, process:
 		return true
 	case pod:
 		_, key := below(slice, true, path.Base(path.Dir(n.dir)), base)
@@ -231,8 +231,6 @@ func (n *node) restoreID() bool {
 		key := containerID(base)
 		n.id = n.parent.id + "/" + key
 		return key != "" && n.parent.role == pod
-	case vm, process:
-		return true
 	case group:
 		n.id = energy.CgroupID(sanitise(n.path(), maxGroup, true))
 		return true
