@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -255,26 +256,18 @@ func (s *Scraped) take(answer page) {
 		if restarted {
 			c.counter.Break()
 		}
-		raw, ok := answer.find(d)
-		if !ok {
+		at := slices.IndexFunc(answer.series, func(x series) bool { return x.domain == d })
+		if at < 0 {
 			c.err = fmt.Errorf("there is no %s in the answer of %s any more", d.Name, s.page)
 			continue
 		}
+		raw := answer.series[at].raw
 		if age := c.pulse.beat(raw, answer.at); mustMove(d.Kind) && age > s.stale {
 			c.err = fmt.Errorf("%s of %s does not count: %d for %v", d.Name, s.page, raw, age.Round(time.Second))
 			continue
 		}
 		c.last, c.err = c.counter.Next(raw, answer.at), nil
 	}
-}
-
-func (p *page) find(d energy.Domain) (uint64, bool) {
-	for _, x := range p.series {
-		if x.domain == d {
-			return x.raw, true
-		}
-	}
-	return 0, false
 }
 
 // Close implements Meter.
