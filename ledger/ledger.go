@@ -186,8 +186,7 @@ func (l *Ledger) write() {
 		began := time.Now()
 		l.survive(group, "booking", func() { l.commit(group) })
 		l.writing(time.Time{})
-		took := time.Since(began)
-		rest.Reset(min(restAfterCommit*took, longestRest))
+		rest.Reset(min(restAfterCommit*time.Since(began), longestRest))
 	}
 }
 
