@@ -169,8 +169,7 @@ func never() bool { return false }
 func (b *batch) fitting(some []int) (jobs []int) {
 	var most Resources
 	for k := range b.nodes {
-		free := b.nodes[k].Free
-		most = Resources{max(most.MilliCPU, free.MilliCPU), max(most.Memory, free.Memory), max(most.GPU, free.GPU)}
+		most = most.Max(b.nodes[k].Free)
 	}
 	for _, i := range some {
 		job := b.job(i)

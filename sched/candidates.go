@@ -77,8 +77,7 @@ func decisive(s *Snapshot, j *Job, cost nodeCost) int {
 // benchmarks returns the nodes that costs of others are relative to: the fastest and the most efficient ones, the
 // largest, one that has a meter and one that has a power model.
 func benchmarks(nodes []*Node, class string) (those []int) {
-	readers := [...]func(*Node, string) (rate, efficiency float64, ok bool){(*Node).measured, (*Node).rated}
-	for _, read := range readers {
+	for _, read := range [...]benchmarkReader{(*Node).measured, (*Node).rated} {
 		fastest, thriftiest := -1, -1
 		var most benchmarkScale
 		for i, n := range nodes {

@@ -94,21 +94,15 @@ func (c *Cap) Clairvoyant() bool { return c.inner.Clairvoyant() }
 // Holds reports whether the strategy of a name that [ByName] knows ever puts off a start.
 func Holds(name string) bool {
 	strategy, err := ByName(name)
-	if err != nil {
-		return false
-	}
 	holder, ok := strategy.(interface{ Holds() bool })
-	return ok && holder.Holds()
+	return err == nil && ok && holder.Holds()
 }
 
 // Interrupts reports whether the strategy of a name that [ByName] knows may suspend jobs that run.
 func Interrupts(name string) bool {
 	strategy, err := ByName(name)
-	if err != nil {
-		return false
-	}
 	interrupter, ok := strategy.(interface{ Interrupts() bool })
-	return ok && interrupter.Interrupts()
+	return err == nil && ok && interrupter.Interrupts()
 }
 
 // Plan implements [Strategy]. Jobs that the quota keeps waiting are held until it may change, and stay in line until

@@ -51,7 +51,7 @@ func (b *batch) try(choose func(k int) int, chosen func(node int)) draft {
 }
 
 // carryOut places the open jobs as a draft says.
-func (b *batch) carryOut(d *draft) {
+func (b *batch) carryOut(d draft) {
 	for k, i := range b.open {
 		if d.node[k] >= 0 {
 			b.place(i, d.node[k])

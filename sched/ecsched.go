@@ -82,9 +82,7 @@ func (r Resources) vector() [3]int64 { return [3]int64{r.MilliCPU, r.Memory, r.G
 // largest returns the greatest capacity of each resource.
 func largest(nodes []*Node) (r Resources) {
 	for _, n := range nodes {
-		r.MilliCPU = max(r.MilliCPU, n.Capacity.MilliCPU)
-		r.Memory = max(r.Memory, n.Capacity.Memory)
-		r.GPU = max(r.GPU, n.Capacity.GPU)
+		r = r.Max(n.Capacity)
 	}
 	return r
 }

@@ -21,7 +21,7 @@ func matchByPrices(b *batch) {
 	}
 	best := b.inOrder()
 	b.byPrices(&best)
-	b.carryOut(&best)
+	b.carryOut(best)
 	b.placeInOrder() // what the packing left out for another job, and found room for when it was carried out
 }
 

@@ -13,8 +13,7 @@ func (s *Snapshot) horizon() time.Time {
 	slot := s.longestSlot()
 	for i := range s.Queue {
 		j := &s.Queue[i]
-		latest := s.Policy.latestStart(j)
-		latest = grid.Later(latest, s.Now)
+		latest := grid.Later(s.Policy.latestStart(j), s.Now)
 		length := max(j.Duration, j.remaining())
 		longest := time.Duration(min(float64(length)/slowest, float64(maxDuration)))
 		for _, t := range [...]time.Time{

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -124,11 +125,7 @@ func (j *Job) Slack(now time.Time) time.Duration { return max(0, j.AllowedDelay-
 
 // idle returns the time since submission in which no work was done, what was done once more included.
 func (j *Job) idle(now time.Time) time.Duration {
-	worked := j.Worked
-	if worked == 0 {
-		worked = j.Done
-	}
-	return now.Sub(j.Submitted) - worked
+	return now.Sub(j.Submitted) - cmp.Or(j.Worked, j.Done)
 }
 
 // Nominal returns the power of the job's request on hardware of which nothing is known.

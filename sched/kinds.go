@@ -112,13 +112,10 @@ func (b *batch) costs(kind int) []float64 {
 
 // price returns what a node costs a job, NaN where it does not fit.
 func (b *batch) price(c *costing, node int) float64 {
-	n := &b.nodes[node]
-	if !c.job.Fits(n) {
-		return math.NaN()
+	if n := &b.nodes[node]; c.job.Fits(n) {
+		if cost, known := b.cost(c, n); known {
+			return cost
+		}
 	}
-	cost, known := b.cost(c, n)
-	if !known {
-		return math.NaN()
-	}
-	return cost
+	return math.NaN()
 }

@@ -24,6 +24,14 @@ func (s *Site) pue() float64 {
 	return s.PUE
 }
 
+// pueFor returns the PUE of the energy of j at the site, on a node without one of its own.
+func (s *Site) pueFor(j *Job) float64 {
+	if j.PUE > 0 {
+		return j.PUE
+	}
+	return s.pue()
+}
+
 // Node is a target that can run jobs.
 type Node struct {
 	Name     string            `json:"-"`

@@ -4,10 +4,7 @@ import "math"
 
 // placeInOrder places what is open job by job, each on the node of least cost, as strategies do that do not look at a
 // whole queue.
-func (b *batch) placeInOrder() {
-	d := b.inOrder()
-	b.carryOut(&d)
-}
+func (b *batch) placeInOrder() { b.carryOut(b.inOrder()) }
 
 // inOrder is the same as a draft. Jobs that are alike share what their nodes cost, so that a long queue takes little
 // time. Where they have too little in common for that, there is no opinion on those that time does not suffice for.

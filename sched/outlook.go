@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/kubenergy/kubenergy/grid"
@@ -44,9 +45,7 @@ func (s *Snapshot) forecasts(j *Job) (o outlook, ok bool) {
 	var least float64
 	for _, site := range sites {
 		here := newOutlook(site, weights, s.Now)
-		if here.pue = site.pue(); j.PUE > 0 {
-			here.pue = j.PUE
-		}
+		here.pue = site.pueFor(j)
 		if len(sites) == 1 {
 			return here, true
 		}
@@ -116,12 +115,7 @@ func (o *outlook) over(from, to time.Time) float64 {
 }
 
 // signal is the one that policies follow that know only one; nil: none has a weight.
-func (o *outlook) signal() *grid.Series {
-	if o.carbon != nil {
-		return o.carbon
-	}
-	return o.price
-}
+func (o *outlook) signal() *grid.Series { return cmp.Or(o.carbon, o.price) }
 
 // nextStep returns the first instant after t, and not after until, at which something that has a weight changes; else
 // until.
@@ -143,12 +137,12 @@ func (o *outlook) nextStep(t, until time.Time) time.Time {
 func (o *outlook) change(t, until time.Time) time.Time {
 	switch {
 	case t.Before(o.end):
-		return o.nextStep(t, earlierOf(until, o.end))
+		return o.nextStep(t, grid.Earlier(until, o.end))
 	case o.short:
 		return until
 	}
 	back := (t.Sub(o.end)/aDay + 1) * aDay
-	return earlierOf(until, o.nextStep(t.Add(-back), o.end).Add(back))
+	return grid.Earlier(until, o.nextStep(t.Add(-back), o.end).Add(back))
 }
 
 // slotLength is how often policies that look at a job again do so, and how finely they plan: that of the signals, but

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -14,10 +15,7 @@ var rigid = &Scaling{Least: 1, Throughput: []float64{1}}
 // many replicas as pay, by the greedy rule of [Scale]. As other jobs may take the room of later, it never falls back
 // behind what it would have done if it had started as late as it may, on its least replicas.
 func (t *timetable) pieces(p *booking, at int) place {
-	r, scaling := &t.rows[at], p.job.Scaling
-	if scaling == nil {
-		scaling = rigid
-	}
+	r, scaling := &t.rows[at], cmp.Or(p.job.Scaling, rigid)
 	one := p.job.On(1).Request
 	length := t.runtime(p, r)
 	relies := p.job.relies()

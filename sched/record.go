@@ -404,14 +404,11 @@ func (r *reader) read() *Snapshot {
 
 // at returns what stands at a position; nil at -1.
 func at[T any](r *reader, what string, all []*T, i int) *T {
-	if i == -1 {
-		return nil
+	if i >= 0 && i < len(all) {
+		return all[i]
 	}
-	if i < 0 || i >= len(all) {
-		r.want(false, "there is no %s %d", what, i)
-		return nil
-	}
-	return all[i]
+	r.want(i == -1, "there is no %s %d", what, i)
+	return nil
 }
 
 func (r *reader) site(in *writtenSite) *Site {
@@ -448,9 +445,8 @@ func (r *reader) signal(in *writtenSignal, least float64) (s grid.Signal) {
 		return s
 	}
 	var err error
-	if s.Series, err = grid.Resume(in.Before, start, in.Step, in.Values); err != nil {
-		r.want(false, "%w", err)
-	}
+	s.Series, err = grid.Resume(in.Before, start, in.Step, in.Values)
+	r.want(err == nil, "%w", err)
 	return s
 }
 
@@ -465,10 +461,7 @@ func (r *reader) node(in *writtenNode, sites []*Site, profiles []*energy.Profile
 	r.number("the PUE of a node", in.PUE)
 	r.resources("the capacity of a node", in.Capacity)
 	// What is asked for may be more than there is.
-	free := in.Free
-	r.resources("what is free on a node", Resources{
-		max(free.MilliCPU, -free.MilliCPU), max(free.Memory, -free.Memory), max(free.GPU, -free.GPU),
-	})
+	r.resources("what is free on a node", in.Free.Max(Resources{}.Sub(in.Free)))
 	r.pairs(in.Labels)
 	r.want(len(in.Ends) <= maxEnds, "%d jobs of node %q are to end", len(in.Ends), in.Name)
 	for k := range in.Ends {

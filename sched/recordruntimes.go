@@ -46,8 +46,6 @@ func (r *reader) runtimes(in *writtenRuntimes) *Runtimes {
 		survival[i] = math.Float64frombits(binary.LittleEndian.Uint64(in.Survival[8*i:]))
 	}
 	runtimes, err := NewRuntimes(in.Step, survival)
-	if err != nil {
-		r.want(false, "%w", err)
-	}
+	r.want(err == nil, "%w", err)
 	return runtimes
 }

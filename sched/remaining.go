@@ -9,14 +9,10 @@ func (j *Job) left() time.Duration {
 	if j.Done <= 0 {
 		return j.Duration
 	}
-	left := j.Duration - j.Done
-	if j.Runtimes != nil {
-		left = j.Runtimes.Residual(j.Done)
+	if left := j.workLeft(); left > 0 {
+		return left
 	}
-	if left <= 0 {
-		return j.Done
-	}
-	return left
+	return j.Done
 }
 
 // remaining is how long j is expected to run from now on on a node of speed 1 unless it is suspended: what is left of

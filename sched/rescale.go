@@ -3,6 +3,8 @@ package sched
 import (
 	"math"
 	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // scalingRule returns from when on an elastic job runs, on how many replicas, and when it is to be asked about again.
@@ -49,7 +51,7 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 		change = p.End
 	}
 	if now > 0 {
-		return run(Reason{Kind: Cheapest}, earlierOf(next, change), now)
+		return run(Reason{Kind: Cheapest}, grid.Earlier(next, change), now)
 	}
 	was, is := o.over(s.Now, s.Now.Add(work)), a.cost/float64(least)
 	few := slack > 0 // it could do on its least replicas
@@ -58,13 +60,13 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 	}
 	if j.Released || few && was-is <= max(tolerance, s.Policy.MinSaving)*math.Abs(was) {
 		// It may count on more replicas from then on to be done in time.
-		return run(Reason{Kind: NothingToSave}, earlierOf(next, change), least)
+		return run(Reason{Kind: NothingToSave}, grid.Earlier(next, change), least)
 	}
 	why := o.later(s, j, change, was, is)
 	if why.Latest = s.Now.Add(slack); j.RoomAssured {
 		why.Latest = until.Add(-time.Duration(float64(work) / j.Scaling.Rate(j.Scaling.Most())))
 	}
-	return Window{change, change.Add(left)}, why, earlierOf(next, change), 0
+	return Window{change, change.Add(left)}, why, grid.Earlier(next, change), 0
 }
 
 // spareTime is by how much more than it needs a part of a slot is used, so that nothing is left at the end for having

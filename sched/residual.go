@@ -3,6 +3,8 @@ package sched
 import (
 	"math"
 	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // residual is the when "residual", for jobs that may be suspended and of which only a distribution of lengths is
@@ -36,8 +38,8 @@ func residual(s *Snapshot, j *Job, o outlook) (Window, Reason, time.Time) {
 		w, r := atOnce(s, j, NothingToSave)
 		return w, r, next
 	}
-	start := earlierOf(next.Add(time.Duration(resume)*slot), latest)
-	return j.window(start), o.later(s, j, start, run, pause), earlierOf(next, latest)
+	start := grid.Earlier(next.Add(time.Duration(resume)*slot), latest)
+	return j.window(start), o.later(s, j, start, run, pause), grid.Earlier(next, latest)
 }
 
 // leastRestart is what going on after a pause is taken to cost at least, in work. Forecasts are not as certain as the

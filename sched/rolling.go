@@ -1,6 +1,10 @@
 package sched
 
-import "time"
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+)
 
 // rolling is the when "rolling", for jobs of which only a distribution of lengths is known and that run to their end
 // once they have started: at the beginning of every slot, a job starts unless a later start is expected to cost less,
@@ -48,7 +52,7 @@ func rolling(s *Snapshot, j *Job, o outlook) (Window, Reason, time.Time) {
 		start, least = s.latest(j), cost
 	}
 	w, r := o.choose(s, j, start, was, least)
-	return w, r, earlierOf(next, s.latest(j))
+	return w, r, grid.Earlier(next, s.latest(j))
 }
 
 // rollingKnown chooses the window of least cost for a job whose length is known, anew at every slot. As
@@ -79,5 +83,5 @@ func rollingKnown(s *Snapshot, j *Job, o outlook) (Window, Reason, time.Time) {
 	if !w.Start.After(s.Now) {
 		return w, r, time.Time{}
 	}
-	return w, r, earlierOf(next, w.Start)
+	return w, r, grid.Earlier(next, w.Start)
 }

@@ -3,6 +3,7 @@ package sched
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -89,10 +90,8 @@ func (j *Job) placed(replicas int) Job {
 func (s *Snapshot) room(j *Job) int {
 	for most := j.Scaling.Most(); most >= j.Scaling.Least; most-- {
 		sized := j.On(most)
-		for _, n := range s.Nodes {
-			if sized.Request.Within(n.Free) {
-				return most
-			}
+		if slices.ContainsFunc(s.Nodes, func(n *Node) bool { return sized.Request.Within(n.Free) }) {
+			return most
 		}
 	}
 	return 0
@@ -121,22 +120,10 @@ func (g *Greedy) decideScaled(s *Snapshot, j *Job) (Decision, *Node) {
 		return d, nil
 	}
 	able := *s
-	able.Nodes = nil
-	for _, n := range s.Nodes {
-		if sized.Request.Within(n.Free) {
-			able.Nodes = append(able.Nodes, n)
-		}
-	}
-	best, why, ok := g.cheapest(&able, &sized)
-	switch {
-	case !ok:
-		d.Reason = Reason{Kind: why}
-	case best == nil:
+	able.Nodes = slices.DeleteFunc(slices.Clone(s.Nodes), func(n *Node) bool { return !sized.Request.Within(n.Free) })
+	best, ok := g.place(&able, &sized, &d)
+	if ok && best == nil {
 		d.Reason.Kind = NoRoom
-	default:
-		d.Node = best.Name
-		d.Window.End = s.Now.Add(best.Runtime(&sized))
-		d.Cost = s.Estimate(&sized, best, d.Window)
 	}
 	return d, best
 }

@@ -17,10 +17,8 @@ func (j *Job) Even() bool {
 
 // fastest is how many times as fast as on what it asks for a job may run.
 func (j *Job) fastest() float64 {
-	if j.Scaling == nil {
-		return 1
-	}
-	return j.Scaling.Rate(j.Scaling.Most())
+	scaling := cmp.Or(j.Scaling, rigid)
+	return scaling.Rate(scaling.Most())
 }
 
 // relies is how many times as fast as on what it asks for an even job counts on running, to be done in time.
@@ -204,10 +202,7 @@ func (s *sharing) settle(is *share) {
 	if !r.offers(p.job) {
 		return
 	}
-	scaling := p.job.Scaling
-	if scaling == nil {
-		scaling = rigid
-	}
+	scaling := cmp.Or(p.job.Scaling, rigid)
 	one := p.job.On(1).Request
 	first, room := is.parts[0].slot, 0
 	if first >= r.free {

@@ -213,20 +213,26 @@ func (g *Greedy) decide(s *Snapshot, j *Job) (Decision, *Node) {
 	if d.Held(s.Now) || j.Running { // what runs stays where it is
 		return d, nil
 	}
+	best, ok := g.place(s, j, &d)
+	if ok && best == nil && reason.Kind == Cheapest {
+		d.Reason.Kind = NoRoom // otherwise the start rule's reason says more
+	}
+	return d, best
+}
+
+// place makes a decision to run j now one for the node of least cost; best is nil if it fits on none. ok is false where
+// there is no opinion: the reason says why.
+func (g *Greedy) place(s *Snapshot, j *Job, d *Decision) (best *Node, ok bool) {
 	best, why, ok := g.cheapest(s, j)
 	switch {
 	case !ok:
 		d.Reason = Reason{Kind: why}
-	case best == nil:
-		if reason.Kind == Cheapest {
-			d.Reason.Kind = NoRoom // otherwise the start rule's reason says more
-		}
-	default:
+	case best != nil:
 		d.Node = best.Name
 		d.Window.End = s.Now.Add(best.Runtime(j))
 		d.Cost = s.Estimate(j, best, d.Window)
 	}
-	return d, best
+	return best, ok
 }
 
 // cheapest returns the node of least cost, nil if there is none to choose from. ok is false where there is no opinion,

@@ -48,11 +48,7 @@ func belowThreshold(s *Snapshot, j *Job) (Window, Reason) {
 		return s.unmet(j, reason)
 	}
 	reason.Kind, reason.Until, reason.Latest = AboveThreshold, first.at, latest
-	start := first.at
-	if start.IsZero() {
-		start = latest
-	}
-	return j.window(start), reason
+	return j.window(cmp.Or(first.at, latest)), reason
 }
 
 // unmet starts a job whose limits no site will keep to in time, by cost. Where price alone is limited, that is price.
@@ -170,9 +166,8 @@ func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []piece) 
 		limit = float64(l.Carbon)
 	}
 	if l.Percentile > 0 {
-		const ahead = 24 * time.Hour
 		var q float64
-		q, buffer = quantile(series, now, now.Add(ahead), l.Percentile, buffer)
+		q, buffer = quantile(series, now, now.Add(aDay), l.Percentile, buffer)
 		limit, percentile = min(limit, q), q < limit
 	}
 	return limit, percentile, buffer

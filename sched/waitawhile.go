@@ -74,10 +74,3 @@ func (o *outlook) pieces(dst []piece, until time.Time) []piece {
 	}
 	return dst
 }
-
-func earlierOf(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}

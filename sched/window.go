@@ -181,14 +181,7 @@ func (c *windowSearch) atBest(site *Site, latest time.Time) float64 {
 		least, _ := bounds(site.Price.Series, c.s.Now, end)
 		lowest += w.Price * least
 	}
-	return lowest * c.pue(site) * float64(c.power) * c.j.remaining().Seconds() / energy.JoulesPerKWh
-}
-
-func (c *windowSearch) pue(site *Site) float64 {
-	if c.j.PUE > 0 {
-		return c.j.PUE
-	}
-	return site.pue()
+	return lowest * site.pueFor(c.j) * float64(c.power) * c.j.remaining().Seconds() / energy.JoulesPerKWh
 }
 
 // cheaper returns the start and cost of the best window at the site, if that is cheaper than the least cost known so
@@ -246,7 +239,7 @@ func (c *windowSearch) at(site *Site, w Window) (Estimate, float64) {
 	if !c.covered(site, w) {
 		return Estimate{}, math.Inf(1)
 	}
-	r := site.steadyRates(w, c.pue(site))
+	r := site.steadyRates(w, site.pueFor(c.j))
 	e := r.of(c.power, 0)
 	return e, c.weights.cost(e, c.j.Submitted, 0)
 }
