@@ -173,9 +173,7 @@ func (e *engine) lineUp(now time.Time, ev event) error {
 	}
 	e.letGo(now, job)
 	b.room.Drop(int64(job))
-	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
-		out.Placed.Reason = sched.NoRoom // until there is some
-	}
+	e.lacksRoom(job)
 	if !e.fitsSomewhere(job) {
 		return nil // it would keep all behind it from running
 	}

@@ -207,9 +207,7 @@ func (e *engine) carryOut(now time.Time, k int, d *sched.Decision) (stays bool, 
 	case d.Held(now):
 		return false, e.hold(now, job, d, released)
 	case d.Node == "":
-		if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
-			out.Placed.Reason = sched.NoRoom
-		}
+		e.lacksRoom(job)
 		return true, nil
 	}
 	return false, e.place(now, job, d)
@@ -291,8 +289,7 @@ func (e *engine) withRunning(now time.Time, queue []sched.Job) []sched.Job {
 		b.nodes[k] = &b.without[k]
 	}
 	for _, job := range b.running {
-		i := e.on[job]
-		n := &b.without[i]
+		n := &b.without[e.on[job]]
 		n.Free, n.Jobs = n.Free.Add(e.sized(int(job)).Request), n.Jobs-1
 		queue = append(queue, sched.Job{})
 		j := &queue[len(queue)-1]

@@ -124,8 +124,7 @@ func (e *engine) sized(job int) *sched.Job {
 	if e.tasks == nil || e.tasks.of[job].replicas == 0 {
 		return j
 	}
-	sized := j.On(e.tasks.of[job].replicas)
-	return &sized
+	return new(j.On(e.tasks.of[job].replicas))
 }
 
 // rate is the throughput of the present run, relative to that on the least replicas.

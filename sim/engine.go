@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -244,13 +245,18 @@ func (e *engine) admit(now time.Time, job int, kind eventKind) error {
 	}
 	e.letGo(now, job)
 	if d.Node == "" {
-		if e.result.Outcomes[job].Placed.Node == "" {
-			e.result.Outcomes[job].Placed.Reason = sched.NoRoom // until there is some
-		}
+		e.lacksRoom(job)
 		e.waiting.add(job, &e.scenario.Jobs[job])
 		return nil
 	}
 	return e.place(now, job, d)
+}
+
+// lacksRoom notes that a job which has not run yet has no node, until there is room.
+func (e *engine) lacksRoom(job int) {
+	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
+		out.Placed.Reason = sched.NoRoom
+	}
 }
 
 // final reports whether a job must not be held any more: it was released for good, or has no slack left for another
@@ -276,13 +282,10 @@ func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) err
 		if err := checkAgain(now, j, d); err != nil {
 			return err
 		}
-		if kind = again; d.Again.Before(until) {
-			until = d.Again
-		}
+		kind, until = again, grid.Earlier(until, d.Again)
 	}
-	if latest := now.Add(e.slack(now, job)); latest.Before(until) &&
-		(kind == again || e.result.Outcomes[job].Suspensions > 0) {
-		until = latest
+	if kind == again || e.result.Outcomes[job].Suspensions > 0 {
+		until = grid.Earlier(until, now.Add(e.slack(now, job)))
 	}
 	ev := event{at: e.since(until), kind: kind, job: int32(job)}
 	if e.backfill.holds(j, ev, until) {
@@ -299,8 +302,7 @@ func (e *engine) putOff(now time.Time, job int, d *sched.Decision, final bool) e
 			e.scenario.Jobs[job].ID, now.Format(time.RFC3339))
 	}
 	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
-		hold := *d
-		out.Hold = &hold
+		out.Hold = new(*d)
 	}
 	return nil
 }
@@ -337,8 +339,7 @@ func (e *engine) plan(now time.Time, job int, released bool) *sched.Decision {
 	e.knowledge.look(now)
 	e.snapshot.Now = now
 	e.snapshot.Nodes = e.feasible
-	q := &e.snapshot.Queue[0]
-	e.tell(q, now, job, released)
+	e.tell(&e.snapshot.Queue[0], now, job, released)
 	e.result.Decisions++
 	return &e.strategy.Plan(&e.snapshot)[0]
 }

@@ -174,7 +174,7 @@ func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site in
 			"%s or "+
 			"later (start, or --start)", s.Start.Format(time.RFC3339), first.Format(time.RFC3339))
 	}
-	last := s.lastEnd()
+	last := s.LastEnd()
 	o.Until = last.Add(max(last.Sub(s.Start), 7*24*time.Hour)).Truncate(time.Hour).Add(time.Hour)
 	o.Until = grid.Earlier(o.Until, o.History.End())
 	return forecast.Issue(ctx, o)

@@ -198,13 +198,9 @@ func (e *engine) retry(now time.Time) error {
 }
 
 // room returns the largest free amount of each resource over the freed nodes: a cheap bound for most of the queue.
-func (e *engine) room() sched.Resources {
-	var most sched.Resources
+func (e *engine) room() (most sched.Resources) {
 	for _, i := range e.freed {
-		free := e.nodes[i].Free
-		most.MilliCPU = max(most.MilliCPU, free.MilliCPU)
-		most.Memory = max(most.Memory, free.Memory)
-		most.GPU = max(most.GPU, free.GPU)
+		most = most.Max(e.nodes[i].Free)
 	}
 	return most
 }

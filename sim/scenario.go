@@ -129,11 +129,11 @@ func (s *Scenario) checkPlaces(j *sched.Job) error {
 // minute.
 func (s *Scenario) timelineStep() time.Duration {
 	const bins = 300
-	return max(time.Minute, (s.lastEnd().Sub(s.Start) / bins).Round(time.Minute))
+	return max(time.Minute, (s.LastEnd().Sub(s.Start) / bins).Round(time.Minute))
 }
 
-// lastEnd returns when the last job ends if none has to wait for room.
-func (s *Scenario) lastEnd() (last time.Time) {
+// LastEnd returns when the last job ends if none has to wait for room.
+func (s *Scenario) LastEnd() (last time.Time) {
 	for i := range s.Jobs {
 		last = grid.Later(last, s.Jobs[i].LatestStart().Add(s.Jobs[i].Duration))
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/sched"
@@ -31,15 +32,11 @@ type task struct {
 
 func newTasks(s *Scenario, strategy sched.Strategy) *tasks {
 	interrupter, ok := strategy.(interface{ Interrupts() bool })
-	if !ok || !interrupter.Interrupts() {
+	if !ok || !interrupter.Interrupts() ||
+		!slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.Interruptible }) {
 		return nil
 	}
-	for i := range s.Jobs {
-		if s.Jobs[i].Interruptible {
-			return &tasks{start: s.Start, of: make([]task, len(s.Jobs))}
-		}
-	}
-	return nil
+	return &tasks{start: s.Start, of: make([]task, len(s.Jobs))}
 }
 
 // idle notes that a decision keeps a job from running.

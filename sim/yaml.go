@@ -131,11 +131,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 }
 
 func wrongType(e *json.UnmarshalTypeError) string {
-	field, is := e.Field, e.Value
-	field = cmp.Or(field, "the document")
-	if number, ok := strings.CutPrefix(is, "number "); ok {
-		is = number
-	}
+	field, is := cmp.Or(e.Field, "the document"), strings.TrimPrefix(e.Value, "number ")
 	if words, ok := map[string]string{
 		"number": "a number", "string": "text", "array": "a list", "object": "a set of fields", "bool": "a boolean",
 	}[is]; ok {

@@ -74,10 +74,7 @@ func Best(ctx context.Context, s *sim.Scenario, from []*sim.Result, seed uint64,
 		return nil, nil, err
 	}
 	s = withinPolicy(s)
-	c := search{ctx: ctx, s: s, placing: placing, end: s.Start}
-	for i := range s.Jobs {
-		c.end = grid.Later(c.end, deadline(&s.Jobs[i]))
-	}
+	c := search{ctx: ctx, s: s, placing: placing, end: grid.Later(s.Start, s.LastEnd())}
 	const ahead = 0.3 // of the time is for the plan
 	snapshot := &sched.Snapshot{Now: s.Start, Queue: s.Jobs, Sites: s.Sites}
 	for i := range s.Nodes {
@@ -192,9 +189,8 @@ func awakeInTime(s *sim.Scenario) *sim.Scenario {
 	same := *s
 	same.Nodes = slices.Clone(s.Nodes)
 	for i := range same.Nodes {
-		p := *same.Nodes[i].Profile
-		p.BootSeconds = 0
-		same.Nodes[i].Profile = &p
+		same.Nodes[i].Profile = new(*same.Nodes[i].Profile)
+		same.Nodes[i].Profile.BootSeconds = 0
 	}
 	return &same
 }
@@ -230,10 +226,7 @@ type step struct{ cores, watts float64 }
 // each step of the intensity, with the prices that so many subgradient steps find.
 func Bound(s *sim.Scenario, rounds int) (least, asleep energy.Grams, err error) {
 	s = withinPolicy(s)
-	end := s.Start
-	for i := range s.Jobs {
-		end = grid.Later(end, deadline(&s.Jobs[i]))
-	}
+	end := grid.Later(s.Start, s.LastEnd())
 	if slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.PUE != 0 }) {
 		return 0, 0, errors.New("a job has a PUE of its own")
 	}
