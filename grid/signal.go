@@ -59,7 +59,7 @@ type signalText struct {
 	Start   time.Time      `json:"start"`
 	Step    string         `json:"step"` // a Go duration
 	Values  []float64      `json:"values"`
-	AsOf    *time.Time     `json:"asOf,omitempty"`
+	AsOf    time.Time      `json:"asOf,omitzero"`
 	Quality energy.Quality `json:"quality"`
 }
 
@@ -68,13 +68,10 @@ func (s Signal) MarshalJSON() ([]byte, error) {
 	if s.Series == nil {
 		return []byte("null"), nil
 	}
-	text := signalText{
-		Start: s.Series.Start(), Step: s.Series.Step().String(), Values: s.Series.values, Quality: s.Quality,
-	}
-	if !s.AsOf.IsZero() {
-		text.AsOf = &s.AsOf
-	}
-	return json.Marshal(text)
+	return json.Marshal(signalText{
+		Start: s.Series.Start(), Step: s.Series.Step().String(), Values: s.Series.values, AsOf: s.AsOf,
+		Quality: s.Quality,
+	})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, strictly.
@@ -97,9 +94,6 @@ func (s *Signal) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return err
 	}
-	*s = Signal{Series: series, Quality: text.Quality}
-	if text.AsOf != nil {
-		s.AsOf = *text.AsOf
-	}
+	*s = Signal{Series: series, AsOf: text.AsOf, Quality: text.Quality}
 	return nil
 }
