@@ -58,20 +58,12 @@ func (h *histogram) add(bin int, keep float64) {
 	}
 }
 
-// count returns how many run times of full weight h amounts to.
-func (h *histogram) count() float64 {
-	if h.unit == 0 {
-		return 0
-	}
-	return h.total / h.unit
-}
-
 // mix replaces p by a mixture of p and h, in which h weighs as much as it has run times and p as much as k.
 func (h *histogram) mix(p *[binCount]float64, k float64) {
-	n := h.count()
-	if n == 0 {
+	if h.unit == 0 {
 		return
 	}
+	n := h.total / h.unit // run times of full weight that h amounts to
 	share := n / (n + k)
 	for i := range p {
 		p[i] = (1-share)*p[i] + share*h.bins[i]/h.total

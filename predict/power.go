@@ -41,20 +41,15 @@ func (p *Power) Measured(j *sched.Job, drew energy.Watts, over time.Duration, en
 // perCore is what the power of j is divided by.
 func perCore(j *sched.Job) energy.Watts { return energy.Watts(max(1, j.Request.MilliCPU)) / 1000 }
 
-// Predict returns what j is expected to draw. ok is false where nothing was measured yet: it is the nominal power then.
-func (p *Power) Predict(j *sched.Job) (mean energy.Watts, ok bool) {
-	mean = j.Nominal() / perCore(j)
-	for level, key := range groupsOf(j) {
-		if s := p.groups[level][key]; s != nil && s.Samples() > 0 {
-			mean, ok = energy.Shrink(s.Mean(), float64(s.Samples()), mean, powerShrinkage), true
-		}
-	}
-	return mean * perCore(j), ok
-}
-
 // Expect fills in what j is expected to draw, where anything was measured.
 func (p *Power) Expect(j *sched.Job) {
-	if mean, ok := p.Predict(j); ok {
-		j.Expected, j.HasExpected = mean, true
+	mean, known := j.Nominal()/perCore(j), false
+	for level, key := range groupsOf(j) {
+		if s := p.groups[level][key]; s != nil && s.Samples() > 0 {
+			mean, known = energy.Shrink(s.Mean(), float64(s.Samples()), mean, powerShrinkage), true
+		}
+	}
+	if known {
+		j.Expected, j.HasExpected = mean*perCore(j), true
 	}
 }

@@ -369,9 +369,6 @@ func TestLearnersKnowOnlyThePast(t *testing.T) {
 func TestPower(t *testing.T) {
 	p := predict.NewPower()
 	ann := sched.Job{Owner: "ann", Request: sched.Resources{MilliCPU: 2000}}
-	if mean, ok := p.Predict(&ann); ok || mean != ann.Nominal() {
-		t.Errorf("%v W without measurements, known: %v", mean, ok)
-	}
 	if p.Expect(&ann); ann.HasExpected {
 		t.Error("something is expected of what was never measured")
 	}
@@ -379,18 +376,16 @@ func TestPower(t *testing.T) {
 	for i := range 100 {
 		p.Measured(&ann, energy.Watts(30+2*random.NormFloat64()), 5*time.Minute, t0.Add(time.Duration(i)*time.Hour/2))
 	}
-	if mean, ok := p.Predict(&ann); !ok || math.Abs(float64(mean)-30) > 1 {
-		t.Errorf("%v W, known: %v, of jobs that draw 30 W ± 2", mean, ok)
+	if p.Expect(&ann); !ann.HasExpected || math.Abs(float64(ann.Expected)-30) > 1 {
+		t.Errorf("%v W, known: %v, of jobs that draw 30 W ± 2", ann.Expected, ann.HasExpected)
 	}
 	big := sched.Job{Owner: "bob", Request: sched.Resources{MilliCPU: 8000}}
-	if mean, _ := p.Predict(&big); math.Abs(float64(mean)-120) > 6 {
-		t.Errorf("%v W of a stranger's job of four times the size, want about 120", mean)
-	}
-	if p.Expect(&big); !big.HasExpected {
-		t.Error("nothing is expected of a stranger's job")
+	if p.Expect(&big); !big.HasExpected || math.Abs(float64(big.Expected)-120) > 6 {
+		t.Errorf("%v W, known: %v, of a stranger's job of four times the size, want about 120", big.Expected,
+			big.HasExpected)
 	}
 	p.Measured(&big, energy.Watts(math.NaN()), time.Minute, t0.Add(60*time.Hour))
-	if mean, _ := p.Predict(&big); math.IsNaN(float64(mean)) {
+	if p.Expect(&big); math.IsNaN(float64(big.Expected)) {
 		t.Error("one absurd measurement spoils all")
 	}
 }
