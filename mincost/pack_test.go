@@ -167,7 +167,7 @@ func TestPackOpensFewBins(t *testing.T) {
 	}
 	p.Cost.Set(0, 0, 3)
 	p.Cost.Set(0, 1, 3)
-	a, err := mincost.Pack(p, nil)
+	a, err := mincost.Pack(p, endless)
 	if err != nil || a.Cost != 40*3+4*50 || a.Gap() > 0.01 {
 		t.Errorf("cost %d of at least %d, %v", a.Cost, a.Bound, err)
 	}
@@ -214,7 +214,7 @@ func TestCertifyPackedRefuses(t *testing.T) {
 			Bins: []mincost.Bins{{Count: 2, Capacity: []int64{4}, Opening: 5}}, Cost: mincost.NewMatrix(2, 1),
 		}
 		p.Cost.Set(0, 0, 7)
-		a, err := mincost.Pack(p, nil)
+		a, err := mincost.Pack(p, endless)
 		if err != nil || a.Cost != 3*7+2*5+90 {
 			t.Fatalf("%+v, %v", a, err)
 		}

@@ -95,9 +95,7 @@ func openbSelector(spec string) map[string]string {
 	if spec == "" {
 		return nil
 	}
-	models := strings.Split(strings.Clone(spec), "|")
-	slices.Sort(models)
-	models = slices.Compact(models)
+	models := slices.Compact(slices.Sorted(strings.SplitSeq(strings.Clone(spec), "|")))
 	if len(models) == 1 {
 		return map[string]string{labelGPUModel: models[0]}
 	}

@@ -88,8 +88,7 @@ func (f *Feed) Ask(ctx context.Context) bool {
 	youngest.WithLabelValues().Set(age.Seconds())
 	var workloads api.WorkloadsPower
 	if _, news, _ := f.get(ctx, &f.workloads, &workloads); news {
-		table := newWorkloadTable(&workloads)
-		f.expected.Store(&table)
+		f.expected.Store(new(newWorkloadTable(&workloads)))
 	}
 	return err == nil
 }
