@@ -166,7 +166,7 @@ func Issue(ctx context.Context, o Issuance) (*Issued, error) {
 	refit := cmp.Or(o.Refit, defaultRefit)
 	is := &issuing{
 		record: r, training: training{horizon: horizon, seed: o.Seed}, model: o.Model,
-		refit: max(0, int(refit/time.Hour)), anchor: new(int(o.anchor() - r.start)),
+		refit: max(0, int(refit/time.Hour)), anchor: new(int(o.anchor() - r.start)), progress: func() {},
 	}
 	f := &Issued{issuedFile: issuedFile{
 		Key: o.key(), Name: o.Model, Hours: hours, Horizon: horizon, Lag: int(o.Lag / time.Hour),

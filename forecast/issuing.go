@@ -31,7 +31,7 @@ type issuing struct {
 	anchor    *int
 	calibrate bool
 	now       func() time.Time // nil: learning is not timed
-	progress  func()           // called after each term; may be nil
+	progress  func()           // called after each term
 }
 
 // term is a time for which one model, once learnt, serves.
@@ -58,11 +58,7 @@ func (is *issuing) issue(ctx context.Context, origins []int) ([]float32, []term,
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		defer func() {
-			if is.progress != nil {
-				is.progress()
-			}
-		}()
+		defer is.progress()
 		t := &terms[i]
 		return is.serve(t, origins[t.first:t.end], values[t.first*is.horizon:t.end*is.horizon])
 	})

@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -20,8 +21,7 @@ func inParallel(n int, f func(i int) error) error {
 			defer func() {
 				if what := recover(); what != nil {
 					// The caller's own stack says nothing of it.
-					var text any = fmt.Sprintf("%v, in\n%s", what, debug.Stack())
-					panicked.Store(&text)
+					panicked.Store(new(any(fmt.Sprintf("%v, in\n%s", what, debug.Stack()))))
 				}
 			}()
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
@@ -33,10 +33,5 @@ func inParallel(n int, f func(i int) error) error {
 	if what := panicked.Load(); what != nil {
 		panic(*what)
 	}
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
