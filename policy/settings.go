@@ -99,8 +99,7 @@ var ChangedDefaults = []ChangedDefault{{
 
 // SetBy reports whether a policy sets it, for all types.
 func (c *ChangedDefault) SetBy(p *v1alpha1.EnergyPolicy) bool {
-	terms := termsOf(&p.Spec.WorkloadSettings)
-	return terms.said&c.term != 0
+	return termsOf(&p.Spec.WorkloadSettings).said&c.term != 0
 }
 
 func (d *Defaults) settings() Settings {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -140,12 +141,6 @@ var typeOfOwned = map[string]string{
 }
 
 func podsAtOnce(j *batchv1.Job) int64 {
-	n := int64(1)
-	if p := j.Spec.Parallelism; p != nil {
-		n = int64(*p)
-	}
-	if c := j.Spec.Completions; c != nil {
-		n = min(n, int64(*c))
-	}
-	return max(n, 1)
+	n := min(*cmp.Or(j.Spec.Parallelism, new(int32(1))), *cmp.Or(j.Spec.Completions, new(int32(math.MaxInt32))))
+	return int64(max(n, 1))
 }
