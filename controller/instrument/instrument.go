@@ -1,4 +1,4 @@
-// Package instrument makes and registers the metrics of the controller's parts.
+// Package instrument creates and registers the metrics of the controller's components.
 package instrument
 
 import (
@@ -6,28 +6,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Factory registers what it makes.
+// Factory creates metrics and registers them with a registry.
 type Factory struct{ promauto.Factory }
 
-// With returns the factory of a registry; nil: what it makes is shown nowhere.
+// With returns a Factory that registers with registry; metrics of a nil registry are not exported.
 func With(registry prometheus.Registerer) Factory { return Factory{promauto.With(registry)} }
 
-// Counter counts one thing.
+// Counter returns a counter without labels.
 func (f Factory) Counter(name, help string) prometheus.Counter {
 	return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// Counters count things that labels tell apart.
+// Counters returns a counter with labels.
 func (f Factory) Counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// Gauge shows one value.
+// Gauge returns a gauge without labels.
 func (f Factory) Gauge(name, help string) prometheus.Gauge {
 	return f.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 }
 
-// Gauges show values that labels tell apart.
+// Gauges returns a gauge with labels.
 func (f Factory) Gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	return f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
