@@ -140,10 +140,10 @@ PAIRS ?= 12
 bench-scheduler: bench-cycle bench-scheduler-perf ## Measure what our plugins cost kube-scheduler, beside stock and in turns.
 
 # With BASE=REVISION, bench-cycle, bench-agent and bench-controller run the benchmark of that revision and the present one
-# in turns, PAIRS=5 times each, and fail if the lower end of the 95 % interval of new ÷ base is above 1.05.
-turns = go run ./build/turns -base '$(BASE)' -pairs '$(if $(filter file,$(origin PAIRS)),5,$(PAIRS))'
+# in turns, PAIRS=6 times each, and fail if the lower end of the 95 % interval of new ÷ base is above 1.05.
+turns = go run ./build/turns -base '$(BASE)' -pairs '$(if $(filter file,$(origin PAIRS)),6,$(PAIRS))'
 
-bench-cycle: ## Measure what our plugins cost a scheduling cycle. BASE=REVISION compares revisions in turns, PAIRS=5 times each.
+bench-cycle: ## Measure what our plugins cost a scheduling cycle. BASE=REVISION compares revisions in turns, PAIRS=6 times each.
 ifneq ($(BASE),)
 	$(turns) cycle
 else

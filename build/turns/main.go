@@ -2,7 +2,10 @@
 // binaries, the one of the base in a temporary worktree, and runs them in turns: base, new, base, new, and so on. For
 // each figure it prints new ÷ base with its interval of 95 %, and fails if all of an interval is above the limit.
 //
-//	turns -base REVISION [-pairs 5] [-limit 1.05] cycle|agent|controller
+//	turns -base REVISION [-pairs 6] [-limit 1.05] cycle|agent|controller
+//
+// Fewer than six pairs are printed, but not judged: all of them lie on one side of the true ratio more often than an
+// interval of 95 % allows.
 //
 // The environment is passed on, so KUBENERGY_PAIRS, KUBENERGY_BENCH_NODES and similar variables make the benchmarks
 // smaller. KUBENERGY_BENCH is 1 if it is not set.
@@ -64,14 +67,17 @@ var benchmarks = map[string]benchmark{
 	},
 }
 
+// minPairs is the smallest n for which n pairs all lie above the median with a probability of at most 2.5 %: 2⁻ⁿ.
+const minPairs = 6
+
 func main() {
 	base := flag.String("base", "", "revision to compare with")
-	pairs := flag.Int("pairs", 5, "how often each of the two runs")
+	pairs := flag.Int("pairs", minPairs, "how often each of the two runs; fewer than 6 are not judged")
 	limit := flag.Float64("limit", 1.05, "fail if all of the interval of a ratio is above it")
 	flag.Parse()
 	b, known := benchmarks[flag.Arg(0)]
 	if !known || *base == "" || flag.NArg() != 1 || *pairs < 1 {
-		fmt.Fprintln(os.Stderr, "usage: turns -base REVISION [-pairs 5] [-limit 1.05] "+
+		fmt.Fprintln(os.Stderr, "usage: turns -base REVISION [-pairs 6] [-limit 1.05] "+
 			strings.Join(slices.Sorted(maps.Keys(benchmarks)), "|"))
 		os.Exit(2)
 	}
@@ -190,14 +196,16 @@ func inTurns(out io.Writer, arms [2]func() (map[string]float64, error), pairs in
 	return ratios, nil
 }
 
-// judge prints the ratios and returns an error if all of an interval is above the limit.
+// judge prints the ratios and returns an error if all of an interval of at least minPairs pairs is above the limit.
 func judge(out io.Writer, ratios map[string][]float64, limit float64) error {
 	var above []string
 	fmt.Fprintf(out, "== new ÷ base; the limit of the lower end is %v\n", limit)
 	for _, name := range slices.Sorted(maps.Keys(ratios)) {
 		r := paired.MedianOf(ratios[name], 1)
 		fmt.Fprintf(out, "   %s: %v\n", name, r)
-		if r.Exceeds(limit) {
+		if len(ratios[name]) < minPairs {
+			fmt.Fprintf(out, "      not judged: fewer than %d pairs\n", minPairs)
+		} else if r.Exceeds(limit) {
 			above = append(above, name)
 		}
 	}

@@ -81,15 +81,18 @@ func TestInTurns(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	var out bytes.Buffer
-	noisy := []float64{0.9, 1.2, 1.1, 1.15, 1} // the median is above the limit, the interval reaches below
+	noisy := []float64{0.9, 1.2, 1.1, 1.15, 1, 1.1} // the median is above the limit, the interval reaches below
 	if err := judge(&out, map[string][]float64{"cores": noisy}, 1.05); err != nil {
 		t.Error(err)
 	}
-	err := judge(&out, map[string][]float64{"cores": noisy, "MiB": {1.1, 1.2, 1.1, 1.3, 1.2}}, 1.05)
+	err := judge(&out, map[string][]float64{"cores": noisy, "MiB": {1.1, 1.2, 1.1, 1.3, 1.2, 1.1}}, 1.05)
 	if err == nil || !strings.Contains(err.Error(), "1.05: MiB") {
 		t.Errorf("judged %v", err)
 	}
-	if !strings.Contains(out.String(), "cores: 1.100 (95 %: 0.900 to 1.200, 5 pairs)") {
+	if !strings.Contains(out.String(), "cores: 1.100 (95 %: 0.950 to 1.175, 6 pairs)") {
 		t.Errorf("printed %s", out.String())
+	}
+	if err := judge(&out, map[string][]float64{"MiB": {1.1, 1.2, 1.1, 1.3, 1.2}}, 1.05); err != nil {
+		t.Errorf("five pairs are judged: %v", err)
 	}
 }
