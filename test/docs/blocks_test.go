@@ -252,7 +252,12 @@ func (c *checker) goTest(words []string) string {
 	within := func(string) bool { return false }
 	for i, word := range words {
 		if i > 0 && slices.Contains([]string{"-run", "-bench"}, words[i-1]) {
-			patterns = append(patterns, strings.Trim(word, `'"`))
+			pattern := strings.Trim(word, `'"`)
+			if strings.Contains(pattern, "(") {
+				patterns = append(patterns, pattern)
+			} else {
+				patterns = append(patterns, strings.Split(pattern, "|")...) // each has to match
+			}
 		} else if folder, ok := strings.CutPrefix(word, "./"); ok {
 			folder, below := strings.CutSuffix(folder, "/...")
 			if _, err := os.Stat(filepath.Join(kit.Root, folder)); err != nil {
@@ -361,7 +366,7 @@ func TestChecker(t *testing.T) {
 		"sh||kubenergy forecast backtest -q":                     "forecast backtest has no flag -q",
 		"sh||make build biuld":                                   "no target biuld",
 		"sh||kubectl apply -f \\\n  examples/none.yaml":          "examples/none.yaml does not exist",
-		"sh||X=1 go test ./sched/... -run 'NorThis|NoSuchThing'": "no test there is called NorThis|NoSuchThing",
+		"sh||X=1 go test ./sched/... -run 'NorThis|NoSuchThing'": "no test there is called NorThis",
 		"sh||go test ./schedd":                                   "./schedd does not exist",
 		"sh||cat <<'END' # make nothing\nmake nothing\nEND":      "",
 		"sh|notest=\"\"|ls":                                      "want none, test=NAME",
