@@ -1,0 +1,378 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/build/constraint"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const module = "github.com/kubenergy/kubenergy/"
+
+// A decl is a declaration at the top level of a file: a function, a type, a variable, a constant or a group of constants
+// that depend on each other.
+type decl struct {
+	file, name string
+	tree       string   // what has to stay the same
+	idents     []string // names in the order of the source
+	texts      []string // strings and directives, in the order of the source
+}
+
+func (d *decl) String() string { return d.file + ": " + d.name }
+
+// parse returns the declarations of a file.
+func parse(name string, text []byte) ([]*decl, error) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, text, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	condition := conditionOf(name, file)
+	var all []*decl
+	add := func(title string, node ast.Node, docs ...*ast.CommentGroup) {
+		w := writer{from: node.Pos(), to: node.End(), imports: importsOf(file), indices: map[*ast.Object]int{}}
+		w.tree.WriteString(condition)
+		for _, doc := range docs {
+			w.directives(doc)
+		}
+		w.value(reflect.ValueOf(node))
+		all = append(all, &decl{name, title, w.tree.String(), w.idents, w.texts})
+	}
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			title := d.Name.Name
+			if d.Recv != nil {
+				title = receiver(d.Recv.List[0].Type) + "." + title
+			}
+			add(title, d, d.Doc)
+		case *ast.GenDecl:
+			switch {
+			case d.Tok == token.IMPORT:
+			case d.Tok == token.CONST && dependent(d):
+				add(titleOf(d.Specs[0])+", …", d, d.Doc)
+			default:
+				for _, spec := range d.Specs {
+					add(titleOf(spec), spec, d.Doc, docOf(spec))
+				}
+			}
+		}
+	}
+	for _, group := range file.Comments {
+		for _, c := range group.List {
+			if strings.HasPrefix(c.Text, "//go:generate ") {
+				all = append(all, &decl{name, "go:generate", "//go:generate", nil, []string{c.Text}})
+			}
+		}
+	}
+	return all, nil
+}
+
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return "?"
+}
+
+func titleOf(s ast.Spec) string {
+	switch s := s.(type) {
+	case *ast.TypeSpec:
+		return s.Name.Name
+	case *ast.ValueSpec:
+		names := make([]string, len(s.Names))
+		for i, n := range s.Names {
+			names[i] = n.Name
+		}
+		return strings.Join(names, ", ")
+	}
+	return "?"
+}
+
+func docOf(s ast.Spec) *ast.CommentGroup {
+	switch s := s.(type) {
+	case *ast.TypeSpec:
+		return s.Doc
+	case *ast.ValueSpec:
+		return s.Doc
+	}
+	return nil
+}
+
+// dependent reports whether constants of a group depend on their place in it.
+func dependent(d *ast.GenDecl) (yes bool) {
+	for _, spec := range d.Specs {
+		if v, ok := spec.(*ast.ValueSpec); ok && len(v.Values) == 0 {
+			return true
+		}
+		ast.Inspect(spec, func(n ast.Node) bool {
+			if i, ok := n.(*ast.Ident); ok && i.Name == "iota" {
+				yes = true
+			}
+			return true
+		})
+	}
+	return yes
+}
+
+// suffix matches the ends of file names that Go takes for build constraints, as far as this repository has them.
+var suffix = regexp.MustCompile(`(_(?:linux|darwin|windows|unix))?(_(?:amd64|arm64|arm|386))?(_test)?\.go$`)
+
+// conditionOf returns when a file is built.
+func conditionOf(name string, file *ast.File) string {
+	condition := suffix.FindString(path.Base(name)) + " "
+	for _, group := range file.Comments {
+		for _, c := range group.List {
+			if constraint.IsGoBuild(c.Text) {
+				condition += c.Text + " "
+			}
+		}
+	}
+	return condition
+}
+
+// importsOf returns import paths by the name that a file uses.
+func importsOf(file *ast.File) map[string]string {
+	all := map[string]string{}
+	for _, spec := range file.Imports {
+		to, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue
+		}
+		name := path.Base(to)
+		if version.MatchString(name) && strings.Count(to, "/") > 1 && !strings.HasPrefix(to, "k8s.io/") {
+			name = path.Base(path.Dir(to))
+		}
+		name, _, _ = strings.Cut(strings.TrimPrefix(name, "go-"), ".")
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		all[name] = to
+	}
+	return all
+}
+
+var version = regexp.MustCompile(`^v[0-9]+$`)
+
+// A writer writes the tree of a declaration.
+type writer struct {
+	from, to token.Pos // of the declaration
+	imports  map[string]string
+	indices  map[*ast.Object]int // of what is declared inside, in the order of the source
+	tree     strings.Builder
+	idents   []string
+	texts    []string
+}
+
+func (w *writer) directives(doc *ast.CommentGroup) {
+	if doc == nil {
+		return
+	}
+	for _, c := range doc.List {
+		if strings.HasPrefix(c.Text, "//go:") && !strings.HasPrefix(c.Text, "//go:generate ") {
+			word, _, _ := strings.Cut(c.Text, " ")
+			w.tree.WriteString(word + " ")
+			w.texts = append(w.texts, c.Text)
+		}
+	}
+}
+
+// name writes an identifier: whether it is declared inside, and where, but not how it is called. Predeclared ones are
+// written as they are.
+func (w *writer) name(i *ast.Ident) {
+	switch inside := i.Obj != nil && w.from <= i.Obj.Pos() && i.Obj.Pos() < w.to; {
+	case i.Name == "_" || i.Obj == nil && types.Universe.Lookup(i.Name) != nil:
+		w.tree.WriteString(i.Name + " ")
+		return
+	case inside:
+		if _, known := w.indices[i.Obj]; !known {
+			w.indices[i.Obj] = len(w.indices)
+		}
+		fmt.Fprintf(&w.tree, "#%d ", w.indices[i.Obj])
+	default:
+		w.tree.WriteString("# ")
+	}
+	w.idents = append(w.idents, i.Name)
+}
+
+// qualified returns the import path of the package that an identifier is qualified by.
+func (w *writer) qualified(s *ast.SelectorExpr) (from string, ok bool) {
+	x, ok := s.X.(*ast.Ident)
+	if !ok || x.Obj != nil {
+		return "", false
+	}
+	from, ok = w.imports[x.Name]
+	return from, ok
+}
+
+var ignored = []reflect.Type{
+	reflect.TypeFor[*ast.CommentGroup](), reflect.TypeFor[*ast.Object](), reflect.TypeFor[*ast.Scope](),
+}
+
+// value writes a part of the tree.
+func (w *writer) value(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Interface:
+		w.value(v.Elem())
+		return
+	case reflect.Pointer:
+		switch {
+		case slices.Contains(ignored, v.Type()):
+		case v.IsNil():
+			w.tree.WriteString("- ")
+		default:
+			w.node(v)
+		}
+		return
+	case reflect.Slice:
+		fmt.Fprintf(&w.tree, "%d[", v.Len())
+		for i := range v.Len() {
+			w.value(v.Index(i))
+		}
+		w.tree.WriteString("] ")
+		return
+	case reflect.Invalid:
+		w.tree.WriteString("- ")
+		return
+	}
+	fmt.Fprint(&w.tree, v.Interface(), " ")
+}
+
+func (w *writer) node(v reflect.Value) {
+	switch n := v.Interface().(type) {
+	case *ast.Ident:
+		w.name(n)
+		return
+	case *ast.SelectorExpr:
+		if from, ok := w.qualified(n); ok {
+			if strings.HasPrefix(from+"/", module) {
+				w.tree.WriteString("# ")
+				w.idents = append(w.idents, n.Sel.Name)
+			} else {
+				w.tree.WriteString(from + "." + n.Sel.Name + " ")
+			}
+			return
+		}
+	case *ast.BasicLit:
+		if n.Kind == token.STRING {
+			text, err := strconv.Unquote(n.Value)
+			if err != nil {
+				text = n.Value
+			}
+			w.tree.WriteString("string ")
+			w.texts = append(w.texts, text)
+			return
+		}
+	case *ast.CompositeLit:
+		w.value(reflect.ValueOf(n.Type))
+		for _, e := range n.Elts {
+			if kv, ok := e.(*ast.KeyValueExpr); ok {
+				if key, ok := kv.Key.(*ast.Ident); ok { // of a struct, as a rule: the parser cannot know what it refers to
+					w.tree.WriteString("#: ")
+					w.idents = append(w.idents, key.Name)
+					w.value(reflect.ValueOf(kv.Value))
+					continue
+				}
+			}
+			w.value(reflect.ValueOf(e))
+		}
+		w.tree.WriteString("} ")
+		return
+	}
+	e := v.Elem()
+	w.tree.WriteString(e.Type().Name() + "{")
+	for i := range e.NumField() {
+		field := e.Type().Field(i)
+		if field.Type == reflect.TypeFor[token.Pos]() {
+			if field.Name == "Ellipsis" || field.Name == "Assign" && e.Type() == reflect.TypeFor[ast.TypeSpec]() {
+				fmt.Fprint(&w.tree, e.Field(i).Int() != 0, " ")
+			}
+			continue
+		}
+		if field.Name == "Tag" && e.Type() == reflect.TypeFor[ast.Field]() && !e.Field(i).IsNil() {
+			w.tree.WriteString(e.Field(i).Interface().(*ast.BasicLit).Value + " ")
+			continue
+		}
+		w.value(e.Field(i))
+	}
+	w.tree.WriteString("} ")
+}
+
+// A pair is a declaration before and after.
+type pair struct{ old, new *decl }
+
+// match pairs the declarations that are the same: first those of equal names in equal files, last those that share a
+// tree and nothing else.
+func match(before, after []*decl) (pairs []pair, removed, added []*decl) {
+	byTree := map[string][]*decl{}
+	for _, d := range after {
+		byTree[d.tree] = append(byTree[d.tree], d)
+	}
+	rest := before
+	for _, fits := range []func(a, b *decl) bool{
+		func(a, b *decl) bool { return a.file == b.file && a.name == b.name && slices.Equal(a.idents, b.idents) },
+		func(a, b *decl) bool {
+			return path.Base(a.file) == path.Base(b.file) && slices.Equal(a.idents, b.idents)
+		},
+		func(a, b *decl) bool { return slices.Equal(a.idents, b.idents) },
+		func(a, b *decl) bool { return a.file == b.file && a.name == b.name },
+		func(a, b *decl) bool { return a.name == b.name },
+		func(a, b *decl) bool { return 4*different(a.idents, b.idents) < len(a.idents) },
+		func(a, b *decl) bool { return true },
+	} {
+		var left []*decl
+		for _, d := range rest {
+			candidates := byTree[d.tree]
+			i := slices.IndexFunc(candidates, func(c *decl) bool { return fits(d, c) && sameTexts(d.texts, c.texts) })
+			if i < 0 {
+				left = append(left, d)
+				continue
+			}
+			pairs = append(pairs, pair{d, candidates[i]})
+			byTree[d.tree] = slices.Delete(candidates, i, i+1)
+		}
+		rest = left
+	}
+	for _, d := range after {
+		if slices.Contains(byTree[d.tree], d) {
+			added = append(added, d)
+		}
+	}
+	return pairs, rest, added
+}
+
+func different(a, b []string) (n int) {
+	for i := range a {
+		if a[i] != b[i] {
+			n++
+		}
+	}
+	return n
+}
+
+// file matches what may be the path of a file or a folder inside a text.
+var file = regexp.MustCompile(`[\w.*@{}-]*(/[\w.*@{}-]*)+|[\w*-]+\.(go|yaml|json|md|csv|tsv|txt|html|golden|svg|sh|service)\b`)
+
+// sameTexts reports whether texts differ in paths only. A text without a space may be one, and so are the arguments of
+// directives.
+func sameTexts(a, b []string) bool {
+	return slices.EqualFunc(a, b, func(a, b string) bool {
+		return a == b || strings.HasPrefix(a, "//go:") || !strings.ContainsAny(a+b, " \n\t") ||
+			file.ReplaceAllString(a, "") == file.ReplaceAllString(b, "")
+	})
+}
