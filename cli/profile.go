@@ -321,7 +321,7 @@ func (p *profiler) options() metav1.ApplyOptions {
 	return o
 }
 
-// tense says that something was done, or would be.
+// tense returns done, or "would be" done in a dry run.
 func (p *profiler) tense(done string) string {
 	if p.dryRunServer {
 		return "would be " + done

@@ -202,7 +202,7 @@ func (p *page) compare() {
 	p.Tables = []*table{t}
 }
 
-// front are the strategies that none beats in waits and emissions at once.
+// front returns the strategies that no other beats in both waits and emissions.
 func front(all []Strategy) []Strategy {
 	return slices.DeleteFunc(slices.Clone(all), func(s Strategy) bool { return !s.Best })
 }

@@ -29,7 +29,7 @@ func (j Joules) Microjoules() Microjoules {
 // String renders u as joules or kilowatt-hours.
 func (u Microjoules) String() string { return u.Joules().String() }
 
-// AppendDecimal appends v/10^digits exactly, without zeros that say nothing.
+// AppendDecimal appends v/10^digits to b as an exact decimal number without trailing zeros.
 func AppendDecimal(b []byte, v int64, digits int) []byte {
 	u := uint64(v)
 	if v < 0 {

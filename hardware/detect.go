@@ -252,7 +252,7 @@ func (d *detection) sockets() {
 	}
 }
 
-// named looks up a CPU that annotations or labels call by its name, under the first key that helps.
+// named returns the CPU model that annotations or labels name, from the first key whose value is in the catalogue.
 func (d *detection) named(what string, texts map[string]string, keys ...string) (model, from string) {
 	for _, key := range keys {
 		name := texts[key]

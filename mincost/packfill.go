@@ -9,8 +9,8 @@ import (
 // Pack places items in bins at little cost, and proves how much less it might be: prices of resources give a lower
 // bound and a fractional placement, which is rounded, filled up and improved by moving, exchanging and evicting
 // items. It does not claim to find the optimum. The same packing always gives the same placement, if time is not up
-// before: stop is asked from time to time, and once it says true the best placement so far is returned. All of them
-// keep to all capacities.
+// before: once stop, which is called from time to time, returns true, Pack returns the best placement so far. All
+// placements respect all capacities.
 func Pack(p Packing, stop func() bool) (*Packed, error) {
 	if err := p.check(); err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func (p *Power) Measured(j *sched.Job, drew energy.Watts, over time.Duration, en
 // perCore is what the power of j is divided by.
 func perCore(j *sched.Job) energy.Watts { return energy.Watts(max(1, j.Request.MilliCPU)) / 1000 }
 
-// Expect fills in what j is expected to draw, where anything was measured.
+// Expect sets the expected power of j if there are measurements of similar jobs.
 func (p *Power) Expect(j *sched.Job) {
 	mean, known := j.Nominal()/perCore(j), false
 	for level, key := range groupsOf(j) {

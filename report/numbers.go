@@ -44,7 +44,7 @@ func Few(most int, all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// Listed joins words, the last one by a conjunction: "a, b or c".
+// Listed joins words with commas, and the last one with a conjunction: "a, b or c". There must be at least one word.
 func Listed(words []string, conjunction string) string {
 	last := len(words) - 1
 	if last == 0 {
@@ -53,7 +53,7 @@ func Listed(words []string, conjunction string) string {
 	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
 }
 
-// Distinct leaves the first of values that are equal.
+// Distinct returns all without duplicates, in the order of the first occurrences.
 func Distinct[T comparable](all []T) (distinct []T) {
 	for _, v := range all {
 		if !slices.Contains(distinct, v) {
@@ -63,8 +63,8 @@ func Distinct[T comparable](all []T) (distinct []T) {
 	return distinct
 }
 
-// roundUp returns the least of some rising numbers up to ten, times a power of ten, that is not below v by more than a
-// share.
+// roundUp rounds v up to an element of nice, which is sorted, or 10, times a power of ten. The result may be below v by
+// the fraction slip.
 func roundUp(v, slip float64, nice ...float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, n := range nice {

@@ -195,7 +195,7 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 	return s, ""
 }
 
-// DifferenceOf returns what was saved, without an interval.
+// DifferenceOf returns the difference between used and baseline, without an interval.
 func DifferenceOf(used, baseline float64) Difference {
 	return Difference{Used: used, Baseline: baseline, Saved: baseline - used}
 }

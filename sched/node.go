@@ -24,7 +24,7 @@ func (s *Site) pue() float64 {
 	return s.PUE
 }
 
-// pueFor returns the PUE of the energy of j at the site, on a node without one of its own.
+// pueFor returns the PUE that applies to j at the site: the job's own, or else the site's.
 func (s *Site) pueFor(j *Job) float64 {
 	if j.PUE > 0 {
 		return j.PUE

@@ -220,8 +220,8 @@ func (g *Greedy) decide(s *Snapshot, j *Job) (Decision, *Node) {
 	return d, best
 }
 
-// place makes a decision to run j now one for the node of least cost; best is nil if it fits on none. ok is false where
-// there is no opinion: the reason says why.
+// place completes d, a decision to start j now, with the node of least cost. best is nil if j fits on no node. ok is
+// false if the strategy has no opinion; d.Reason is the reason.
 func (g *Greedy) place(s *Snapshot, j *Job, d *Decision) (best *Node, ok bool) {
 	best, why, ok := g.cheapest(s, j)
 	switch {

@@ -252,7 +252,7 @@ func (e *engine) admit(now time.Time, job int, kind eventKind) error {
 	return e.place(now, job, d)
 }
 
-// lacksRoom notes that a job which has not run yet has no node, until there is room.
+// lacksRoom sets the reason of a job that has not started yet to NoRoom.
 func (e *engine) lacksRoom(job int) {
 	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
 		out.Placed.Reason = sched.NoRoom

@@ -132,7 +132,7 @@ func (s *Scenario) timelineStep() time.Duration {
 	return max(time.Minute, (s.LastEnd().Sub(s.Start) / bins).Round(time.Minute))
 }
 
-// LastEnd returns when the last job ends if none has to wait for room.
+// LastEnd returns the latest time at which a job ends if no job waits for room.
 func (s *Scenario) LastEnd() (last time.Time) {
 	for i := range s.Jobs {
 		last = grid.Later(last, s.Jobs[i].LatestStart().Add(s.Jobs[i].Duration))

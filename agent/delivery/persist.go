@@ -103,7 +103,7 @@ func (q *Queue) cleanUp() {
 	})
 }
 
-// report counts an error of the disk, if it is one, and returns it. It logs the first since a Save succeeded.
+// report counts err and returns it. It logs the first error since the last successful Save; nil is ignored.
 func (q *Queue) report(err error) error {
 	if err == nil {
 		return nil

@@ -50,7 +50,7 @@ func run(out io.Writer, base string, names bool) (same bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("reading revision %s: %w", base, err)
 	}
-	after, err := ofFolder(".")
+	after, err := ofWorkingTree()
 	if err != nil {
 		return false, fmt.Errorf("reading the working tree: %w", err)
 	}
@@ -99,18 +99,15 @@ func ofRevision(revision string) (map[string][]byte, error) {
 	}
 }
 
-// ofFolder returns the Go files that git tracks below a folder, as they are in the working tree, and those that it does
-// not ignore.
-func ofFolder(root string) (map[string][]byte, error) {
-	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.go")
-	list.Dir = root
-	names, err := list.Output()
+// ofWorkingTree returns the tracked and untracked Go files of the working tree, without ignored ones.
+func ofWorkingTree() (map[string][]byte, error) {
+	names, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.go").Output()
 	if err != nil {
 		return nil, fmt.Errorf("git ls-files: %w", err)
 	}
 	files := map[string][]byte{}
 	for name := range strings.SplitSeq(strings.TrimRight(string(names), "\x00"), "\x00") {
-		text, err := os.ReadFile(filepath.Join(root, name))
+		text, err := os.ReadFile(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // deleted, but not staged
 		}

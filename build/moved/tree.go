@@ -21,7 +21,7 @@ const module = "github.com/kubenergy/kubenergy/"
 // that depend on each other.
 type decl struct {
 	file, name string
-	tree       string   // what has to stay the same
+	tree       string   // must be equal before and after
 	idents     []string // names in the order of the source
 	texts      []string // strings and directives, in the order of the source
 }
@@ -173,7 +173,7 @@ var version = regexp.MustCompile(`^v[0-9]+$`)
 type writer struct {
 	from, to token.Pos // of the declaration
 	imports  map[string]string
-	indices  map[*ast.Object]int // of what is declared inside, in the order of the source
+	indices  map[*ast.Object]int // of declarations inside, in source order
 	tree     strings.Builder
 	idents   []string
 	texts    []string
@@ -192,7 +192,7 @@ func (w *writer) directives(doc *ast.CommentGroup) {
 	}
 }
 
-// name writes an identifier: whether it is declared inside, and where, but not how it is called. Predeclared ones are
+// name writes whether and where an identifier is declared inside, but not the name itself. Predeclared identifiers are
 // written as they are.
 func (w *writer) name(i *ast.Ident) {
 	switch inside := i.Obj != nil && w.from <= i.Obj.Pos() && i.Obj.Pos() < w.to; {
@@ -282,7 +282,7 @@ func (w *writer) node(v reflect.Value) {
 		w.value(reflect.ValueOf(n.Type))
 		for _, e := range n.Elts {
 			if kv, ok := e.(*ast.KeyValueExpr); ok {
-				if key, ok := kv.Key.(*ast.Ident); ok { // of a struct, as a rule: the parser cannot know what it refers to
+				if key, ok := kv.Key.(*ast.Ident); ok { // usually a field: the parser does not resolve it
 					w.tree.WriteString("#: ")
 					w.idents = append(w.idents, key.Name)
 					w.value(reflect.ValueOf(kv.Value))

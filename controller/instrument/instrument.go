@@ -1,4 +1,5 @@
-// Package instrument creates and registers the metrics of the controller's components.
+// Package instrument creates and registers the metrics of the controller's components. Those of the scheduler come from
+// scheduler/instruments, in kube-scheduler's registry.
 package instrument
 
 import (

@@ -93,7 +93,7 @@ func supplement(points, more []Point) []Point {
 	return points
 }
 
-// pointsIn returns the values of a series.
+// pointsIn returns the values of a series as points.
 func pointsIn(s *grid.Series, estimated bool) []Point {
 	points := make([]Point, s.Len())
 	for i := range points {

@@ -53,7 +53,7 @@ func (c *Codec) Byte(v *byte) {
 	}
 }
 
-// Version codes a byte that must be as it is.
+// Version codes the version byte want. Reading any other byte fails.
 func (c *Codec) Version(want byte) {
 	have := want
 	if c.Byte(&have); have != want {

@@ -236,7 +236,7 @@ func (s *Store) Record(ctx context.Context, records []ledger.Record) error {
 	return nil
 }
 
-// Selects reports whether a query is for a record.
+// Selects reports whether q matches r.
 func Selects(q *ledger.RecordQuery, r *ledger.Record) bool {
 	return !r.At.Before(q.From) && (q.To.IsZero() || r.At.Before(q.To)) && passes(q.Namespaces, r.Namespace) &&
 		passes(q.Strategies, r.Strategy) &&

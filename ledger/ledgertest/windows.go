@@ -6,15 +6,15 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// A Window is what a booking says of five minutes of its node.
+// A Window holds a booking's postings for five minutes of its node.
 type Window struct {
 	ledger.Window
 	Unmeasured time.Duration
 	Postings   []ledger.Posting
 }
 
-// Windows returns the postings of b by window, priced, and with what is transferred from a host. Sums over the
-// windows are those of the whole, exactly, and in each window the transfer is the sum of the others.
+// Windows returns the postings of b by window, priced, including the transfer from a host. The sums over all windows
+// equal those of b exactly, and in each window the transfer is the negative sum of the other postings.
 func Windows(b *ledger.Booking) []Window {
 	var all []ledger.Posting
 	for p := range b.Postings() {

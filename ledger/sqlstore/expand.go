@@ -9,7 +9,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// windows cuts the entry's time by windows, as the tests' store does.
+// windows divides the entry's time into windows.
 func (e *entry) windows() iter.Seq[ledger.Window] {
 	return ledger.Window{First: e.Start, Last: e.End}.Cut(len(e.Postings))
 }
