@@ -1,7 +1,7 @@
-// Program count prints how many lines of Go hold code, by root folder: lines that are neither blank nor comments
-// alone. Tests, test kits, generated files and build/ do not count. Code counts formatted and at most 120 columns
-// wide (a tab is four), so that line counts can be compared: a file that gofmt would change, or a wider line, is
-// printed, and the program exits with 1.
+// Program count prints how many lines of Go hold code, by folder of the root and of internal/: lines that are neither
+// blank nor comments alone. Tests, test kits, generated files and build/ do not count. Code counts formatted and at
+// most 120 columns wide (a tab is four), so that line counts can be compared: a file that gofmt would change, or a
+// wider line, is printed, and the program exits with 1.
 package main
 
 import (
@@ -67,7 +67,7 @@ func count(root string) (lines map[string]int, faults []string, err error) {
 		if err != nil || generated(source) {
 			return err
 		}
-		folder, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
+		folder, _, _ := strings.Cut(strings.TrimPrefix(filepath.ToSlash(rel), "internal/"), "/")
 		if embedded {
 			lines[folder] += textLines(source)
 			return nil

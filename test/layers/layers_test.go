@@ -29,7 +29,7 @@ const maxMain = 60
 
 // A source is one parsed Go file of this module.
 type source struct {
-	path   string // from the root, with slashes
+	path   string // from the root or from internal/, with slashes
 	folder string
 	test   bool
 	file   *ast.File
@@ -71,9 +71,9 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		rel = filepath.ToSlash(rel)
+		rel = strings.TrimPrefix(filepath.ToSlash(rel), "internal/")
 		found = append(found, source{
-			path: rel, folder: filepath.ToSlash(filepath.Dir(rel)), test: strings.HasSuffix(rel, "_test.go"),
+			path: rel, folder: path.Dir(rel), test: strings.HasSuffix(rel, "_test.go"),
 			file: file, set: set, lines: set.File(file.FileStart).LineCount(),
 		})
 		return nil
@@ -91,6 +91,7 @@ func TestImportsPointDown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			to = strings.Replace(to, module+"/internal/", module+"/", 1)
 			if wrong := checkImport(s.folder, to, s.test); wrong != "" {
 				t.Errorf("%s: %s", s.path, wrong)
 			}

@@ -10,7 +10,7 @@ import (
 // module is the import path of this repository.
 const module = "github.com/kubenergy/kubenergy"
 
-// A folder is an entry of the house's root: what its packages may import of this module, and of the outside world.
+// A folder stands in the root or below internal/: what its packages may import, of this module and of others.
 type folder struct {
 	own     []string // root folders, and exact packages such as "kube"; the folder itself is always allowed
 	outside outside
